@@ -1,0 +1,60 @@
+"""The kernels: one file each, one formula each.
+
+A descriptor is linear in the gradient-orientation density of a patch,
+h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y), and K is the whole difference between one descriptor and
+another. To add one, write a subclass of :class:`~caloric.kernels.base.Kernel` in a file of its own
+and list it here.
+"""
+
+from dataclasses import MISSING, fields
+
+from caloric.errors import InputError
+from caloric.kernels.base import Kernel
+from caloric.kernels.distribution_field import DistributionField
+from caloric.kernels.distribution_field_heat import DistributionFieldHeat
+from caloric.kernels.dsp import Dsp
+from caloric.kernels.dsp_both import DspBoth
+from caloric.kernels.dsp_domain import DspDomain
+from caloric.kernels.dsp_inner import DspInner
+from caloric.kernels.heat import Heat
+from caloric.kernels.sift import Sift
+from caloric.kernels.similarity import Similarity
+
+KERNELS: dict[str, type[Kernel]] = {
+    cls.name: cls
+    for cls in (
+        Sift,
+        Dsp,
+        DspInner,
+        DspBoth,
+        DspDomain,
+        Heat,
+        Similarity,
+        DistributionField,
+        DistributionFieldHeat,
+    )
+}
+
+
+def kernel(name: str, **parameters: float) -> Kernel:
+    """The kernel ``name`` with its parameters: ``kernel("heat", sigma_d=.2, sigma_a=.3)``.
+
+    The result is called as K(beta, x, phi, y): float64, all arguments broadcast, x and y with a last
+    axis of 2. Every constant is kept, so values are those of the integrals, not multiples of them.
+    """
+    if name not in KERNELS:
+        raise InputError(f"unknown kernel {name!r}; known are {', '.join(KERNELS)}")
+    cls = KERNELS[name]
+    accepted = {field.name: field for field in fields(cls)}
+    for parameter in parameters:
+        if parameter not in accepted:
+            raise InputError(
+                f"{name}: no parameter {parameter!r}; it takes {', '.join(accepted)}"
+            )
+    for parameter, field in accepted.items():
+        if field.default is MISSING and parameter not in parameters:
+            raise InputError(f"{name}: parameter {parameter!r} is missing")
+    return cls(**parameters)
+
+
+__all__ = ["KERNELS", "Kernel", "kernel"]

@@ -1,0 +1,112 @@
+"""What every kernel is: a few checked numbers and a formula K(β, x; φ, y)."""
+
+import math
+import numbers
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.errors import InputError
+from caloric.theory.gaussians import FloatArray
+
+Feature = Literal["orientation", "intensity"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel(ABC):
+    """K(β, x; φ, y): what a pixel at y with feature φ adds to the descriptor's entry (β, x).
+
+    For the orientation kernels φ is the angle of the gradient and β a direction, both in radians;
+    the pixel's weight is |∇f|. For the distribution fields φ is the intensity f(y), β a level, and
+    the weight is 1. Lengths are in the units of x and y.
+
+    ``growth`` lets σd grow with eccentricity, to hypot(σd, growth·|x|); 0 leaves it alone.
+    """
+
+    name: ClassVar[str]
+    feature: ClassVar[Feature] = "orientation"
+    depends_on_difference: ClassVar[bool] = True
+    """Whether K depends on β and φ through φ − β alone (all but ``heat``)."""
+
+    sigma_d: float
+    growth: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Every parameter is a finite number, positive unless 0 is its default (then: off)."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in (int, "int"):
+                if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                    raise InputError(
+                        f"{self.name}: {field.name} must be a whole number, 1 or more; got {value!r}"
+                    )
+                object.__setattr__(self, field.name, int(value))
+                continue
+            number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            lowest = "0 or more" if field.default == 0 else "positive"
+            if (
+                not number
+                or not math.isfinite(value)
+                or value < 0
+                or (value == 0 and field.default != 0)
+            ):
+                raise InputError(
+                    f"{self.name}: {field.name} must be a finite number, {lowest}; got {value!r}"
+                )
+            object.__setattr__(self, field.name, float(value))
+
+    def width(self, x: ArrayLike) -> FloatArray:
+        """σd at the places x (..., 2)."""
+        x = np.asarray(x, float)
+        if not self.growth:
+            return np.full(x.shape[:-1], self.sigma_d)
+        return np.hypot(self.sigma_d, self.growth * np.hypot(x[..., 0], x[..., 1]))
+
+    @property
+    def period(self) -> float:
+        """The length after which φ repeats."""
+        return 2 * math.pi
+
+    @property
+    @abstractmethod
+    def bandwidth(self) -> float:
+        """The width of K as a function of β: two entries further apart than about twice this
+        leave a gap between them."""
+
+    @abstractmethod
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K in float64. All arguments broadcast; x and y have a last axis of 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparableKernel(Kernel):
+    """k̃_σr(φ − β) S(x, y): the angle is blurred apart from the place, as SIFT does."""
+
+    sigma_r: float
+
+    @property
+    def bandwidth(self) -> float:
+        """σr."""
+        return self.sigma_r
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntensityKernel(Kernel):
+    """What the two distribution fields share: φ is an intensity in [0, 1] and does not wrap."""
+
+    feature: ClassVar[Feature] = "intensity"
+
+    sigma_l: float
+
+    @property
+    def bandwidth(self) -> float:
+        """σl."""
+        return self.sigma_l
+
+    @property
+    def period(self) -> float:
+        """Long enough that a level and an intensity of [0, 1] never meet around the back."""
+        return max(2.0, 11 * self.sigma_l)

@@ -1,0 +1,26 @@
+"""Distribution fields: the histogram of intensity instead of gradient orientation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.kernels.base import IntensityKernel
+from caloric.theory.gaussians import FloatArray, gaussian, gaussian_2d
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionField(IntensityKernel):
+    """h_DF (eq. 8), with β the level l and φ the intensity f(y)::
+
+        K = k_σl(l − f(y)) k_σd(y − x)
+    """
+
+    name: ClassVar[str] = "distribution-field"
+
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K(l, x; f, y)."""
+        offset = np.asarray(y, float) - np.asarray(x, float)
+        level = gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_l)
+        return level * gaussian_2d(offset, self.width(x))

@@ -1,0 +1,32 @@
+"""Distribution fields diffused over affine transformations: the paper's future work."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.kernels.base import IntensityKernel
+from caloric.theory.gaussians import FloatArray, gaussian, gaussian_2d
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionFieldHeat(IntensityKernel):
+    """Eq. 8 diffused over τ(x) = Ax + b, exactly (not in the paper)::
+
+        K = k_σl(l − f(y)) k_{√(σd² + σa²|x|²)}(y − x)
+
+    An intensity does not turn with the image, so only the place is blurred: Ax + b is normal about
+    x with variance σd² + σa²|x|². The blur grows with eccentricity.
+    """
+
+    name: ClassVar[str] = "distribution-field-heat"
+
+    sigma_a: float
+
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K(l, x; f, y)."""
+        x = np.asarray(x, float)
+        level = gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_l)
+        width = np.hypot(self.width(x), self.sigma_a * np.hypot(x[..., 0], x[..., 1]))
+        return level * gaussian_2d(np.asarray(y, float) - x, width)

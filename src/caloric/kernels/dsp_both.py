@@ -1,0 +1,38 @@
+"""DSP-SIFT without sampling, second closed form: both exponentials linearised."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.kernels.base import SeparableKernel
+from caloric.theory.gaussians import FloatArray, periodic_gaussian, stretched_gaussian
+
+
+@dataclass(frozen=True, kw_only=True)
+class DspBoth(SeparableKernel):
+    """[(1+s) k_σd(y − (1+s)x) ⋆ k_σs](0) in closed form (eqs. 5 and 25 to 30, corrected)::
+
+        K = k̃_σr(β − φ) N(y; x, σd² I + σs² x xᵀ) (σd² + σs² x·y) / (σd² + σs²|x|²)
+
+    The paper prints σs for σs² in the numerator (erratum 4); its introduction also has the wrong
+    sign, |x + y| and a second k_σd (erratum 3). The form is the exact diffusion of a scale a that
+    enters linearly, a ~ N(1, σs²), negative a included: K is (barely) negative where
+    x·y < −σd²/σs².
+    """
+
+    name: ClassVar[str] = "dsp-both"
+
+    sigma_s: float
+
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K(β, x; φ, y)."""
+        x, y = np.asarray(x, float), np.asarray(y, float)
+        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        width = self.width(x)
+        narrow, variance = width**2, self.sigma_s**2
+        xy = np.einsum("...i,...i->...", x, y)
+        xx = np.einsum("...i,...i->...", x, x)
+        blob = stretched_gaussian(y - x, x, width, self.sigma_s)
+        return angular * blob * (narrow + variance * xy) / (narrow + variance * xx)

@@ -1,0 +1,34 @@
+"""DSP-SIFT without sampling, first closed form: only the inner exponential linearised."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.kernels.base import SeparableKernel
+from caloric.theory.gaussians import FloatArray, periodic_gaussian, stretched_gaussian
+
+
+@dataclass(frozen=True, kw_only=True)
+class DspInner(SeparableKernel):
+    """[e^s k_σd(y − (1+s)x) ⋆ k_σs](0) in closed form (eqs. 4 and 24, Proposition 1)::
+
+        K = k̃_σr(β − φ) e^{σs²/2} N(y; (1 + σs²) x, σd² I + σs² x xᵀ)
+
+    The printed forms are equal to this one but divide by |x|; here x = 0 is an ordinary point
+    (erratum 8): e^s times a Gaussian in s is that Gaussian moved by σs², and what remains is a
+    blob pushed outwards and stretched along x.
+    """
+
+    name: ClassVar[str] = "dsp-inner"
+
+    sigma_s: float
+
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K(β, x; φ, y)."""
+        x, variance = np.asarray(x, float), self.sigma_s**2
+        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        offset = np.asarray(y, float) - (1 + variance) * x
+        blob = stretched_gaussian(offset, x, self.width(x), self.sigma_s)
+        return angular * np.exp(variance / 2) * blob

@@ -1,0 +1,29 @@
+"""SIFT: diffusion over translation and, approximately, rotation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.kernels.base import SeparableKernel
+from caloric.theory.gaussians import FloatArray, gaussian_2d, periodic_gaussian
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sift(SeparableKernel):
+    """Continuous SIFT (eq. 2)::
+
+        K = k̃_σr(β − φ) k_σd(y − x)
+
+    Pooling over displacement and angle. It is the diffusion of the matching energy over translation
+    and rotation once the rotation of x is neglected (Lemma 1); ``similarity`` keeps it.
+    """
+
+    name: ClassVar[str] = "sift"
+
+    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+        """K(β, x; φ, y)."""
+        offset = np.asarray(y, float) - np.asarray(x, float)
+        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        return angular * gaussian_2d(offset, self.width(x))

@@ -1,0 +1,44 @@
+"""The one home of normalisation: what is done to a raw descriptor before it is compared."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.density import Floats
+from caloric.errors import InputError
+
+Normalisation = Literal["none", "l2", "clip", "root"]
+
+
+def l2(h: Floats) -> Floats:
+    """Unit Euclidean length; the rows that are zero stay zero."""
+    length = np.sqrt(np.einsum("ij,ij->i", h, h))[:, None]
+    return np.divide(h, length, out=np.zeros_like(h), where=length > 0)
+
+
+def clip(h: Floats, limit: float = 0.2) -> Floats:
+    """SIFT's own: unit length, no entry above ``limit``, unit length again."""
+    return l2(np.clip(l2(h), -limit, limit))
+
+
+def root(h: Floats) -> Floats:
+    """The square root of the entries as shares of their sum (RootSIFT): unit length again.
+
+    Comparing roots by Euclidean distance is comparing histograms by Hellinger's. The tiny negative
+    entries that a truncated series or a signed kernel can have count as zero.
+    """
+    return l2(np.sqrt(np.maximum(l2(h), 0)))
+
+
+def normalise(h: Floats, how: Normalisation) -> Floats:
+    """Raw descriptors (n, d) by the named method."""
+    methods = {"none": lambda raw: raw, "l2": l2, "clip": clip, "root": root}
+    if how not in methods:
+        raise InputError(f"unknown normalisation {how!r}; known are {', '.join(methods)}")
+    return methods[how](h)
+
+
+def to_uint8(h: Floats) -> NDArray[np.uint8]:
+    """round(512 h), at most 255: how SIFT descriptors of unit length are stored by other tools."""
+    return np.clip(np.rint(512 * h), 0, 255).astype(np.uint8)

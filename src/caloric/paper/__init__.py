@@ -1,0 +1,1 @@
+"""The paper regenerated: figures, tables and errata (``caloric paper OUT``). Needs matplotlib."""

@@ -1,0 +1,235 @@
+"""The engine: a kernel becomes a table, and a table is contracted with a density.
+
+    h(β, x) = Σ_y Σ_m table[(x, β), m, y] · density[m, y]
+
+The table is made once, in float64, from the kernel's own formula. :func:`direct_sum` is the same
+sum without the table, pixel by pixel: the reference that the table is held against.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.density import Floats, Measure
+from caloric.errors import InputError
+from caloric.kernels import Kernel
+from caloric.layout import Layout
+from caloric.sampling import SquarePatch
+from caloric.theory.gaussians import FloatArray, periodic_gaussian
+
+TOLERANCE = 1e-6
+MAX_ORDER = 255
+_BLOCK = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A descriptor as data.
+
+    ``coefficients`` (entries, 2·order + 1, points) multiply the harmonics of a density. ``tail`` is
+    the neglected part of the kernel, as a share of its root-mean-square.
+    """
+
+    coefficients: Floats
+    order: int
+    tail: float
+
+
+def _series(
+    kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
+) -> NDArray[np.complex128]:
+    """Fourier coefficients in φ, m = 0 … samples/2, of K at one place: (bins, m, points).
+
+    Angles here are turns of the kernel's period, so that intensities are treated alike.
+    """
+    unit = kernel.period / (2 * np.pi)
+    start = bins[:1] if kernel.depends_on_difference else bins
+    phi = 2 * np.pi * np.arange(samples) / samples
+    beta = start[:, None] / unit
+    if blur:
+        values = _blurred(kernel, beta, blur / unit, x, y, phi)
+    else:
+        # φ within half a period of β: an intensity must not be met around the back.
+        delta = np.remainder(phi - beta + np.pi, 2 * np.pi) - np.pi
+        values = kernel(beta[..., None] * unit, x, (beta + delta)[..., None] * unit, y)
+    series = np.fft.rfft(values, axis=1) / samples
+    if kernel.depends_on_difference:
+        orders = np.arange(series.shape[1])
+        shift = np.exp(-1j * orders * (bins - bins[0])[:, None] / unit)
+        series = series * shift[..., None]
+    return np.asarray(series)
+
+
+def _blurred(
+    kernel: Kernel, beta: FloatArray, blur: float, x: FloatArray, y: FloatArray, phi: FloatArray
+) -> FloatArray:
+    """∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', summed over the β' near φ, where K has its lobe."""
+    unit = kernel.period / (2 * np.pi)
+    width = kernel.bandwidth / unit
+    reach = min(8 * width, np.pi)
+    count = int(np.ceil(2 * reach / (width / 2.5)))
+    # Midpoints, so that a lobe as wide as the circle is summed around it once.
+    offsets = (np.arange(count) + 0.5) * (2 * reach / count) - reach
+    total = np.zeros((len(beta), len(phi), len(y)))
+    for offset in offsets:
+        near = phi + offset
+        window = periodic_gaussian(near - beta, blur) * (2 * reach / count)
+        total += window[..., None] * kernel(near[:, None] * unit, x, phi[:, None] * unit, y)
+    return total
+
+
+def _tails(power: FloatArray) -> FloatArray:
+    """Root of the share of power beyond each order m, from power per order."""
+    beyond = np.append(np.cumsum(power[::-1])[::-1][1:], 0.0)
+    total = power.sum()
+    return np.sqrt(np.maximum(beyond, 0) / total) if total > 0 else np.zeros_like(power)
+
+
+def _samples_needed(
+    kernel: Kernel, bins: FloatArray, blur: float, places: FloatArray, points: FloatArray
+) -> int:
+    """How many φ resolve the kernel to TOLERANCE, tried on the outermost place and a few points."""
+    outermost = places[np.argmax(np.hypot(places[:, 0], places[:, 1]))]
+    few = points[:: max(1, len(points) // 100)]
+    samples = 32
+    while samples <= 2 * (MAX_ORDER + 1):
+        series = _series(kernel, bins, blur, outermost, few, samples)
+        power = (np.abs(series) ** 2).sum((0, 2))
+        if np.sqrt(power[-samples // 8 :].sum()) <= TOLERANCE / 10 * np.sqrt(power.sum()):
+            return samples
+        samples *= 2
+    raise InputError(
+        f"{kernel.name}: {kernel} varies too fast with the angle for a table "
+        f"(more than {MAX_ORDER} harmonics); use wider sigmas, or a layout with average=True"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Symmetry:
+    """A rotation or reflection of the plane that maps the points and the bins onto themselves.
+
+    Kernels are equivariant: K(gβ, gx; gφ, gy) = K(β, x; φ, y), so one place's coefficients give
+    those of its images. ``turn`` is the angle that g adds, ``flips`` whether it mirrors first.
+    """
+
+    matrix: FloatArray
+    turn: float
+    flips: bool
+    points: NDArray[np.intp]
+    bins: NDArray[np.intp]
+
+    def apply(self, series: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """The series in gφ from the series in φ."""
+        orders = np.arange(series.shape[1])
+        mirrored = np.conj(series) if self.flips else series
+        return np.asarray(mirrored * np.exp(-1j * orders * self.turn)[:, None])
+
+
+def _keys(vectors: FloatArray) -> list[tuple[float, ...]]:
+    return [tuple(row) for row in (np.round(vectors, 9) + 0.0).tolist()]
+
+
+def _permutation(
+    images: list[tuple[float, ...]], originals: list[tuple[float, ...]]
+) -> NDArray[np.intp] | None:
+    """Where each image lies among the originals, or None if one does not."""
+    index = {key: i for i, key in enumerate(originals)}
+    if any(key not in index for key in images):
+        return None
+    return np.array([index[key] for key in images], np.intp)
+
+
+def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_Symmetry]:
+    """Those of the eight symmetries of the square that the sampling and the bins have."""
+    found = []
+    turning = kernel.feature == "orientation"
+    originals, circle = _keys(points), _keys(np.stack([np.cos(bins), np.sin(bins)], -1))
+    for flips in (False, True):
+        for quarter in range(4):
+            turn = quarter * np.pi / 2
+            c, s = np.cos(turn), np.sin(turn)
+            matrix = np.array([[c, -s], [s, c]]) @ np.diag([1.0, -1.0 if flips else 1.0])
+            moved = _permutation(_keys(points @ matrix.T), originals)
+            reached = (-bins if flips else bins) + turn
+            ahead = (
+                _permutation(_keys(np.stack([np.cos(reached), np.sin(reached)], -1)), circle)
+                if turning
+                else np.arange(len(bins))
+            )
+            if moved is not None and ahead is not None:
+                found.append(
+                    _Symmetry(matrix, turn * turning, flips and turning, moved, ahead)
+                )
+    return found
+
+
+@lru_cache(maxsize=16)
+def tabulate(
+    kernel: Kernel, layout: Layout, sampling: SquarePatch, dtype: str = "float32"
+) -> Table:
+    """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``."""
+    places, points = layout.places(), sampling.points()
+    bins, blur = layout.bins(kernel), layout.blur(kernel)
+    samples = _samples_needed(kernel, bins, blur, places, points)
+    symmetries = _symmetries(kernel, bins, points)
+    limit = samples // 2 - 1
+    coefficients = np.empty((len(places), len(bins), 2 * limit + 1, len(points)), dtype)
+    power = np.zeros(limit + 1)
+    index = {key: i for i, key in enumerate(_keys(places))}
+    done: set[int] = set()
+    block = max(1, _BLOCK // (samples * len(bins)))
+    for i, x in enumerate(places):
+        if i in done:
+            continue
+        images = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
+        images = {j: g for j, g in images.items() if j is not None and j not in done}
+        done.update(images)
+        for start in range(0, len(points), block):
+            part = slice(start, start + block)
+            series = _series(kernel, bins, blur, x, points[part], samples)[:, : limit + 1]
+            power += len(images) * (np.abs(series) ** 2).sum((0, 2))
+            for j, g in images.items():
+                image, where = g.apply(series), g.points[part]
+                entry = coefficients[j]
+                for k, row in zip(g.bins, image, strict=True):
+                    entry[k, 0, where] = row[0].real
+                    entry[k, 1::2, where] = 2 * row[1:].real.T
+                    entry[k, 2::2, where] = -2 * row[1:].imag.T
+    power[1:] *= 2
+    tails = _tails(power)
+    order = int(np.argmax(tails <= TOLERANCE))
+    kept = coefficients[:, :, : 2 * order + 1].reshape(-1, 2 * order + 1, len(points)).copy()
+    # Denormal numbers would slow the product down tenfold and add nothing.
+    kept[np.abs(kept) < 1e-12 * np.abs(kept).max()] = 0
+    return Table(kept, order, float(tails[order]))
+
+
+def pool(density: Floats, table: Table) -> Floats:
+    """The contraction: densities (n, 2·order + 1, p) to raw descriptors (n, entries)."""
+    flat = table.coefficients.reshape(len(table.coefficients), -1)
+    return np.asarray(density.reshape(len(density), -1) @ flat.T)
+
+
+def direct_sum(
+    kernel: Kernel, beta: ArrayLike, x: ArrayLike, density: Measure, points: FloatArray
+) -> FloatArray:
+    """h(β, x) = Σ_y weight(y) K(β, x; φ(y), y) for one patch, in float64, with no basis at all.
+
+    ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of no weight
+    are left out.
+    """
+    beta, x = np.asarray(beta, float), np.asarray(x, float)
+    present = np.flatnonzero(density.weights[0])
+    weights = density.weights[0, present].astype(float)
+    phi = density.angles[0, present].astype(float) * (kernel.period / (2 * np.pi))
+    y = points[present]
+    result = np.zeros((len(x), len(beta)))
+    if len(present) == 0:
+        return result
+    block = max(1, _BLOCK // (len(beta) * len(present)))
+    for start in range(0, len(x), block):
+        part = x[start : start + block, None, None]
+        result[start : start + block] = kernel(beta[:, None], part, phi, y) @ weights
+    return result

@@ -1,0 +1,115 @@
+"""Algorithm 1: optimisation by diffusion and continuation.
+
+Blur the cost until it has one minimum, find that one, then follow it while the blur shrinks to zero.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+
+from caloric.theory.gaussians import FloatArray
+
+Cost = Callable[[FloatArray, float], float]
+Gradient = Callable[[FloatArray, float], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The minimiser at one sigma."""
+
+    sigma: float
+    point: FloatArray
+    cost: float
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """What Algorithm 1 went through, from the largest sigma to the last."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def point(self) -> FloatArray:
+        """x_n, the output of the algorithm."""
+        return self.steps[-1].point
+
+    @property
+    def cost(self) -> float:
+        """g(x_n; σ_n): the cost itself when the sequence ends at 0."""
+        return self.steps[-1].cost
+
+
+def descend(
+    cost: Cost,
+    start: ArrayLike,
+    sigma: float = 0.0,
+    *,
+    gradient: Gradient | None = None,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    method: str = "L-BFGS-B",
+) -> Step:
+    """A local minimiser of g(·; σ) from ``start``, by SciPy's ``method``."""
+    result = minimize(
+        lambda x: cost(x, sigma),
+        np.asarray(start, float),
+        jac=None if gradient is None else lambda x: gradient(x, sigma),
+        method=method,
+        bounds=bounds,
+    )
+    return Step(sigma, np.asarray(result.x), float(result.fun), bool(result.success))
+
+
+def global_minimum(
+    cost: Cost,
+    seeds: ArrayLike,
+    sigma: float,
+    *,
+    gradient: Gradient | None = None,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    method: str = "L-BFGS-B",
+    refine: int = 3,
+) -> Step:
+    """The lowest minimum of g(·; σ) reached from the ``refine`` best of ``seeds`` (n, dim).
+
+    Where g is convex one seed is enough; several only cost time.
+    """
+    points = np.atleast_2d(np.asarray(seeds, float))
+    best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:refine]
+    steps = [
+        descend(cost, points[i], sigma, gradient=gradient, bounds=bounds, method=method)
+        for i in best
+    ]
+    return min(steps, key=lambda step: step.cost)
+
+
+def continuation(
+    cost: Cost,
+    sigmas: Sequence[float],
+    seeds: ArrayLike,
+    *,
+    gradient: Gradient | None = None,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    method: str = "L-BFGS-B",
+) -> Path:
+    """Algorithm 1 for any cost g(x; σ) that can be evaluated at a sigma.
+
+    1. σ₀ > σ₁ > … > σ_n, usually ending at 0, where g is the cost itself
+       (the paper prints lim σ→∞; it is σ→0, erratum 14).
+    2. x₀ = the global minimiser of g(·; σ₀), sought from ``seeds`` (n, dim).
+    3. x_k = the local minimiser of g(·; σ_k) started at x_{k−1}.
+    """
+    if len(sigmas) == 0 or any(b >= a for a, b in zip(sigmas, sigmas[1:], strict=False)):
+        raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
+    steps = [
+        global_minimum(cost, seeds, sigmas[0], gradient=gradient, bounds=bounds, method=method)
+    ]
+    for sigma in sigmas[1:]:
+        start = steps[-1].point
+        steps.append(
+            descend(cost, start, sigma, gradient=gradient, bounds=bounds, method=method)
+        )
+    return Path(tuple(steps))

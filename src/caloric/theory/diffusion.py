@@ -1,0 +1,194 @@
+"""The energies diffused in closed form: g(·; σ) = cost ⋆ k_σ (eq. 13).
+
+For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear in
+it (eq. 19). So each function below is what one pixel of the image, at y with gradient angle φ,
+contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), at a general
+centre θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.theory.energy import Signal, integrate
+from caloric.theory.gaussians import (
+    FloatArray,
+    decayed_w,
+    gaussian,
+    gaussian_2d,
+    periodic_gaussian,
+)
+from caloric.theory.signals import Bumps
+
+_IDENTITY = np.eye(2)
+_ORIGIN = np.zeros(2)
+
+
+def intensity_mismatch(
+    image: Bumps, template: Signal, theta: float, support: tuple[float, float], sigma: float
+) -> float:
+    """E(θ) ⋆ k_σ = ∫ (f² ⋆ k_σ)(x − θ) − 2 p(x) (f ⋆ k_σ)(x − θ) + p(x)² dx, exactly.
+
+    Blurring the energy over θ is not blurring the image: f² is blurred after it is squared.
+    """
+    blurred, squared = image.blurred(sigma), image.squared().blurred(sigma)
+
+    def integrand(x: FloatArray) -> FloatArray:
+        p = template(x)
+        return squared(x - theta) - 2 * p * blurred(x - theta) + p * p
+
+    return integrate(integrand, support)
+
+
+def squared_choice(c: ArrayLike, sigma: float) -> FloatArray:
+    """c² ⋆ k_σ = c² + σ²."""
+    return np.asarray(c, float) ** 2 + sigma**2
+
+
+def binary_penalty(c: ArrayLike, sigma: float) -> float:
+    """Σ c²(1 − c)² ⋆ k_σ = Σ c²(1 − c)² + σ²(6c² − 6c + 1) + 3σ⁴."""
+    c = np.asarray(c, float)
+    terms = (c * (1 - c)) ** 2 + sigma**2 * (6 * c * c - 6 * c + 1) + 3 * sigma**4
+    return float(np.sum(terms))
+
+
+def choice_penalty(c: ArrayLike, sigma: float) -> float:
+    """The penalty of :func:`caloric.theory.energy.choice_penalty` ⋆ k_σ."""
+    c = np.asarray(c, float)
+    return (float(np.sum(c)) - 1) ** 2 + c.size * sigma**2 + binary_penalty(c, sigma)
+
+
+def direction(angle: ArrayLike) -> FloatArray:
+    """v(β) = (cos β, sin β), shape (..., 2)."""
+    angle = np.asarray(angle, float)
+    return np.stack([np.cos(angle), np.sin(angle)], -1)
+
+
+def rotate(x: ArrayLike, angle: ArrayLike) -> FloatArray:
+    """R_α x for vectors x (..., 2) and angles (...), broadcast together."""
+    x = np.asarray(x, float)
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.stack([cos * x[..., 0] - sin * x[..., 1], sin * x[..., 0] + cos * x[..., 1]], -1)
+
+
+def log_scales(sigma_s: float, nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Scales e^s and weights with ∫ e^s F(e^s) k_σs(s) ds ≈ Σ_i weight_i F(scale_i).
+
+    The factor e^s only moves the Gaussian: e^s k_σs(s) = e^{σs²/2} k_σs(s − σs²). The nodes are
+    equally spaced in s: for a Gaussian integrand this rule converges exponentially, and for the
+    wide pooling that DSP-SIFT uses much sooner than Gauss-Hermite of as many nodes.
+    """
+    if sigma_s == 0:
+        return np.ones(1), np.ones(1)
+    t = np.linspace(-6.5, 6.5, nodes) if nodes > 1 else np.zeros(1)
+    mass = np.exp(-0.5 * t * t)
+    return np.exp(sigma_s**2 + sigma_s * t), np.exp(sigma_s**2 / 2) * mass / mass.sum()
+
+
+def similarity(
+    beta: ArrayLike,
+    x: ArrayLike,
+    phi: ArrayLike,
+    y: ArrayLike,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    alpha: float = 0.0,
+    s: float = 0.0,
+    b: ArrayLike = _ORIGIN,
+) -> FloatArray:
+    """τ(x) = e^s R_α x + b diffused in α and b, exactly::
+
+        e^s k̃_σr(φ − α − β) k_σd(y − e^s R_{φ−β} x − b)
+
+    The paper calls this intractable and replaces R_{φ−β} by R_α, which is SIFT (Lemma 1). But the
+    Dirac comb fixes α = φ − β before the convolution is done (erratum 6).
+    """
+    beta, phi = np.asarray(beta, float), np.asarray(phi, float)
+    turned = rotate(x, phi - beta)
+    offset = np.asarray(y, float) - np.exp(s) * turned - np.asarray(b, float)
+    return np.exp(s) * periodic_gaussian(phi - alpha - beta, sigma_r) * gaussian_2d(offset, sigma_d)
+
+
+def linear_similarity(
+    beta: ArrayLike,
+    x: ArrayLike,
+    phi: ArrayLike,
+    y: ArrayLike,
+    *,
+    sigma_d: float,
+    sigma_a: float,
+    z: ArrayLike = (1.0, 0.0),
+    b: ArrayLike = _ORIGIN,
+) -> FloatArray:
+    """τ(x) = Zx + b, Z = [[a, −c], [c, a]], diffused in all of (a, c, b) around z = (a₀, c₀).
+
+    The gradient turns and grows by Z^T: Z^T ĝ = r v(β) fixes Z = r R_{φ−β}, and what is left is an
+    integral over r ≥ 0 of r² times two Gaussians::
+
+        K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²)),   τ² = 1/2σa² + |x|²/2σd²
+        u = [⟨z, v(φ−β)⟩/σa² + (y−b)·R_{φ−β}x/σd²] / 2τ,   P = |z|²/2σa² + |y−b|²/2σd²
+
+    With p = (z/σa, (y−b)/σd)/√2 and q = (v(φ−β)/σa, R_{φ−β}x/σd)/√2 in R⁴, P − u² is the squared
+    distance of p from the line of q, and is computed as that: no difference of large numbers.
+    """
+    x, z = np.asarray(x, float), np.asarray(z, float)
+    y = np.asarray(y, float) - np.asarray(b, float)
+    delta = np.asarray(phi, float) - np.asarray(beta, float)
+    turned, axis = rotate(x, delta), direction(delta)
+    inverse_a, inverse_d = 1 / (np.sqrt(2) * sigma_a), 1 / (np.sqrt(2) * sigma_d)
+    q = np.concatenate(
+        np.broadcast_arrays(axis * inverse_a, turned * inverse_d), -1
+    )
+    p = np.concatenate(np.broadcast_arrays(z * inverse_a, y * inverse_d), -1)
+    tau = np.linalg.norm(q, axis=-1)
+    u = np.einsum("...i,...i->...", p, q) / tau
+    residual = p - (u / tau)[..., None] * q
+    excess = np.einsum("...i,...i->...", residual, residual)
+    scale = 4 * tau**3 * (2 * np.pi * sigma_a**2) * (2 * np.pi * sigma_d**2)
+    return decayed_w(u, excess) / scale
+
+
+def affine(
+    beta: ArrayLike,
+    x: ArrayLike,
+    phi: ArrayLike,
+    y: ArrayLike,
+    *,
+    sigma_d: ArrayLike,
+    sigma_a: float,
+    A: ArrayLike = _IDENTITY,
+    b: ArrayLike = _ORIGIN,
+) -> FloatArray:
+    """τ(x) = Ax + b diffused in all six parameters, exactly (Lemma 2, corrected)::
+
+        K = e^{−P} w(−u) / (8√2 π^{3/2} σd σa² τ³) · k_{√(σd² + σa²|x|²)}(ĝ·(Ax + b − y)⊥)
+
+        τ² = (x·v)²/2σd² + 1/2σa²
+        u  = [ĝ·(y − b) x·v/σd² + A^Tĝ·v/σa²] / 2τ
+        P  = (ĝ·(y − b))²/2σd² + |A^Tĝ|²/2σa²
+
+    The last factor and the integral over y are missing from the printed Lemma 2 and its box
+    (erratum 10). P − u² is computed by Lagrange's identity as a sum of squares, so the kernel
+    neither overflows nor cancels for any σa.
+    """
+    x, A = np.asarray(x, float), np.asarray(A, float)
+    y = np.asarray(y, float) - np.asarray(b, float)
+    v, g = direction(beta), direction(phi)
+    pulled = g @ A
+    xv = np.einsum("...i,...i->...", x, v)
+    gy = np.einsum("...i,...i->...", g, y)
+    sigma_d = np.asarray(sigma_d, float)
+    tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
+    tau = np.sqrt(tau2)
+    along = np.einsum("...i,...i->...", pulled, v)
+    across = pulled[..., 0] * v[..., 1] - pulled[..., 1] * v[..., 0]
+    u = (gy * xv / sigma_d**2 + along / sigma_a**2) / (2 * tau)
+    spread = (gy * v[..., 0] - xv * pulled[..., 0]) ** 2 + (
+        gy * v[..., 1] - xv * pulled[..., 1]
+    ) ** 2
+    excess = (spread / (sigma_d * sigma_a) ** 2 + across**2 / sigma_a**4) / (4 * tau2)
+    moved = x @ A.T - y
+    level_line = g[..., 0] * moved[..., 1] - g[..., 1] * moved[..., 0]
+    width = np.sqrt(sigma_d**2 + sigma_a**2 * np.einsum("...i,...i->...", x, x))
+    constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
+    return decayed_w(u, excess) / (constant * tau**3) * gaussian(level_line, width)

@@ -1,0 +1,95 @@
+"""Matching as energy minimisation: which template is it, and under which transformation.
+
+Two energies share one form (eqs. 11 and 17): a sum over templates k, weighted by a choice c, of how
+badly template p_k fits the image f moved by τ_θ, plus a penalty that drives c to a single winner.
+
+* intensity:    Σ_k c_k² ∫ (f(τ_θ x) − p_k(x))² dx
+* orientation:  Σ_k c_k d(f ∘ τ_θ, p_k),  d = −∫∫ h(β, x; f ∘ τ_θ) h(β, x; p_k) dβ dx
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.theory.gaussians import FloatArray
+
+Signal = Callable[[FloatArray], FloatArray]
+Density = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def integrate(function: Signal, interval: tuple[float, float], nodes: int = 200) -> float:
+    """∫ over the interval by Gauss-Legendre: the signals of this room are smooth."""
+    x, weights = np.polynomial.legendre.leggauss(nodes)
+    low, high = interval
+    half = (high - low) / 2
+    return float(half * (weights @ function(low + half * (x + 1))))
+
+
+def intensity_mismatch(
+    image: Signal, template: Signal, theta: float, support: tuple[float, float]
+) -> float:
+    """E(θ) = ∫ (f(x − θ) − p(x))² dx over the template's support (eq. 12)."""
+    return integrate(lambda x: (image(x - theta) - template(x)) ** 2, support)
+
+
+def binary_penalty(c: ArrayLike) -> float:
+    """Σ_k c_k² (1 − c_k)²: zero just where every c_k is 0 or 1 (the constraint of eq. 11)."""
+    c = np.asarray(c, float)
+    return float(np.sum((c * (1 - c)) ** 2))
+
+
+def choice_penalty(c: ArrayLike) -> float:
+    """(Σ_k c_k − 1)² + Σ_k c_k² (1 − c_k)²: zero just at a single winner (eq. 11)."""
+    return (float(np.sum(c)) - 1) ** 2 + binary_penalty(c)
+
+
+def intensity_cost(c: ArrayLike, mismatches: ArrayLike, penalty: float) -> float:
+    """Σ_k c_k² E_k + λ q(c): eq. 11 with its constraints as a penalty of weight λ."""
+    weights = np.asarray(c, float) ** 2
+    return float(weights @ np.asarray(mismatches, float)) + penalty * choice_penalty(c)
+
+
+def orientation_cost(c: ArrayLike, dissimilarities: ArrayLike, penalty: float) -> float:
+    """λ q(c) + Σ_k c_k d_k: eq. 17."""
+    linear = np.asarray(c, float) @ np.asarray(dissimilarities, float)
+    return float(linear) + penalty * choice_penalty(c)
+
+
+@dataclass(frozen=True, eq=False)
+class OrientationDensity:
+    """The gradient-orientation density h(β, x; f) = Ш(∠∇f(x) − β) |∇f(x)| as a measure (eq. 14).
+
+    A measure of points: at ``points`` (n, 2) there is mass ``weights`` (n,), that is |∇f| times the
+    area the point stands for, in the direction ``angles`` (n,).
+    """
+
+    points: FloatArray
+    angles: FloatArray
+    weights: FloatArray
+
+    def heaviest(self, count: int) -> "OrientationDensity":
+        """The ``count`` points of largest weight, in their own order."""
+        keep = np.sort(np.argsort(-self.weights, kind="stable")[:count])
+        return OrientationDensity(self.points[keep], self.angles[keep], self.weights[keep])
+
+
+def dissimilarity(diffused: Density, template: OrientationDensity) -> float:
+    """d = −∫∫ h_f(β, x) h_p(β, x) dβ dx (eq. 15), h_f diffused and p the raw measure.
+
+    Of two raw densities the product is a product of Dirac combs and has no value; one side must be
+    smooth. That is the form of the paper's boxed solutions: h_SIFT or h_heat against h(p_k).
+    """
+    return -float(template.weights @ diffused(template.angles, template.points))
+
+
+def winner(scores: Sequence[Sequence[float]]) -> tuple[int, int]:
+    """(j*, k*): the candidate and the template of the highest score (eqs. 18 to 21, the boxes).
+
+    ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces one winner,
+    minimising over c is exactly this choice.
+    """
+    table = np.asarray(scores, float)
+    j, k = np.unravel_index(int(np.argmax(table)), table.shape)
+    return int(j), int(k)

@@ -1,0 +1,314 @@
+"""Slow, independent computations of the integrals that define the kernels. For tests and docs only.
+
+Nothing here is shared with the closed forms: densities come from :mod:`scipy.stats`, integrals are
+sums on fine grids, and the Monte-Carlo moves an image at random and looks at its gradients. If a
+formula and this file agree, the formula is right.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+FloatArray = NDArray[np.float64]
+_REACH = 10.0
+
+
+def _normal(x: FloatArray, sigma: float) -> FloatArray:
+    return np.asarray(norm.pdf(x, scale=sigma))
+
+
+def _normal_2d(x: FloatArray, sigma: float) -> FloatArray:
+    return np.asarray(norm.pdf(x[..., 0], scale=sigma) * norm.pdf(x[..., 1], scale=sigma))
+
+
+def _line(centre: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
+    """Equally spaced nodes over ±10σ and their spacing: exponentially accurate for Gaussians."""
+    grid = np.linspace(centre - _REACH * sigma, centre + _REACH * sigma, nodes)
+    return grid, float(grid[1] - grid[0])
+
+
+def wrapped(phi: float, sigma: float) -> float:
+    """The periodic Gaussian by its defining sum, 200 terms each way."""
+    return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200, 201), sigma)))
+
+
+def sift(
+    beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_r: float
+) -> float:
+    """Eq. 2 as it stands."""
+    return wrapped(beta - phi, sigma_r) * float(_normal_2d(y - x, sigma_d))
+
+
+def _scale_integral(
+    outer: Callable[[FloatArray], FloatArray],
+    offset: Callable[[FloatArray], FloatArray],
+    centre: float,
+    sigma_d: float,
+    sigma_s: float,
+) -> float:
+    s, step = _line(centre, sigma_s, 40_001)
+    values = outer(s) * _normal_2d(offset(s[:, None]), sigma_d) * _normal(s - centre, sigma_s)
+    return float(values.sum() * step)
+
+
+def dsp(
+    beta: float,
+    x: FloatArray,
+    phi: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    sigma_s: float,
+) -> float:
+    """k̃ · ∫ e^s k_σd(y − e^s x) k_σs(s) ds: the log-scale diffusion of eq. 22."""
+    integral = _scale_integral(np.exp, lambda s: y - np.exp(s) * x, 0.0, sigma_d, sigma_s)
+    return wrapped(beta - phi, sigma_r) * integral
+
+
+def dsp_inner(
+    beta: float,
+    x: FloatArray,
+    phi: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    sigma_s: float,
+) -> float:
+    """k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds: only the inner exponential linearised."""
+    integral = _scale_integral(np.exp, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
+    return wrapped(beta - phi, sigma_r) * integral
+
+
+def dsp_both(
+    beta: float,
+    x: FloatArray,
+    phi: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    sigma_s: float,
+) -> float:
+    """k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds: both exponentials linearised."""
+    integral = _scale_integral(lambda s: 1 + s, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
+    return wrapped(beta - phi, sigma_r) * integral
+
+
+def dsp_domain(
+    beta: float,
+    x: FloatArray,
+    phi: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    sigma_s: float,
+) -> float:
+    """k̃ · ∫ c k_σd(cy − x) N(c; 1, σs²) dc: the whole patch rescaled by 1/c."""
+    integral = _scale_integral(lambda c: c, lambda c: c * y - x, 1.0, sigma_d, sigma_s)
+    return wrapped(beta - phi, sigma_r) * integral
+
+
+def similarity_bin(
+    low: float,
+    high: float,
+    x: FloatArray,
+    phi: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_r: float,
+    sigma_s: float = 0.0,
+) -> float:
+    """The mass that a pixel (φ, y) sends into directions low ≤ β < high at x, over all (α, s, b).
+
+    A gradient seen through a rotation by α has direction φ − α, so the mass is an integral over the
+    α of one interval (and its wraps): no Dirac comb has to be resolved.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    half = (high - low) / 2
+    s, step = _line(0.0, sigma_s, 1_001) if sigma_s else (np.zeros(1), 1.0)
+    prior = _normal(s, sigma_s) if sigma_s else np.ones(1)
+    total = 0.0
+    for wrap in range(-4, 5):
+        alpha = phi - high + half * (nodes + 1) + 2 * np.pi * wrap
+        cos, sin = np.cos(alpha), np.sin(alpha)
+        turned = np.stack([cos * x[0] - sin * x[1], sin * x[0] + cos * x[1]], -1)
+        moved = np.exp(s)[None, :, None] * turned[:, None, :]
+        inner = (np.exp(s) * prior * _normal_2d(y - moved, sigma_d)).sum(1) * step
+        total += float(half * (weights * _normal(alpha, sigma_r) * inner).sum())
+    return total
+
+
+def heat(
+    beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_a: float
+) -> float:
+    """E over A ~ N(I, σa²) of |A^Tĝ| δ(∠A^Tĝ − β) k_σd(y − Ax), as a triple sum.
+
+    A has two rows in the frame of the gradient: p = A^Tĝ, which must be r v(β) (area element
+    r dr dβ), and m = A^Tĝ⊥, which is free. All of r, m₁, m₂ are summed over.
+    """
+    v = np.array([np.cos(beta), np.sin(beta)])
+    g = np.array([np.cos(phi), np.sin(phi)])
+    normal = np.array([-g[1], g[0]])
+    length = float(np.hypot(*x))
+    fine = min(sigma_a, sigma_d / max(length, 1e-12)) / 3
+    count = int(np.ceil(2 * _REACH * sigma_a / fine)) | 1
+    r, step_r = np.linspace(0, 1 + _REACH * sigma_a, 2 * count + 1, retstep=True)
+    m1, step_1 = _line(float(normal[0]), sigma_a, count)
+    m2, step_2 = _line(float(normal[1]), sigma_a, count)
+    row = r[:, None] * v
+    weight_r = r * r * _normal_2d(row - g, sigma_a)
+    weight_r[0] /= 2
+    along = r * float(v @ x)
+    across = (m1[:, None] * x[0] + m2[None, :] * x[1]).ravel()
+    weight_m = (_normal(m1 - normal[0], sigma_a)[:, None] * _normal(m2 - normal[1], sigma_a)).ravel()
+    total = 0.0
+    for i in np.flatnonzero(weight_r > weight_r.max() * 1e-18):
+        offset = y - along[i] * g - across[:, None] * normal
+        total += float(weight_r[i] * (weight_m @ _normal_2d(offset, sigma_d)))
+    return total * float(step_r) * step_1 * step_2
+
+
+def distribution_field(
+    level: float, x: FloatArray, value: float, y: FloatArray, *, sigma_d: float, sigma_l: float
+) -> float:
+    """Eq. 8 as it stands."""
+    return float(norm.pdf(level, value, sigma_l)) * float(_normal_2d(y - x, sigma_d))
+
+
+def distribution_field_heat(
+    level: float,
+    x: FloatArray,
+    value: float,
+    y: FloatArray,
+    *,
+    sigma_d: float,
+    sigma_a: float,
+    sigma_l: float,
+) -> float:
+    """k_σl · E over A ~ N(I, σa²) of k_σd(y − Ax), summed over all four entries of A."""
+    length = float(np.hypot(*x))
+    fine = min(sigma_a, sigma_d / max(length, 1e-12)) / 3
+    count = int(np.ceil(2 * _REACH * sigma_a / fine)) | 1
+    mean = 1.0
+    for row in range(2):
+        first, step_1 = _line(float(row == 0), sigma_a, count)
+        second, step_2 = _line(float(row == 1), sigma_a, count)
+        prior = _normal(first - first.mean(), sigma_a)[:, None] * _normal(
+            second - second.mean(), sigma_a
+        )
+        reached = first[:, None] * x[0] + second * x[1]
+        mean *= float((prior * _normal(y[row] - reached, sigma_d)).sum() * step_1 * step_2)
+    return float(norm.pdf(level, value, sigma_l)) * mean
+
+
+@dataclass(frozen=True)
+class Blobs:
+    """An image that is a sum of round Gaussians, with its gradient: f(y) = Σ a_i e^{−|y−m_i|²/2s_i²}."""
+
+    heights: tuple[float, ...]
+    centres: tuple[tuple[float, float], ...]
+    widths: tuple[float, ...]
+
+    def value(self, y: FloatArray) -> FloatArray:
+        """f at y (..., 2)."""
+        result = np.zeros(y.shape[:-1])
+        for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
+            result += a * np.exp(-((y - np.array(m)) ** 2).sum(-1) / (2 * s * s))
+        return result
+
+    def gradient(self, y: FloatArray) -> FloatArray:
+        """∇f at y (..., 2)."""
+        result = np.zeros(y.shape)
+        for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
+            offset = y - np.array(m)
+            bump = a * np.exp(-(offset**2).sum(-1) / (2 * s * s))
+            result -= (bump / (s * s))[..., None] * offset
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """Random transformations of one point: where it goes, what it does to a gradient there."""
+
+    points: FloatArray
+    gradient_map: FloatArray | None
+    weight: FloatArray
+
+
+def _turns(alpha: FloatArray) -> FloatArray:
+    cos, sin = np.cos(alpha), np.sin(alpha)
+    return np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2)
+
+
+def _move(
+    name: str, x: FloatArray, rng: np.random.Generator, n: int, p: dict[str, float]
+) -> _Moves:
+    """n draws of the transformation over which the kernel ``name`` averages."""
+    b = p["sigma_d"] * rng.standard_normal((n, 2))
+    one = np.ones(n)
+    if name in ("sift", "distribution-field"):
+        return _Moves(x + b, None, one)
+    if name in ("heat", "distribution-field-heat"):
+        A = np.eye(2) + p["sigma_a"] * rng.standard_normal((n, 2, 2))
+        return _Moves(A @ x + b, np.swapaxes(A, 1, 2), one)
+    s = p.get("sigma_s", 0.0) * rng.standard_normal(n)
+    if name == "similarity":
+        Z = np.exp(s)[:, None, None] * _turns(p["sigma_r"] * rng.standard_normal(n))
+        return _Moves(Z @ x + b, np.swapaxes(Z, 1, 2), one)
+    if name == "dsp":
+        return _Moves(np.exp(s)[:, None] * x + b, None, np.exp(s))
+    if name == "dsp-inner":
+        return _Moves((1 + s)[:, None] * x + b, None, np.exp(s))
+    if name == "dsp-both":
+        return _Moves((1 + s)[:, None] * x + b, None, 1 + s)
+    if name == "dsp-domain":
+        return _Moves((x + b) / (1 + s)[:, None], None, 1 / (1 + s))
+    raise ValueError(f"no oracle for {name!r}")
+
+
+def monte_carlo(
+    name: str,
+    image: Blobs,
+    x: FloatArray,
+    edges: FloatArray,
+    samples: int,
+    seed: int,
+    **p: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Mass per bin of ``edges`` at x after random moves of the image; mean and standard error.
+
+    For orientation kernels the bins are directions in [0, 2π), for distribution fields levels. The
+    kernels of the SIFT and DSP family do not turn x with the gradient, so for them the rotation is
+    a noise added to the angle: that is what Lemma 1 neglects.
+    """
+    rng = np.random.default_rng(seed)
+    bins = len(edges) - 1
+    total, squares = np.zeros(bins), np.zeros(bins)
+    block = 250_000
+    for start in range(0, samples, block):
+        n = min(block, samples - start)
+        moves = _move(name, x, rng, n, p)
+        if "sigma_l" in p:
+            feature = image.value(moves.points) + p["sigma_l"] * rng.standard_normal(n)
+            mass = moves.weight
+        else:
+            g = image.gradient(moves.points)
+            if moves.gradient_map is not None:
+                g = np.einsum("nij,nj->ni", moves.gradient_map, g)
+            angle = np.arctan2(g[:, 1], g[:, 0])
+            if moves.gradient_map is None:
+                angle = angle + p["sigma_r"] * rng.standard_normal(n)
+            feature = np.remainder(angle, 2 * np.pi)
+            mass = moves.weight * np.hypot(g[:, 0], g[:, 1])
+        total += np.histogram(feature, edges, weights=mass)[0]
+        squares += np.histogram(feature, edges, weights=mass**2)[0]
+    mean = total / samples
+    error = np.sqrt(np.maximum(squares / samples - mean**2, 0) / samples)
+    return mean, error

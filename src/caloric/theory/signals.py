@@ -1,0 +1,64 @@
+"""Signals made of Gaussian bumps: they can be diffused, squared and differentiated in closed form."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.theory.gaussians import FloatArray
+
+
+@dataclass(frozen=True)
+class Bumps:
+    """f(x) = Σ_i a_i exp(−(x − m_i)² / 2s_i²) on the line."""
+
+    heights: tuple[float, ...]
+    centres: tuple[float, ...]
+    widths: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Every bump has a height, a centre and a width."""
+        if not len(self.heights) == len(self.centres) == len(self.widths):
+            raise ValueError("heights, centres and widths must have the same length")
+
+    def __call__(self, x: ArrayLike) -> FloatArray:
+        """The signal at x (any shape)."""
+        u = (np.asarray(x, float)[..., None] - np.array(self.centres)) / np.array(self.widths)
+        return np.asarray(np.exp(-0.5 * u * u) @ np.array(self.heights))
+
+    def __add__(self, other: "Bumps") -> "Bumps":
+        """The sum of two signals."""
+        return Bumps(
+            self.heights + other.heights,
+            self.centres + other.centres,
+            self.widths + other.widths,
+        )
+
+    def shifted(self, theta: float) -> "Bumps":
+        """f(x − θ): positive θ slides the signal to the right (erratum 14: the paper says left)."""
+        return Bumps(self.heights, tuple(m + theta for m in self.centres), self.widths)
+
+    def blurred(self, sigma: float) -> "Bumps":
+        """f ⋆ k_σ: each bump keeps its area and widens to √(s² + σ²)."""
+        wide = tuple(float(np.hypot(s, sigma)) for s in self.widths)
+        heights = tuple(
+            a * s / b for a, s, b in zip(self.heights, self.widths, wide, strict=True)
+        )
+        return Bumps(heights, self.centres, wide)
+
+    def squared(self) -> "Bumps":
+        """f²: the product of two bumps is a bump again."""
+        bumps = list(zip(self.heights, self.centres, self.widths, strict=True))
+        products = []
+        for a, m, s in bumps:
+            for b, n, t in bumps:
+                total = s * s + t * t
+                products.append(
+                    (
+                        a * b * float(np.exp(-0.5 * (m - n) ** 2 / total)),
+                        (m * t * t + n * s * s) / total,
+                        s * t / float(np.sqrt(total)),
+                    )
+                )
+        heights, centres, widths = zip(*products, strict=True)
+        return Bumps(heights, centres, widths)

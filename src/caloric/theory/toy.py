@@ -1,0 +1,53 @@
+"""The univariate toy: which of two curves is f, and how far has it slid (eq. 12).
+
+The paper shows its curves without giving them; these have the same behaviour: a local minimum near
+(c, θ) = (0, 0), the global one at (1, .25).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from caloric.theory import diffusion, energy
+from caloric.theory.continuation import Path, Step, continuation, descend
+from caloric.theory.gaussians import FloatArray
+from caloric.theory.signals import Bumps
+
+SUPPORT = (-1.2, 1.2)
+SHIFT = 0.25
+PENALTY = 1.0
+IMAGE = Bumps((0.55, 0.80), (-0.40, 0.55), (0.32, 0.16))
+TEMPLATES = (IMAGE.shifted(SHIFT), IMAGE + Bumps((0.45,), (0.05,), (0.14,)))
+SIGMAS = (1.5, 1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05, 0.0)
+WINDOW = ((-0.5, 1.5), (-0.8, 0.8))
+
+
+def cost(point: FloatArray, sigma: float = 0.0) -> float:
+    """g(c, θ; σ), with c₂ = 1 − c₁ eliminated and c₁(1 − c₁) = 0 as a quadratic penalty::
+
+        (c² + σ²) Ē₁(θ; σ) + ((1−c)² + σ²) Ē₂(θ; σ) + λ [c²(1−c)² + σ²(6c² − 6c + 1) + 3σ⁴]
+    """
+    c, theta = point
+    mismatches = [
+        diffusion.intensity_mismatch(IMAGE, p, theta, SUPPORT, sigma) for p in TEMPLATES
+    ]
+    choice = diffusion.squared_choice([c, 1 - c], sigma)
+    return float(choice @ mismatches) + PENALTY * diffusion.binary_penalty(c, sigma)
+
+
+def undiffused_cost(point: FloatArray) -> float:
+    """Eq. 12 written directly from its energies: what :func:`cost` must be at σ = 0."""
+    c, theta = point
+    first, second = (energy.intensity_mismatch(IMAGE, p, theta, SUPPORT) for p in TEMPLATES)
+    return c * c * first + (1 - c) ** 2 * second + PENALTY * energy.binary_penalty(c)
+
+
+def solve(sigmas: Sequence[float] = SIGMAS) -> Path:
+    """Algorithm 1 on the toy, from a coarse grid over the window at the largest sigma."""
+    grid = np.stack(np.meshgrid(*(np.linspace(*w, 5) for w in WINDOW)), -1).reshape(-1, 2)
+    return continuation(cost, sigmas, grid)
+
+
+def plain_descent(start: Sequence[float] = (0.0, 0.0)) -> Step:
+    """The local minimum that plain descent on the cost itself falls into."""
+    return descend(cost, start)
