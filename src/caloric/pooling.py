@@ -20,7 +20,7 @@ from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray, periodic_gaussian
 
 TOLERANCE = 1e-6
-MAX_ORDER = 255
+MAX_ORDER = 511
 _BLOCK = 2_000_000
 
 

@@ -188,7 +188,7 @@ def erratum_4() -> Erratum:
 
 def erratum_5() -> Erratum:
     """What the closed forms approximate."""
-    x, (plane, _) = np.array([2.0, 0.0]), _plane(6.5, 131)
+    x, (plane, _) = np.array([2.0, 0.0]), _plane(6.5, 130)
     angular = 1 / periodic_gaussian(0.0, 1.0)
     parameters = {"sigma_d": 1.0, "sigma_r": 1.0}
     inner = angular * kernel("dsp-inner", **parameters, sigma_s=0.2)(0.0, x, 0.0, plane)

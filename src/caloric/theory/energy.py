@@ -9,6 +9,7 @@ badly template p_k fits the image f moved by τ_θ, plus a penalty that drives c
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,9 +20,14 @@ Signal = Callable[[FloatArray], FloatArray]
 Density = Callable[[FloatArray, FloatArray], FloatArray]
 
 
+@lru_cache
+def _legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
+    return np.polynomial.legendre.leggauss(nodes)
+
+
 def integrate(function: Signal, interval: tuple[float, float], nodes: int = 200) -> float:
     """∫ over the interval by Gauss-Legendre: the signals of this room are smooth."""
-    x, weights = np.polynomial.legendre.leggauss(nodes)
+    x, weights = _legendre(nodes)
     low, high = interval
     half = (high - low) / 2
     return float(half * (weights @ function(low + half * (x + 1))))

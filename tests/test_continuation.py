@@ -1,0 +1,131 @@
+"""The energies, their diffusion, Algorithm 1, and the toy it must solve."""
+
+import numpy as np
+import pytest
+
+from caloric.theory import diffusion, energy, toy
+from caloric.theory.continuation import continuation, descend
+from caloric.theory.signals import Bumps
+
+
+def smoothed(function, point, sigma, nodes=41):
+    """function ⋆ k_σ by Gauss-Hermite in every coordinate: an oracle for diffused costs."""
+    t, weights = np.polynomial.hermite_e.hermegauss(nodes)
+    weights = weights / weights.sum()
+    grids = np.meshgrid(*[t] * len(point), indexing="ij")
+    mass = np.prod(np.meshgrid(*[weights] * len(point), indexing="ij"), axis=0)
+    points = np.asarray(point) + sigma * np.stack(grids, -1).reshape(-1, len(point))
+    return float(np.array([function(p) for p in points]) @ mass.ravel())
+
+
+def test_bumps_blur_square_shift():
+    f = Bumps((0.5, -0.3), (0.1, 0.6), (0.2, 0.4))
+    t, weights = np.polynomial.hermite_e.hermegauss(60)
+    for x in (-0.4, 0.0, 0.9):
+        blurred = f(x - 0.3 * t) @ weights / weights.sum()
+        assert f.blurred(0.3)(x) == pytest.approx(blurred, rel=1e-9)
+        assert f.squared()(x) == pytest.approx(f(x) ** 2, rel=1e-12)
+        assert f.shifted(0.25)(x) == pytest.approx(f(x - 0.25), rel=1e-12)
+
+
+def test_bumps_say_what_is_missing():
+    with pytest.raises(ValueError, match="same length"):
+        Bumps((1.0,), (0.0, 1.0), (1.0,))
+
+
+@pytest.mark.parametrize("point", [(0.0, 0.0), (0.3, 0.1), (1.0, 0.25), (-0.4, -0.6)])
+def test_diffused_toy_is_the_smoothed_toy(point):
+    assert toy.cost(np.array(point)) == pytest.approx(toy.undiffused_cost(np.array(point)))
+    for sigma in (0.1, 0.3):
+        expected = smoothed(toy.undiffused_cost, point, sigma)
+        assert toy.cost(np.array(point), sigma) == pytest.approx(expected, rel=1e-6)
+
+
+def test_diffused_penalties():
+    c = np.array([0.2, 0.9, -0.1])
+    for sigma in (0.0, 0.3):
+        for plain, closed in (
+            (energy.binary_penalty, diffusion.binary_penalty),
+            (energy.choice_penalty, diffusion.choice_penalty),
+        ):
+            assert closed(c, sigma) == pytest.approx(smoothed(plain, c, sigma, 7), rel=1e-10)
+
+
+def test_penalty_is_zero_just_at_a_single_winner():
+    assert energy.choice_penalty([0, 1, 0]) == 0
+    for c in ([0, 0, 0], [1, 1, 0], [0.5, 0.5, 0]):
+        assert energy.choice_penalty(c) > 0
+
+
+def test_costs_of_a_single_winner_are_its_own():
+    assert energy.intensity_cost([0, 1], [3.0, 2.0], 5.0) == 2.0
+    assert energy.orientation_cost([0, 1], [-3.0, -2.0], 5.0) == -2.0
+
+
+def test_dissimilarity_and_winner():
+    template = energy.OrientationDensity(
+        np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0.0, 1.0]), np.array([2.0, 3.0])
+    )
+    assert energy.dissimilarity(lambda beta, x: beta + x[:, 0], template) == -6.0
+    assert template.heaviest(1).weights.tolist() == [3.0]
+    assert energy.winner([[0.1, 0.4], [0.9, 0.2]]) == (1, 0)
+
+
+def test_algorithm_1_reaches_the_global_minimum_of_the_toy():
+    path = toy.solve()
+    np.testing.assert_allclose(path.point, (1, 0.25), atol=1e-3)
+    assert path.cost == pytest.approx(0, abs=1e-6)
+    assert path.steps[-1].sigma == 0
+    np.testing.assert_allclose(path.steps[0].point, (0.503, 0.442), atol=2e-3)
+
+
+def test_plain_descent_does_not():
+    for start in ((0.0, 0.0), (0.5, 0.0), (0.5, -0.5)):
+        local = toy.plain_descent(start)
+        assert abs(local.point[0] - 1) > 0.5
+        np.testing.assert_allclose(local.point, (0.045, 0.020), atol=2e-3)
+        assert local.cost == pytest.approx(0.0469, abs=2e-4)
+
+
+def test_the_start_is_convex():
+    """At the largest sigma the sampled Hessians in the window are positive definite."""
+    h = 1e-3
+    for c in np.linspace(-0.4, 1.4, 7):
+        for theta in np.linspace(-0.7, 0.7, 7):
+            f = {
+                (i, j): toy.cost(np.array([c + i * h, theta + j * h]), toy.SIGMAS[0])
+                for i in (-1, 0, 1)
+                for j in (-1, 0, 1)
+            }
+            cc = (f[1, 0] - 2 * f[0, 0] + f[-1, 0]) / h**2
+            tt = (f[0, 1] - 2 * f[0, 0] + f[0, -1]) / h**2
+            ct = (f[1, 1] - f[1, -1] - f[-1, 1] + f[-1, -1]) / (4 * h**2)
+            assert np.linalg.eigvalsh([[cc, ct], [ct, tt]]).min() > 0
+
+
+@pytest.mark.parametrize("sigmas", [(0.6, 0.3, 0.15, 0.0), tuple(np.linspace(1.5, 0, 16))])
+def test_other_sequences_arrive_too(sigmas):
+    np.testing.assert_allclose(toy.solve(sigmas).point, (1, 0.25), atol=1e-3)
+
+
+def test_continuation_takes_any_cost_gradient_and_method():
+    """A rippled bowl: x² + 1 − cos 8x, diffused in closed form."""
+
+    def cost(x, sigma):
+        return float(x[0] ** 2 + sigma**2 + 1 - np.exp(-32 * sigma**2) * np.cos(8 * x[0]))
+
+    def gradient(x, sigma):
+        return np.array([2 * x[0] + 8 * np.exp(-32 * sigma**2) * np.sin(8 * x[0])])
+
+    for method in ("L-BFGS-B", "Nelder-Mead"):
+        use = gradient if method == "L-BFGS-B" else None
+        path = continuation(cost, (1.0, 0.5, 0.2, 0.1, 0.0), [[3.0]], gradient=use, method=method)
+        assert path.point[0] == pytest.approx(0, abs=1e-4)
+        assert all(step.converged for step in path.steps)
+    assert abs(descend(cost, [3.0], gradient=gradient).point[0]) > 0.5
+
+
+@pytest.mark.parametrize("sigmas", [(), (0.5, 1.0), (1.0, 1.0, 0.0)])
+def test_sigmas_must_fall(sigmas):
+    with pytest.raises(ValueError, match="decreasing"):
+        toy.solve(sigmas)
