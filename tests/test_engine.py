@@ -1,14 +1,17 @@
 """The engine: tables against the direct sum, layouts, normalisation, and golden vectors."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import caloric
 from caloric import density, features, normalise, pooling
+from caloric.kernels import Kernel
 from caloric.sampling import SquarePatch
-from caloric.theory.gaussians import periodic_gaussian
+from caloric.theory.gaussians import gaussian, periodic_gaussian
 
 GOLDEN = Path(__file__).parent / "golden" / "descriptors.npz"
 
@@ -66,9 +69,7 @@ def test_describe_patches_is_the_direct_sum(name, normalisation):
 @pytest.mark.parametrize("layout", [caloric.Grid(), caloric.Rings(angles=6, directions=8)])
 def test_other_parameters_and_layouts(name, parameters, layout):
     patches = smooth_patches(2, 20)
-    got = caloric.describe_patches(
-        patches, name, layout=layout, normalisation="none", **parameters
-    )
+    got = caloric.describe_patches(patches, name, layout=layout, normalisation="none", **parameters)
     recipe = features.Descriptor(features.descriptor(name, **parameters).kernel, layout)
     assert relative(got, direct(patches, recipe)).max() < 1e-4
 
@@ -85,7 +86,8 @@ def test_error_of_the_basis_is_as_stated():
         channels = 2 * order + 1
         cut = pooling.Table(table.coefficients[:, :channels].copy(), order, 0)
         tail = np.sqrt(
-            (table.coefficients[:, channels:] ** 2).sum() / 2
+            (table.coefficients[:, channels:] ** 2).sum()
+            / 2
             / ((table.coefficients[:, 1:] ** 2).sum() / 2 + (table.coefficients[:, 0] ** 2).sum())
         )
         loss = relative(pooling.pool(density.harmonics(part, order), cut), whole)
@@ -220,6 +222,33 @@ def test_gain_and_offset_change_nothing():
 
 def test_no_patches_is_an_empty_result():
     assert caloric.describe_patches(np.zeros((0, 16, 16), np.uint8), "sift").shape == (0, 128)
+
+
+def test_a_kernel_of_ones_own_needs_no_registration():
+    @dataclass(frozen=True, kw_only=True)
+    class Ring(Kernel):
+        """A SIFT that looks only at a ring around x."""
+
+        name: ClassVar[str] = "ring"
+        sigma_r: float
+        radius: float = 0.2
+
+        @property
+        def bandwidth(self):
+            return self.sigma_r
+
+        def __call__(self, beta, x, phi, y):
+            offset = np.asarray(y) - np.asarray(x)
+            distance = np.hypot(offset[..., 0], offset[..., 1]) - self.radius
+            angular = periodic_gaussian(np.asarray(beta) - phi, self.sigma_r)
+            return angular * gaussian(distance, self.width(x))
+
+    recipe = features.Descriptor(Ring(sigma_d=0.1, sigma_r=0.5), normalisation="none")
+    patches = smooth_patches(2, 16)
+    got = caloric.describe_patches(patches, recipe)
+    assert relative(got, direct(patches, recipe)).max() < 1e-4
+    wider = caloric.describe_patches(patches, recipe, radius=0.4)
+    assert relative(wider, got).min() > 0.05
 
 
 def test_golden_vectors():

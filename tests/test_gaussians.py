@@ -48,7 +48,9 @@ def test_stretched_gaussian_is_the_normal_density():
         expected = np.exp(-offset @ np.linalg.solve(cov, offset) / 2) / (
             2 * np.pi * np.sqrt(np.linalg.det(cov))
         )
-        assert stretched_gaussian(offset, axis, sigma, stretch) == pytest.approx(expected, rel=1e-11)
+        assert stretched_gaussian(offset, axis, sigma, stretch) == pytest.approx(
+            expected, rel=1e-11
+        )
 
 
 def exact_w(z):
@@ -59,9 +61,7 @@ def exact_w(z):
 
 def test_w_against_sixty_digits():
     z = np.concatenate([np.linspace(-20, 6, 400), np.geomspace(6, 1e8, 100), [0.0, 3.0]])
-    expected = [
-        float(exact_w(v)) if v < 200 else v**-3 * (1 - 3 / v**2 + 45 / 4 / v**4) for v in z
-    ]
+    expected = [float(exact_w(v)) if v < 200 else v**-3 * (1 - 3 / v**2 + 45 / 4 / v**4) for v in z]
     assert np.max(np.abs(w(z) / expected - 1)) < 1e-11
 
 

@@ -1,4 +1,6 @@
-"""Every kernel equals the integral that defines it, by quadrature that shares no formula with it."""
+"""Every kernel equals its defining integral, by quadrature that shares no formula with it."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -124,7 +126,7 @@ def test_dsp_converges_as_nodes_grow(sigma_s, length):
     ]
     assert errors[-1] < 1e-9
     assert errors[0] > 1e-2
-    assert all(b < a or b < 1e-9 for a, b in zip(errors, errors[1:], strict=False))
+    assert all(b < a or b < 1e-9 for a, b in pairwise(errors))
     for closed in ("dsp-inner", "dsp-both"):
         off = abs(caloric.kernel(closed, **p)(0.0, x, 0.0, y) / target - 1)
         assert 1e-4 < off < 0.2
@@ -188,6 +190,8 @@ def test_affine_around_a_general_transformation():
         along_part = oracle._normal(offset @ g - r * (v @ x), sigma_d)
         across_part = (prior_m * oracle._normal(offset @ normal - across, sigma_d)).sum()
         row = oracle._normal_2d(r[:, None] * v - pulled, sigma_a)
-        expected = (r * r * row * along_part).sum() * (r[1] - r[0]) * across_part * (t[1] - t[0]) ** 2
+        expected = (
+            (r * r * row * along_part).sum() * (r[1] - r[0]) * across_part * (t[1] - t[0]) ** 2
+        )
         got = diffusion.affine(beta, x, phi, y, A=A, b=b, sigma_d=sigma_d, sigma_a=sigma_a)
         assert got == pytest.approx(expected, rel=1e-6)

@@ -99,9 +99,12 @@ def test_heat_integrates_over_y_to_a_function_of_the_angle_alone():
         for sigma_d in (0.25, 0.4):
             for sigma_a in (0.3, 0.5):
                 for beta, phi in ((0.0, 0.0), (0.3, 1.0), (2.0, 1.2)):
-                    total = caloric.kernel("heat", sigma_d=sigma_d, sigma_a=sigma_a)(
-                        beta, x, phi, y
-                    ).sum() * area
+                    total = (
+                        caloric.kernel("heat", sigma_d=sigma_d, sigma_a=sigma_a)(
+                            beta, x, phi, y
+                        ).sum()
+                        * area
+                    )
                     assert total == pytest.approx(rho(beta - phi, sigma_a), rel=1e-7)
 
 

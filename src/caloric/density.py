@@ -1,9 +1,9 @@
 """The density of a patch: how much of which feature is where (eq. 14), on an angular basis.
 
 A pixel with weight ρ (|∇f| times its area) and angle φ is held as its first Fourier coefficients
-ρ cos mφ, ρ sin mφ. Every kernel is smooth in φ, so its own series ends soon, and the product with the
-density is then exact up to the kernel's neglected tail: the basis adds no error of its own, where
-angular bins would.
+ρ cos mφ, ρ sin mφ. Every kernel is smooth in φ, so its own series ends soon, and the product with
+the density is then exact up to the kernel's neglected tail: the basis adds no error of its own,
+where angular bins would.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def gradients(patches: Floats) -> tuple[Floats, Floats]:
     """∂f/∂x and ∂f/∂y of patches (n, S, S), central differences, per unit of patch coordinates."""
     pitch = SquarePatch(patches.shape[-1]).pitch
     along_y, along_x = np.gradient(patches, pitch, axis=(1, 2))
-    return along_x, along_y
+    return np.asarray(along_x), np.asarray(along_y)
 
 
 def measure(patches: Floats, kernel: Kernel) -> Measure:

@@ -1,6 +1,6 @@
 """From pixels to descriptors: the recipes, and the functions that carry them out."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -9,13 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from caloric import density, normalise, pooling
 from caloric.errors import InputError
 from caloric.images import as_unit_range
-from caloric.kernels import Kernel, kernel
+from caloric.kernels import Kernel, kernel, make
 from caloric.layout import Grid, Layout
 from caloric.normalise import Normalisation
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
 
 _BLOCK = 32
+_EIGHT = 2 * np.pi * np.arange(8) / 8
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def descriptors() -> tuple[str, ...]:
 def descriptor(name: str | Descriptor, **parameters: float) -> Descriptor:
     """The recipe of that name, with kernel parameters changed if given: ``sigma_d=.15``."""
     if isinstance(name, Descriptor):
-        changed = replace(name.kernel, **parameters) if parameters else name.kernel
-        return replace(name, kernel=changed)
+        own = {f.name: getattr(name.kernel, f.name) for f in fields(name.kernel)}
+        return replace(name, kernel=make(type(name.kernel), **(own | parameters)))
     if name not in _RECIPES:
         raise InputError(f"unknown descriptor {name!r}; known are {', '.join(_RECIPES)}")
     return Descriptor(kernel(name, **(_RECIPES[name] | parameters)))
@@ -83,9 +84,9 @@ def describe_patches(
 
     ``descriptor`` is one of :func:`descriptors` or a recipe of your own; ``layout``,
     ``normalisation`` ("none", "l2", "clip", "root") and kernel ``parameters`` such as ``sigma_d``
-    replace the recipe's. With ``"none"`` the values are those of the integral h(β, x), gradients and
-    lengths in patch coordinates [-1, 1]. A patch without gradient has descriptor 0 (the distribution
-    fields, which need none, do not).
+    replace the recipe's. With ``"none"`` the values are those of the integral h(β, x), gradients
+    and lengths in patch coordinates [-1, 1]. A patch without gradient has descriptor 0 (the
+    distribution fields, which need none, do not).
     """
     recipe = _recipe(descriptor, layout, normalisation, parameters)
     if dtype not in ("float32", "float64", "uint8"):
@@ -121,11 +122,11 @@ def response_map(
     patch: ArrayLike,
     descriptor: str | Descriptor = "heat",
     *,
-    beta: ArrayLike = tuple(2 * np.pi * k / 8 for k in range(8)),
+    beta: ArrayLike = _EIGHT,
     size: int | None = None,
     **parameters: float,
 ) -> FloatArray:
-    """h(β, ·) over a whole patch (S, S): the dense maps of the paper's figures, (len(beta), size, size).
+    """h(β, ·) over a whole patch (S, S), as in the paper's figures: (len(beta), size, size).
 
     The sum over pixels is exact, with the kernel at every pair of points; ``size`` is the number of
     points a side, the patch's own by default.
@@ -135,8 +136,10 @@ def response_map(
     if array.ndim != 2:
         raise InputError(f"patch: expected shape (S, S), got {array.shape}")
     pixels = _patches(array[None], "float64")
-    side = size or pixels.shape[1]
-    angles = np.atleast_1d(np.asarray(beta, float))
+    side = pixels.shape[1] if size is None else size
+    if side < 1:
+        raise InputError(f"size must be 1 or more, got {size}")
+    angles = np.atleast_1d(np.asarray(beta, np.float64))
     part = density.measure(pixels, recipe.kernel)
     points = SquarePatch(pixels.shape[1]).points()
     maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(side).points(), part, points)

@@ -21,7 +21,8 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
     if array.dtype == np.bool_:
         return array.astype(dtype)
     if array.dtype in (np.uint8, np.uint16):
-        return array.astype(dtype) / np.dtype(dtype).type(np.iinfo(array.dtype).max)
+        full = np.iinfo(array.dtype).max
+        return np.asarray(array.astype(dtype) / np.dtype(dtype).type(full))
     raise InputError(
         f"{what}: pixels of type {array.dtype} are not understood; "
         "use uint8, uint16, bool, or floats in [0, 1]"

@@ -1,6 +1,6 @@
 """Where a descriptor is sampled: the places x and the directions (or levels) β of its entries.
 
-Entries are ordered by place, and within a place by β: entry number = place · directions + direction.
+Entries are ordered by place, and within a place by β: entry = place · directions + direction.
 """
 
 from abc import ABC, abstractmethod
@@ -20,8 +20,8 @@ class Layout(ABC):
 
     K is evaluated at each β. When its width in β is small against the spacing of the β, a gradient
     between two of them would be seen by neither: ``average`` blurs K over β by a Gaussian of half
-    the spacing. ``"auto"`` does so when the width is below a quarter of the spacing, where less than
-    a third of the gradient is left at the worst angle.
+    the spacing. ``"auto"`` does so when the width is below a quarter of the spacing, where less
+    than a third of the gradient is left at the worst angle.
     """
 
     directions: int = 8

@@ -1,5 +1,6 @@
 """The one home of normalisation: what is done to a raw descriptor before it is compared."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ Normalisation = Literal["none", "l2", "clip", "root"]
 def l2(h: Floats) -> Floats:
     """Unit Euclidean length; the rows that are zero stay zero."""
     length = np.sqrt(np.einsum("ij,ij->i", h, h))[:, None]
-    return np.divide(h, length, out=np.zeros_like(h), where=length > 0)
+    return np.asarray(np.divide(h, length, out=np.zeros_like(h), where=length > 0))
 
 
 def clip(h: Floats, limit: float = 0.2) -> Floats:
@@ -33,7 +34,12 @@ def root(h: Floats) -> Floats:
 
 def normalise(h: Floats, how: Normalisation) -> Floats:
     """Raw descriptors (n, d) by the named method."""
-    methods = {"none": lambda raw: raw, "l2": l2, "clip": clip, "root": root}
+    methods: dict[str, Callable[[Floats], Floats]] = {
+        "none": lambda raw: raw,
+        "l2": l2,
+        "clip": clip,
+        "root": root,
+    }
     if how not in methods:
         raise InputError(f"unknown normalisation {how!r}; known are {', '.join(methods)}")
     return methods[how](h)

@@ -80,6 +80,18 @@ def _blurred(
     return total
 
 
+def _blocked_series(
+    kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
+) -> NDArray[np.complex128]:
+    """:func:`_series` in blocks of points that stay small; the unpaired last order is left out."""
+    result = np.empty((len(bins), samples // 2, len(y)), np.complex128)
+    block = max(1, _BLOCK // (samples * len(bins)))
+    for start in range(0, len(y), block):
+        part = slice(start, start + block)
+        result[..., part] = _series(kernel, bins, blur, x, y[part], samples)[:, :-1]
+    return result
+
+
 def _tails(power: FloatArray) -> FloatArray:
     """Root of the share of power beyond each order m, from power per order."""
     beyond = np.append(np.cumsum(power[::-1])[::-1][1:], 0.0)
@@ -159,9 +171,7 @@ def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_S
                 else np.arange(len(bins))
             )
             if moved is not None and ahead is not None:
-                found.append(
-                    _Symmetry(matrix, turn * turning, flips and turning, moved, ahead)
-                )
+                found.append(_Symmetry(matrix, turn * turning, flips and turning, moved, ahead))
     return found
 
 
@@ -174,36 +184,34 @@ def tabulate(
     bins, blur = layout.bins(kernel), layout.blur(kernel)
     samples = _samples_needed(kernel, bins, blur, places, points)
     symmetries = _symmetries(kernel, bins, points)
-    limit = samples // 2 - 1
-    coefficients = np.empty((len(places), len(bins), 2 * limit + 1, len(points)), dtype)
-    power = np.zeros(limit + 1)
     index = {key: i for i, key in enumerate(_keys(places))}
+    orbits: list[tuple[dict[int, _Symmetry], NDArray[np.complex128]]] = []
     done: set[int] = set()
-    block = max(1, _BLOCK // (samples * len(bins)))
+    power = np.zeros(samples // 2)
     for i, x in enumerate(places):
         if i in done:
             continue
-        images = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
-        images = {j: g for j, g in images.items() if j is not None and j not in done}
+        reached = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
+        images = {j: g for j, g in reached.items() if j is not None and j not in done}
         done.update(images)
-        for start in range(0, len(points), block):
-            part = slice(start, start + block)
-            series = _series(kernel, bins, blur, x, points[part], samples)[:, : limit + 1]
-            power += len(images) * (np.abs(series) ** 2).sum((0, 2))
-            for j, g in images.items():
-                image, where = g.apply(series), g.points[part]
-                entry = coefficients[j]
-                for k, row in zip(g.bins, image, strict=True):
-                    entry[k, 0, where] = row[0].real
-                    entry[k, 1::2, where] = 2 * row[1:].real.T
-                    entry[k, 2::2, where] = -2 * row[1:].imag.T
+        series = _blocked_series(kernel, bins, blur, x, points, samples)
+        power += len(images) * (np.abs(series) ** 2).sum((0, 2))
+        orbits.append((images, series))
     power[1:] *= 2
     tails = _tails(power)
     order = int(np.argmax(tails <= TOLERANCE))
-    kept = coefficients[:, :, : 2 * order + 1].reshape(-1, 2 * order + 1, len(points)).copy()
-    # Denormal numbers would slow the product down tenfold and add nothing.
-    kept[np.abs(kept) < 1e-12 * np.abs(kept).max()] = 0
-    return Table(kept, order, float(tails[order]))
+    peak = max(float(np.abs(series).max()) for _, series in orbits)
+    table = np.empty((len(places), len(bins), 2 * order + 1, len(points)), dtype)
+    for images, series in orbits:
+        kept = series[:, : order + 1]
+        # Denormal numbers would slow the product down tenfold and add nothing.
+        kept[np.abs(kept) < 1e-12 * peak] = 0
+        for j, g in images.items():
+            for k, row in zip(g.bins, g.apply(kept), strict=True):
+                table[j, k, 0, g.points] = row[0].real
+                table[j, k, 1::2, g.points] = 2 * row[1:].real.T
+                table[j, k, 2::2, g.points] = -2 * row[1:].imag.T
+    return Table(table.reshape(-1, 2 * order + 1, len(points)), order, float(tails[order]))
 
 
 def pool(density: Floats, table: Table) -> Floats:
@@ -220,7 +228,7 @@ def direct_sum(
     ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of no weight
     are left out.
     """
-    beta, x = np.asarray(beta, float), np.asarray(x, float)
+    beta, x = np.asarray(beta, np.float64), np.asarray(x, np.float64)
     present = np.flatnonzero(density.weights[0])
     weights = density.weights[0, present].astype(float)
     phi = density.angles[0, present].astype(float) * (kernel.period / (2 * np.pi))

@@ -39,22 +39,26 @@ KERNELS: dict[str, type[Kernel]] = {
 def kernel(name: str, **parameters: float) -> Kernel:
     """The kernel ``name`` with its parameters: ``kernel("heat", sigma_d=.2, sigma_a=.3)``.
 
-    The result is called as K(beta, x, phi, y): float64, all arguments broadcast, x and y with a last
-    axis of 2. Every constant is kept, so values are those of the integrals, not multiples of them.
+    The result is called as K(beta, x, phi, y): float64, all arguments broadcast, x and y with a
+    last axis of 2. Every constant is kept: values are those of the integrals, not multiples.
     """
     if name not in KERNELS:
         raise InputError(f"unknown kernel {name!r}; known are {', '.join(KERNELS)}")
-    cls = KERNELS[name]
+    return make(KERNELS[name], **parameters)
+
+
+def make(cls: type[Kernel], **parameters: float) -> Kernel:
+    """A kernel of that class; a missing or unknown parameter is named."""
     accepted = {field.name: field for field in fields(cls)}
     for parameter in parameters:
         if parameter not in accepted:
             raise InputError(
-                f"{name}: no parameter {parameter!r}; it takes {', '.join(accepted)}"
+                f"{cls.name}: no parameter {parameter!r}; it takes {', '.join(accepted)}"
             )
     for parameter, field in accepted.items():
         if field.default is MISSING and parameter not in parameters:
-            raise InputError(f"{name}: parameter {parameter!r} is missing")
+            raise InputError(f"{cls.name}: parameter {parameter!r} is missing")
     return cls(**parameters)
 
 
-__all__ = ["KERNELS", "Kernel", "kernel"]
+__all__ = ["KERNELS", "Kernel", "kernel", "make"]

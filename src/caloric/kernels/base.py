@@ -41,7 +41,7 @@ class Kernel(ABC):
             if field.type in (int, "int"):
                 if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
                     raise InputError(
-                        f"{self.name}: {field.name} must be a whole number, 1 or more; got {value!r}"
+                        f"{self.name}: {field.name} must be a whole number from 1; got {value!r}"
                     )
                 object.__setattr__(self, field.name, int(value))
                 continue
@@ -60,10 +60,10 @@ class Kernel(ABC):
 
     def width(self, x: ArrayLike) -> FloatArray:
         """σd at the places x (..., 2)."""
-        x = np.asarray(x, float)
+        x = np.asarray(x, np.float64)
         if not self.growth:
             return np.full(x.shape[:-1], self.sigma_d)
-        return np.hypot(self.sigma_d, self.growth * np.hypot(x[..., 0], x[..., 1]))
+        return np.asarray(np.hypot(self.sigma_d, self.growth * np.hypot(x[..., 0], x[..., 1])))
 
     @property
     def period(self) -> float:

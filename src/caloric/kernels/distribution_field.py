@@ -15,12 +15,15 @@ class DistributionField(IntensityKernel):
     """h_DF (eq. 8), with β the level l and φ the intensity f(y)::
 
         K = k_σl(l − f(y)) k_σd(y − x)
+
+    A histogram of intensities around each x, blurred in place and in level. It needs no gradient,
+    and does not forgive a change of light.
     """
 
     name: ClassVar[str] = "distribution-field"
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(l, x; f, y)."""
-        offset = np.asarray(y, float) - np.asarray(x, float)
-        level = gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_l)
+        offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
+        level = gaussian(np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_l)
         return level * gaussian_2d(offset, self.width(x))

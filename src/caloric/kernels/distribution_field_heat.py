@@ -26,7 +26,7 @@ class DistributionFieldHeat(IntensityKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(l, x; f, y)."""
-        x = np.asarray(x, float)
-        level = gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_l)
+        x = np.asarray(x, np.float64)
+        level = gaussian(np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_l)
         width = np.hypot(self.width(x), self.sigma_a * np.hypot(x[..., 0], x[..., 1]))
-        return level * gaussian_2d(np.asarray(y, float) - x, width)
+        return level * gaussian_2d(np.asarray(y, np.float64) - x, width)

@@ -31,8 +31,10 @@ class Dsp(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, float), np.asarray(y, float)
-        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        angular = periodic_gaussian(
+            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
+        )
         width = self.width(x)
         pooled = sum(
             weight * gaussian_2d(y - scale * x, width)

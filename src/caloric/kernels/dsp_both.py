@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.kernels.base import SeparableKernel
-from caloric.theory.gaussians import FloatArray, periodic_gaussian, stretched_gaussian
+from caloric.theory.gaussians import FloatArray, inner, periodic_gaussian, stretched_gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,13 @@ class DspBoth(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, float), np.asarray(y, float)
-        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        angular = periodic_gaussian(
+            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
+        )
         width = self.width(x)
         narrow, variance = width**2, self.sigma_s**2
-        xy = np.einsum("...i,...i->...", x, y)
-        xx = np.einsum("...i,...i->...", x, x)
+        xy = inner(x, y)
+        xx = inner(x, x)
         blob = stretched_gaussian(y - x, x, width, self.sigma_s)
         return angular * blob * (narrow + variance * xy) / (narrow + variance * xx)

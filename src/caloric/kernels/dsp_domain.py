@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.kernels.base import SeparableKernel
-from caloric.theory.gaussians import FloatArray, periodic_gaussian, stretched_gaussian
+from caloric.theory.gaussians import FloatArray, inner, periodic_gaussian, stretched_gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,13 @@ class DspDomain(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, float), np.asarray(y, float)
-        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        angular = periodic_gaussian(
+            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
+        )
         width = self.width(x)
         narrow, variance = width**2, self.sigma_s**2
-        xy = np.einsum("...i,...i->...", x, y)
-        yy = np.einsum("...i,...i->...", y, y)
+        xy = inner(x, y)
+        yy = inner(y, y)
         blob = stretched_gaussian(x - y, y, width, self.sigma_s)
         return angular * blob * (narrow + variance * xy) / (narrow + variance * yy)

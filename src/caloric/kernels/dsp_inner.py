@@ -27,8 +27,10 @@ class DspInner(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, variance = np.asarray(x, float), self.sigma_s**2
-        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
-        offset = np.asarray(y, float) - (1 + variance) * x
+        x, variance = np.asarray(x, np.float64), self.sigma_s**2
+        angular = periodic_gaussian(
+            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
+        )
+        offset = np.asarray(y, np.float64) - (1 + variance) * x
         blob = stretched_gaussian(offset, x, self.width(x), self.sigma_s)
-        return angular * np.exp(variance / 2) * blob
+        return np.asarray(angular * np.exp(variance / 2) * blob)

@@ -24,6 +24,8 @@ class Sift(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        offset = np.asarray(y, float) - np.asarray(x, float)
-        angular = periodic_gaussian(np.asarray(beta, float) - np.asarray(phi, float), self.sigma_r)
+        offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
+        angular = periodic_gaussian(
+            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
+        )
         return angular * gaussian_2d(offset, self.width(x))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from caloric.kernels.base import SeparableKernel
 from caloric.theory.diffusion import log_scales, rotate
-from caloric.theory.gaussians import FloatArray, periodic_gaussian
+from caloric.theory.gaussians import FloatArray, inner, periodic_gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,11 @@ class Similarity(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, float), np.asarray(y, float)
-        delta = np.asarray(phi, float) - np.asarray(beta, float)
-        xx = np.einsum("...i,...i->...", x, x)
-        yy = np.einsum("...i,...i->...", y, y)
-        xy = np.einsum("...i,...i->...", rotate(x, delta), y)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        delta = np.asarray(phi, np.float64) - np.asarray(beta, np.float64)
+        xx = inner(x, x)
+        yy = inner(y, y)
+        xy = inner(rotate(x, delta), y)
         variance = self.width(x) ** 2
         pooled = np.zeros(np.broadcast_shapes(xy.shape, yy.shape))
         for scale, weight in zip(*log_scales(self.sigma_s, self.nodes), strict=True):

@@ -55,7 +55,7 @@ def printed_both_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: floa
     """Eqs. 26 to 29, closed form 2 with the constant of eq. 28: σs where σs² belongs."""
     xy, xx = (x * y).sum(-1), (x * x).sum(-1)
     blob = stretched_gaussian(y - x, x, sigma_d, sigma_s)
-    return blob * (sigma_d**2 + sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx)
+    return np.asarray(blob * (sigma_d**2 + sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx))
 
 
 def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
@@ -63,7 +63,7 @@ def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: fl
     xy, xx = (x * y).sum(-1), (x * x).sum(-1)
     blob = stretched_gaussian(y + x, x, sigma_d, sigma_s)
     factor = (sigma_d**2 - sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx)
-    return gaussian_2d(y - x, sigma_d) * blob * factor
+    return np.asarray(gaussian_2d(y - x, sigma_d) * blob * factor)
 
 
 def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> FloatArray:
@@ -88,7 +88,8 @@ def printed_heat_box(
     z = -(gy * xv / sigma_d**2 + (g * v).sum(-1) / sigma_a**2) / (2 * tau)
     w = np.sqrt(np.pi) * np.exp(z * z) * (1 + 2 * z * z) * erfc(z) - 2 * z
     decay = np.exp(-(gy**2) / (2 * sigma_d**2) - 1 / (2 * sigma_a**2))
-    return decay * w / (8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2 * tau**3)
+    constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
+    return np.asarray(decay * w / (constant * tau**3))
 
 
 # The evidence
@@ -137,9 +138,13 @@ def erratum_2() -> Erratum:
     for side in (32, 64):
         line = (np.arange(side) + 0.5) * 2 / side - 1
         y = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
-        sums.append(float(kernel("dsp-inner", sigma_d=0.2, sigma_r=0.4, sigma_s=0.3)(
-            0.0, np.array([0.25, 0.25]), 0.0, y
-        ).sum()))
+        sums.append(
+            float(
+                kernel("dsp-inner", sigma_d=0.2, sigma_r=0.4, sigma_s=0.3)(
+                    0.0, np.array([0.25, 0.25]), 0.0, y
+                ).sum()
+            )
+        )
     ratio = sums[1] / sums[0]
     return Erratum(
         2,
@@ -242,7 +247,7 @@ def erratum_6() -> Erratum:
         "no minus; with R_{φ−β} in place of R_α it is an equality",
         f"On an image of three blobs at |x| = .6, σd = .2, σr = π/4 the approximation is off "
         f"by {numbers['lemma']:.2f} of the norm, with the minus sign by "
-        f"{numbers['with_minus']:.2f}. The exact form is the kernel <code>similarity</code>, which "
+        f"{numbers['with_minus']:.2f}. The exact form is the kernel similarity, which "
         "agrees with Monte-Carlo over rotations and shifts.",
         numbers,
     )
@@ -334,10 +339,30 @@ def erratum_11() -> Erratum:
         sign = np.sign
         rows = np.array(
             [
-                [g2 * x2 * sign(g1 * x1), -g2 * abs(x1) * sign(g1), -x2 * abs(g1) * sign(x1), abs(g1 * x1)],
-                [-g1 * x2 * sign(g2 * x1), g1 * abs(x1) * sign(g2), -x2 * abs(g2) * sign(x1), abs(g2 * x1)],
-                [-g2 * x1 * sign(g1 * x2), -g2 * abs(x2) * sign(g1), x1 * abs(g1) * sign(x2), abs(g1 * x2)],
-                [g1 * x1 * sign(g2 * x2), g1 * abs(x2) * sign(g2), x1 * abs(g2) * sign(x2), abs(g2 * x2)],
+                [
+                    g2 * x2 * sign(g1 * x1),
+                    -g2 * abs(x1) * sign(g1),
+                    -x2 * abs(g1) * sign(x1),
+                    abs(g1 * x1),
+                ],
+                [
+                    -g1 * x2 * sign(g2 * x1),
+                    g1 * abs(x1) * sign(g2),
+                    -x2 * abs(g2) * sign(x1),
+                    abs(g2 * x1),
+                ],
+                [
+                    -g2 * x1 * sign(g1 * x2),
+                    -g2 * abs(x2) * sign(g1),
+                    x1 * abs(g1) * sign(x2),
+                    abs(g1 * x2),
+                ],
+                [
+                    g1 * x1 * sign(g2 * x2),
+                    g1 * abs(x2) * sign(g2),
+                    x1 * abs(g2) * sign(x2),
+                    abs(g2 * x2),
+                ],
             ]
         ) / (np.hypot(g1, g2) * np.hypot(x1, x2))
         worst = max(worst, float(np.abs(rows @ rows.T - np.eye(4)).max()))

@@ -1,10 +1,11 @@
 """Algorithm 1: optimisation by diffusion and continuation.
 
-Blur the cost until it has one minimum, find that one, then follow it while the blur shrinks to zero.
+Blur the cost until it has one minimum, find that one, then follow it while the blur shrinks to 0.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,7 @@ def descend(
     """A local minimiser of g(·; σ) from ``start``, by SciPy's ``method``."""
     result = minimize(
         lambda x: cost(x, sigma),
-        np.asarray(start, float),
+        np.asarray(start, np.float64),
         jac=None if gradient is None else lambda x: gradient(x, sigma),
         method=method,
         bounds=bounds,
@@ -77,7 +78,7 @@ def global_minimum(
 
     Where g is convex one seed is enough; several only cost time.
     """
-    points = np.atleast_2d(np.asarray(seeds, float))
+    points = np.atleast_2d(np.asarray(seeds, np.float64))
     best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:refine]
     steps = [
         descend(cost, points[i], sigma, gradient=gradient, bounds=bounds, method=method)
@@ -102,14 +103,12 @@ def continuation(
     2. x₀ = the global minimiser of g(·; σ₀), sought from ``seeds`` (n, dim).
     3. x_k = the local minimiser of g(·; σ_k) started at x_{k−1}.
     """
-    if len(sigmas) == 0 or any(b >= a for a, b in zip(sigmas, sigmas[1:], strict=False)):
+    if len(sigmas) == 0 or any(b >= a for a, b in pairwise(sigmas)):
         raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
     steps = [
         global_minimum(cost, seeds, sigmas[0], gradient=gradient, bounds=bounds, method=method)
     ]
     for sigma in sigmas[1:]:
         start = steps[-1].point
-        steps.append(
-            descend(cost, start, sigma, gradient=gradient, bounds=bounds, method=method)
-        )
+        steps.append(descend(cost, start, sigma, gradient=gradient, bounds=bounds, method=method))
     return Path(tuple(steps))

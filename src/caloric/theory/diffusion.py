@@ -1,7 +1,7 @@
 """The energies diffused in closed form: g(·; σ) = cost ⋆ k_σ (eq. 13).
 
-For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear in
-it (eq. 19). So each function below is what one pixel of the image, at y with gradient angle φ,
+For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear
+in it (eq. 19). So each function below is what one pixel of the image, at y with gradient angle φ,
 contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), at a general
 centre θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
 """
@@ -15,6 +15,7 @@ from caloric.theory.gaussians import (
     decayed_w,
     gaussian,
     gaussian_2d,
+    inner,
     periodic_gaussian,
 )
 from caloric.theory.signals import Bumps
@@ -41,31 +42,38 @@ def intensity_mismatch(
 
 def squared_choice(c: ArrayLike, sigma: float) -> FloatArray:
     """c² ⋆ k_σ = c² + σ²."""
-    return np.asarray(c, float) ** 2 + sigma**2
+    return np.asarray(c, np.float64) ** 2 + sigma**2
 
 
 def binary_penalty(c: ArrayLike, sigma: float) -> float:
     """Σ c²(1 − c)² ⋆ k_σ = Σ c²(1 − c)² + σ²(6c² − 6c + 1) + 3σ⁴."""
-    c = np.asarray(c, float)
+    c = np.asarray(c, np.float64)
     terms = (c * (1 - c)) ** 2 + sigma**2 * (6 * c * c - 6 * c + 1) + 3 * sigma**4
     return float(np.sum(terms))
 
 
 def choice_penalty(c: ArrayLike, sigma: float) -> float:
     """The penalty of :func:`caloric.theory.energy.choice_penalty` ⋆ k_σ."""
-    c = np.asarray(c, float)
+    c = np.asarray(c, np.float64)
     return (float(np.sum(c)) - 1) ** 2 + c.size * sigma**2 + binary_penalty(c, sigma)
+
+
+def choice_penalty_gradient(c: ArrayLike, sigma: float) -> FloatArray:
+    """The gradient of :func:`choice_penalty` in c."""
+    c = np.asarray(c, np.float64)
+    binary = 2 * c * (1 - c) * (1 - 2 * c) + sigma**2 * (12 * c - 6)
+    return np.asarray(2 * (float(np.sum(c)) - 1) + binary)
 
 
 def direction(angle: ArrayLike) -> FloatArray:
     """v(β) = (cos β, sin β), shape (..., 2)."""
-    angle = np.asarray(angle, float)
+    angle = np.asarray(angle, np.float64)
     return np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
 def rotate(x: ArrayLike, angle: ArrayLike) -> FloatArray:
     """R_α x for vectors x (..., 2) and angles (...), broadcast together."""
-    x = np.asarray(x, float)
+    x = np.asarray(x, np.float64)
     cos, sin = np.cos(angle), np.sin(angle)
     return np.stack([cos * x[..., 0] - sin * x[..., 1], sin * x[..., 0] + cos * x[..., 1]], -1)
 
@@ -103,10 +111,11 @@ def similarity(
     The paper calls this intractable and replaces R_{φ−β} by R_α, which is SIFT (Lemma 1). But the
     Dirac comb fixes α = φ − β before the convolution is done (erratum 6).
     """
-    beta, phi = np.asarray(beta, float), np.asarray(phi, float)
+    beta, phi = np.asarray(beta, np.float64), np.asarray(phi, np.float64)
     turned = rotate(x, phi - beta)
-    offset = np.asarray(y, float) - np.exp(s) * turned - np.asarray(b, float)
-    return np.exp(s) * periodic_gaussian(phi - alpha - beta, sigma_r) * gaussian_2d(offset, sigma_d)
+    offset = np.asarray(y, np.float64) - np.exp(s) * turned - np.asarray(b, np.float64)
+    angular = periodic_gaussian(phi - alpha - beta, sigma_r)
+    return np.asarray(np.exp(s) * angular * gaussian_2d(offset, sigma_d))
 
 
 def linear_similarity(
@@ -131,19 +140,15 @@ def linear_similarity(
     With p = (z/σa, (y−b)/σd)/√2 and q = (v(φ−β)/σa, R_{φ−β}x/σd)/√2 in R⁴, P − u² is the squared
     distance of p from the line of q, and is computed as that: no difference of large numbers.
     """
-    x, z = np.asarray(x, float), np.asarray(z, float)
-    y = np.asarray(y, float) - np.asarray(b, float)
-    delta = np.asarray(phi, float) - np.asarray(beta, float)
+    x, z = np.asarray(x, np.float64), np.asarray(z, np.float64)
+    y = np.asarray(y, np.float64) - np.asarray(b, np.float64)
+    delta = np.asarray(phi, np.float64) - np.asarray(beta, np.float64)
     turned, axis = rotate(x, delta), direction(delta)
-    inverse_a, inverse_d = 1 / (np.sqrt(2) * sigma_a), 1 / (np.sqrt(2) * sigma_d)
-    q = np.concatenate(
-        np.broadcast_arrays(axis * inverse_a, turned * inverse_d), -1
-    )
-    p = np.concatenate(np.broadcast_arrays(z * inverse_a, y * inverse_d), -1)
-    tau = np.linalg.norm(q, axis=-1)
-    u = np.einsum("...i,...i->...", p, q) / tau
-    residual = p - (u / tau)[..., None] * q
-    excess = np.einsum("...i,...i->...", residual, residual)
+    spread, place = 1 / (2 * sigma_a**2), 1 / (2 * sigma_d**2)
+    tau = np.sqrt(spread + place * inner(x, x))
+    u = (spread * (axis @ z) + place * inner(turned, y)) / tau
+    foot = (u / tau)[..., None]
+    excess = spread * ((z - foot * axis) ** 2).sum(-1) + place * ((y - foot * turned) ** 2).sum(-1)
     scale = 4 * tau**3 * (2 * np.pi * sigma_a**2) * (2 * np.pi * sigma_d**2)
     return decayed_w(u, excess) / scale
 
@@ -171,16 +176,16 @@ def affine(
     (erratum 10). P − u² is computed by Lagrange's identity as a sum of squares, so the kernel
     neither overflows nor cancels for any σa.
     """
-    x, A = np.asarray(x, float), np.asarray(A, float)
-    y = np.asarray(y, float) - np.asarray(b, float)
+    x, A = np.asarray(x, np.float64), np.asarray(A, np.float64)
+    y = np.asarray(y, np.float64) - np.asarray(b, np.float64)
     v, g = direction(beta), direction(phi)
     pulled = g @ A
-    xv = np.einsum("...i,...i->...", x, v)
-    gy = np.einsum("...i,...i->...", g, y)
-    sigma_d = np.asarray(sigma_d, float)
+    xv = inner(x, v)
+    gy = inner(g, y)
+    sigma_d = np.asarray(sigma_d, np.float64)
     tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
     tau = np.sqrt(tau2)
-    along = np.einsum("...i,...i->...", pulled, v)
+    along = inner(pulled, v)
     across = pulled[..., 0] * v[..., 1] - pulled[..., 1] * v[..., 0]
     u = (gy * xv / sigma_d**2 + along / sigma_a**2) / (2 * tau)
     spread = (gy * v[..., 0] - xv * pulled[..., 0]) ** 2 + (
@@ -189,6 +194,6 @@ def affine(
     excess = (spread / (sigma_d * sigma_a) ** 2 + across**2 / sigma_a**4) / (4 * tau2)
     moved = x @ A.T - y
     level_line = g[..., 0] * moved[..., 1] - g[..., 1] * moved[..., 0]
-    width = np.sqrt(sigma_d**2 + sigma_a**2 * np.einsum("...i,...i->...", x, x))
+    width = np.sqrt(sigma_d**2 + sigma_a**2 * inner(x, x))
     constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
-    return decayed_w(u, excess) / (constant * tau**3) * gaussian(level_line, width)
+    return np.asarray(decayed_w(u, excess) / (constant * tau**3) * gaussian(level_line, width))

@@ -42,7 +42,7 @@ def intensity_mismatch(
 
 def binary_penalty(c: ArrayLike) -> float:
     """Σ_k c_k² (1 − c_k)²: zero just where every c_k is 0 or 1 (the constraint of eq. 11)."""
-    c = np.asarray(c, float)
+    c = np.asarray(c, np.float64)
     return float(np.sum((c * (1 - c)) ** 2))
 
 
@@ -53,13 +53,13 @@ def choice_penalty(c: ArrayLike) -> float:
 
 def intensity_cost(c: ArrayLike, mismatches: ArrayLike, penalty: float) -> float:
     """Σ_k c_k² E_k + λ q(c): eq. 11 with its constraints as a penalty of weight λ."""
-    weights = np.asarray(c, float) ** 2
-    return float(weights @ np.asarray(mismatches, float)) + penalty * choice_penalty(c)
+    weights = np.asarray(c, np.float64) ** 2
+    return float(weights @ np.asarray(mismatches, np.float64)) + penalty * choice_penalty(c)
 
 
 def orientation_cost(c: ArrayLike, dissimilarities: ArrayLike, penalty: float) -> float:
     """λ q(c) + Σ_k c_k d_k: eq. 17."""
-    linear = np.asarray(c, float) @ np.asarray(dissimilarities, float)
+    linear = np.asarray(c, np.float64) @ np.asarray(dissimilarities, np.float64)
     return float(linear) + penalty * choice_penalty(c)
 
 
@@ -81,6 +81,22 @@ class OrientationDensity:
         return OrientationDensity(self.points[keep], self.angles[keep], self.weights[keep])
 
 
+def diffused_density(
+    kernel: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray],
+    image: OrientationDensity,
+) -> Density:
+    """h(β, x) = ∫ K(β, x; φ, y) dh(φ, y): the image's density smoothed by a kernel.
+
+    The result is called with β (n,) and x (n, 2) and gives (n,).
+    """
+
+    def density(beta: FloatArray, x: FloatArray) -> FloatArray:
+        values = kernel(beta[:, None], x[:, None, :], image.angles, image.points)
+        return np.asarray(values @ image.weights)
+
+    return density
+
+
 def dissimilarity(diffused: Density, template: OrientationDensity) -> float:
     """d = −∫∫ h_f(β, x) h_p(β, x) dβ dx (eq. 15), h_f diffused and p the raw measure.
 
@@ -96,6 +112,6 @@ def winner(scores: Sequence[Sequence[float]]) -> tuple[int, int]:
     ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces one winner,
     minimising over c is exactly this choice.
     """
-    table = np.asarray(scores, float)
+    table = np.asarray(scores, np.float64)
     j, k = np.unravel_index(int(np.argmax(table)), table.shape)
     return int(j), int(k)

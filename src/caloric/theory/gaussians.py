@@ -12,19 +12,24 @@ _W_SWITCH = 3.0
 _W_TERMS = 30
 
 
+def inner(a: FloatArray, b: FloatArray) -> FloatArray:
+    """a·b over the last axis."""
+    return np.asarray(np.einsum("...i,...i->...", a, b))
+
+
 def gaussian(x: ArrayLike, sigma: ArrayLike) -> FloatArray:
     """k_σ in one dimension, elementwise: (2πσ²)^(-1/2) exp(-x²/2σ²)  (eq. 1).
 
     The paper prints the exponent -dim; it must be -dim/2 for unit mass (erratum 1).
     """
-    x, sigma = np.asarray(x, float), np.asarray(sigma, float)
-    return np.exp(-0.5 * (x / sigma) ** 2) / (np.sqrt(2 * np.pi) * sigma)
+    x, sigma = np.asarray(x, np.float64), np.asarray(sigma, np.float64)
+    return np.asarray(np.exp(-0.5 * (x / sigma) ** 2) / (np.sqrt(2 * np.pi) * sigma))
 
 
 def gaussian_2d(x: ArrayLike, sigma: ArrayLike) -> FloatArray:
     """k_σ of vectors x (..., 2): (2πσ²)^(-1) exp(-|x|²/2σ²)  (eq. 1, corrected)."""
-    x, sigma = np.asarray(x, float), np.asarray(sigma, float)
-    squared = np.einsum("...i,...i->...", x, x) / sigma**2
+    x, sigma = np.asarray(x, np.float64), np.asarray(sigma, np.float64)
+    squared = inner(x, x) / sigma**2
     return np.asarray(np.exp(-0.5 * squared) / (2 * np.pi * sigma**2))
 
 
@@ -33,7 +38,7 @@ def periodic_gaussian(phi: ArrayLike, sigma: float) -> FloatArray:
 
     The first sum is short for a narrow Gaussian, the second for a wide one.
     """
-    phi = np.remainder(np.asarray(phi, float) + np.pi, 2 * np.pi) - np.pi
+    phi = np.remainder(np.asarray(phi, np.float64) + np.pi, 2 * np.pi) - np.pi
     if sigma < np.pi:
         reach = int(np.ceil(9 * sigma / (2 * np.pi))) + 1
         wraps = (gaussian(phi + 2 * np.pi * n, sigma) for n in range(-reach, reach + 1))
@@ -49,7 +54,7 @@ def w(z: ArrayLike) -> FloatArray:
     r_{k−1} = 1 / 2(z + (k+1) r_k). For z below −26 the value itself leaves float64:
     use :func:`decayed_w`, which never forms e^{z²}.
     """
-    z = np.asarray(z, float)
+    z = np.asarray(z, np.float64)
     result = np.empty_like(z)
     large = z > _W_SWITCH
     small = z[~large]
@@ -71,7 +76,7 @@ def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
     The growing factor e^{u²} of w(−u) meets e^{−P} before either is computed:
     e^{−excess} [√π (1 + 2u²)(1 + erf u) + 2u e^{−u²}] for u ≥ 0, and e^{−P} w(|u|) below.
     """
-    u, excess = np.broadcast_arrays(np.asarray(u, float), np.asarray(excess, float))
+    u, excess = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(excess, np.float64))
     decay = np.exp(-excess)
     fall = np.exp(-u * u)
     result = np.empty(u.shape)
@@ -79,7 +84,7 @@ def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
     forward = u[ahead]
     result[ahead] = _SQRT_PI * (1 + 2 * forward**2) * (1 + erf(forward)) + 2 * forward * fall[ahead]
     result[~ahead] = fall[~ahead] * w(-u[~ahead])
-    return decay * result
+    return np.asarray(decay * result)
 
 
 def stretched_gaussian(
@@ -90,9 +95,13 @@ def stretched_gaussian(
     Both arrays are (..., 2). Written as [σ²|o|² + s²(a×o)²] / σ²(σ² + s²|a|²), a sum of squares
     that needs no division by |a|: at a = 0 it is k_σ.
     """
-    offset, axis, sigma = np.asarray(offset, float), np.asarray(axis, float), np.asarray(sigma)
-    long = sigma**2 + stretch**2 * np.einsum("...i,...i->...", axis, axis)
+    offset, axis, sigma = (
+        np.asarray(offset, np.float64),
+        np.asarray(axis, np.float64),
+        np.asarray(sigma),
+    )
+    long = sigma**2 + stretch**2 * inner(axis, axis)
     cross = axis[..., 0] * offset[..., 1] - axis[..., 1] * offset[..., 0]
-    squared = np.einsum("...i,...i->...", offset, offset)
+    squared = inner(offset, offset)
     exponent = (squared + (stretch * cross / sigma) ** 2) / (2 * long)
     return np.asarray(np.exp(-exponent) / (2 * np.pi * sigma * np.sqrt(long)))

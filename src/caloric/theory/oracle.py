@@ -32,7 +32,7 @@ def _line(centre: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
 
 def wrapped(phi: float, sigma: float) -> float:
     """The periodic Gaussian by its defining sum, 200 terms each way."""
-    return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200, 201), sigma)))
+    return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200.0, 201.0), sigma)))
 
 
 def sift(
@@ -167,7 +167,9 @@ def heat(
     weight_r[0] /= 2
     along = r * float(v @ x)
     across = (m1[:, None] * x[0] + m2[None, :] * x[1]).ravel()
-    weight_m = (_normal(m1 - normal[0], sigma_a)[:, None] * _normal(m2 - normal[1], sigma_a)).ravel()
+    weight_m = (
+        _normal(m1 - normal[0], sigma_a)[:, None] * _normal(m2 - normal[1], sigma_a)
+    ).ravel()
     total = 0.0
     for i in np.flatnonzero(weight_r > weight_r.max() * 1e-18):
         offset = y - along[i] * g - across[:, None] * normal
@@ -210,7 +212,7 @@ def distribution_field_heat(
 
 @dataclass(frozen=True)
 class Blobs:
-    """An image that is a sum of round Gaussians, with its gradient: f(y) = Σ a_i e^{−|y−m_i|²/2s_i²}."""
+    """An image of round Gaussians, f(y) = Σ a_i e^{−|y−m_i|²/2s_i²}, and its gradient."""
 
     heights: tuple[float, ...]
     centres: tuple[tuple[float, float], ...]

@@ -1,4 +1,4 @@
-"""Signals made of Gaussian bumps: they can be diffused, squared and differentiated in closed form."""
+"""Signals made of Gaussian bumps: they can be diffused and squared in closed form."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Bumps:
 
     def __call__(self, x: ArrayLike) -> FloatArray:
         """The signal at x (any shape)."""
-        u = (np.asarray(x, float)[..., None] - np.array(self.centres)) / np.array(self.widths)
+        u = (np.asarray(x, np.float64)[..., None] - np.array(self.centres)) / np.array(self.widths)
         return np.asarray(np.exp(-0.5 * u * u) @ np.array(self.heights))
 
     def __add__(self, other: "Bumps") -> "Bumps":
@@ -41,9 +41,7 @@ class Bumps:
     def blurred(self, sigma: float) -> "Bumps":
         """f ⋆ k_σ: each bump keeps its area and widens to √(s² + σ²)."""
         wide = tuple(float(np.hypot(s, sigma)) for s in self.widths)
-        heights = tuple(
-            a * s / b for a, s, b in zip(self.heights, self.widths, wide, strict=True)
-        )
+        heights = tuple(a * s / b for a, s, b in zip(self.heights, self.widths, wide, strict=True))
         return Bumps(heights, self.centres, wide)
 
     def squared(self) -> "Bumps":

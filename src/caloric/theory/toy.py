@@ -23,14 +23,14 @@ WINDOW = ((-0.5, 1.5), (-0.8, 0.8))
 
 
 def cost(point: FloatArray, sigma: float = 0.0) -> float:
-    """g(c, θ; σ), with c₂ = 1 − c₁ eliminated and c₁(1 − c₁) = 0 as a quadratic penalty::
+    """The diffused cost g(c, θ; σ)::
 
         (c² + σ²) Ē₁(θ; σ) + ((1−c)² + σ²) Ē₂(θ; σ) + λ [c²(1−c)² + σ²(6c² − 6c + 1) + 3σ⁴]
+
+    c₂ = 1 − c₁ is eliminated, and c₁(1 − c₁) = 0 has become a quadratic penalty.
     """
     c, theta = point
-    mismatches = [
-        diffusion.intensity_mismatch(IMAGE, p, theta, SUPPORT, sigma) for p in TEMPLATES
-    ]
+    mismatches = [diffusion.intensity_mismatch(IMAGE, p, theta, SUPPORT, sigma) for p in TEMPLATES]
     choice = diffusion.squared_choice([c, 1 - c], sigma)
     return float(choice @ mismatches) + PENALTY * diffusion.binary_penalty(c, sigma)
 
@@ -39,7 +39,7 @@ def undiffused_cost(point: FloatArray) -> float:
     """Eq. 12 written directly from its energies: what :func:`cost` must be at σ = 0."""
     c, theta = point
     first, second = (energy.intensity_mismatch(IMAGE, p, theta, SUPPORT) for p in TEMPLATES)
-    return c * c * first + (1 - c) ** 2 * second + PENALTY * energy.binary_penalty(c)
+    return float(c * c * first + (1 - c) ** 2 * second + PENALTY * energy.binary_penalty(c))
 
 
 def solve(sigmas: Sequence[float] = SIGMAS) -> Path:

@@ -1,0 +1,68 @@
+"""The letters of Table 1: A to Z as smooth functions on the plane, moved by affine maps at will."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import gaussian_filter, map_coordinates
+
+from caloric.sampling import SquarePatch
+from caloric.theory.gaussians import FloatArray
+
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SIZE = 32
+_FINE = 512
+_REACH = 2.0
+
+
+@lru_cache(maxsize=len(ALPHABET))
+def _fine(letter: str) -> NDArray[np.float32]:
+    """The letter over [-2, 2]², 512 pixels a side, cap height 1, black on white.
+
+    DejaVu Sans, from matplotlib's own files, so that it is the same on every machine. The blur is
+    half a pixel of a 32 x 32 patch: what a sensor would do.
+    """
+    from matplotlib.font_manager import FontProperties, findfont
+    from PIL import Image, ImageDraw, ImageFont
+
+    path = findfont(FontProperties(family="DejaVu Sans"))
+    cap_height = 0.729  # of the em, in this font
+    scale = _FINE / (2 * _REACH)
+    font = ImageFont.truetype(path, round(scale / cap_height))
+    canvas = Image.new("L", (_FINE, _FINE), 255)
+    left, top, right, bottom = font.getbbox(letter)
+    corner = ((_FINE - left - right) / 2, (_FINE - top - bottom) / 2)
+    ImageDraw.Draw(canvas).text(corner, letter, fill=0, font=font)
+    pixels = np.asarray(canvas, np.float32) / 255
+    return np.asarray(gaussian_filter(pixels, 0.5 * (2 / SIZE) * scale, mode="nearest"))
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """τ(x) = Ax + b: the patch shows f ∘ τ."""
+
+    A: FloatArray
+    b: FloatArray
+
+
+STILL = Move(np.eye(2), np.zeros(2))
+
+
+def random_move(rng: np.random.Generator, strength: float, shift: float = 0.1) -> Move:
+    """A = I + N(0, strength²), b ~ N(0, shift²): the diffusion's own idea of a deformation."""
+    A = np.eye(2) + strength * rng.standard_normal((2, 2))
+    return Move(A, shift * rng.standard_normal(2))
+
+
+def render(letter: str, move: Move = STILL, size: int = SIZE) -> FloatArray:
+    """The patch (size, size) of f ∘ τ over [-1, 1]²."""
+    return sample(letter, SquarePatch(size).points(), move).reshape(size, size)
+
+
+def sample(letter: str, points: ArrayLike, move: Move = STILL) -> FloatArray:
+    """f(τ(x)) at points (n, 2)."""
+    moved = np.asarray(points, np.float64) @ move.A.T + move.b
+    pixels = (moved / _REACH + 1) * _FINE / 2 - 0.5
+    values = map_coordinates(_fine(letter), [pixels[:, 1], pixels[:, 0]], order=1, mode="nearest")
+    return np.asarray(values, np.float64)

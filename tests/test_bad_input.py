@@ -1,0 +1,120 @@
+"""Wrong input gets an error that names what was wrong and what to do."""
+
+import numpy as np
+import pytest
+
+import caloric
+from caloric import features, normalise
+from caloric.theory.energy import winner
+
+GOOD = {
+    "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
+    "dsp": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
+    "dsp-inner": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
+    "dsp-both": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
+    "dsp-domain": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
+    "heat": {"sigma_d": 0.2, "sigma_a": 0.4},
+    "similarity": {"sigma_d": 0.2, "sigma_r": 0.4},
+    "distribution-field": {"sigma_d": 0.2, "sigma_l": 0.1},
+    "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.4, "sigma_l": 0.1},
+}
+
+
+def test_every_kernel_of_the_contract_is_there():
+    assert set(GOOD) <= set(caloric.descriptors())
+    for name, parameters in GOOD.items():
+        assert caloric.kernel(name, **parameters).name == name
+
+
+@pytest.mark.parametrize("call", [caloric.kernel, lambda n: caloric.describe_patches([], n)])
+def test_an_unknown_name_lists_the_known(call):
+    with pytest.raises(caloric.InputError, match=r"unknown .* 'surf'.*sift.*heat"):
+        call("surf")
+
+
+@pytest.mark.parametrize("value", [0, -0.1, np.nan, np.inf, "wide", None, True, [0.1]])
+@pytest.mark.parametrize(("name", "parameter"), [(n, p) for n, ps in GOOD.items() for p in ps])
+def test_parameters_are_checked_by_name(name, parameter, value):
+    with pytest.raises(caloric.InputError, match=f"{name}: {parameter} must be a finite number"):
+        caloric.kernel(name, **(GOOD[name] | {parameter: value}))
+
+
+def test_optional_parameters_may_be_off_but_not_negative():
+    assert caloric.kernel("similarity", sigma_d=0.2, sigma_r=0.4, sigma_s=0).sigma_s == 0
+    for parameter in ("sigma_s", "growth"):
+        with pytest.raises(caloric.InputError, match=parameter):
+            caloric.kernel("similarity", sigma_d=0.2, sigma_r=0.4, **{parameter: -0.1})
+    for nodes in (0, 2.5, True):
+        with pytest.raises(caloric.InputError, match="nodes must be a whole number"):
+            caloric.kernel("dsp", **GOOD["dsp"], nodes=nodes)
+
+
+def test_missing_and_unknown_parameters():
+    with pytest.raises(caloric.InputError, match="heat: parameter 'sigma_a' is missing"):
+        caloric.kernel("heat", sigma_d=0.2)
+    with pytest.raises(caloric.InputError, match=r"heat: no parameter 'sigma_r'.*sigma_a"):
+        caloric.kernel("heat", sigma_d=0.2, sigma_a=0.2, sigma_r=0.3)
+    recipe = features.descriptor("heat")
+    with pytest.raises(caloric.InputError, match="no parameter 'sigma_r'"):
+        caloric.describe_patches(np.zeros((1, 8, 8)), recipe, sigma_r=0.3)
+
+
+@pytest.mark.parametrize(
+    ("patches", "message"),
+    [
+        (np.zeros((8, 8)), r"expected shape \(n, S, S\), got \(8, 8\)"),
+        (np.zeros((1, 8, 8, 3)), r"expected shape \(n, S, S\)"),
+        (np.zeros((2, 8, 9)), "expected squares, got 8 rows of 9 pixels"),
+        (np.zeros((2, 3, 3)), "at least 4 x 4"),
+        (np.zeros((1, 8, 8), np.int64), "type int64 are not understood; use uint8"),
+        (np.zeros((1, 8, 8), complex), "type complex128"),
+        (np.array([[["a"] * 8] * 8]), "type <U1"),
+        (np.full((1, 8, 8), np.nan), "NaN or infinite pixels"),
+        (np.full((1, 8, 8), np.inf, np.float32), "NaN or infinite pixels"),
+    ],
+)
+def test_patches_are_checked(patches, message):
+    with pytest.raises(caloric.InputError, match=message):
+        caloric.describe_patches(patches, "sift")
+
+
+def test_response_map_takes_one_patch():
+    with pytest.raises(caloric.InputError, match=r"expected shape \(S, S\)"):
+        caloric.response_map(np.zeros((2, 8, 8)))
+    with pytest.raises(caloric.InputError, match="expected squares"):
+        caloric.response_map(np.zeros((8, 9)))
+    with pytest.raises(caloric.InputError, match="size must be"):
+        caloric.response_map(np.zeros((8, 8)), size=0)
+
+
+def test_options_are_checked():
+    patches = np.zeros((1, 8, 8))
+    with pytest.raises(caloric.InputError, match="unknown normalisation 'max'; known are none"):
+        caloric.describe_patches(patches, "sift", normalisation="max")
+    with pytest.raises(caloric.InputError, match="dtype must be float32, float64 or uint8"):
+        caloric.describe_patches(patches, "sift", dtype="int8")
+    with pytest.raises(caloric.InputError, match="uint8 needs a normalised descriptor"):
+        caloric.describe_patches(patches, "sift", dtype="uint8", normalisation="none")
+    with pytest.raises(caloric.InputError, match="cells and directions"):
+        caloric.Grid(cells=0)
+    with pytest.raises(caloric.InputError, match="radii"):
+        caloric.Rings(radii=())
+    with pytest.raises(caloric.InputError, match="angles"):
+        caloric.Rings(angles=0)
+    with pytest.raises(caloric.InputError, match="unknown normalisation"):
+        normalise.normalise(np.zeros((1, 2)), "l3")
+
+
+def test_a_table_too_fine_to_make_says_so():
+    with pytest.raises(caloric.InputError, match=r"varies too fast.*average=True"):
+        caloric.describe_patches(
+            np.zeros((1, 8, 8)), "heat", sigma_a=0.003, layout=caloric.Grid(average=False)
+        )
+
+
+def test_input_errors_are_value_errors():
+    assert issubclass(caloric.InputError, ValueError)
+
+
+def test_first_of_equal_scores_wins():
+    assert winner([[0.5, 0.5], [0.5, 0.5]]) == (0, 0)
