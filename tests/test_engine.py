@@ -227,7 +227,7 @@ def test_no_patches_is_an_empty_result():
 def test_a_kernel_of_ones_own_needs_no_registration():
     @dataclass(frozen=True, kw_only=True)
     class Ring(Kernel):
-        """A SIFT that looks only at a ring around x."""
+        """A SIFT that looks only at a ring around x, and more to the right than to the left."""
 
         name: ClassVar[str] = "ring"
         sigma_r: float
@@ -241,7 +241,7 @@ def test_a_kernel_of_ones_own_needs_no_registration():
             offset = np.asarray(y) - np.asarray(x)
             distance = np.hypot(offset[..., 0], offset[..., 1]) - self.radius
             angular = periodic_gaussian(np.asarray(beta) - phi, self.sigma_r)
-            return angular * gaussian(distance, self.width(x))
+            return angular * gaussian(distance, self.width(x)) * np.exp(offset[..., 0])
 
     recipe = features.Descriptor(Ring(sigma_d=0.1, sigma_r=0.5), normalisation="none")
     patches = smooth_patches(2, 16)

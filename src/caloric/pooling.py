@@ -172,10 +172,26 @@ def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_S
             )
             if moved is not None and ahead is not None:
                 found.append(_Symmetry(matrix, turn * turning, flips and turning, moved, ahead))
-    return found
+    return [symmetry for symmetry in found if _holds(symmetry, kernel)]
 
 
-@lru_cache(maxsize=16)
+def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
+    """Whether the kernel has the symmetry too, tried at a few places: all of ours do."""
+    rng = np.random.default_rng(0)
+    beta, phi = rng.uniform(0, 1, (2, 16))
+    x, y = rng.uniform(-1, 1, (2, 16, 2))
+    sign = -1 if symmetry.flips else 1
+    turned = kernel(
+        sign * beta + symmetry.turn,
+        x @ symmetry.matrix.T,
+        sign * phi + symmetry.turn,
+        y @ symmetry.matrix.T,
+    )
+    plain = kernel(beta, x, phi, y)
+    return bool(np.allclose(turned, plain, rtol=1e-7, atol=1e-9 * np.abs(plain).max()))
+
+
+@lru_cache(maxsize=8)
 def tabulate(
     kernel: Kernel, layout: Layout, sampling: SquarePatch, dtype: str = "float32"
 ) -> Table:

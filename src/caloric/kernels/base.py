@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.errors import InputError
-from caloric.theory.gaussians import FloatArray
+from caloric.theory.gaussians import FloatArray, gaussian, periodic_gaussian
 
 Feature = Literal["orientation", "intensity"]
 
@@ -28,8 +28,8 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     feature: ClassVar[Feature] = "orientation"
-    depends_on_difference: ClassVar[bool] = True
-    """Whether K depends on β and φ through φ − β alone (all but ``heat``)."""
+    depends_on_difference: ClassVar[bool] = False
+    """Whether K depends on β and φ through φ − β alone: its table is then made for one β."""
 
     sigma_d: float
     growth: float = 0.0
@@ -82,8 +82,10 @@ class Kernel(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeparableKernel(Kernel):
-    """k̃_σr(φ − β) S(x, y): the angle is blurred apart from the place, as SIFT does."""
+class AngularKernel(Kernel):
+    """The kernels whose angle is blurred by k̃_σr(β − φ), as SIFT's is, whatever is done with x."""
+
+    depends_on_difference: ClassVar[bool] = True
 
     sigma_r: float
 
@@ -92,14 +94,25 @@ class SeparableKernel(Kernel):
         """σr."""
         return self.sigma_r
 
+    def angular(self, beta: ArrayLike, phi: ArrayLike) -> FloatArray:
+        """k̃_σr(β − φ)."""
+        difference = np.asarray(beta, np.float64) - np.asarray(phi, np.float64)
+        return periodic_gaussian(difference, self.sigma_r)
+
 
 @dataclass(frozen=True, kw_only=True)
 class IntensityKernel(Kernel):
     """What the two distribution fields share: φ is an intensity in [0, 1] and does not wrap."""
 
     feature: ClassVar[Feature] = "intensity"
+    depends_on_difference: ClassVar[bool] = True
 
     sigma_l: float
+
+    def level(self, beta: ArrayLike, phi: ArrayLike) -> FloatArray:
+        """k_σl(l − f)."""
+        difference = np.asarray(beta, np.float64) - np.asarray(phi, np.float64)
+        return gaussian(difference, self.sigma_l)
 
     @property
     def bandwidth(self) -> float:

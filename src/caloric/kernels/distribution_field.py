@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.kernels.base import IntensityKernel
-from caloric.theory.gaussians import FloatArray, gaussian, gaussian_2d
+from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,5 +25,4 @@ class DistributionField(IntensityKernel):
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(l, x; f, y)."""
         offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
-        level = gaussian(np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_l)
-        return level * gaussian_2d(offset, self.width(x))
+        return self.level(beta, phi) * gaussian_2d(offset, self.width(x))

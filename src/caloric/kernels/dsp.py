@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.kernels.base import SeparableKernel
+from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales
-from caloric.theory.gaussians import FloatArray, gaussian_2d, periodic_gaussian
+from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dsp(SeparableKernel):
+class Dsp(AngularKernel):
     """The diffusion over log-scale that stands behind DSP-SIFT (eq. 22)::
 
         K = k̃_σr(β − φ) ∫ e^s k_σd(y − e^s x) k_σs(s) ds
@@ -32,12 +32,9 @@ class Dsp(SeparableKernel):
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        angular = periodic_gaussian(
-            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
-        )
         width = self.width(x)
         pooled = sum(
             weight * gaussian_2d(y - scale * x, width)
             for scale, weight in zip(*log_scales(self.sigma_s, self.nodes), strict=True)
         )
-        return np.asarray(angular * pooled)
+        return np.asarray(self.angular(beta, phi) * pooled)

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.kernels.base import SeparableKernel
-from caloric.theory.gaussians import FloatArray, inner, periodic_gaussian, stretched_gaussian
+from caloric.kernels.base import AngularKernel
+from caloric.theory.diffusion import linear_scale
+from caloric.theory.gaussians import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class DspBoth(SeparableKernel):
+class DspBoth(AngularKernel):
     """[(1+s) k_σd(y − (1+s)x) ⋆ k_σs](0) in closed form (eqs. 5 and 25 to 30, corrected)::
 
         K = k̃_σr(β − φ) N(y; x, σd² I + σs² x xᵀ) (σd² + σs² x·y) / (σd² + σs²|x|²)
@@ -28,13 +28,4 @@ class DspBoth(SeparableKernel):
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        angular = periodic_gaussian(
-            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
-        )
-        width = self.width(x)
-        narrow, variance = width**2, self.sigma_s**2
-        xy = inner(x, y)
-        xx = inner(x, x)
-        blob = stretched_gaussian(y - x, x, width, self.sigma_s)
-        return angular * blob * (narrow + variance * xy) / (narrow + variance * xx)
+        return self.angular(beta, phi) * linear_scale(x, y, self.width(x), self.sigma_s)

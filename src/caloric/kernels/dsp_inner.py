@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.kernels.base import SeparableKernel
-from caloric.theory.gaussians import FloatArray, periodic_gaussian, stretched_gaussian
+from caloric.kernels.base import AngularKernel
+from caloric.theory.gaussians import FloatArray, stretched_gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
-class DspInner(SeparableKernel):
+class DspInner(AngularKernel):
     """[e^s k_σd(y − (1+s)x) ⋆ k_σs](0) in closed form (eqs. 4 and 24, Proposition 1)::
 
         K = k̃_σr(β − φ) e^{σs²/2} N(y; (1 + σs²) x, σd² I + σs² x xᵀ)
@@ -28,9 +28,6 @@ class DspInner(SeparableKernel):
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
         x, variance = np.asarray(x, np.float64), self.sigma_s**2
-        angular = periodic_gaussian(
-            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
-        )
         offset = np.asarray(y, np.float64) - (1 + variance) * x
         blob = stretched_gaussian(offset, x, self.width(x), self.sigma_s)
-        return np.asarray(angular * np.exp(variance / 2) * blob)
+        return np.asarray(self.angular(beta, phi) * np.exp(variance / 2) * blob)

@@ -25,7 +25,6 @@ class Heat(Kernel):
     """
 
     name: ClassVar[str] = "heat"
-    depends_on_difference: ClassVar[bool] = False
 
     sigma_a: float
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.kernels.base import SeparableKernel
-from caloric.theory.gaussians import FloatArray, gaussian_2d, periodic_gaussian
+from caloric.kernels.base import AngularKernel
+from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sift(SeparableKernel):
+class Sift(AngularKernel):
     """Continuous SIFT (eq. 2)::
 
         K = k̃_σr(β − φ) k_σd(y − x)
@@ -25,7 +25,4 @@ class Sift(SeparableKernel):
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K(β, x; φ, y)."""
         offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
-        angular = periodic_gaussian(
-            np.asarray(beta, np.float64) - np.asarray(phi, np.float64), self.sigma_r
-        )
-        return angular * gaussian_2d(offset, self.width(x))
+        return self.angular(beta, phi) * gaussian_2d(offset, self.width(x))

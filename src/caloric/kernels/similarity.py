@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.kernels.base import SeparableKernel
+from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales, rotate
-from caloric.theory.gaussians import FloatArray, inner, periodic_gaussian
+from caloric.theory.gaussians import FloatArray, inner
 
 
 @dataclass(frozen=True, kw_only=True)
-class Similarity(SeparableKernel):
+class Similarity(AngularKernel):
     """The diffusion that Lemma 1 approximates, without the approximation (erratum 6)::
 
         K = k̃_σr(φ − β) ∫ e^s k_σd(y − e^s R_{φ−β} x) k_σs(s) ds
@@ -39,4 +39,4 @@ class Similarity(SeparableKernel):
         for scale, weight in zip(*log_scales(self.sigma_s, self.nodes), strict=True):
             squared = np.maximum(yy - 2 * scale * xy + scale**2 * xx, 0)
             pooled += weight * np.exp(squared / (-2 * variance))
-        return periodic_gaussian(delta, self.sigma_r) * pooled / (2 * np.pi * variance)
+        return self.angular(beta, phi) * pooled / (2 * np.pi * variance)

@@ -17,6 +17,7 @@ from caloric.theory.gaussians import (
     gaussian_2d,
     inner,
     periodic_gaussian,
+    stretched_gaussian,
 )
 from caloric.theory.signals import Bumps
 
@@ -90,6 +91,18 @@ def log_scales(sigma_s: float, nodes: int) -> tuple[FloatArray, FloatArray]:
     t = np.linspace(-6.5, 6.5, nodes) if nodes > 1 else np.zeros(1)
     mass = np.exp(-0.5 * t * t)
     return np.exp(sigma_s**2 + sigma_s * t), np.exp(sigma_s**2 / 2) * mass / mass.sum()
+
+
+def linear_scale(x: ArrayLike, y: ArrayLike, sigma: ArrayLike, sigma_s: float) -> FloatArray:
+    """∫ a k_σ(y − ax) N(a; 1, σs²) da: a scale that enters linearly, diffused in closed form::
+
+        N(y; x, σ² I + σs² x xᵀ) (σ² + σs² x·y) / (σ² + σs²|x|²)
+
+    The blob is stretched along x; the fraction is the mean of a given where y lies.
+    """
+    x, y, sigma = (np.asarray(value, np.float64) for value in (x, y, sigma))
+    mean = (sigma**2 + sigma_s**2 * inner(x, y)) / (sigma**2 + sigma_s**2 * inner(x, x))
+    return np.asarray(stretched_gaussian(y - x, x, sigma, sigma_s) * mean)
 
 
 def similarity(
