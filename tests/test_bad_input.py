@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric import features, normalise
+from caloric import normalise, recipes
 from caloric.theory.energy import winner
 
 GOOD = {
@@ -54,7 +54,7 @@ def test_missing_and_unknown_parameters():
         caloric.kernel("heat", sigma_d=0.2)
     with pytest.raises(caloric.InputError, match=r"heat: no parameter 'sigma_r'.*sigma_a"):
         caloric.kernel("heat", sigma_d=0.2, sigma_a=0.2, sigma_r=0.3)
-    recipe = features.descriptor("heat")
+    recipe = recipes.descriptor("heat")
     with pytest.raises(caloric.InputError, match="no parameter 'sigma_r'"):
         caloric.describe_patches(np.zeros((1, 8, 8)), recipe, sigma_r=0.3)
 
@@ -83,8 +83,12 @@ def test_response_map_takes_one_patch():
         caloric.response_map(np.zeros((2, 8, 8)))
     with pytest.raises(caloric.InputError, match="expected squares"):
         caloric.response_map(np.zeros((8, 9)))
-    with pytest.raises(caloric.InputError, match="size must be"):
-        caloric.response_map(np.zeros((8, 8)), size=0)
+    for size in (0, 2.5):
+        with pytest.raises(caloric.InputError, match="size must be a whole number"):
+            caloric.response_map(np.zeros((8, 8)), size=size)
+    for beta in ([], [np.nan]):
+        with pytest.raises(caloric.InputError, match="beta must be one or more finite"):
+            caloric.response_map(np.zeros((8, 8)), beta=beta)
 
 
 def test_options_are_checked():
@@ -95,12 +99,10 @@ def test_options_are_checked():
         caloric.describe_patches(patches, "sift", dtype="int8")
     with pytest.raises(caloric.InputError, match="uint8 needs a normalised descriptor"):
         caloric.describe_patches(patches, "sift", dtype="uint8", normalisation="none")
-    with pytest.raises(caloric.InputError, match="cells and directions"):
-        caloric.Grid(cells=0)
-    with pytest.raises(caloric.InputError, match="radii"):
-        caloric.Rings(radii=())
-    with pytest.raises(caloric.InputError, match="angles"):
-        caloric.Rings(angles=0)
+    with pytest.raises(caloric.InputError, match="unknown normalisation"):
+        caloric.describe_patches(patches, "sift", normalisation=["l2"])
+    with pytest.raises(caloric.InputError, match="layout must be a Grid or Rings"):
+        caloric.describe_patches(patches, "sift", layout="rings")
     with pytest.raises(caloric.InputError, match="unknown normalisation"):
         normalise.normalise(np.zeros((1, 2)), "l3")
 
@@ -118,3 +120,83 @@ def test_input_errors_are_value_errors():
 
 def test_first_of_equal_scores_wins():
     assert winner([[0.5, 0.5], [0.5, 0.5]]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: caloric.Grid(cells=0), "cells must be a whole number"),
+        (lambda: caloric.Grid(cells=2.5), "cells must be a whole number"),
+        (lambda: caloric.Grid(directions=0), "directions must be a whole number"),
+        (lambda: caloric.Grid(extent=0.0), "extent must be a positive number"),
+        (lambda: caloric.Grid(extent=np.nan), "extent must be a positive number"),
+        (lambda: caloric.Grid(average="never"), "average must be True, False or 'auto'"),
+        (lambda: caloric.Rings(radii=()), "radii must be distinct numbers"),
+        (lambda: caloric.Rings(radii=0.3), "radii must be numbers"),
+        (lambda: caloric.Rings(radii=(0.2, 0.4, 0.2)), "radii must be distinct"),
+        (lambda: caloric.Rings(radii=(np.nan,)), "radii must be distinct numbers"),
+        (lambda: caloric.Rings(angles=0), "angles must be a whole number"),
+        (lambda: caloric.Rings(angles=(4, 4)), "4 radii but 2 numbers of angles"),
+    ],
+)
+def test_layouts_are_checked(make, message):
+    with pytest.raises(caloric.InputError, match=message):
+        make()
+
+
+def test_lists_of_radii_are_fine():
+    assert caloric.Rings(radii=[0, 0.3], angles=[1, 6]).dimension == 56
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_places_have_two_coordinates(name):
+    kernel = caloric.kernel(name, **GOOD[name])
+    for bad in (0.5, [0.1, 0.2, 0.3], [[0.1]]):
+        with pytest.raises(caloric.InputError, match="x must have a last axis of 2"):
+            kernel(0.0, bad, 0.0, [0.0, 0.0])
+        with pytest.raises(caloric.InputError, match="y must have a last axis of 2"):
+            kernel(0.0, [0.0, 0.0], 0.0, bad)
+
+
+def test_scale_cannot_spread_without_end():
+    with pytest.raises(caloric.InputError, match="sigma_s is the spread of the logarithm"):
+        caloric.kernel("dsp", sigma_d=0.2, sigma_r=0.4, sigma_s=40)
+
+
+def test_a_kernel_that_meets_no_pixel_says_so():
+    with pytest.raises(caloric.InputError, match="zero at every point"):
+        caloric.describe_patches(np.zeros((1, 8, 8)), "sift", sigma_d=1e-4)
+
+
+def test_distribution_fields_need_intensities():
+    for patches in (np.full((1, 8, 8), 1.5), np.full((1, 8, 8), -0.2)):
+        with pytest.raises(caloric.InputError, match=r"needs intensities in \[0, 1\]"):
+            caloric.describe_patches(patches, "distribution-field")
+
+
+def test_ragged_and_masked_patches_say_so():
+    with pytest.raises(caloric.InputError, match="all rows must have the same length"):
+        caloric.describe_patches([[[1.0, 2.0], [3.0]]], "sift")
+    masked = np.ma.masked_greater(np.random.default_rng(0).random((1, 8, 8)), 0.5)
+    with pytest.raises(caloric.InputError, match="masked pixels"):
+        caloric.describe_patches(masked, "sift")
+
+
+def test_byte_order_and_types_of_types_do_not_matter():
+    patches = np.random.default_rng(0).random((2, 8, 8)).astype(np.float32)
+    plain = caloric.describe_patches(patches, "sift", dtype=np.float32)
+    np.testing.assert_array_equal(caloric.describe_patches(patches.astype(">f4"), "sift"), plain)
+    assert caloric.describe_patches(patches, "sift", dtype=np.uint8).dtype == np.uint8
+
+
+def test_a_kernel_is_a_descriptor():
+    patches = np.random.default_rng(0).random((2, 8, 8))
+    kernel = caloric.kernel("heat", sigma_d=0.2, sigma_a=0.4)
+    np.testing.assert_array_equal(
+        caloric.describe_patches(patches, kernel), caloric.describe_patches(patches, "heat")
+    )
+
+
+def test_foveated_descriptors_need_an_image():
+    with pytest.raises(caloric.InputError, match=r"describe\(image, frames\)"):
+        caloric.describe_patches(np.zeros((1, 8, 8)), "caloric")

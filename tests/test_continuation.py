@@ -58,8 +58,9 @@ def test_penalty_is_zero_just_at_a_single_winner():
 
 
 def test_costs_of_a_single_winner_are_its_own():
-    assert energy.intensity_cost([0, 1], [3.0, 2.0], 5.0) == 2.0
-    assert energy.orientation_cost([0, 1], [-3.0, -2.0], 5.0) == -2.0
+    c = np.array([0, 1])
+    assert energy.cost(c**2, [3.0, 2.0], energy.choice_penalty(c)) == 2.0
+    assert energy.cost(c, [-3.0, -2.0], energy.choice_penalty(c)) == -2.0
 
 
 def test_dissimilarity_and_winner():

@@ -2,23 +2,46 @@
 
 >>> import caloric
 >>> caloric.descriptors()[0]
-'sift'
+'caloric'
 """
 
 from caloric.errors import InputError
-from caloric.features import describe_patches, descriptors, response_map
+from caloric.features import (
+    Features,
+    describe,
+    describe_patches,
+    detect,
+    extract,
+    match,
+    response_map,
+    verify,
+)
+from caloric.frames import Frames
+from caloric.geometry import Geometry
 from caloric.kernels import kernel
 from caloric.layout import Grid, Rings
+from caloric.matching import Matches
+from caloric.recipes import Descriptor, descriptors
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Descriptor",
+    "Features",
+    "Frames",
+    "Geometry",
     "Grid",
     "InputError",
+    "Matches",
     "Rings",
     "__version__",
+    "describe",
     "describe_patches",
     "descriptors",
+    "detect",
+    "extract",
     "kernel",
+    "match",
     "response_map",
+    "verify",
 ]

@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from caloric import __version__
 from caloric.errors import InputError
-from caloric.features import descriptors
+from caloric.recipes import descriptors
 
 app = typer.Typer(
     name="caloric",
@@ -21,12 +21,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"caloric {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _caloric(context: typer.Context, debug: Debug = False) -> None:
-    context.obj = debug
+def _caloric(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -36,6 +45,8 @@ def paper(
     """Regenerate every figure and table of the paper, with a report."""
     from caloric.paper.report import write
 
+    if out == Path():
+        raise InputError("name a folder to write to")
     console = Console(stderr=True)
     index = write(out, lambda message: console.print(f"  {message} ...", highlight=False))
     typer.echo(f"the paper, regenerated: {index}")
@@ -48,18 +59,20 @@ def info() -> None:
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     for package in ("numpy", "scipy", "matplotlib"):
         try:
-            typer.echo(f"{package} {version(package)}")
-        except PackageNotFoundError:
+            typer.echo(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
     typer.echo(f"descriptors: {', '.join(descriptors())}")
 
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
+    # Taken out here, so that it may stand anywhere on the line.
+    arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:
-        app()
+        app(arguments)
     except (InputError, OSError) as error:
-        if "--debug" in sys.argv:
+        if len(arguments) < len(sys.argv) - 1:
             raise
         typer.echo(f"caloric: {error}", err=True)
         raise SystemExit(2) from None

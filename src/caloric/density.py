@@ -7,12 +7,19 @@ where angular bins would.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.kernels import Kernel
-from caloric.sampling import SquarePatch
+from caloric.sampling import Sampling, SquarePatch
+from caloric.scalespace import ScaleSpace
+from caloric.theory.gaussians import FloatArray
+
+# OpenCV's resampling addresses rows with 16 bits.
+_ROWS = 16_384
 
 Floats = NDArray[np.floating]
 
@@ -39,14 +46,77 @@ def gradients(patches: Floats) -> tuple[Floats, Floats]:
 def measure(patches: Floats, kernel: Kernel) -> Measure:
     """What ``kernel`` sees of the patches (n, S, S)."""
     count, size = patches.shape[0], patches.shape[-1]
-    area = patches.dtype.type(SquarePatch(size).area())
+    areas = SquarePatch(size).areas().astype(patches.dtype)
     if kernel.feature == "intensity":
-        angles = patches * patches.dtype.type(2 * np.pi / kernel.period)
-        weights = np.full_like(patches, area)
-    else:
-        gx, gy = gradients(patches)
-        weights, angles = np.hypot(gx, gy) * area, np.arctan2(gy, gx)
-    return Measure(weights.reshape(count, -1), angles.reshape(count, -1))
+        return _of_values(patches.reshape(count, -1), areas, kernel)
+    gx, gy = (g.reshape(count, -1) for g in gradients(patches))
+    return Measure(np.hypot(gx, gy) * areas, np.arctan2(gy, gx))
+
+
+def _of_values(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
+    angles = values * values.dtype.type(2 * np.pi / kernel.period)
+    return Measure(np.broadcast_to(areas, values.shape), angles)
+
+
+def measure_frames(
+    space: ScaleSpace, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
+) -> Measure:
+    """What ``kernel`` sees around frames, ``maps`` (n, 2, 3), at the points of a sampling; float32.
+
+    The frame is u ↦ A u + t and the image in its coordinates f ∘ τ, so a gradient is A^T ∇f: it
+    turns, scales and shears with the frame. Beyond the image there is no gradient. The weight is
+    area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's: the
+    theory has power 1, and for a sampling of one smoothing the factor is 1.
+    """
+    places = np.einsum("nij,pj->npi", maps[:, :, :2], sampling.half_width * sampling.points())
+    x, y = np.moveaxis(places + maps[:, None, :, 2], -1, 0)
+    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
+    smoothing = sampling.half_width * sampling.smoothing()
+    levels = space.nearest(sigma[:, None] * smoothing)
+    areas = sampling.areas().astype(np.float32)
+    if kernel.feature == "intensity":
+        return _of_values(_read(space, levels, x, y, "pixels")[..., 0], areas, kernel)
+    g = _read(space, levels, x, y, "gradient")
+    shape = maps[:, :, :2].astype(np.float32)
+    gx = g[..., 0] * shape[:, None, 0, 0] + g[..., 1] * shape[:, None, 1, 0]
+    gy = g[..., 0] * shape[:, None, 0, 1] + g[..., 1] * shape[:, None, 1, 1]
+    relative = (smoothing / smoothing[0]).astype(np.float32)
+    length = np.hypot(gx, gy) * relative
+    if power != 1:
+        length = length ** np.float32(power)
+    return Measure(length * areas, np.arctan2(gy, gx))
+
+
+def _read(
+    space: ScaleSpace,
+    levels: NDArray[np.intp],
+    x: FloatArray,
+    y: FloatArray,
+    what: Literal["pixels", "gradient"],
+) -> NDArray[np.float32]:
+    """Bilinear samples (n, p, channels) at (x, y), each from its own level of the ladder."""
+    channels = 2 if what == "gradient" else 1
+    result = np.zeros((levels.size, channels), np.float32)
+    flat = levels.ravel()
+    order = np.argsort(flat, kind="stable")
+    ends = np.searchsorted(flat[order], np.arange(len(space.ladder) + 1))
+    for level, start, stop in zip(space.ladder, ends, ends[1:], strict=False):
+        if start == stop:
+            continue
+        some = order[start:stop]
+        # OpenCV's resampling takes a picture, not a list: rows of 256, the last one filled up.
+        rows = -(-len(some) // 256)
+        grid = np.full((2, rows * 256), -9.0, np.float32)
+        grid[0, : len(some)] = x.ravel()[some] / level.step
+        grid[1, : len(some)] = y.ravel()[some] / level.step
+        source = level.gradient if what == "gradient" else level.pixels
+        border = cv2.BORDER_CONSTANT if what == "gradient" else cv2.BORDER_REPLICATE
+        for top in range(0, rows, _ROWS):
+            part = grid[:, top * 256 : (top + _ROWS) * 256].reshape(2, -1, 256)
+            read = cv2.remap(source, part[0], part[1], cv2.INTER_LINEAR, borderMode=border)
+            there = some[top * 256 : (top + _ROWS) * 256]
+            result[there] = read.reshape(-1, channels)[: len(there)]
+    return result.reshape(*levels.shape, channels)
 
 
 def harmonics(density: Measure, order: int) -> Floats:

@@ -1,65 +1,126 @@
-"""From pixels to descriptors: the recipes, and the functions that carry them out."""
+"""The one pipeline: image, frames, density, table, descriptor; then matches and geometry."""
 
-from dataclasses import dataclass, field, fields, replace
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+import cv2
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from caloric import density, normalise, pooling
+from caloric import (
+    affine_shape,
+    density,
+    extrema,
+    geometry,
+    normalise,
+    orientation,
+    pooling,
+    scalespace,
+)
 from caloric.errors import InputError
-from caloric.images import as_unit_range
-from caloric.kernels import Kernel, kernel, make
-from caloric.layout import Grid, Layout
+from caloric.files import replacing
+from caloric.frames import Frames
+from caloric.geometry import Geometry, Model
+from caloric.images import as_array, as_unit_range, to_grey
+from caloric.kernels import Kernel
+from caloric.layout import Layout
+from caloric.matching import Matches, match_descriptors
 from caloric.normalise import Normalisation
+from caloric.recipes import Descriptor, descriptor
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
 
+Detector = Literal["dog", "opencv"]
 _BLOCK = 32
-_EIGHT = 2 * np.pi * np.arange(8) / 8
 
 
-@dataclass(frozen=True)
-class Descriptor:
-    """A recipe: which kernel, sampled where, normalised how."""
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What an image is known by: frames, a descriptor of each (n, d), and the image's (h, w)."""
 
-    kernel: Kernel
-    layout: Layout = field(default_factory=Grid)
-    normalisation: Normalisation = "root"
+    frames: Frames
+    descriptors: NDArray[np.generic]
+    image_size: tuple[int, int]
+    descriptor: str
+
+    def __len__(self) -> int:
+        """The number of features."""
+        return len(self.frames)
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        """The strength of each frame."""
+        return self.frames.scores
+
+    def save(self, path: str | Path) -> None:
+        """Write an .npz file: whole, or not at all."""
+        about = json.dumps({"format": 1, "descriptor": self.descriptor, "size": self.image_size})
+        with replacing(Path(path)) as file:
+            np.savez(
+                file,
+                maps=self.frames.maps,
+                scores=self.scores,
+                descriptors=self.descriptors,
+                about=np.frombuffer(about.encode(), np.uint8),
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Features":
+        """Read what :meth:`save` wrote. Nothing in the file is executed."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                about = json.loads(bytes(stored["about"]))
+                frames = Frames(stored["maps"], stored["scores"])
+                values = np.asarray(stored["descriptors"])
+            h, w = about["size"]
+            if values.ndim != 2 or len(values) != len(frames):
+                raise ValueError("descriptors and frames do not agree")
+            return cls(frames, values, (int(h), int(w)), str(about["descriptor"]))
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{path}: not a file of features ({error})") from None
 
 
-# Lengths are in half-widths of the patch. The widths are those that did well before anything was
-# tuned, about one grid spacing; none was fitted to a benchmark.
-_RECIPES: dict[str, dict[str, float]] = {
-    "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
-    "dsp": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
-    "dsp-inner": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-both": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-domain": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "heat": {"sigma_d": 0.2, "sigma_a": 0.4},
-    "similarity": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
-    "distribution-field": {"sigma_d": 0.2, "sigma_l": 0.08},
-    "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.3, "sigma_l": 0.08},
-}
+def _recipe(
+    name: str | Descriptor | Kernel,
+    layout: Layout | None,
+    normalisation: Normalisation | None,
+    parameters: dict[str, float],
+) -> Descriptor:
+    recipe = descriptor(name, **parameters)
+    if layout is not None:
+        if not isinstance(layout, Layout):
+            raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
+        recipe = replace(recipe, layout=layout)
+    return recipe if normalisation is None else replace(recipe, normalisation=normalisation)
 
 
-def descriptors() -> tuple[str, ...]:
-    """The names that can be passed as ``descriptor``."""
-    return tuple(_RECIPES)
+def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
+    """The name of the output's type, checked."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in ("float32", "float64", "uint8"):
+        raise InputError(f"dtype must be float32, float64 or uint8, got {dtype!r}")
+    if name == "uint8" and recipe.normalisation == "none":
+        raise InputError("uint8 needs a normalised descriptor: use l2, clip or root")
+    return name
 
 
-def descriptor(name: str | Descriptor, **parameters: float) -> Descriptor:
-    """The recipe of that name, with kernel parameters changed if given: ``sigma_d=.15``."""
-    if isinstance(name, Descriptor):
-        own = {f.name: getattr(name.kernel, f.name) for f in fields(name.kernel)}
-        return replace(name, kernel=make(type(name.kernel), **(own | parameters)))
-    if name not in _RECIPES:
-        raise InputError(f"unknown descriptor {name!r}; known are {', '.join(_RECIPES)}")
-    return Descriptor(kernel(name, **(_RECIPES[name] | parameters)))
+def _finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
+    result = normalise.normalise(raw, recipe.normalisation)
+    return normalise.to_uint8(result) if output == "uint8" else result.astype(output, copy=False)
 
 
 def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
-    array = np.asarray(patches)
+    array = as_array(patches, "patches")
     if array.ndim != 3:
         raise InputError(f"patches: expected shape (n, S, S), got {array.shape}")
     if array.shape[1] != array.shape[2]:
@@ -68,79 +129,333 @@ def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
         )
     if array.shape[1] < 4:
         raise InputError(f"patches: at least 4 x 4 pixels are needed, got {array.shape[1:]}")
-    return as_unit_range(array, "patches", dtype)
+    return as_unit_range(patches, "patches", dtype)
+
+
+def _check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
+    if kernel.feature == "intensity" and pixels.size:
+        low, high = float(pixels.min()), float(pixels.max())
+        if low < -1e-3 or high > 1.001:
+            raise InputError(
+                f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale them"
+            )
 
 
 def describe_patches(
     patches: ArrayLike,
-    descriptor: str | Descriptor = "heat",
+    descriptor: str | Descriptor | Kernel = "heat",
     *,
     layout: Layout | None = None,
     normalisation: Normalisation | None = None,
-    dtype: Literal["float32", "float64", "uint8"] = "float32",
+    dtype: DTypeLike = "float32",
     **parameters: float,
 ) -> NDArray[np.generic]:
     """Descriptors (n, d) of square grey patches (n, S, S).
 
-    ``descriptor`` is one of :func:`descriptors` or a recipe of your own; ``layout``,
+    ``descriptor`` is one of :func:`descriptors`, a recipe of your own or a kernel; ``layout``,
     ``normalisation`` ("none", "l2", "clip", "root") and kernel ``parameters`` such as ``sigma_d``
     replace the recipe's. With ``"none"`` the values are those of the integral h(β, x), gradients
     and lengths in patch coordinates [-1, 1]. A patch without gradient has descriptor 0 (the
-    distribution fields, which need none, do not).
+    distribution fields, which need none, do not). The first call with a recipe makes its table,
+    which grows with S² and with narrow kernels.
     """
     recipe = _recipe(descriptor, layout, normalisation, parameters)
-    if dtype not in ("float32", "float64", "uint8"):
-        raise InputError(f"dtype must be float32, float64 or uint8, got {dtype!r}")
-    if dtype == "uint8" and recipe.normalisation == "none":
-        raise InputError("uint8 needs a normalised descriptor: use l2, clip or root")
-    working = "float64" if dtype == "float64" else "float32"
+    if not isinstance(recipe.sampling, SquarePatch):
+        raise InputError(
+            "this descriptor samples rings beyond any patch; describe(image, frames) computes it"
+        )
+    output = _output(dtype, recipe)
+    working = "float64" if output == "float64" else "float32"
     pixels = _patches(patches, working)
+    _check_range(pixels, recipe.kernel)
     table = pooling.tabulate(recipe.kernel, recipe.layout, SquarePatch(pixels.shape[1]), working)
     raw = np.empty((len(pixels), recipe.layout.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
         raw[start : start + _BLOCK] = pooling.pool(density.harmonics(part, table.order), table)
-    result = normalise.normalise(raw, recipe.normalisation)
-    return normalise.to_uint8(result) if dtype == "uint8" else result
-
-
-def _recipe(
-    name: str | Descriptor,
-    layout: Layout | None,
-    normalisation: Normalisation | None,
-    parameters: dict[str, float],
-) -> Descriptor:
-    recipe = descriptor(name, **parameters)
-    return replace(
-        recipe,
-        layout=layout or recipe.layout,
-        normalisation=normalisation or recipe.normalisation,
-    )
+    return _finish(raw, recipe, output)
 
 
 def response_map(
     patch: ArrayLike,
-    descriptor: str | Descriptor = "heat",
+    descriptor: str | Descriptor | Kernel = "heat",
     *,
-    beta: ArrayLike = _EIGHT,
+    beta: ArrayLike | None = None,
     size: int | None = None,
     **parameters: float,
 ) -> FloatArray:
     """h(β, ·) over a whole patch (S, S), as in the paper's figures: (len(beta), size, size).
 
-    The sum over pixels is exact, with the kernel at every pair of points; ``size`` is the number of
-    points a side, the patch's own by default.
+    ``beta`` are directions, or levels for the distribution fields; by default the recipe's. The sum
+    over pixels is exact, with the kernel at every pair of points, so its cost grows with
+    (S · size)²: a second for 32 x 32, minutes for 128 x 128.
     """
     recipe = _recipe(descriptor, None, None, parameters)
-    array = np.asarray(patch)
+    array = as_array(patch, "patch")
     if array.ndim != 2:
         raise InputError(f"patch: expected shape (S, S), got {array.shape}")
     pixels = _patches(array[None], "float64")
+    _check_range(pixels, recipe.kernel)
+    if beta is None:
+        angles = recipe.layout.bins(recipe.kernel)
+    else:
+        angles = np.atleast_1d(np.asarray(beta, np.float64)).ravel()
+    if len(angles) == 0 or not np.isfinite(angles).all():
+        raise InputError("beta must be one or more finite numbers")
     side = pixels.shape[1] if size is None else size
-    if side < 1:
-        raise InputError(f"size must be 1 or more, got {size}")
-    angles = np.atleast_1d(np.asarray(beta, np.float64))
+    if not isinstance(side, int | np.integer) or side < 1:
+        raise InputError(f"size must be a whole number from 1, got {size!r}")
     part = density.measure(pixels, recipe.kernel)
     points = SquarePatch(pixels.shape[1]).points()
-    maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(side).points(), part, points)
+    maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(int(side)).points(), part, points)
     return maps.T.reshape(len(angles), side, side)
+
+
+def _check_device(device: str) -> None:
+    if device not in ("cpu", "auto"):
+        raise InputError(f"device {device!r} is not available in this version; use 'cpu' or 'auto'")
+
+
+def _limit(max_features: int | None) -> int | None:
+    if max_features is None:
+        return None
+    if isinstance(max_features, bool) or not isinstance(max_features, int | np.integer):
+        raise InputError(f"max_features must be a whole number or None, got {max_features!r}")
+    if max_features < 0:
+        raise InputError(f"max_features must be 0 or more, got {max_features}")
+    return int(max_features)
+
+
+def _mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+    if mask is None:
+        return None
+    array = np.asarray(mask)
+    if array.shape != size:
+        raise InputError(f"mask: shape {array.shape} is not the image's {size}")
+    return np.asarray(array != 0)
+
+
+def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    h, w = mask.shape
+    column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
+    row = np.clip(np.rint(xy[:, 1]).astype(int), 0, h - 1)
+    return np.asarray(mask[row, column])
+
+
+def _detect(
+    grey: NDArray[np.float32],
+    space: scalespace.ScaleSpace,
+    max_features: int | None,
+    mask: NDArray[np.bool_] | None,
+    affine: bool,
+    upright: bool,
+    detector: Detector,
+) -> Frames:
+    if detector == "opencv":
+        found = _opencv(grey)
+    elif detector == "dog":
+        found = extrema.extrema(space)
+    else:
+        raise InputError(f"unknown detector {detector!r}; known are dog, opencv")
+    keep = np.arange(len(found))
+    if mask is not None:
+        keep = keep[_allowed(found.xy, mask)]
+    keep = keep[:max_features]
+    xy, sigma, response = found.xy[keep], found.sigma[keep], found.response[keep]
+    frames = Frames.from_xysa(xy[:, 0], xy[:, 1], sigma, 0.0, response)
+    if len(frames) == 0:
+        return frames
+    if affine:
+        frames = Frames(affine_shape.adapt(space, frames.maps)[0], frames.scores)
+    if upright:
+        return frames
+    rows, angles = orientation.dominant(orientation.histograms(space, frames.maps))
+    rows, angles = rows[:max_features], angles[:max_features]
+    return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows])
+
+
+def _opencv(grey: NDArray[np.float32]) -> extrema.Extrema:
+    """OpenCV's own SIFT detector, one extremum a place, strongest first."""
+    if min(grey.shape) < 2:
+        return extrema.Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
+    sift = cv2.SIFT_create(enable_precise_upscale=True)  # type: ignore[attr-defined]
+    found = sift.detect(np.rint(255 * grey).astype(np.uint8), None)
+    rows = np.array([(*k.pt, k.size / 2, k.response) for k in found]).reshape(-1, 4)
+    rows = np.unique(rows, axis=0)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 0], rows[:, 1], -rows[:, 3]))]
+    return extrema.Extrema(rows[:, :2], rows[:, 2], rows[:, 3])
+
+
+def detect(
+    image: ArrayLike,
+    *,
+    max_features: int | None = None,
+    mask: ArrayLike | None = None,
+    affine: bool = False,
+    upright: bool = False,
+    detector: Detector = "dog",
+) -> Frames:
+    """Frames of an image, strongest first: extrema of the difference of Gaussians.
+
+    Each has one or more dominant orientations, unless ``upright``; ``affine`` adapts its shape to
+    the gradients inside it. ``mask`` (h, w) is non-zero where features may be.
+    """
+    grey = to_grey(image)
+    if grey.size == 0:
+        return Frames.empty()
+    space = scalespace.build(grey)
+    where = _mask(mask, grey.shape)
+    return _detect(grey, space, _limit(max_features), where, affine, upright, detector)
+
+
+def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
+    """Relative sizes of the domain; a number n means COLMAP's: n from 1/6, up to but not 3."""
+    if domain_sizes is None:
+        return (1.0,)
+    if isinstance(domain_sizes, int | np.integer):
+        if domain_sizes < 1:
+            raise InputError(f"domain_sizes must be 1 or more, got {domain_sizes}")
+        return tuple((1 / 6 + i * (3 - 1 / 6) / domain_sizes) for i in range(domain_sizes))
+    sizes = tuple(float(size) for size in domain_sizes)
+    if not sizes or not all(0 < size < np.inf for size in sizes):
+        raise InputError(f"domain_sizes must be positive numbers, got {domain_sizes!r}")
+    return sizes
+
+
+def _describe(
+    space: scalespace.ScaleSpace,
+    maps: FloatArray,
+    recipe: Descriptor,
+    sizes: tuple[float, ...],
+    output: str,
+) -> NDArray[np.generic]:
+    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling)
+    raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
+    for start in range(0, len(maps), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        for size in sizes:
+            sized = maps[part].copy()
+            sized[:, :, :2] *= size
+            seen = density.measure_frames(
+                space, sized, recipe.sampling, recipe.kernel, recipe.power
+            )
+            pooled = pooling.pool(density.harmonics(seen, table.order), table)
+            # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
+            raw[part] += normalise.clip(pooled) if len(sizes) > 1 else pooled
+    return _finish(raw, recipe, output)
+
+
+def describe(
+    image: ArrayLike,
+    frames: Frames,
+    descriptor: str | Descriptor | Kernel = "caloric",
+    *,
+    device: str = "cpu",
+    layout: Layout | None = None,
+    normalisation: Normalisation | None = None,
+    dtype: DTypeLike = "float32",
+    domain_sizes: int | Sequence[float] | None = None,
+    **parameters: float,
+) -> NDArray[np.generic]:
+    """Descriptors (n, d) of an image at frames from anybody: ``Frames.from_opencv(keypoints)``.
+
+    ``domain_sizes`` is DSP-SIFT by resampling, for any descriptor: each frame is described at
+    several relative sizes, and the mean is taken; a number n stands for COLMAP's n sizes from 1/6
+    to 3 (its own default is 10).
+    """
+    _check_device(device)
+    recipe = _recipe(descriptor, layout, normalisation, parameters)
+    output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
+    if not isinstance(frames, Frames):
+        raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
+    grey = to_grey(image)
+    if grey.size == 0 or len(frames) == 0:
+        return np.zeros((0, recipe.layout.dimension), output)
+    _check_range(grey, recipe.kernel)
+    return _describe(scalespace.build(grey), frames.maps, recipe, sizes, output)
+
+
+def extract(
+    image: ArrayLike,
+    descriptor: str | Descriptor | Kernel = "caloric",
+    *,
+    max_features: int | None = None,
+    mask: ArrayLike | None = None,
+    device: str = "cpu",
+    affine: bool = False,
+    upright: bool = False,
+    detector: Detector = "dog",
+    layout: Layout | None = None,
+    normalisation: Normalisation | None = None,
+    dtype: DTypeLike = "float32",
+    domain_sizes: int | Sequence[float] | None = None,
+    **parameters: float,
+) -> Features:
+    """Detect and describe, over one scale space. The options are those of the two."""
+    _check_device(device)
+    recipe = _recipe(descriptor, layout, normalisation, parameters)
+    output, sizes, limit = _output(dtype, recipe), _sizes(domain_sizes), _limit(max_features)
+    name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
+    grey = to_grey(image)
+    size = (int(grey.shape[0]), int(grey.shape[1]))
+    if grey.size == 0:
+        nothing = np.zeros((0, recipe.layout.dimension), output)
+        return Features(Frames.empty(), nothing, size, name)
+    _check_range(grey, recipe.kernel)
+    space = scalespace.build(grey)
+    frames = _detect(grey, space, limit, _mask(mask, size), affine, upright, detector)
+    values = _describe(space, frames.maps, recipe, sizes, output)
+    return Features(frames, values, size, name)
+
+
+def match(
+    features_a: Features | ArrayLike,
+    features_b: Features | ArrayLike,
+    *,
+    mutual: bool = True,
+    ratio: float | None = 0.9,
+    radius: float = 10.0,
+) -> Matches:
+    """Exact nearest neighbours, mutual and with a ratio test unless told otherwise.
+
+    Between :class:`Features` the ratio is to the nearest descriptor that is not within ``radius``
+    pixels of the first; between bare arrays (n, d) to the second nearest.
+    """
+    if isinstance(features_a, Features) and isinstance(features_b, Features):
+        if features_a.descriptor != features_b.descriptor:
+            raise InputError(
+                f"features of {features_a.descriptor!r} and of {features_b.descriptor!r} cannot be "
+                "compared; describe both images the same way"
+            )
+        return match_descriptors(
+            features_a.descriptors,
+            features_b.descriptors,
+            mutual=mutual,
+            ratio=ratio,
+            xy_b=features_b.frames.xy,
+            radius=radius,
+        )
+    a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
+    return match_descriptors(a, b, mutual=mutual, ratio=ratio)
+
+
+def verify(
+    features_a: Features | Frames,
+    features_b: Features | Frames,
+    matches: Matches,
+    *,
+    model: Model = "homography",
+    seed: int = 0,
+    threshold: float = 2.0,
+    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Geometry:
+    """The geometry that most matches agree on: see :func:`caloric.geometry.estimate`."""
+    a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
+    return geometry.estimate(
+        a.xy[matches.indices[:, 0]],
+        b.xy[matches.indices[:, 1]],
+        model=model,
+        seed=seed,
+        threshold=threshold,
+        intrinsics=intrinsics,
+    )

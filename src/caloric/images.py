@@ -13,17 +13,48 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 
     ``what`` names the array in errors: "patches", "image".
     """
-    array = np.asarray(pixels)
-    if array.dtype in FLOATS:
+    if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
+        raise InputError(f"{what}: masked pixels; fill them first")
+    array = as_array(pixels, what)
+    if array.dtype.type in FLOATS:
         if not np.isfinite(array).all():
             raise InputError(f"{what}: NaN or infinite pixels; replace them first")
         return array.astype(dtype)
     if array.dtype == np.bool_:
         return array.astype(dtype)
-    if array.dtype in (np.uint8, np.uint16):
-        full = np.iinfo(array.dtype).max
+    if array.dtype.type in (np.uint8, np.uint16):
+        full = 2 ** (8 * array.dtype.itemsize) - 1
         return np.asarray(array.astype(dtype) / np.dtype(dtype).type(full))
     raise InputError(
         f"{what}: pixels of type {array.dtype} are not understood; "
         "use uint8, uint16, bool, or floats in [0, 1]"
     )
+
+
+def as_array(pixels: object, what: str) -> NDArray[np.generic]:
+    """An array from whatever holds pixels; a ragged list is an error that says so."""
+    try:
+        return np.asarray(pixels)
+    except ValueError:
+        raise InputError(f"{what}: not an array; all rows must have the same length") from None
+
+
+def to_grey(image: object) -> NDArray[np.float32]:
+    """(h, w) float32, 0 to 1, of an image (h, w) or (h, w, 3 | 4) in RGB order.
+
+    Colours by Rec. 601's weights; what is transparent is seen on white.
+    """
+    array = as_array(image, "image")
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[..., 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
+        raise InputError(f"image: expected shape (h, w) or (h, w, 3 or 4), got {array.shape}")
+    if array.size == 0:
+        return np.zeros(array.shape[:2], np.float32)
+    pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
+    if pixels.ndim == 2:
+        return np.ascontiguousarray(pixels)
+    grey = pixels[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+    if pixels.shape[2] == 4:
+        grey = 1 + pixels[..., 3] * (grey - 1)
+    return np.ascontiguousarray(grey, np.float32)

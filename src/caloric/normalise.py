@@ -14,8 +14,11 @@ Normalisation = Literal["none", "l2", "clip", "root"]
 
 def l2(h: Floats) -> Floats:
     """Unit Euclidean length; the rows that are zero stay zero."""
-    length = np.sqrt(np.einsum("ij,ij->i", h, h))[:, None]
-    return np.asarray(np.divide(h, length, out=np.zeros_like(h), where=length > 0))
+    # Divided by the largest entry first, so that no square leaves the range of floats.
+    largest = np.abs(h).max(1, keepdims=True, initial=0)
+    unit = np.divide(h, largest, out=np.zeros_like(h), where=largest > 0)
+    length = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
+    return np.asarray(np.divide(unit, length, out=np.zeros_like(h), where=length > 0))
 
 
 def clip(h: Floats, limit: float = 0.2) -> Floats:
@@ -40,7 +43,7 @@ def normalise(h: Floats, how: Normalisation) -> Floats:
         "clip": clip,
         "root": root,
     }
-    if how not in methods:
+    if not isinstance(how, str) or how not in methods:
         raise InputError(f"unknown normalisation {how!r}; known are {', '.join(methods)}")
     return methods[how](h)
 

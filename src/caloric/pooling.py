@@ -6,8 +6,9 @@ The table is made once, in float64, from the kernel's own formula. :func:`direct
 sum without the table, pixel by pixel: the reference that the table is held against.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +17,12 @@ from caloric.density import Floats, Measure
 from caloric.errors import InputError
 from caloric.kernels import Kernel
 from caloric.layout import Layout
-from caloric.sampling import SquarePatch
+from caloric.sampling import Sampling
 from caloric.theory.gaussians import FloatArray, periodic_gaussian
 
 TOLERANCE = 1e-6
 MAX_ORDER = 511
+CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
 
 
@@ -65,18 +67,27 @@ def _series(
 def _blurred(
     kernel: Kernel, beta: FloatArray, blur: float, x: FloatArray, y: FloatArray, phi: FloatArray
 ) -> FloatArray:
-    """∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', summed over the β' near φ, where K has its lobe."""
+    """∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', a sum over the narrower of the two: window or lobe.
+
+    The lobe of K around φ is as wide as its bandwidth, and no finer than the angle that σd is at x.
+    """
     unit = kernel.period / (2 * np.pi)
-    width = kernel.bandwidth / unit
-    reach = min(8 * width, np.pi)
-    count = int(np.ceil(2 * reach / (width / 2.5)))
+    width = finest = kernel.bandwidth / unit
+    if kernel.feature == "orientation" and x.any():
+        finest = min(width, float(kernel.width(x)) / float(np.hypot(x[0], x[1])))
+    around_window = blur < width
+    reach = min(8 * min(blur, width), np.pi)
+    count = int(np.ceil(2 * reach / (min(blur, finest) / 2.5)))
     # Midpoints, so that a lobe as wide as the circle is summed around it once.
     offsets = (np.arange(count) + 0.5) * (2 * reach / count) - reach
     total = np.zeros((len(beta), len(phi), len(y)))
     for offset in offsets:
-        near = phi + offset
+        near = beta + offset if around_window else phi + offset
         window = periodic_gaussian(near - beta, blur) * (2 * reach / count)
-        total += window[..., None] * kernel(near[:, None] * unit, x, phi[:, None] * unit, y)
+        # φ within half a period of β': an intensity must not be met around the back.
+        delta = np.remainder(phi - near + np.pi, 2 * np.pi) - np.pi
+        values = kernel(near[..., None] * unit, x, (near + delta)[..., None] * unit, y)
+        total += window[..., None] * values
     return total
 
 
@@ -102,13 +113,23 @@ def _tails(power: FloatArray) -> FloatArray:
 def _samples_needed(
     kernel: Kernel, bins: FloatArray, blur: float, places: FloatArray, points: FloatArray
 ) -> int:
-    """How many φ resolve the kernel to TOLERANCE, tried on the outermost place and a few points."""
+    """How many φ resolve the kernel to TOLERANCE, tried at the outermost place.
+
+    The points tried are those nearest to it, where K is largest, and a few from everywhere.
+    """
     outermost = places[np.argmax(np.hypot(places[:, 0], places[:, 1]))]
-    few = points[:: max(1, len(points) // 100)]
+    distance = np.hypot(*(points - outermost).T)
+    near = points[np.argsort(distance, kind="stable")[:64]]
+    few = np.concatenate([near, points[:: max(1, len(points) // 64)]])
     samples = 32
     while samples <= 2 * (MAX_ORDER + 1):
         series = _series(kernel, bins, blur, outermost, few, samples)
         power = (np.abs(series) ** 2).sum((0, 2))
+        if not power.any():
+            raise InputError(
+                f"{kernel.name}: {kernel} is zero at every point; its sigma_d is far below the "
+                "distance of the points: use a wider one"
+            )
         if np.sqrt(power[-samples // 8 :].sum()) <= TOLERANCE / 10 * np.sqrt(power.sum()):
             return samples
         samples *= 2
@@ -191,16 +212,37 @@ def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
     return bool(np.allclose(turned, plain, rtol=1e-7, atol=1e-9 * np.abs(plain).max()))
 
 
-@lru_cache(maxsize=8)
-def tabulate(
-    kernel: Kernel, layout: Layout, sampling: SquarePatch, dtype: str = "float32"
-) -> Table:
-    """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``."""
+_cache: OrderedDict[tuple[Kernel, Layout, Sampling, str], Table] = OrderedDict()
+_cache_lock = Lock()
+
+
+def tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str = "float32") -> Table:
+    """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``.
+
+    Tables are kept while those of the last uses fit into CACHE_BYTES together.
+    """
+    key = (kernel, layout, sampling, dtype)
+    with _cache_lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            return _cache[key]
+    table = _tabulate(kernel, layout, sampling, dtype)
+    with _cache_lock:
+        _cache[key] = table
+        while len(_cache) > 1 and sum(t.coefficients.nbytes for t in _cache.values()) > CACHE_BYTES:
+            _cache.popitem(last=False)
+    return table
+
+
+def _tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str) -> Table:
+    """See :func:`tabulate`: one place of each symmetry class is computed, the rest follow."""
     places, points = layout.places(), sampling.points()
     bins, blur = layout.bins(kernel), layout.blur(kernel)
     samples = _samples_needed(kernel, bins, blur, places, points)
     symmetries = _symmetries(kernel, bins, points)
     index = {key: i for i, key in enumerate(_keys(places))}
+    if len(index) < len(places):
+        raise InputError(f"{layout}: two of its places coincide; each must be somewhere else")
     orbits: list[tuple[dict[int, _Symmetry], NDArray[np.complex128]]] = []
     done: set[int] = set()
     power = np.zeros(samples // 2)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import caloric
+from caloric.kernels import KERNELS
 
 
 def patches() -> np.ndarray:
@@ -18,5 +19,5 @@ def patches() -> np.ndarray:
 
 
 if __name__ == "__main__":
-    made = {name: caloric.describe_patches(patches(), name) for name in caloric.descriptors()}
+    made = {name: caloric.describe_patches(patches(), name) for name in KERNELS}
     np.savez_compressed(Path(__file__).with_name("descriptors.npz"), patches=patches(), **made)

@@ -13,6 +13,7 @@ from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray, gaussian, periodic_gaussian
 
 Feature = Literal["orientation", "intensity"]
+_WIDEST_SCALES = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,29 +39,32 @@ class Kernel(ABC):
         """Every parameter is a finite number, positive unless 0 is its default (then: off)."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type in (int, "int"):
-                if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+            number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if field.default is None:
+                if value is None:
+                    continue
+                if not number or not isinstance(value, numbers.Integral) or value < 1:
                     raise InputError(
                         f"{self.name}: {field.name} must be a whole number from 1; got {value!r}"
                     )
                 object.__setattr__(self, field.name, int(value))
                 continue
-            number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            lowest = "0 or more" if field.default == 0 else "positive"
-            if (
-                not number
-                or not math.isfinite(value)
-                or value < 0
-                or (value == 0 and field.default != 0)
-            ):
+            off = field.default == 0
+            if not number or not math.isfinite(value) or value < 0 or (value == 0 and not off):
                 raise InputError(
-                    f"{self.name}: {field.name} must be a finite number, {lowest}; got {value!r}"
+                    f"{self.name}: {field.name} must be a finite number, "
+                    f"{'0 or more' if off else 'positive'}; got {value!r}"
                 )
             object.__setattr__(self, field.name, float(value))
+        spread = getattr(self, "sigma_s", 0.0)
+        if spread > _WIDEST_SCALES:
+            raise InputError(
+                f"{self.name}: sigma_s is the spread of the logarithm of scale and at most "
+                f"{_WIDEST_SCALES:g}; got {spread:g}"
+            )
 
-    def width(self, x: ArrayLike) -> FloatArray:
+    def width(self, x: FloatArray) -> FloatArray:
         """σd at the places x (..., 2)."""
-        x = np.asarray(x, np.float64)
         if not self.growth:
             return np.full(x.shape[:-1], self.sigma_d)
         return np.asarray(np.hypot(self.sigma_d, self.growth * np.hypot(x[..., 0], x[..., 1])))
@@ -76,9 +80,22 @@ class Kernel(ABC):
         """The width of K as a function of β: two entries further apart than about twice this
         leave a gap between them."""
 
-    @abstractmethod
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """K in float64. All arguments broadcast; x and y have a last axis of 2."""
+        places = [np.asarray(value, np.float64) for value in (x, y)]
+        for letter, place in zip("xy", places, strict=True):
+            if place.ndim == 0 or place.shape[-1] != 2:
+                raise InputError(
+                    f"{self.name}: {letter} must have a last axis of 2, got shape {place.shape}"
+                )
+        angles = [np.asarray(value, np.float64) for value in (beta, phi)]
+        return self.evaluate(angles[0], places[0], angles[1], places[1])
+
+    @abstractmethod
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
+        """The formula: K(β, x; φ, y), for arguments that have been checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +111,9 @@ class AngularKernel(Kernel):
         """σr."""
         return self.sigma_r
 
-    def angular(self, beta: ArrayLike, phi: ArrayLike) -> FloatArray:
+    def angular(self, beta: FloatArray, phi: FloatArray) -> FloatArray:
         """k̃_σr(β − φ)."""
-        difference = np.asarray(beta, np.float64) - np.asarray(phi, np.float64)
-        return periodic_gaussian(difference, self.sigma_r)
+        return periodic_gaussian(beta - phi, self.sigma_r)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +125,9 @@ class IntensityKernel(Kernel):
 
     sigma_l: float
 
-    def level(self, beta: ArrayLike, phi: ArrayLike) -> FloatArray:
+    def level(self, beta: FloatArray, phi: FloatArray) -> FloatArray:
         """k_σl(l − f)."""
-        difference = np.asarray(beta, np.float64) - np.asarray(phi, np.float64)
-        return gaussian(difference, self.sigma_l)
+        return gaussian(beta - phi, self.sigma_l)
 
     @property
     def bandwidth(self) -> float:

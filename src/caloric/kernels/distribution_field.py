@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from caloric.kernels.base import IntensityKernel
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
@@ -22,7 +19,8 @@ class DistributionField(IntensityKernel):
 
     name: ClassVar[str] = "distribution-field"
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(l, x; f, y)."""
-        offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
-        return self.level(beta, phi) * gaussian_2d(offset, self.width(x))
+        return self.level(beta, phi) * gaussian_2d(y - x, self.width(x))

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.kernels.base import IntensityKernel
 from caloric.theory.gaussians import FloatArray, gaussian_2d
@@ -24,8 +23,9 @@ class DistributionFieldHeat(IntensityKernel):
 
     sigma_a: float
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(l, x; f, y)."""
-        x = np.asarray(x, np.float64)
         width = np.hypot(self.width(x), self.sigma_a * np.hypot(x[..., 0], x[..., 1]))
-        return self.level(beta, phi) * gaussian_2d(np.asarray(y, np.float64) - x, width)
+        return self.level(beta, phi) * gaussian_2d(y - x, width)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales
@@ -17,24 +16,24 @@ class Dsp(AngularKernel):
 
         K = k̃_σr(β − φ) ∫ e^s k_σd(y − e^s x) k_σs(s) ds
 
-    summed over ``nodes`` scales. This integral is what the closed forms ``dsp-inner`` and
-    ``dsp-both`` approximate. The printed eq. 3 is another operator, which leaves x where it is
-    and has a singularity at y = x (erratum 5).
-
-    The default number of nodes is exact to 1e-6 of the peak for σs|x| up to 5σd.
+    summed over ``nodes`` scales, by default as many as it needs. This integral is what the closed
+    forms ``dsp-inner`` and ``dsp-both`` approximate. The printed eq. 3 is another operator, which
+    leaves x where it is and has a singularity at y = x (erratum 5).
     """
 
     name: ClassVar[str] = "dsp"
 
     sigma_s: float
-    nodes: int = 257
+    nodes: int | None = None
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         width = self.width(x)
+        scales, weights = log_scales(self.sigma_s, self.nodes, x, width)
         pooled = sum(
             weight * gaussian_2d(y - scale * x, width)
-            for scale, weight in zip(*log_scales(self.sigma_s, self.nodes), strict=True)
+            for scale, weight in zip(scales, weights, strict=True)
         )
         return np.asarray(self.angular(beta, phi) * pooled)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from numpy.typing import ArrayLike
-
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import linear_scale
 from caloric.theory.gaussians import FloatArray
@@ -25,6 +23,8 @@ class DspDomain(AngularKernel):
 
     sigma_s: float
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
         return self.angular(beta, phi) * linear_scale(y, x, self.width(x), self.sigma_s)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.gaussians import FloatArray, stretched_gaussian
@@ -25,9 +24,10 @@ class DspInner(AngularKernel):
 
     sigma_s: float
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, variance = np.asarray(x, np.float64), self.sigma_s**2
-        offset = np.asarray(y, np.float64) - (1 + variance) * x
-        blob = stretched_gaussian(offset, x, self.width(x), self.sigma_s)
+        variance = self.sigma_s**2
+        blob = stretched_gaussian(y - (1 + variance) * x, x, self.width(x), self.sigma_s)
         return np.asarray(self.angular(beta, phi) * np.exp(variance / 2) * blob)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from numpy.typing import ArrayLike
-
 from caloric.kernels.base import Kernel
 from caloric.theory import diffusion
 from caloric.theory.gaussians import FloatArray
@@ -33,6 +31,8 @@ class Heat(Kernel):
         """σa, in radians."""
         return self.sigma_a
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
         return diffusion.affine(beta, x, phi, y, sigma_d=self.width(x), sigma_a=self.sigma_a)

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from caloric.kernels.base import AngularKernel
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
@@ -22,7 +19,8 @@ class Sift(AngularKernel):
 
     name: ClassVar[str] = "sift"
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
-        offset = np.asarray(y, np.float64) - np.asarray(x, np.float64)
-        return self.angular(beta, phi) * gaussian_2d(offset, self.width(x))
+        return self.angular(beta, phi) * gaussian_2d(y - x, self.width(x))

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales, rotate
@@ -19,24 +18,23 @@ class Similarity(AngularKernel):
 
     Turn each pixel about the keypoint until its gradient points along β, then pool it as SIFT does:
     the same cost, no new parameter. σs = 0 leaves scale alone; otherwise the integral over scale is
-    summed over ``nodes`` scales, as in ``dsp``.
+    summed as in ``dsp``.
     """
 
     name: ClassVar[str] = "similarity"
 
     sigma_s: float = 0.0
-    nodes: int = 257
+    nodes: int | None = None
 
-    def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
+    def evaluate(
+        self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
+    ) -> FloatArray:
         """K(β, x; φ, y)."""
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        delta = np.asarray(phi, np.float64) - np.asarray(beta, np.float64)
-        xx = inner(x, x)
-        yy = inner(y, y)
-        xy = inner(rotate(x, delta), y)
-        variance = self.width(x) ** 2
+        xx, yy, xy = inner(x, x), inner(y, y), inner(rotate(x, phi - beta), y)
+        width = self.width(x)
+        scales, weights = log_scales(self.sigma_s, self.nodes, x, width)
         pooled = np.zeros(np.broadcast_shapes(xy.shape, yy.shape))
-        for scale, weight in zip(*log_scales(self.sigma_s, self.nodes), strict=True):
+        for scale, weight in zip(scales, weights, strict=True):
             squared = np.maximum(yy - 2 * scale * xy + scale**2 * xx, 0)
-            pooled += weight * np.exp(squared / (-2 * variance))
-        return self.angular(beta, phi) * pooled / (2 * np.pi * variance)
+            pooled += weight * np.exp(squared / (-2 * width**2))
+        return self.angular(beta, phi) * pooled / (2 * np.pi * width**2)

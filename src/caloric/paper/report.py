@@ -7,6 +7,8 @@ from html import escape
 from math import degrees, exp
 from pathlib import Path
 
+import numpy as np
+
 from caloric.errors import InputError
 from caloric.paper import errata, side_by_side, table1
 from caloric.theory import toy
@@ -103,6 +105,7 @@ def _results(
             }
             for name, e in letters.examples.items()
         },
+        "verdict": verdict(letters),
         "letters": [
             {
                 "group": row.group, "method": row.method.label, "compared": row.compared,
@@ -233,7 +236,7 @@ deformations, the same resamples for both). “Root” compares the square roots
 Numbers behind a name are σd, then σr or σa, then σs; the best ones were chosen on other
 deformations.</p>
 <div class="wide"><table><tr><th>group</th><th>descriptor</th>{header}</tr>{rows}</table></div>
-{_verdict(result)}"""
+<p>In words:</p><ul>{"".join(f"<li>{line}</li>" for line in verdict(result))}</ul>"""
 
 
 def _example_rows(title: str, e: table1.Example) -> str:
@@ -265,8 +268,8 @@ def _share_row(row: table1.Row) -> str:
     return f"<tr><td>{escape(row.group)}</td><td>{label}</td>{''.join(cells)}</tr>"
 
 
-def _verdict(result: table1.Result) -> str:
-    """What the table says of heat against SIFT, in words made from its numbers."""
+def verdict(result: table1.Result) -> list[str]:
+    """What the table says of heat against SIFT, in sentences made from its numbers."""
     lines = []
     for group in ("best", "equal blur"):
         row = next(
@@ -278,11 +281,11 @@ def _verdict(result: table1.Result) -> str:
         losses = [f"{s:g}" for s, d in pairs if d.high < 0]
         ties = [f"{s:g}" for s, d in pairs if d.low <= 0 <= d.high]
         lines.append(
-            f"<li>{'Each at its best' if group == 'best' else 'At equal blur'}, heat is ahead of "
+            f"{'Each at its best' if group == 'best' else 'At equal blur'}, heat is ahead of "
             f"SIFT at s = {', '.join(wins) or 'none'}, behind at {', '.join(losses) or 'none'}, "
-            f"and not distinguishable at {', '.join(ties) or 'none'}.</li>"
+            f"and not distinguishable at {', '.join(ties) or 'none'}."
         )
-    return f"<p>In words:</p><ul>{''.join(lines)}</ul>"
+    return lines
 
 
 def _maps_section(e: table1.Example) -> str:
@@ -323,6 +326,10 @@ def _algorithms_section(three: side_by_side.SideBySide) -> str:
         )
     truth, where = side_by_side.TEMPLATES[side_by_side.TRUTH], side_by_side.WHERE
     turn, scale, shift = where.error(side_by_side.NEAREST)
+    agreement = float(np.corrcoef(three.exact_scores.ravel(), three.sift_scores.ravel())[0, 1])
+    top = side_by_side.BOUNDS[3][1]
+    at_border = sum(step.point[3] >= top - 1e-6 for step in three.path.steps)
+    chosen = ", ".join(f"{c:.2f}" for c in three.path.point[:3])
     return f"""<h2>5. Three algorithms side by side</h2>
 <p>The paper's Table 2, run: which of “{"”, “".join(side_by_side.TEMPLATES)}” is in the image, and
 where? It is “{truth}”, turned by {degrees(where.alpha):.0f}°, {
@@ -339,12 +346,18 @@ elsewhere, and one at the letter, off by {turn:.0f}°, {scale:.0%} of scale and 
     }
 <div class="wide"><table><tr><th>algorithm</th><th></th><th>template</th><th>rotation off by</th><th>scale</th>
 <th>shift</th></tr>{rows}</table></div>
-<p class="note">Two things the paper leaves open had to be decided. Templates are scaled to equal
-energy with themselves; otherwise the one with less ink fits inside another as well as the right one.
-And the sequence of σ ends at {
-        side_by_side.SIGMAS[-1]:g}, not at 0, where the dot product of two Dirac
-densities has no value; the small error of scale that Algorithm 1 keeps is the diffusion's at that
-σ.</p>"""
+<p>Over all candidates and templates the scores of the exact diffusion and of SIFT correlate by
+{agreement:.2f}: what Lemma 1 neglects changes the scores, but not who wins here.</p>
+<p class="note">What the paper leaves open had to be decided. Templates are scaled to equal energy with
+themselves; otherwise the one with less ink fits inside another as well as the right one. The search
+has a window (scale at most {top:g} along the image's axes), at whose border the first {at_border}
+steps end: an unnormalised dot product grows with scale while σ is large. The penalty on c has weight
+{side_by_side.PENALTY:g} and is soft: at the end c is ({
+        chosen
+    }), with a clear largest entry but not 0
+and 1. And σ ends at {
+        side_by_side.SIGMAS[-1]:g}, not at 0, where the dot product of two Dirac densities
+has no value; the error of scale that Algorithm 1 keeps is the diffusion's at that σ.</p>"""
 
 
 def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:

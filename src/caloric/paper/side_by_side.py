@@ -18,7 +18,7 @@ from caloric.density import measure
 from caloric.kernels import kernel
 from caloric.paper.letters import Move, render, sample
 from caloric.sampling import SquarePatch
-from caloric.theory import diffusion
+from caloric.theory import diffusion, energy
 from caloric.theory.continuation import Path, continuation
 from caloric.theory.energy import (
     OrientationDensity,
@@ -147,8 +147,9 @@ def ideal(image: OrientationDensity, templates: list[OrientationDensity]) -> Pat
 
     def cost(point: FloatArray, sigma: float) -> float:
         c, z = point[:3], point[3:]
-        penalty = PENALTY * diffusion.choice_penalty(c, sigma)
-        return float(c @ dissimilarities(z, sigma)) + penalty
+        return energy.cost(
+            c, dissimilarities(z, sigma), PENALTY * diffusion.choice_penalty(c, sigma)
+        )
 
     def gradient(point: FloatArray, sigma: float) -> FloatArray:
         """In the choice exact, in the transformation by forward differences."""

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import normalise
-from caloric.features import Descriptor, describe_patches
+from caloric.features import describe_patches
 from caloric.kernels import kernel
 from caloric.layout import Grid
 from caloric.paper.letters import ALPHABET, Move, random_move, render
-from caloric.pooling import tabulate
+from caloric.recipes import Descriptor
 from caloric.theory.gaussians import FloatArray
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -47,10 +47,7 @@ class Method:
     def describe(self, patches: FloatArray) -> Floats32:
         """Raw descriptors (n, 1024)."""
         recipe = Descriptor(kernel(self.name, **dict(self.parameters)), LAYOUT, "none")
-        raw = np.asarray(describe_patches(patches, recipe), np.float32)
-        # Tables for 1024 entries are ten times the usual size, and each is used once.
-        tabulate.cache_clear()
-        return raw
+        return np.asarray(describe_patches(patches, recipe), np.float32)
 
 
 def method(name: str, **parameters: float) -> Method:
@@ -212,9 +209,7 @@ def distances(p: str, q: str, moves: tuple[Move, Move], how: Method) -> tuple[fl
 
 CANDIDATES: dict[str, tuple[Method, ...]] = {
     "sift": tuple(
-        method("sift", sigma_d=d, sigma_r=r)
-        for d in (0.1, 0.15, 0.2, 0.3)
-        for r in (0.3, 0.4, 0.55)
+        method("sift", sigma_d=d, sigma_r=r) for d in (0.1, 0.15, 0.2) for r in (0.3, 0.4, 0.55)
     ),
     "dsp-inner": tuple(
         method("dsp-inner", sigma_d=d, sigma_r=0.4, sigma_s=s)
@@ -223,10 +218,12 @@ CANDIDATES: dict[str, tuple[Method, ...]] = {
     ),
     "similarity": tuple(
         method("similarity", sigma_d=d, sigma_r=r, sigma_s=0.3, nodes=33)
-        for d in (0.1, 0.15)
+        for d in (0.1, 0.15, 0.2)
         for r in (0.4, 0.55)
     ),
-    "heat": tuple(method("heat", sigma_d=d, sigma_a=a) for d in (0.1, 0.15) for a in (0.3, 0.45)),
+    "heat": tuple(
+        method("heat", sigma_d=d, sigma_a=a) for d in (0.1, 0.15, 0.2) for a in (0.3, 0.4, 0.55)
+    ),
 }
 
 

@@ -51,16 +51,9 @@ def choice_penalty(c: ArrayLike) -> float:
     return (float(np.sum(c)) - 1) ** 2 + binary_penalty(c)
 
 
-def intensity_cost(c: ArrayLike, mismatches: ArrayLike, penalty: float) -> float:
-    """Σ_k c_k² E_k + λ q(c): eq. 11 with its constraints as a penalty of weight λ."""
-    weights = np.asarray(c, np.float64) ** 2
-    return float(weights @ np.asarray(mismatches, np.float64)) + penalty * choice_penalty(c)
-
-
-def orientation_cost(c: ArrayLike, dissimilarities: ArrayLike, penalty: float) -> float:
-    """λ q(c) + Σ_k c_k d_k: eq. 17."""
-    linear = np.asarray(c, np.float64) @ np.asarray(dissimilarities, np.float64)
-    return float(linear) + penalty * choice_penalty(c)
+def cost(weights: ArrayLike, terms: ArrayLike, penalty: float) -> float:
+    """Σ_k w_k E_k + q: eq. 11 with w = c² and mismatches, eq. 17 with w = c and dissimilarities."""
+    return float(np.asarray(weights, np.float64) @ np.asarray(terms, np.float64)) + penalty
 
 
 @dataclass(frozen=True, eq=False)

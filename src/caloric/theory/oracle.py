@@ -1,4 +1,4 @@
-"""Slow, independent computations of the integrals that define the kernels. For tests and docs only.
+"""Slow, independent computations of the integrals that define the kernels: for tests and errata.
 
 Nothing here is shared with the closed forms: densities come from :mod:`scipy.stats`, integrals are
 sums on fine grids, and the Monte-Carlo moves an image at random and looks at its gradients. If a

@@ -32,14 +32,14 @@ def cost(point: FloatArray, sigma: float = 0.0) -> float:
     c, theta = point
     mismatches = [diffusion.intensity_mismatch(IMAGE, p, theta, SUPPORT, sigma) for p in TEMPLATES]
     choice = diffusion.squared_choice([c, 1 - c], sigma)
-    return float(choice @ mismatches) + PENALTY * diffusion.binary_penalty(c, sigma)
+    return energy.cost(choice, mismatches, PENALTY * diffusion.binary_penalty(c, sigma))
 
 
 def undiffused_cost(point: FloatArray) -> float:
     """Eq. 12 written directly from its energies: what :func:`cost` must be at σ = 0."""
     c, theta = point
-    first, second = (energy.intensity_mismatch(IMAGE, p, theta, SUPPORT) for p in TEMPLATES)
-    return float(c * c * first + (1 - c) ** 2 * second + PENALTY * energy.binary_penalty(c))
+    mismatches = [energy.intensity_mismatch(IMAGE, p, theta, SUPPORT) for p in TEMPLATES]
+    return energy.cost([c * c, (1 - c) ** 2], mismatches, PENALTY * energy.binary_penalty(c))
 
 
 def solve(sigmas: Sequence[float] = SIGMAS) -> Path:

@@ -1,0 +1,144 @@
+"""Frames: where a feature is, how large, which way up, which shape; and the conventions of it all.
+
+* Coordinates are (x, y); the centre of the top-left pixel is (0, 0), as in OpenCV. COLMAP puts it
+  at (0.5, 0.5): :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert it.
+* A frame is a 2 x 3 affine map from the plane of the unit disc to the image: u ↦ A u + t.
+  σ = √|det A|. OpenCV's ``size`` is 2σ; COLMAP's scale is σ; kornia's LAF is [A | t] itself.
+* Angles are radians, from +x towards +y: clockwise on the screen, as OpenCV's are (in degrees).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.errors import InputError
+from caloric.theory.gaussians import FloatArray
+
+
+def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
+    return np.zeros(count, np.float32) if scores is None else np.asarray(scores, np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """n frames: ``maps`` (n, 2, 3) float64 and ``scores`` (n,) float32, the stronger the larger."""
+
+    maps: FloatArray
+    scores: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Shapes agree, numbers are finite, no frame is flat."""
+        maps = np.array(self.maps, np.float64)
+        scores = np.array(self.scores, np.float32)
+        if maps.ndim != 3 or maps.shape[1:] != (2, 3):
+            raise InputError(f"frames: expected maps of shape (n, 2, 3), got {maps.shape}")
+        if scores.shape != (len(maps),):
+            raise InputError(f"frames: {len(maps)} maps but scores of shape {scores.shape}")
+        if not np.isfinite(maps).all():
+            raise InputError("frames: NaN or infinite numbers in a frame; drop it first")
+        if len(maps) and not (np.abs(np.linalg.det(maps[:, :, :2])) > 0).all():
+            raise InputError("frames: a frame has size 0; sizes must be positive")
+        maps.setflags(write=False)
+        scores.setflags(write=False)
+        object.__setattr__(self, "maps", maps)
+        object.__setattr__(self, "scores", scores)
+
+    def __len__(self) -> int:
+        """The number of frames."""
+        return len(self.maps)
+
+    def __getitem__(self, index: Any) -> "Frames":
+        """Some of the frames, by slice, mask or indices."""
+        return Frames(self.maps[index], self.scores[index])
+
+    @property
+    def xy(self) -> FloatArray:
+        """Centres, (n, 2)."""
+        return self.maps[:, :, 2]
+
+    @property
+    def sigma(self) -> FloatArray:
+        """√|det A|, in pixels."""
+        return np.asarray(np.sqrt(np.abs(np.linalg.det(self.maps[:, :, :2]))))
+
+    @property
+    def angle(self) -> FloatArray:
+        """The direction of the image of +x, radians in (−π, π]."""
+        return np.asarray(np.arctan2(self.maps[:, 1, 0], self.maps[:, 0, 0]))
+
+    @classmethod
+    def empty(cls) -> "Frames":
+        """No frames."""
+        return cls(np.zeros((0, 2, 3)), np.zeros(0, np.float32))
+
+    @classmethod
+    def from_xysa(
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        sigma: ArrayLike,
+        angle: ArrayLike = 0.0,
+        scores: ArrayLike | None = None,
+    ) -> "Frames":
+        """Round frames from positions, scales in pixels and angles in radians."""
+        columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (x, y, sigma, angle))
+        x, y, sigma, angle = np.broadcast_arrays(*columns)
+        c, s = sigma * np.cos(angle), sigma * np.sin(angle)
+        maps = np.stack([np.stack([c, -s, x], -1), np.stack([s, c, y], -1)], -2)
+        return cls(maps, _scores(scores, len(maps)))
+
+    @classmethod
+    def from_opencv(cls, keypoints: Sequence[Any]) -> "Frames":
+        """From ``cv2.KeyPoint``: size is 2σ, angle in degrees, −1 for none (then 0)."""
+        if len(keypoints) == 0:
+            return cls.empty()
+        rows = [(k.pt[0], k.pt[1], k.size / 2, k.angle, k.response) for k in keypoints]
+        x, y, sigma, degrees, response = np.array(rows, np.float64).T
+        angle = np.radians(np.where(degrees == -1, 0, degrees))
+        return cls.from_xysa(x, y, sigma, angle, response)
+
+    def to_opencv(self) -> tuple[Any, ...]:
+        """As ``cv2.KeyPoint``; the shape of an affine frame is lost, its σ and angle are kept."""
+        import cv2
+
+        rows = zip(
+            self.xy.tolist(),
+            (2 * self.sigma).tolist(),
+            np.degrees(self.angle % (2 * np.pi)).tolist(),
+            self.scores.tolist(),
+            strict=True,
+        )
+        return tuple(cv2.KeyPoint(x, y, size, a, r) for (x, y), size, a, r in rows)
+
+    @classmethod
+    def from_laf(cls, laf: ArrayLike, scores: ArrayLike | None = None) -> "Frames":
+        """From kornia's local affine frames, (n, 2, 3) or (1, n, 2, 3)."""
+        maps = np.asarray(laf, np.float64)
+        if maps.ndim == 4 and len(maps) == 1:
+            maps = maps[0]
+        return cls(maps, _scores(scores, len(maps)))
+
+    def to_laf(self) -> NDArray[np.float32]:
+        """kornia's local affine frames, (1, n, 2, 3)."""
+        return self.maps[None].astype(np.float32)
+
+    @classmethod
+    def from_colmap(cls, keypoints: ArrayLike) -> "Frames":
+        """From COLMAP's rows (x, y[, scale, angle]) or (x, y, a11, a12, a21, a22)."""
+        rows = np.asarray(keypoints, np.float64)
+        if rows.ndim != 2 or rows.shape[1] not in (2, 4, 6):
+            raise InputError(f"COLMAP keypoints have 2, 4 or 6 columns, got shape {rows.shape}")
+        xy = rows[:, :2] - 0.5
+        if rows.shape[1] == 6:
+            maps = np.concatenate([rows[:, 2:].reshape(-1, 2, 2), xy[:, :, None]], -1)
+            return cls(maps, _scores(None, len(maps)))
+        sigma, angle = rows[:, 2:].T if rows.shape[1] == 4 else (np.ones(len(rows)), 0.0)
+        return cls.from_xysa(xy[:, 0], xy[:, 1], sigma, angle)
+
+    def to_colmap(self) -> NDArray[np.float32]:
+        """COLMAP's rows (x, y, a11, a12, a21, a22), float32."""
+        rows = np.concatenate([self.xy + 0.5, self.maps[:, :, :2].reshape(-1, 4)], 1)
+        return rows.astype(np.float32)

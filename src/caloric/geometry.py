@@ -1,0 +1,143 @@
+"""Which matches agree on one geometry: robust estimation, seeded and repeatable."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.errors import InputError
+from caloric.theory.gaussians import FloatArray
+
+Model = Literal["homography", "fundamental", "essential", "affine"]
+_NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """A model of how two images relate.
+
+    ``matrix`` maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
+    points of the first image to the second; None when no model was found. ``inliers`` (m,) says
+    which matches obey it, ``residuals`` (m,) by how many pixels each misses.
+    """
+
+    model: Model
+    matrix: FloatArray | None
+    inliers: NDArray[np.bool_]
+    residuals: FloatArray
+
+
+def _parameters(seed: int, threshold: float, confidence: float, iterations: int) -> cv2.UsacParams:
+    p = cv2.UsacParams()
+    p.randomGeneratorState = seed
+    p.threshold = threshold
+    p.confidence = confidence
+    p.maxIterations = iterations
+    p.score = cv2.SCORE_METHOD_MAGSAC
+    p.sampler = cv2.SAMPLING_UNIFORM
+    p.loMethod = cv2.LOCAL_OPTIM_SIGMA
+    p.loIterations = 10
+    p.loSampleSize = 50
+    p.isParallel = False
+    return p
+
+
+def estimate(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    model: Model = "homography",
+    threshold: float = 2.0,
+    seed: int = 0,
+    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
+    confidence: float = 0.9999,
+    iterations: int = 10_000,
+) -> Geometry:
+    """The model from matched points a and b, (m, 2) each, by MAGSAC++.
+
+    ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
+    and seed give the same result.
+    """
+    if model not in _NEEDED:
+        raise InputError(f"unknown model {model!r}; known are {', '.join(_NEEDED)}")
+    p, q = (np.ascontiguousarray(np.asarray(v, np.float64).reshape(-1, 2)) for v in (a, b))
+    if len(p) != len(q):
+        raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
+    if not (np.isfinite(p).all() and np.isfinite(q).all()):
+        raise InputError("NaN or infinite coordinates among the matches")
+    cameras = None
+    if model == "essential":
+        if intrinsics is None:
+            raise InputError("model 'essential' needs intrinsics=(K_a, K_b), each 3 x 3")
+        cameras = [np.asarray(k, np.float64) for k in intrinsics]
+        if any(k.shape != (3, 3) for k in cameras):
+            raise InputError("intrinsics must be two 3 x 3 matrices")
+    nothing = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
+    if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
+        return nothing
+    options = _parameters(seed, threshold, confidence, iterations)
+    try:
+        matrix = _estimate(p, q, model, options, cameras)
+    except cv2.error:
+        # OpenCV refuses degenerate configurations, points on one line for example, by an error.
+        return nothing
+    if matrix is None or not np.isfinite(matrix).all():
+        return nothing
+    residuals = residual(p, q, model, matrix, cameras)
+    return Geometry(model, matrix, residuals <= threshold, residuals)
+
+
+def _estimate(
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    options: cv2.UsacParams,
+    cameras: list[FloatArray] | None,
+) -> FloatArray | None:
+    if model == "homography":
+        matrix, _ = cv2.findHomography(p, q, options)
+    elif model == "affine":
+        matrix, _ = cv2.estimateAffine2D(p, q, options)
+    elif model == "fundamental":
+        matrix, _ = cv2.findFundamentalMat(p, q, options)
+    else:
+        assert cameras is not None
+        options.threshold = options.threshold / float(np.mean([k[[0, 1], [0, 1]] for k in cameras]))
+        unit = [
+            cv2.undistortPoints(v[:, None], k, None)[:, 0]
+            for v, k in zip((p, q), cameras, strict=True)
+        ]
+        eye = np.eye(3)
+        matrix, _ = cv2.findEssentialMat(unit[0], unit[1], eye, eye, None, None, options)
+    return None if matrix is None else np.asarray(matrix[:3], np.float64)
+
+
+def residual(
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    matrix: FloatArray,
+    cameras: list[FloatArray] | None = None,
+) -> FloatArray:
+    """How far each match is from obeying the model, in pixels.
+
+    The distance in the second image for maps; Sampson's approximation to the distance from the
+    epipolar lines otherwise.
+    """
+    ones = np.ones((len(p), 1))
+    x, y = np.concatenate([p, ones], 1), np.concatenate([q, ones], 1)
+    if model == "affine":
+        return np.asarray(np.linalg.norm(x @ matrix.T - q, axis=1))
+    if model == "homography":
+        z = x @ matrix.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
+        return np.where(np.isfinite(away), away, np.inf)
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    line_b, line_a = x @ matrix.T, y @ matrix
+    above = np.einsum("ni,ni->n", y, line_b)
+    below = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
+    return np.asarray(np.abs(above) / np.sqrt(np.maximum(below, 1e-300)))

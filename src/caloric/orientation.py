@@ -1,0 +1,62 @@
+"""Which way up: the directions in which the gradients around a frame are strongest.
+
+The histogram is a descriptor like any other: the ``sift`` kernel at the frame's centre, 36
+directions, through the same density and the same engine.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import density, pooling
+from caloric.kernels.sift import Sift
+from caloric.layout import Rings
+from caloric.sampling import SquarePatch
+from caloric.scalespace import ScaleSpace
+from caloric.theory.gaussians import FloatArray
+
+# Lowe's window: a Gaussian of 1.5 σ, cut at 4.5 σ; bins of 10° smoothed by about as much.
+_SAMPLING = SquarePatch(size=18, reach=4.5, blur=1.0)
+_KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
+_LAYOUT = Rings(radii=(0.0,), directions=36)
+_SECOND = 0.8  # of the highest peak: how strong another must be to count
+_BLOCK = 256
+
+
+def histograms(space: ScaleSpace, maps: FloatArray) -> NDArray[np.float32]:
+    """(n, 36): gradient mass around each frame by direction, in the frame's own axes."""
+    table = pooling.tabulate(_KERNEL, _LAYOUT, _SAMPLING)
+    result = np.empty((len(maps), _LAYOUT.directions), np.float32)
+    for start in range(0, len(maps), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        seen = density.measure_frames(space, maps[part], _SAMPLING, _KERNEL)
+        result[part] = pooling.pool(density.harmonics(seen, table.order), table)
+    return result
+
+
+def dominant(histogram: NDArray[np.float32]) -> tuple[NDArray[np.intp], FloatArray]:
+    """Which row and which angle: every peak of at least 0.8 of its row's highest.
+
+    Peaks are refined by a parabola. A row without mass keeps angle 0. Rows come in their order,
+    and within a row the strongest peak first.
+    """
+    h = histogram.astype(np.float64)
+    before, after = np.roll(h, 1, 1), np.roll(h, -1, 1)
+    highest = h.max(1, keepdims=True, initial=0)
+    peak = (h > before) & (h >= after) & (h >= _SECOND * highest)
+    rows, bins = np.nonzero(peak)
+    left, middle, right = before[rows, bins], h[rows, bins], after[rows, bins]
+    offset = 0.5 * (left - right) / (left - 2 * middle + right)
+    angles = (bins + offset) * (2 * np.pi / h.shape[1])
+    order = np.lexsort((-middle, rows))
+    rows, angles = rows[order], angles[order]
+    flat = np.setdiff1d(np.arange(len(h)), rows)
+    rows, angles = np.append(rows, flat), np.append(angles, np.zeros(len(flat)))
+    order = np.argsort(rows, kind="stable")
+    return rows[order].astype(np.intp), angles[order]
+
+
+def turned(maps: FloatArray, angles: FloatArray) -> FloatArray:
+    """The frames turned within themselves: A ← A R_angle."""
+    c, s = np.cos(angles), np.sin(angles)
+    rotation = np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)
+    return np.concatenate([maps[:, :, :2] @ rotation, maps[:, :, 2:]], -1)

@@ -1,0 +1,101 @@
+"""Reading image files: as they were meant to be seen, or an error of one line."""
+
+import io
+import warnings
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.errors import InputError
+
+MAX_PIXELS = 134_217_728
+_DEEP_PNG = 16
+
+
+def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
+    """The pixels of a file, (h, w) or (h, w, 3 | 4) in RGB order, turned as its EXIF data says.
+
+    8 and 16 bits and floats keep their type; palettes and CMYK become RGB. A file that claims more
+    than ``max_pixels`` is refused before any memory is taken for it.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder, not an image") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if not data:
+        raise InputError(f"{path}: the file is empty")
+    try:
+        return decode(data, max_pixels)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
+    """The same from the bytes of a file."""
+    from PIL import Image, ImageOps
+
+    with warnings.catch_warnings():
+        # Odd metadata is the file's business; what matters is whether the pixels can be had.
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                w, h = image.size
+                if w * h > max_pixels:
+                    raise InputError(
+                        f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}"
+                    )
+                if w * h == 0:
+                    raise InputError("has no pixels")
+                if _is_deep(image.format, data):
+                    return _deep(data)
+                image.load()
+                return _plain(ImageOps.exif_transpose(image))
+        except InputError:
+            raise
+        except Image.DecompressionBombError:
+            raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
+        except (MemoryError, RecursionError):
+            raise InputError("too large to be decoded") from None
+        except Exception as error:
+            # Decoders fail in many ways on a broken file; to the user all are the same.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(f"not an image that can be read ({reason[:120]})") from None
+
+
+def _is_deep(kind: str | None, data: bytes) -> bool:
+    """Whether OpenCV must decode it: colours of 16 bits or floats, which Pillow reduces to 8."""
+    return kind == "TIFF" or (kind == "PNG" and len(data) > 24 and data[24] == _DEEP_PNG)
+
+
+def _deep(data: bytes) -> NDArray[np.generic]:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None:
+        raise InputError("not an image that can be read")
+    if pixels.ndim == 3 and pixels.shape[2] == 3:
+        return np.ascontiguousarray(pixels[..., ::-1])
+    if pixels.ndim == 3 and pixels.shape[2] == 4:
+        return np.ascontiguousarray(pixels[..., [2, 1, 0, 3]])
+    return np.asarray(pixels)
+
+
+def _plain(image: "Image.Image") -> NDArray[np.generic]:  # noqa: F821
+    if image.mode in ("1", "L"):
+        return np.asarray(image.convert("L"))
+    if image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16)
+    if image.mode == "I":
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise InputError("has 32-bit integers beyond 16 bits; rescale it first")
+        return values.astype(np.uint16)
+    if image.mode == "F":
+        return np.asarray(image)
+    transparent = "A" in image.getbands() or "transparency" in image.info
+    return np.asarray(image.convert("RGBA" if transparent else "RGB"))
