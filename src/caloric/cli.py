@@ -1,16 +1,20 @@
-"""The command line: ``caloric paper``, ``caloric info``."""
+"""The command line."""
 
+import json
 import platform
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
 from caloric import __version__
 from caloric.errors import InputError
+from caloric.files import replacing
+from caloric.geometry import Model
 from caloric.recipes import descriptors
 
 app = typer.Typer(
@@ -38,6 +42,160 @@ def _caloric(
     pass
 
 
+Image = Annotated[str, typer.Argument(help="An image file.")]
+DescriptorName = Annotated[str, typer.Option("--descriptor", help="One of `caloric info`'s.")]
+Most = Annotated[int, typer.Option("--max-features", help="Features an image, strongest first.")]
+Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shape of frames.")]
+
+
+@app.command()
+def match(
+    image_a: Image,
+    image_b: Image,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Picture of the inliers.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="One self-contained page.")] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", help="Matches as JSON; - for standard output.")
+    ] = None,
+    descriptor: DescriptorName = "caloric",
+    model: Annotated[str, typer.Option(help="homography, affine, fundamental.")] = "homography",
+    max_features: Most = 4000,
+    ratio: Annotated[float, typer.Option(help="Ratio test; 1 for none.")] = 0.9,
+    threshold: Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")] = 2.0,
+    affine: Affine = False,
+    seed: Annotated[int, typer.Option(help="Of the robust estimation.")] = 0,
+) -> None:
+    """Match two images, and verify the matches by one geometry."""
+    from caloric import features, reading
+
+    pixels = [reading.read_image(path) for path in (image_a, image_b)]
+    a, b = (
+        features.extract(p, descriptor, max_features=max_features, affine=affine) for p in pixels
+    )
+    chosen = cast(Model, model)
+    found = features.match(a, b, ratio=None if ratio == 1 else ratio)
+    geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
+    p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
+    inliers = int(geometry.inliers.sum())
+    summary = (
+        f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers of a {model}"
+    )
+    if json_path is not None:
+        columns = zip(
+            p.tolist(), q.tolist(), found.distances.tolist(), geometry.inliers.tolist(), strict=True
+        )
+        report = {
+            "image_a": image_a,
+            "image_b": image_b,
+            "descriptor": descriptor,
+            "features": [len(a), len(b)],
+            "matches": [[*pa, *pb, d, i] for pa, pb, d, i in columns],
+            "model": model,
+            "matrix": None if geometry.matrix is None else geometry.matrix.tolist(),
+            "inliers": inliers,
+        }
+        _write_text(json_path, json.dumps(report))
+    if output is not None or html is not None:
+        from caloric import page, viz
+
+        good = geometry.inliers
+        picture = viz.draw_matches(
+            pixels[0], pixels[1], p[good], q[good], geometry.residuals[good], threshold, summary
+        )
+        if output is not None:
+            viz.write_picture(output, picture)
+        if html is not None:
+            facts = {"first": image_a, "second": image_b, "descriptor": descriptor}
+            facts["found"] = summary
+            title = f"{Path(image_a).name} and {Path(image_b).name}"
+            _write_text(str(html), page.match_page(picture, title, facts, geometry.matrix))
+    if json_path != "-":
+        typer.echo(summary)
+        for path in (output, html):
+            if path is not None:
+                typer.echo(f"written: {path}")
+
+
+def _write_text(path: str, text: str) -> None:
+    if path == "-":
+        typer.echo(text)
+        return
+    with replacing(Path(path)) as file:
+        file.write(text.encode())
+
+
+@app.command()
+def extract(
+    images: Annotated[list[str], typer.Argument(help="Image files.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="features.h5, one .npz, or a folder of them.")
+    ],
+    descriptor: DescriptorName = "caloric",
+    max_features: Most = 8000,
+    affine: Affine = False,
+) -> None:
+    """Features of images into a file or a folder. One bad image is reported and skipped."""
+    from caloric import features, reading
+    from caloric.interop import hdf5
+
+    names = [Path(image).name for image in images]
+    if len(set(names)) < len(names):
+        raise InputError("two of the images have the same name; extract them into two outputs")
+    single = output.suffix == ".npz"
+    if single and len(images) > 1:
+        raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
+    if not single and output.suffix != ".h5":
+        output.mkdir(parents=True, exist_ok=True)
+    skipped = []
+
+    def found() -> Iterator[tuple[str, features.Features]]:
+        for number, (image, name) in enumerate(zip(images, names, strict=True), 1):
+            try:
+                pixels = reading.read_image(image)
+                result = features.extract(
+                    pixels, descriptor, max_features=max_features, affine=affine
+                )
+            except InputError as error:
+                skipped.append(image)
+                typer.echo(f"skipped: {error}", err=True)
+                continue
+            typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
+            yield name, result
+
+    features.check(descriptor)
+    if output.suffix == ".h5":
+        hdf5.write(output, found())
+    else:
+        for name, result in found():
+            result.save(output if single else output / f"{name}.npz")
+    typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
+    if skipped:
+        raise typer.Exit(2 if len(skipped) == len(images) else 1)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
+) -> None:
+    """Match a photograph with a strongly changed view of it: SIFT beside the default."""
+    from caloric.demo import run
+
+    scores, picture = run(_folder(out))
+    for s in scores:
+        typer.echo(f"{s.descriptor:10} {s.right:5} of {len(s.error):5} matches are right")
+    typer.echo(f"the picture: {picture}")
+
+
+def _folder(out: Path) -> Path:
+    if out == Path():
+        raise InputError("name a folder to write to")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} exists and is not a folder; name another")
+    return out
+
+
 @app.command()
 def paper(
     out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
@@ -45,10 +203,8 @@ def paper(
     """Regenerate every figure and table of the paper, with a report."""
     from caloric.paper.report import write
 
-    if out == Path():
-        raise InputError("name a folder to write to")
     console = Console(stderr=True)
-    index = write(out, lambda message: console.print(f"  {message} ...", highlight=False))
+    index = write(_folder(out), lambda message: console.print(f"  {message} ...", highlight=False))
     typer.echo(f"the paper, regenerated: {index}")
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 
@@ -57,7 +213,7 @@ def paper(
 def info() -> None:
     """Versions and descriptors."""
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
-    for package in ("numpy", "scipy", "matplotlib"):
+    for package in ("numpy", "scipy", "opencv-python-headless", "matplotlib", "h5py"):
         try:
             typer.echo(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:

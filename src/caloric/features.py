@@ -101,6 +101,11 @@ def _recipe(
     return recipe if normalisation is None else replace(recipe, normalisation=normalisation)
 
 
+def check(name: str) -> None:
+    """An error now, rather than after an hour, if there is no such descriptor."""
+    descriptor(name)
+
+
 def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
     """The name of the output's type, checked."""
     try:

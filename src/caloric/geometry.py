@@ -37,7 +37,7 @@ def _parameters(seed: int, threshold: float, confidence: float, iterations: int)
     p.maxIterations = iterations
     p.score = cv2.SCORE_METHOD_MAGSAC
     p.sampler = cv2.SAMPLING_UNIFORM
-    p.loMethod = cv2.LOCAL_OPTIM_SIGMA
+    p.loMethod = cv2.LOCAL_OPTIM_INNER_AND_ITER_LO
     p.loIterations = 10
     p.loSampleSize = 50
     p.isParallel = False

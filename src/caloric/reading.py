@@ -3,6 +3,7 @@
 import io
 import warnings
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -85,7 +86,7 @@ def _deep(data: bytes) -> NDArray[np.generic]:
     return np.asarray(pixels)
 
 
-def _plain(image: "Image.Image") -> NDArray[np.generic]:  # noqa: F821
+def _plain(image: Any) -> NDArray[np.generic]:
     if image.mode in ("1", "L"):
         return np.asarray(image.convert("L"))
     if image.mode.startswith("I;16"):

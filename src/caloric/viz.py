@@ -23,7 +23,7 @@ def _colour(share: FloatArray) -> NDArray[np.uint8]:
     low, high = stops[:-1], stops[1:]
     part = np.minimum((2 * share).astype(int), 1)[:, 0]
     inside = 2 * share - part[:, None]
-    return np.rint(low[part] + inside * (high[part] - low[part])).astype(np.uint8)
+    return np.asarray(np.rint(low[part] + inside * (high[part] - low[part])), np.uint8)
 
 
 def draw_matches(
@@ -53,7 +53,9 @@ def draw_matches(
     for picture, left in zip(pictures, (0, widths[0] + _GAP), strict=True):
         # Dimmed, so that the lines stand out.
         shown = np.rint(40 + 185 * picture).astype(np.uint8)
-        canvas[header : header + picture.shape[0], left : left + picture.shape[1]] = shown[..., None]
+        canvas[header : header + picture.shape[0], left : left + picture.shape[1]] = shown[
+            ..., None
+        ]
     kept = spread(xy_a, most)
     a = (xy_a[kept] + 0.5) * scales[0] + (0, header)
     b = (xy_b[kept] + 0.5) * scales[1] + (widths[0] + _GAP, header)

@@ -39,8 +39,6 @@ def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> 
         raise InputError(
             f"the figures need matplotlib ({error}); install it with: pip install 'caloric[viz]'"
         ) from error
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} exists and is not a folder; name another")
     out.mkdir(parents=True, exist_ok=True)
 
     progress("the toy: signals, landscapes, Algorithm 1")

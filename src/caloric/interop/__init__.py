@@ -1,0 +1,1 @@
+"""Faces that users of other libraries know, over the same functions."""
