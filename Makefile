@@ -3,11 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs clean
+.PHONY: demo paper test lint docs clean
 
 demo: $(READY)
+	$(BIN)/caloric demo demo
+	@echo "Look at demo/demo.png; the paper's figures: make paper."
+
+paper: $(READY)
 	$(BIN)/caloric paper demo/paper
-	@echo "Open demo/paper/index.html, or look at demo/paper/diffused.png."
 
 test: lint docs
 	$(BIN)/python -m pytest

@@ -1,16 +1,22 @@
 """The command line, and what importing the package costs."""
 
 import doctest
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import cv2
+import h5py
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import caloric
+import photographs
 from caloric import cli
+from test_reading import broken_files
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -46,9 +52,10 @@ def test_optional_libraries_are_not_imported():
 
 def test_the_python_of_the_readme_runs():
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
+    assert scope["geometry"].inliers.sum() > 300
     assert scope["descriptors"].shape == (100, 128)
     assert scope["maps"].shape == (8, 32, 32)
 
@@ -61,3 +68,122 @@ def test_docstrings_that_are_examples():
 def test_version_is_said_once():
     text = (README.parent / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {caloric.__version__}" in text
+
+
+def run(monkeypatch, capsys, *arguments):
+    """The command as a user runs it: exit code, standard output, standard error."""
+    monkeypatch.setattr("sys.argv", ["caloric", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    image = photographs.grey("camera")
+    view = photographs.similarity(1.2, 20, (5, 5), (255, 255))
+    paths = folder / "one é.png", folder / "two.jpg"
+    for path, pixels in zip(paths, (image, photographs.warp(image, view)), strict=True):
+        path.write_bytes(cv2.imencode(path.suffix, pixels)[1].tobytes())
+    return paths
+
+
+def test_match_prints_json_and_nothing_else(pair, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "match", *pair, "--json", "-", "--max-features", 600)
+    assert code == 0
+    report = json.loads(out)
+    assert list(report) == [
+        "image_a", "image_b", "descriptor", "features", "matches", "model", "matrix", "inliers",
+    ]  # fmt: skip
+    assert report["descriptor"] == "caloric"
+    assert report["features"] == [600, 600]
+    assert all(len(row) == 6 for row in report["matches"])
+    assert sum(row[5] for row in report["matches"]) == report["inliers"] > 150
+    again = run(monkeypatch, capsys, "match", *pair, "--json", "-", "--max-features", 600)[1]
+    assert again == out
+
+
+def test_match_writes_a_picture_and_a_page(pair, tmp_path, monkeypatch, capsys):
+    picture, page = tmp_path / "m.png", tmp_path / "m.html"
+    code, out, _ = run(
+        monkeypatch, capsys, "match", *pair, "-o", picture, "--html", page,
+        "--descriptor", "heat", "--model", "affine", "--max-features", 500,
+    )  # fmt: skip
+    assert code == 0
+    assert "inliers of a affine" in out or "inliers" in out
+    assert cv2.imread(str(picture)).shape[1] == 1032
+    text = page.read_text(encoding="utf-8")
+    assert "data:image/png;base64," in text
+    assert "http" not in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.html", "m.png"]
+
+
+def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, monkeypatch, capsys):
+    for name, message in broken_files(tmp_path).items():
+        code, out, err = run(monkeypatch, capsys, "match", tmp_path / name, pair[0], "--json", "-")
+        assert code == 2
+        assert out == ""
+        assert message in err
+        assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--descriptor", "surf"), "unknown descriptor 'surf'; known are caloric, sift"),
+        (("--model", "plane"), "unknown model 'plane'"),
+        (("--max-features", "-3"), "max_features must be 0 or more"),
+        (("--ratio", "7"), "ratio must be above 0"),
+        (("-o", "picture.xyz"), "cannot write pictures as '.xyz'"),
+    ],
+)
+def test_bad_options_of_match(pair, option, message, monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "match", *pair, *option)
+    assert code == 2
+    assert message in err
+
+
+def test_extract_into_each_kind_of_output(pair, tmp_path, monkeypatch, capsys):
+    one = tmp_path / "one.npz"
+    assert run(monkeypatch, capsys, "extract", pair[0], "-o", one, "--max-features", 50)[0] == 0
+    features = caloric.Features.load(one)
+    assert len(features) == 50
+    folder = tmp_path / "folder"
+    assert run(monkeypatch, capsys, "extract", *pair, "-o", folder, "--max-features", 50)[0] == 0
+    assert sorted(p.name for p in folder.iterdir()) == ["one é.png.npz", "two.jpg.npz"]
+    store = tmp_path / "all.h5"
+    assert run(monkeypatch, capsys, "extract", *pair, "-o", store, "--max-features", 50)[0] == 0
+    with h5py.File(store) as file:
+        group = file["one é.png"]
+        np.testing.assert_allclose(group["keypoints"], features.frames.xy, rtol=1e-6)
+        np.testing.assert_array_equal(group["descriptors"][()].T, features.descriptors)
+        np.testing.assert_allclose(group["oris"], np.degrees(features.frames.angle), rtol=1e-5)
+    several = run(monkeypatch, capsys, "extract", *pair, "-o", one)
+    assert several[0] == 2
+    assert "holds one image" in several[2]
+
+
+def test_one_bad_image_does_not_end_the_run(pair, tmp_path, monkeypatch, capsys):
+    broken_files(tmp_path)
+    out = tmp_path / "out"
+    code, _, err = run(
+        monkeypatch, capsys, "extract", pair[0], tmp_path / "truncated.jpg", pair[1], "-o", out
+    )
+    assert code == 1
+    assert "skipped: " in err
+    assert len(list(out.iterdir())) == 2
+    assert run(monkeypatch, capsys, "extract", tmp_path / "text.png", "-o", out)[0] == 2
+
+
+def test_demo_shows_the_difference(tmp_path, monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "demo", tmp_path / "out")
+    assert code == 0
+    right = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[:2]}
+    assert right["caloric"] > right["sift"] > 0
+    assert cv2.imread(str(tmp_path / "out" / "demo.png")).std() > 20
+
+
+def test_version_option(monkeypatch, capsys):
+    assert run(monkeypatch, capsys, "--version")[1].strip() == f"caloric {caloric.__version__}"

@@ -13,7 +13,7 @@ from caloric.sampling import SquarePatch
 from caloric.scalespace import ScaleSpace
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
-_SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.8)
+_SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 _WINDOW = 1.5 / 4.5
 _ANY = Sift(sigma_d=1.0, sigma_r=1.0)
 _STEPS = 10

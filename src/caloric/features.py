@@ -32,6 +32,7 @@ from caloric.normalise import Normalisation
 from caloric.recipes import Descriptor, descriptor
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
+from caloric.threads import one_blas_thread
 
 Detector = Literal["dog", "opencv"]
 _BLOCK = 32
@@ -71,7 +72,7 @@ class Features:
     def load(cls, path: str | Path) -> "Features":
         """Read what :meth:`save` wrote. Nothing in the file is executed."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(bytes(stored["about"]))
                 frames = Frames(stored["maps"], stored["scores"])
                 values = np.asarray(stored["descriptors"])
@@ -146,6 +147,7 @@ def _check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
             )
 
 
+@one_blas_thread
 def describe_patches(
     patches: ArrayLike,
     descriptor: str | Descriptor | Kernel = "heat",
@@ -291,6 +293,7 @@ def _opencv(grey: NDArray[np.float32]) -> extrema.Extrema:
     return extrema.Extrema(rows[:, :2], rows[:, 2], rows[:, 3])
 
 
+@one_blas_thread
 def detect(
     image: ArrayLike,
     *,
@@ -350,6 +353,7 @@ def _describe(
     return _finish(raw, recipe, output)
 
 
+@one_blas_thread
 def describe(
     image: ArrayLike,
     frames: Frames,
@@ -380,6 +384,7 @@ def describe(
     return _describe(scalespace.build(grey), frames.maps, recipe, sizes, output)
 
 
+@one_blas_thread
 def extract(
     image: ArrayLike,
     descriptor: str | Descriptor | Kernel = "caloric",
@@ -413,6 +418,7 @@ def extract(
     return Features(frames, values, size, name)
 
 
+@one_blas_thread
 def match(
     features_a: Features | ArrayLike,
     features_b: Features | ArrayLike,

@@ -1,0 +1,85 @@
+"""Frames and the conventions of other tools."""
+
+import pickle
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import caloric
+from caloric import Frames
+
+number = st.floats(-1e4, 1e4)
+
+
+@given(number, number, st.floats(0.1, 100), st.floats(-10, 10), st.floats(0, 1))
+def test_convention_opencv_there_and_back(x, y, sigma, angle, score):
+    frames = Frames.from_xysa(x, y, sigma, angle, [score])
+    (keypoint,) = frames.to_opencv()
+    assert keypoint.size == pytest.approx(2 * sigma, rel=1e-6)
+    again = Frames.from_opencv([keypoint])
+    np.testing.assert_allclose(again.maps, frames.maps, rtol=1e-4, atol=2e-3)
+    np.testing.assert_allclose(again.scores, frames.scores, rtol=1e-6)
+
+
+def test_convention_angles_turn_from_x_towards_y():
+    """A gradient to the right is at 0, downwards at 90°, as OpenCV's SIFT has it."""
+    y, x = np.mgrid[:101, :101] - 50.0
+    blob = np.exp(-(x**2 + y**2) / (2 * 8**2))
+    for direction, degrees in (((1, 0), 0), ((0, 1), 90), ((-1, 0), 180), ((0, -1), 270)):
+        edge = 0.3 * (direction[0] * x + direction[1] * y) / 50
+        image = np.clip(np.rint(255 * (0.3 + 0.4 * blob + edge)), 0, 255).astype(np.uint8)
+        frames = caloric.detect(image)
+        centre = np.argmin(np.hypot(*(frames.xy - 50).T))
+        ours = np.degrees(frames.angle[centre]) % 360
+        found = cv2.SIFT_create().detect(image)
+        theirs = min(found, key=lambda k: np.hypot(k.pt[0] - 50, k.pt[1] - 50)).angle
+        assert abs((ours - theirs + 180) % 360 - 180) < 12
+        assert abs((ours - degrees + 180) % 360 - 180) < 25
+
+
+def test_convention_colmap_has_the_half_pixel():
+    frames = Frames.from_xysa([0.0, 3.0], [0.0, 4.0], [1.0, 2.0], [0.0, 0.5])
+    rows = frames.to_colmap()
+    np.testing.assert_allclose(rows[0], [0.5, 0.5, 1, 0, 0, 1])
+    np.testing.assert_allclose(Frames.from_colmap(rows).maps, frames.maps, atol=1e-6)
+    four = [[3.5, 4.5, 2.0, 0.5]]
+    np.testing.assert_allclose(Frames.from_colmap(four).maps[0], frames.maps[1], atol=1e-12)
+    np.testing.assert_allclose(Frames.from_colmap([[1.5, 2.5]]).xy, [[1, 2]])
+
+
+def test_convention_laf_is_the_map():
+    frames = Frames.from_xysa([3.0], [4.0], [2.0], [0.5])
+    laf = frames.to_laf()
+    assert laf.shape == (1, 1, 2, 3)
+    np.testing.assert_allclose(Frames.from_laf(laf).maps, frames.maps, rtol=1e-6)
+
+
+def test_frames_are_values():
+    frames = Frames.from_xysa([1.0, 2.0], [3.0, 4.0], 2.0, [0.1, 0.2], [0.5, 0.4])
+    with pytest.raises(ValueError, match="read-only"):
+        frames.maps[0, 0, 0] = 7
+    again = pickle.loads(pickle.dumps(frames))
+    np.testing.assert_array_equal(again.maps, frames.maps)
+    assert len(frames[:1]) == 1
+    assert len(frames[np.array([False, False])]) == 0
+    assert len(Frames.empty()) == len(Frames.from_opencv([])) == 0
+    assert Frames.empty().to_opencv() == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Frames(np.zeros((2, 3)), np.zeros(2)), r"expected maps of shape \(n, 2, 3\)"),
+        (lambda: Frames(np.ones((1, 2, 3)), np.zeros(2)), "1 maps but scores"),
+        (lambda: Frames(np.zeros((1, 2, 3)), np.zeros(1)), "size 0"),
+        (lambda: Frames.from_xysa(np.nan, 0, 1), "NaN or infinite"),
+        (lambda: Frames.from_xysa(0, 0, 0), "size 0"),
+        (lambda: Frames.from_colmap(np.zeros((1, 5))), "2, 4 or 6 columns"),
+    ],
+)
+def test_bad_frames(make, message):
+    with pytest.raises(caloric.InputError, match=message):
+        make()

@@ -1,0 +1,357 @@
+"""Describe, match, verify: on photographs under known changes, and against other people's tools."""
+
+import hashlib
+import pickle
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from skimage.feature import match_descriptors as skimage_match
+from skimage.measure import ransac
+from skimage.transform import AffineTransform
+
+import caloric
+import photographs
+from caloric import Frames, geometry, matching
+from caloric.interop import opencv, skimage
+
+VIEW = photographs.similarity(1.3, 25, (10.3, -4.2), (255, 255))
+
+
+def pair(descriptor="caloric", **options):
+    image = photographs.grey("camera")
+    changed = photographs.warp(image, VIEW)
+    return (
+        caloric.extract(image, descriptor, max_features=800, **options),
+        caloric.extract(changed, descriptor, max_features=800, **options),
+    )
+
+
+def right_share(a, b, matches):
+    there = photographs.apply(VIEW, a.frames.xy[matches.indices[:, 0]])
+    off = np.linalg.norm(there - b.frames.xy[matches.indices[:, 1]], axis=1)
+    return float(np.mean(off < 3)), int(np.sum(off < 3))
+
+
+@pytest.mark.parametrize("descriptor", caloric.descriptors())
+def test_descriptors_follow_the_image(descriptor):
+    a, b = pair(descriptor)
+    share, count = right_share(a, b, caloric.match(a, b))
+    if "field" in descriptor:
+        # Intensities do not turn with the frame's own light, but they do match here.
+        assert count > 50
+        return
+    assert share > 0.8
+    assert count > 150
+
+
+def test_descriptors_turn_and_scale_with_their_frames():
+    """Described at frames moved by hand, with no detector in between: cosine of the two."""
+    image = photographs.grey("camera")
+    frames = caloric.detect(image, max_features=300)
+    for change in (
+        photographs.similarity(1.0, 0, (0.25, 0.5), (255, 255)),
+        photographs.similarity(1.0, 40, (0, 0), (255, 255)),
+        photographs.similarity(2.0, -70, (0, 0), (255, 255)),
+        photographs.similarity(0.6, 10, (0, 0), (255, 255)),
+        np.array([[1.0, 0.4, -60.0], [-0.1, 0.8, 70.0]]),
+    ):
+        A = change[:, :2]
+        maps = np.concatenate(
+            [A @ frames.maps[:, :, :2], photographs.apply(change, frames.xy)[..., None]], -1
+        )
+        moved = Frames(maps, frames.scores)
+        reach = 12 * np.linalg.norm(moved.maps[:, :, :2], 2, axis=(1, 2))
+        inside = (
+            (np.abs(moved.xy - 255) + reach[:, None] < 255).all(1)
+            & (np.abs(frames.xy - 255) + 12 * frames.sigma[:, None] < 255).all(1)
+            & (np.minimum(moved.sigma, frames.sigma) > 1.6)
+        )
+        assert inside.sum() > 15
+        changed = photographs.warp(image, change)
+        for name in ("sift", "heat", "caloric"):
+            before = caloric.describe(image, frames[inside], name)
+            after = caloric.describe(changed, moved[inside], name)
+            cosines = np.einsum("ij,ij->i", before, after)
+            assert np.median(cosines) > 0.97
+
+
+def test_opencv_keypoints_are_described_as_well_as_opencv_does():
+    """SIFT's own descriptor and ours at the same keypoints, both by roots."""
+    image = photographs.grey("camera")
+    changed = photographs.warp(image, VIEW)
+    sift = cv2.SIFT_create(800)
+    points = [sift.detect(i) for i in (image, changed)]
+    theirs = [sift.compute(i, k)[1] for i, k in zip((image, changed), points, strict=True)]
+    theirs = [np.sqrt(d / d.sum(1, keepdims=True)) for d in theirs]
+    frames = [Frames.from_opencv(k) for k in points]
+    ours = [caloric.describe(i, f, "sift") for i, f in zip((image, changed), frames, strict=True)]
+
+    def right(descriptors):
+        found = caloric.match(*descriptors)
+        there = photographs.apply(VIEW, frames[0].xy[found.indices[:, 0]])
+        return np.sum(np.linalg.norm(there - frames[1].xy[found.indices[:, 1]], axis=1) < 3)
+
+    assert right(ours) > 0.95 * right(theirs)
+
+
+def test_domain_sizes():
+    image = photographs.grey("camera")
+    frames = caloric.detect(image, max_features=50)
+    one = caloric.describe(image, frames, "sift", domain_sizes=(1.0,))
+    np.testing.assert_array_equal(one, caloric.describe(image, frames, "sift"))
+    ten = caloric.describe(image, frames, "sift", domain_sizes=10)
+    assert ten.shape == one.shape
+    np.testing.assert_allclose(np.linalg.norm(ten, axis=1), 1, rtol=1e-5)
+    sizes = [1 / 6 + i * (3 - 1 / 6) / 10 for i in range(10)]
+    np.testing.assert_array_equal(ten, caloric.describe(image, frames, "sift", domain_sizes=sizes))
+    for bad in (0, (), (0.0,), (np.inf,)):
+        with pytest.raises(caloric.InputError, match="domain_sizes"):
+            caloric.describe(image, frames, "sift", domain_sizes=bad)
+
+
+def test_describe_checks_what_it_is_given():
+    image = photographs.grey("camera")
+    with pytest.raises(caloric.InputError, match=r"Frames\.from_opencv"):
+        caloric.describe(image, [1, 2, 3])
+    with pytest.raises(caloric.InputError, match="device 'cuda' is not available"):
+        caloric.extract(image, device="cuda")
+    assert caloric.describe(image, Frames.empty(), "heat").shape == (0, 128)
+    stored = caloric.extract(image, max_features=20, dtype="uint8").descriptors
+    assert stored.dtype == np.uint8
+
+
+def test_pixel_types_agree():
+    image = photographs.grey("camera")
+    plain = caloric.extract(image, max_features=300)
+    deep = caloric.extract(image.astype(np.uint16) * 257, max_features=300)
+    real = caloric.extract(image / 255, max_features=300)
+    for other in (deep, real):
+        np.testing.assert_allclose(other.frames.maps, plain.frames.maps, atol=1e-3)
+        np.testing.assert_allclose(other.descriptors, plain.descriptors, atol=5e-3)
+    colour = np.repeat(image[..., None], 3, 2)
+    assert len(caloric.extract(colour, max_features=300)) == 300
+
+
+def test_same_bytes_for_any_number_of_threads():
+    code = (
+        "import os, sys, hashlib, cv2, caloric\n"
+        "from skimage import data\n"
+        "cv2.setNumThreads(int(sys.argv[1]))\n"
+        "f = caloric.extract(data.camera(), max_features=500)\n"
+        "m = caloric.match(f, f, mutual=False, ratio=None)\n"
+        "b = f.frames.maps.tobytes() + f.descriptors.tobytes() + m.distances.tobytes()\n"
+        "print(hashlib.sha256(b).hexdigest())"
+    )
+    digests = set()
+    for threads in ("1", "2", "4"):
+        environment = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PATH": ""}
+        done = subprocess.run(
+            [sys.executable, "-c", code, threads],
+            capture_output=True, text=True, check=True, env=environment,
+        )  # fmt: skip
+        digests.add(done.stdout.strip())
+    assert len(digests) == 1
+    assert len(digests.pop()) == len(hashlib.sha256().hexdigest())
+
+
+def test_matching_is_exact():
+    """Against all distances at once: nearest, mutual, ratio, and the ratio to another place."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, 24)).astype(np.float32) for n in (1500, 1300))
+    b[:400] = a[:400] + 0.5 * rng.standard_normal((400, 24))
+    xy = rng.uniform(0, 60, (1300, 2))
+    distance = cdist(a, b)
+    nearest = distance.argmin(1)
+    order = np.sort(distance, 1)
+    back = distance.argmin(0)
+    for mutual in (False, True):
+        for ratio, places in ((None, None), (0.8, None), (0.8, xy)):
+            keep = np.ones(1500, bool)
+            if mutual:
+                keep &= back[nearest] == np.arange(1500)
+            if ratio and places is None:
+                keep &= order[:, 0] < ratio * order[:, 1]
+            elif ratio:
+                for i, j in enumerate(nearest):
+                    elsewhere = np.abs(xy - xy[j]).max(1) > 10
+                    keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
+            found = matching.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
+            expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
+            assert {tuple(row) for row in found.indices} == expected
+            np.testing.assert_allclose(
+                found.distances, distance[found.indices[:, 0], found.indices[:, 1]], atol=1e-3
+            )
+            assert (np.diff(found.distances) >= 0).all()
+
+
+def test_matching_many_without_the_whole_matrix():
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((33_000, 8)).astype(np.float32)
+    found = matching.match_descriptors(a, a[::-1], mutual=True, ratio=None)
+    assert len(found) > 32_000
+    assert (found.indices.sum(1) == 32_999).mean() > 0.999
+
+
+def test_matching_odd_input():
+    none = np.zeros((0, 8), np.float32)
+    some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
+    for a, b in ((none, some), (some, none), (none, none)):
+        assert matching.match_descriptors(a, b).indices.shape == (0, 2)
+    assert len(matching.match_descriptors(some, some[:1], ratio=None)) == 1
+    with pytest.raises(caloric.InputError, match="8 and 7 dimensions"):
+        caloric.match(some, some[:, :7])
+    with pytest.raises(caloric.InputError, match=r"shape \(n, d\)"):
+        caloric.match(some[0], some)
+    with pytest.raises(caloric.InputError, match="NaN"):
+        caloric.match(some * np.nan, some)
+    with pytest.raises(caloric.InputError, match="ratio"):
+        caloric.match(some, some, ratio=1.5)
+    a, b = pair("sift")[0], pair("heat")[0]
+    with pytest.raises(caloric.InputError, match="'sift' and of 'heat' cannot be compared"):
+        caloric.match(a, b)
+
+
+def scene(model, outliers=0.4, seed=0):
+    """Matched points of a known geometry, with noise and outliers."""
+    rng = np.random.default_rng(seed)
+    n = 300
+    K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
+    world = np.column_stack([rng.uniform(-2, 2, (n, 2)), rng.uniform(4, 9, n)])
+    R = cv2.Rodrigues(np.array([0.05, 0.2, 0.03]))[0]
+    t = np.array([0.6, 0.05, 0.1])
+    if model == "homography":
+        world[:, 2] = 5 + 0.3 * world[:, 0]
+    a = world @ K.T
+    b = (world @ R.T + t) @ K.T
+    a, b = a[:, :2] / a[:, 2:], b[:, :2] / b[:, 2:]
+    if model == "affine":
+        b = a @ np.array([[0.9, 0.2], [-0.1, 1.1]]).T + [5, -3]
+    b = b + 0.3 * rng.standard_normal((n, 2))
+    wrong = rng.random(n) < outliers
+    b[wrong] = rng.uniform(0, 600, (int(wrong.sum()), 2))
+    return a, b, ~wrong, K
+
+
+@pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "essential"])
+def test_verify_finds_the_geometry(model):
+    a, b, right, K = scene(model)
+    cameras = (K, K) if model == "essential" else None
+    found = geometry.estimate(a, b, model=model, intrinsics=cameras)
+    assert found.matrix.shape == ((2, 3) if model == "affine" else (3, 3))
+    assert found.inliers[right].mean() > 0.97
+    assert found.inliers[~right].mean() < 0.1
+    again = geometry.estimate(a, b, model=model, intrinsics=cameras)
+    np.testing.assert_array_equal(found.matrix, again.matrix)
+    np.testing.assert_array_equal(found.inliers, again.inliers)
+
+
+@pytest.mark.parametrize("model", ["homography", "affine", "fundamental"])
+def test_verify_without_enough_to_go_on(model):
+    for points in (
+        np.zeros((0, 2)),
+        np.zeros((2, 2)),
+        np.ones((50, 2)),
+        np.arange(6).reshape(3, 2),
+    ):
+        found = geometry.estimate(points, points, model=model)
+        assert found.inliers.shape == found.residuals.shape == (len(points),)
+        if model != "affine":
+            assert found.matrix is None
+
+
+def test_verify_checks_what_it_is_given():
+    with pytest.raises(caloric.InputError, match="unknown model 'plane'"):
+        geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="plane")
+    with pytest.raises(caloric.InputError, match="needs intrinsics"):
+        geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="essential")
+    with pytest.raises(caloric.InputError, match="9 points in the first image but 8"):
+        geometry.estimate(np.zeros((9, 2)), np.zeros((8, 2)))
+
+
+def test_the_whole_way():
+    a, b = pair()
+    matches = caloric.match(a, b)
+    found = caloric.verify(a, b, matches, model="affine")
+    np.testing.assert_allclose(found.matrix, VIEW, atol=0.5)
+    assert found.inliers.mean() > 0.7
+
+
+def test_features_on_disk(tmp_path):
+    a, _ = pair()
+    path = tmp_path / "a b.npz"
+    a.save(path)
+    again = caloric.Features.load(path)
+    np.testing.assert_array_equal(again.descriptors, a.descriptors)
+    np.testing.assert_array_equal(again.frames.maps, a.frames.maps)
+    assert (again.descriptor, again.image_size) == ("caloric", (512, 512))
+    assert [p.name for p in tmp_path.iterdir()] == ["a b.npz"]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(a)).descriptors, a.descriptors)
+    bad = tmp_path / "bad.npz"
+    for content in (b"", b"not a zip", path.read_bytes()[:2000]):
+        bad.write_bytes(content)
+        with pytest.raises(caloric.InputError, match="not a file of features"):
+            caloric.Features.load(bad)
+    np.savez(bad, maps=np.array([object()], dtype=object), about=np.zeros(1, np.uint8))
+    with pytest.raises(caloric.InputError, match="not a file of features"):
+        caloric.Features.load(bad)
+    with pytest.raises(caloric.InputError, match="no such file"):
+        caloric.Features.load(tmp_path / "none.npz")
+
+
+def test_opencv_face_drops_into_opencv_code():
+    image = cv2.cvtColor(photographs.grey("camera"), cv2.COLOR_GRAY2BGR)
+    changed = photographs.warp(image, VIEW)
+    sift = opencv.SIFT_create(500)
+    assert pickle.loads(pickle.dumps(sift)) == sift
+    kp1, des1 = sift.detectAndCompute(image, None)
+    kp2, des2 = sift.detectAndCompute(changed, None)
+    assert (sift.descriptorSize(), sift.descriptorType()) == (des1.shape[1], cv2.CV_32F)
+    for matcher in (
+        cv2.BFMatcher(sift.defaultNorm()),
+        cv2.FlannBasedMatcher({"algorithm": 1, "trees": 5}, {"checks": 50}),
+    ):
+        good = [m for m, n in matcher.knnMatch(des1, des2, k=2) if m.distance < 0.8 * n.distance]
+        there = photographs.apply(VIEW, np.array([kp1[m.queryIdx].pt for m in good]))
+        off = np.linalg.norm(there - [kp2[m.trainIdx].pt for m in good], axis=1)
+        assert len(good) > 80
+        assert np.mean(off < 3) > 0.85
+        drawn = cv2.drawMatches(image, kp1, changed, kp2, good, None)
+        assert drawn.shape == (512, 1024, 3)
+    keypoints = sift.detect(image, None)
+    same, described = sift.compute(image, keypoints)
+    assert len(same) == len(described) == len(kp1)
+    np.testing.assert_allclose(described, des1, atol=2e-3)
+    assert sift.detectAndCompute(np.zeros((40, 40), np.uint8), None) == ((), None)
+    assert sift.compute(image, []) == ((), None)
+    assert len(sift.detect([image, changed])) == 2
+    assert not sift.empty()
+    assert "caloric" in sift.getDefaultName()
+
+
+def test_skimage_face_drops_into_skimage_code():
+    image = photographs.grey("camera")
+    changed = photographs.warp(image, VIEW)
+    extractor = skimage.SIFT(max_features=500)
+    extractor.detect_and_extract(image)
+    keypoints1, descriptors1 = extractor.keypoints, extractor.descriptors
+    extractor.detect_and_extract(changed)
+    keypoints2, descriptors2 = extractor.keypoints, extractor.descriptors
+    matches = skimage_match(descriptors1, descriptors2, max_ratio=0.8, cross_check=True)
+    source, target = keypoints1[matches[:, 0]], keypoints2[matches[:, 1]]
+    model, inliers = ransac(
+        (source[:, ::-1], target[:, ::-1]), AffineTransform, 3, 2, max_trials=300, rng=0
+    )
+    np.testing.assert_allclose(model.params[:2], VIEW, atol=1.0)
+    assert inliers.mean() > 0.7
+    extractor.detect(image)
+    extractor.extract(image)
+    np.testing.assert_allclose(extractor.descriptors, descriptors1, atol=1e-6)
+    assert len(extractor.scales) == len(extractor.orientations) == len(extractor.responses)
+    again = pickle.loads(pickle.dumps(extractor))
+    np.testing.assert_array_equal(again.keypoints, extractor.keypoints)
+    with pytest.raises(AttributeError):
+        _ = extractor.colour

@@ -1,0 +1,121 @@
+"""Image files: every kind people have, and every kind of broken one."""
+
+import io
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+import caloric
+import photographs
+from caloric import reading
+from caloric.images import to_grey
+
+
+def colour():
+    y, x = np.mgrid[:40, :60]
+    return np.stack([4 * x, 6 * y, (x * y) % 255], -1).astype(np.uint8)
+
+
+def saved(image, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, **options)
+    return buffer.getvalue()
+
+
+def test_colour_order_is_rgb(tmp_path):
+    path = tmp_path / "a name with spaces é.png"
+    path.write_bytes(saved(Image.fromarray(colour()), format="PNG"))
+    np.testing.assert_array_equal(reading.read_image(path), colour())
+    np.testing.assert_array_equal(reading.read_image(str(path)), colour())
+
+
+def test_exif_orientation():
+    image = Image.fromarray(colour())
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = reading.decode(saved(image, format="JPEG", exif=exif, quality=95))
+    assert turned.shape == (60, 40, 3)
+    expected = np.rot90(colour(), -1)
+    assert np.abs(turned.astype(int) - expected).mean() < 12
+
+
+def test_sixteen_bits_and_floats():
+    deep = (colour().astype(np.uint16) * 257)[..., ::-1]
+    for kind in (".png", ".tiff"):
+        read = reading.decode(cv2.imencode(kind, deep)[1].tobytes())
+        assert read.dtype == np.uint16
+        np.testing.assert_array_equal(read, deep[..., ::-1])
+        grey = reading.decode(cv2.imencode(kind, deep[..., 0])[1].tobytes())
+        np.testing.assert_array_equal(grey, deep[..., 0])
+    real = np.float32(colour()[..., 0] / 255)
+    np.testing.assert_array_equal(reading.decode(cv2.imencode(".tiff", real)[1].tobytes()), real)
+
+
+def test_palettes_alpha_grey_cmyk_bilevel():
+    image = Image.fromarray(colour())
+    palette = reading.decode(saved(image.quantize(64), format="PNG"))
+    assert palette.shape == (40, 60, 3)
+    assert np.abs(palette.astype(int) - colour()).mean() < 25
+    rgba = np.dstack([colour(), np.full((40, 60), 128, np.uint8)])
+    np.testing.assert_array_equal(reading.decode(saved(Image.fromarray(rgba), format="PNG")), rgba)
+    grey = reading.decode(saved(image.convert("L"), format="JPEG", quality=95))
+    assert grey.shape == (40, 60)
+    cmyk = reading.decode(saved(image.convert("CMYK"), format="JPEG", quality=95))
+    assert np.abs(cmyk.astype(int) - colour()).mean() < 12
+    bilevel = reading.decode(saved(image.convert("1"), format="PNG"))
+    assert set(np.unique(bilevel)) <= {0, 255}
+    webp = reading.decode(saved(image, format="WEBP", lossless=True))
+    np.testing.assert_array_equal(webp, colour())
+
+
+def test_transparent_pixels_are_white():
+    image = np.zeros((2, 2, 4), np.uint8)
+    image[0, :, 3] = 255
+    np.testing.assert_allclose(to_grey(image), [[0, 0], [1, 1]], atol=1e-6)
+
+
+def huge_png():
+    """A valid header that claims 100,000 x 100,000 pixels."""
+
+    def chunk(kind, content):
+        body = kind + content
+        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    size = (100_000).to_bytes(4, "big")
+    header = chunk(b"IHDR", size + size + bytes([8, 2, 0, 0, 0]))
+    data = chunk(b"IDAT", zlib.compress(b"\0" * 100))
+    return b"\x89PNG\r\n\x1a\n" + header + data + chunk(b"IEND", b"")
+
+
+def broken_files(folder):
+    jpeg = saved(Image.fromarray(photographs.grey("camera")), format="JPEG")
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (folder / "text.png").write_text("this is no picture")
+    (folder / "huge.png").write_bytes(huge_png())
+    (folder / "folder.png").mkdir()
+    return {
+        "empty.jpg": "the file is empty",
+        "truncated.jpg": "not an image that can be read",
+        "text.png": "not an image that can be read",
+        "huge.png": "claims",
+        "folder.png": "a folder, not an image",
+        "missing.png": "no such file",
+    }
+
+
+def test_broken_files_say_so(tmp_path):
+    for name, message in broken_files(tmp_path).items():
+        with pytest.raises(caloric.InputError, match=f"{name}: .*{message}|{message}") as caught:
+            reading.read_image(tmp_path / name)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400
+
+
+def test_the_limit_can_be_set():
+    data = saved(Image.fromarray(colour()), format="PNG")
+    with pytest.raises(caloric.InputError, match=r"claims 60 x 40 pixels, more than the limit"):
+        reading.decode(data, max_pixels=2000)
