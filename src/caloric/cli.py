@@ -209,6 +209,74 @@ def paper(
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 
 
+bench = typer.Typer(help="Benchmarks over local copies of public data.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command()
+def oxford(
+    data: Annotated[Path, typer.Option(help="Folder with graf/img1.png and the rest.")],
+    json_path: Annotated[str | None, typer.Option("--json", help="All figures as JSON.")] = None,
+    sequences: Annotated[str, typer.Option(help="Some sequences, by commas.")] = "",
+) -> None:
+    """Descriptors at the same keypoints, detectors, and whole pipelines on Oxford Affine."""
+    import numpy
+    from rich.table import Table
+
+    from caloric.benchmarks import oxford as benchmark
+
+    console = Console(stderr=True)
+
+    def progress(message: str) -> None:
+        console.print(f"  {message}", highlight=False)
+
+    chosen = tuple(s for s in sequences.split(",") if s) or benchmark.SEQUENCES
+    lines = benchmark.descriptors(data, sequences=chosen, progress=progress)
+    whole = benchmark.pipelines(data, sequences=chosen, progress=progress)
+    report = {
+        "versions": {"caloric": __version__, "numpy": numpy.__version__},
+        "keypoints": benchmark.KEYPOINTS,
+        "descriptors": {x.name: {"mean": x.mean, "pairs": x.pairs} for x in lines},
+        "pipelines": {x.name: vars(x) for x in whole},
+    }
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1))
+    if json_path == "-":
+        return
+    table = Table("descriptor", "mAP", "R@1", title="at the same OpenCV keypoints")
+    for x in lines:
+        table.add_row(x.name, *(f"{value:.3f}" for value in x.mean))
+    second = Table("pipeline", "repeatability", "correspondences", "corners within 3 px")
+    for y in whole:
+        second.add_row(
+            y.name, f"{y.repeatability:.3f}", f"{y.correspondences:.0f}", f"{y.accurate:.3f}"
+        )
+    out = Console()
+    out.print(table)
+    out.print(second)
+
+
+@bench.command()
+def fuzz(
+    files: Annotated[int, typer.Option(help="How many broken files to try.")] = 10_000,
+    first: Annotated[int, typer.Option(help="Number of the first: files are seeded by it.")] = 0,
+) -> None:
+    """Broken image files through extract: features, or an error of one line, within limits."""
+    from rich.progress import Progress
+
+    from caloric.benchmarks.fuzz import run
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("files", total=files)
+        report = run(files, first, lambda done: progress.update(task, completed=done))
+    for outcome, count in sorted(report.outcomes.items()):
+        typer.echo(f"{outcome:9} {count:7}")
+    for seed, text in report.broken:
+        typer.echo(f"file {seed}: {text}")
+    if report.broken:
+        raise typer.Exit(1)
+
+
 @app.command()
 def info() -> None:
     """Versions and descriptors."""

@@ -54,9 +54,12 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
                     )
                 if w * h == 0:
                     raise InputError("has no pixels")
-                if _is_deep(image.format, data):
+                if image.format == "TIFF":
                     return _deep(data)
+                # Pillow is strict about damage, where other decoders fill in what is missing.
                 image.load()
+                if image.format == "PNG" and data[24] == _DEEP_PNG:
+                    return _deep(data)
                 return _plain(ImageOps.exif_transpose(image))
         except InputError:
             raise
@@ -70,13 +73,15 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
             raise InputError(f"not an image that can be read ({reason[:120]})") from None
 
 
-def _is_deep(kind: str | None, data: bytes) -> bool:
-    """Whether OpenCV must decode it: colours of 16 bits or floats, which Pillow reduces to 8."""
-    return kind == "TIFF" or (kind == "PNG" and len(data) > 24 and data[24] == _DEEP_PNG)
-
-
 def _deep(data: bytes) -> NDArray[np.generic]:
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    """By OpenCV: colours of 16 bits and floats, which Pillow would reduce to 8 bits."""
+    level = cv2.utils.logging.getLogLevel()
+    # What a decoder thinks of a file would come before our one line.
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    finally:
+        cv2.utils.logging.setLogLevel(level)
     if pixels is None:
         raise InputError("not an image that can be read")
     if pixels.ndim == 3 and pixels.shape[2] == 3:

@@ -1,0 +1,1 @@
+"""Benchmarks over local copies of public data sets (``caloric bench``)."""
