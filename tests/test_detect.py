@@ -7,7 +7,7 @@ from scipy.spatial import cKDTree
 
 import caloric
 import photographs
-from caloric import scalespace
+from caloric import density, scalespace
 
 
 @pytest.mark.parametrize("name", ["camera", "brick", "coffee"])
@@ -149,6 +149,33 @@ def test_images_without_features(image):
 def test_thin_images_with_texture():
     noise = np.random.default_rng(0).random((3, 10_000))
     assert np.isfinite(caloric.extract(noise).descriptors).all()
+
+
+def test_images_beyond_sixteen_bits_of_pixels():
+    """A strip of 40,000 pixels: its features are those of the piece they lie in."""
+    piece = photographs.grey("camera")[100:180, :400]
+    strip = np.tile(piece, (1, 100))
+    assert strip.shape == (80, 40_000)
+    found = caloric.extract(strip, max_features=400)
+    assert len(found) == 400
+    assert np.isfinite(found.descriptors).all()
+    assert found.frames.xy[:, 0].max() > 33_000
+    # The pattern repeats every 400 pixels, and so do the descriptors.
+    first = found.frames.xy[:, 0] % 400
+    order = np.lexsort((found.frames.xy[:, 1].round(2), first.round(2)))
+    cosines = np.einsum("ij,ij->i", found.descriptors[order][1:], found.descriptors[order][:-1])
+    assert np.mean(cosines > 0.999) > 0.4
+
+
+def test_both_ways_of_reading_agree():
+    rng = np.random.default_rng(0)
+    source = rng.random((30, 40, 2)).astype(np.float32)
+    x, y = (rng.uniform(-3, n + 3, 500).astype(np.float32) for n in (40, 30))
+    for zero, border in ((True, cv2.BORDER_CONSTANT), (False, cv2.BORDER_REPLICATE)):
+        theirs = cv2.remap(source, x[:, None], y[:, None], cv2.INTER_LINEAR, borderMode=border)
+        ours = density._bilinear(source, x, y, zero=zero)
+        # OpenCV rounds positions to a 32nd of a pixel.
+        np.testing.assert_allclose(ours, theirs[:, 0], atol=0.05)
 
 
 @pytest.mark.parametrize("affine", [False, True])

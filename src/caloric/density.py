@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling, SquarePatch
-from caloric.scalespace import ScaleSpace
+from caloric.scalespace import WIDEST, ScaleSpace
 from caloric.theory.gaussians import FloatArray
 
 # OpenCV's resampling addresses rows with 16 bits.
@@ -68,8 +68,8 @@ def measure_frames(
     area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's: the
     theory has power 1, and for a sampling of one smoothing the factor is 1.
     """
-    places = np.einsum("nij,pj->npi", maps[:, :, :2], sampling.half_width * sampling.points())
-    x, y = np.moveaxis(places + maps[:, None, :, 2], -1, 0)
+    places = maps[:, :, :2] @ (sampling.half_width * sampling.points().T) + maps[:, :, 2:]
+    x, y = places[:, 0], places[:, 1]
     sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
     smoothing = sampling.half_width * sampling.smoothing()
     levels = space.nearest(sigma[:, None] * smoothing)
@@ -111,12 +111,33 @@ def _read(
         grid[1, : len(some)] = y.ravel()[some] / level.step
         source = level.gradient if what == "gradient" else level.pixels
         border = cv2.BORDER_CONSTANT if what == "gradient" else cv2.BORDER_REPLICATE
+        if max(source.shape) > WIDEST:
+            places = grid[:, : len(some)]
+            result[some] = _bilinear(source, places[0], places[1], zero=what == "gradient")
+            continue
         for top in range(0, rows, _ROWS):
             part = grid[:, top * 256 : (top + _ROWS) * 256].reshape(2, -1, 256)
             read = cv2.remap(source, part[0], part[1], cv2.INTER_LINEAR, borderMode=border)
             there = some[top * 256 : (top + _ROWS) * 256]
             result[there] = read.reshape(-1, channels)[: len(there)]
     return result.reshape(*levels.shape, channels)
+
+
+def _bilinear(
+    source: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.float32], zero: bool
+) -> NDArray[np.float32]:
+    """Samples (k, channels) of an image too large for OpenCV's resampling; 0 or the rim outside."""
+    h, w = source.shape[:2]
+    left, top = np.floor(x).astype(np.intp), np.floor(y).astype(np.intp)
+    total = np.zeros((len(x), source[0, 0].size), np.float32)
+    for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        i, j = top + row, left + column
+        weight = (1 - np.abs(x - j)) * (1 - np.abs(y - i))
+        if zero:
+            weight = weight * ((i >= 0) & (i < h) & (j >= 0) & (j < w))
+        pixels = source[np.clip(i, 0, h - 1), np.clip(j, 0, w - 1)].reshape(len(x), -1)
+        total += weight[:, None] * pixels
+    return total
 
 
 def harmonics(density: Measure, order: int) -> Floats:

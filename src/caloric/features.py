@@ -175,7 +175,8 @@ def describe_patches(
     working = "float64" if output == "float64" else "float32"
     pixels = _patches(patches, working)
     _check_range(pixels, recipe.kernel)
-    table = pooling.tabulate(recipe.kernel, recipe.layout, SquarePatch(pixels.shape[1]), working)
+    sampling = SquarePatch(pixels.shape[1])
+    table = pooling.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
     raw = np.empty((len(pixels), recipe.layout.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
@@ -337,7 +338,7 @@ def _describe(
     sizes: tuple[float, ...],
     output: str,
 ) -> NDArray[np.generic]:
-    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling)
+    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
     raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)

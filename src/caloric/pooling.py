@@ -111,9 +111,14 @@ def _tails(power: FloatArray) -> FloatArray:
 
 
 def _samples_needed(
-    kernel: Kernel, bins: FloatArray, blur: float, places: FloatArray, points: FloatArray
+    kernel: Kernel,
+    bins: FloatArray,
+    blur: float,
+    places: FloatArray,
+    points: FloatArray,
+    tolerance: float,
 ) -> int:
-    """How many φ resolve the kernel to TOLERANCE, tried at the outermost place.
+    """How many φ resolve the kernel to a tolerance, tried at the outermost place.
 
     The points tried are those nearest to it, where K is largest, and a few from everywhere.
     """
@@ -130,7 +135,7 @@ def _samples_needed(
                 f"{kernel.name}: {kernel} is zero at every point; its sigma_d is far below the "
                 "distance of the points: use a wider one"
             )
-        if np.sqrt(power[-samples // 8 :].sum()) <= TOLERANCE / 10 * np.sqrt(power.sum()):
+        if np.sqrt(power[-samples // 8 :].sum()) <= tolerance / 10 * np.sqrt(power.sum()):
             return samples
         samples *= 2
     raise InputError(
@@ -212,21 +217,28 @@ def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
     return bool(np.allclose(turned, plain, rtol=1e-7, atol=1e-9 * np.abs(plain).max()))
 
 
-_cache: OrderedDict[tuple[Kernel, Layout, Sampling, str], Table] = OrderedDict()
+_cache: OrderedDict[tuple[Kernel, Layout, Sampling, str, int | None], Table] = OrderedDict()
 _cache_lock = Lock()
 
 
-def tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str = "float32") -> Table:
+def tabulate(
+    kernel: Kernel,
+    layout: Layout,
+    sampling: Sampling,
+    dtype: str = "float32",
+    most: int | None = None,
+) -> Table:
     """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``.
 
+    It has the harmonics that leave out less than TOLERANCE, or ``most`` of them if that is fewer.
     Tables are kept while those of the last uses fit into CACHE_BYTES together.
     """
-    key = (kernel, layout, sampling, dtype)
+    key = (kernel, layout, sampling, dtype, most)
     with _cache_lock:
         if key in _cache:
             _cache.move_to_end(key)
             return _cache[key]
-    table = _tabulate(kernel, layout, sampling, dtype)
+    table = _tabulate(kernel, layout, sampling, dtype, most)
     with _cache_lock:
         _cache[key] = table
         while len(_cache) > 1 and sum(t.coefficients.nbytes for t in _cache.values()) > CACHE_BYTES:
@@ -234,11 +246,15 @@ def tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str = "f
     return table
 
 
-def _tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str) -> Table:
+def _tabulate(
+    kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str, most: int | None
+) -> Table:
     """See :func:`tabulate`: one place of each symmetry class is computed, the rest follow."""
     places, points = layout.places(), sampling.points()
     bins, blur = layout.bins(kernel), layout.blur(kernel)
-    samples = _samples_needed(kernel, bins, blur, places, points)
+    # A series that is cut anyway need not be free of aliasing to the last digit.
+    tolerance = TOLERANCE if most is None else 100 * TOLERANCE
+    samples = _samples_needed(kernel, bins, blur, places, points, tolerance)
     symmetries = _symmetries(kernel, bins, points)
     index = {key: i for i, key in enumerate(_keys(places))}
     if len(index) < len(places):
@@ -257,7 +273,8 @@ def _tabulate(kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str) ->
         orbits.append((images, series))
     power[1:] *= 2
     tails = _tails(power)
-    order = int(np.argmax(tails <= TOLERANCE))
+    order = int(np.argmax(tails <= tolerance))
+    order = order if most is None else min(order, most)
     peak = max(float(np.abs(series).max()) for _, series in orbits)
     table = np.empty((len(places), len(bins), 2 * order + 1, len(points)), dtype)
     for images, series in orbits:

@@ -14,7 +14,8 @@ class Descriptor:
     """A recipe: which kernel, sampled where, measured where, normalised how.
 
     ``power`` is the exponent of the gradient's length in the density: 1 in the theory; less makes
-    strong edges count for less.
+    strong edges count for less. ``harmonics`` cuts the kernel's series in φ: None keeps all that
+    matter to 1e-6; a few keep what matters to matching.
     """
 
     kernel: Kernel
@@ -22,6 +23,7 @@ class Descriptor:
     normalisation: Normalisation = "root"
     sampling: Sampling = field(default_factory=lambda: SquarePatch(32))
     power: float = 1.0
+    harmonics: int | None = None
 
 
 # Lengths are in half-widths of the patch. The widths are those that did well before anything was
@@ -44,7 +46,8 @@ _CALORIC = Descriptor(
     Rings(radii=(2.4, 5.6, 12.0), angles=(4, 6, 6)),
     "root",
     Foveated(),
-    0.5,
+    power=0.5,
+    harmonics=6,
 )
 
 

@@ -21,7 +21,7 @@ SCALES = 3
 FIRST = 1.6  # smoothing of an octave's first level, in its own pixels
 CAMERA = 0.5  # smoothing that an image is taken to have already, in its pixels
 # OpenCV's resampling addresses pixels with 16 bits; such an image starts at its own size.
-_WIDEST = 32766
+WIDEST = 32766
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def _enlarge(pixels: Image32) -> Image32:
 def build(grey: Image32) -> ScaleSpace:
     """The scale space of a grey float32 image (h, w) with values 0 to 1."""
     h, w = grey.shape
-    enlarge = 2 * max(h, w) <= _WIDEST
+    enlarge = 2 * max(h, w) <= WIDEST
     step = 0.5 if enlarge else 1.0
     pixels = _enlarge(grey) if enlarge else grey
     base = _blur(pixels, np.sqrt(FIRST**2 - (CAMERA / step) ** 2))

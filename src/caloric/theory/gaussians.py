@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erf, erfcx
 
 FloatArray = NDArray[np.float64]
 
@@ -54,6 +53,9 @@ def w(z: ArrayLike) -> FloatArray:
     r_{k−1} = 1 / 2(z + (k+1) r_k). For z below −26 the value itself leaves float64:
     use :func:`decayed_w`, which never forms e^{z²}.
     """
+    # Imported where it is used: it takes longer to import than all the rest of the library.
+    from scipy.special import erfcx
+
     z = np.asarray(z, np.float64)
     result = np.empty_like(z)
     large = z > _W_SWITCH
@@ -76,6 +78,8 @@ def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
     The growing factor e^{u²} of w(−u) meets e^{−P} before either is computed:
     e^{−excess} [√π (1 + 2u²)(1 + erf u) + 2u e^{−u²}] for u ≥ 0, and e^{−P} w(|u|) below.
     """
+    from scipy.special import erf
+
     u, excess = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(excess, np.float64))
     decay = np.exp(-excess)
     fall = np.exp(-u * u)
