@@ -112,7 +112,7 @@ def test_match_writes_a_picture_and_a_page(pair, tmp_path, monkeypatch, capsys):
         "--descriptor", "heat", "--model", "affine", "--max-features", 500,
     )  # fmt: skip
     assert code == 0
-    assert "inliers of a affine" in out or "inliers" in out
+    assert "inliers of an affine map" in out
     assert cv2.imread(str(picture)).shape[1] == 1032
     text = page.read_text(encoding="utf-8")
     assert "data:image/png;base64," in text

@@ -48,6 +48,14 @@ Most = Annotated[int, typer.Option("--max-features", help="Features an image, st
 Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shape of frames.")]
 
 
+_CALLED: dict[Model, str] = {
+    "homography": "a homography",
+    "affine": "an affine map",
+    "fundamental": "a fundamental matrix",
+    "essential": "an essential matrix",
+}
+
+
 @app.command()
 def match(
     image_a: Image,
@@ -67,9 +75,14 @@ def match(
     affine: Affine = False,
     seed: Annotated[int, typer.Option(help="Of the robust estimation.")] = 0,
 ) -> None:
-    """Match two images, and verify the matches by one geometry."""
+    """Match two images, and verify the matches by one geometry.
+
+    An essential matrix needs intrinsics: use caloric.verify from Python for it.
+    """
     from caloric import features, reading
 
+    if model not in ("homography", "affine", "fundamental"):
+        raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
     a, b = (
         features.extract(p, descriptor, max_features=max_features, affine=affine) for p in pixels
@@ -79,9 +92,7 @@ def match(
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     inliers = int(geometry.inliers.sum())
-    summary = (
-        f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers of a {model}"
-    )
+    summary = f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers of {_CALLED[chosen]}"
     if json_path is not None:
         columns = zip(
             p.tolist(), q.tolist(), found.distances.tolist(), geometry.inliers.tolist(), strict=True
@@ -108,7 +119,7 @@ def match(
             viz.write_picture(output, picture)
         if html is not None:
             facts = {"first": image_a, "second": image_b, "descriptor": descriptor}
-            facts["found"] = summary
+            facts |= {"found": summary, "threshold": f"{threshold:g} pixels"}
             title = f"{Path(image_a).name} and {Path(image_b).name}"
             _write_text(str(html), page.match_page(picture, title, facts, geometry.matrix))
     if json_path != "-":

@@ -40,7 +40,7 @@ def match_page(
 <title>{escape(title)}</title><style>{_STYLE}</style></head><body>
 <h1>{escape(title)}</h1>
 <img alt="{escape(title)}: lines between matched points" src="data:image/png;base64,{image}">
-<p>Inliers, by residual: 0 <span class="bar"></span> the threshold.</p>
+<p>Inliers, coloured by residual: 0 <span class="bar"></span> the threshold.</p>
 <dl>{rows}</dl><p>The estimated matrix, first image to second:</p><pre>{escape(numbers)}</pre>
 </body></html>
 """
