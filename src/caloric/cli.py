@@ -92,7 +92,8 @@ def match(
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     inliers = int(geometry.inliers.sum())
-    summary = f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers of {_CALLED[chosen]}"
+    summary = f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers"
+    summary += f" of {_CALLED[chosen]}"
     if json_path is not None:
         columns = zip(
             p.tolist(), q.tolist(), found.distances.tolist(), geometry.inliers.tolist(), strict=True

@@ -107,8 +107,8 @@ def _read(
         # OpenCV's resampling takes a picture, not a list: rows of 256, the last one filled up.
         rows = -(-len(some) // 256)
         grid = np.full((2, rows * 256), -9.0, np.float32)
-        grid[0, : len(some)] = x.ravel()[some] / level.step
-        grid[1, : len(some)] = y.ravel()[some] / level.step
+        grid[0, : len(some)] = (x.ravel()[some] - level.offset) / level.step
+        grid[1, : len(some)] = (y.ravel()[some] - level.offset) / level.step
         source = level.gradient if what == "gradient" else level.pixels
         border = cv2.BORDER_CONSTANT if what == "gradient" else cv2.BORDER_REPLICATE
         if max(source.shape) > WIDEST:

@@ -106,7 +106,7 @@ def _octave(levels: tuple[Level, ...]) -> Extrema:
     keep = strong & round_enough & (determinant > 0)
     places, offset, peak = places[keep], offset[keep], peak[keep]
     step = levels[0].step
-    xy = (places[:, [2, 1]] + offset[:, :2]) * step
+    xy = (places[:, [2, 1]] + offset[:, :2]) * step + levels[0].offset
     sigma = FIRST * step * 2.0 ** ((places[:, 0] + offset[:, 2]) / SCALES)
     return Extrema(xy, sigma, np.abs(peak))
 

@@ -1,8 +1,10 @@
 """One Gaussian scale space of an image: where extrema are looked for, and descriptors read.
 
 Octaves of levels a third of an octave apart. The first octave is the image at twice its size, so
-that smoothing starts at 0.8 pixels; pixel i of an octave lies at i · step in the image, exactly,
-because enlarging keeps pixel 0 in place and shrinking takes every second pixel.
+that smoothing starts at 0.8 pixels; pixel i of an octave lies at i · step + offset in the image.
+Enlarging puts two pixels a quarter to either side of each old one: all new pixels are then equally
+blurred, where every second one would be sharp if old pixels were kept, and extrema at the finest
+scales repeat better for it. Shrinking takes every second pixel and keeps the offset.
 """
 
 from dataclasses import dataclass
@@ -26,11 +28,12 @@ WIDEST = 32766
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The image smoothed by ``sigma``, one pixel in ``step``; both in pixels of the image."""
+    """The image smoothed by ``sigma``; pixel i lies at i · ``step`` + ``offset``. In pixels."""
 
     pixels: Image32
     sigma: float
     step: float
+    offset: float
 
     @cached_property
     def gradient(self) -> Image32:
@@ -66,21 +69,14 @@ def _blur(pixels: Image32, sigma: float) -> Image32:
     return np.asarray(cv2.GaussianBlur(pixels, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101))
 
 
-def _enlarge(pixels: Image32) -> Image32:
-    """Twice the size, bilinear, pixel 2i exactly at pixel i."""
-    h, w = pixels.shape
-    half = np.array([[0.5, 0, 0], [0, 0.5, 0]])
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    border = cv2.BORDER_REPLICATE
-    return np.asarray(cv2.warpAffine(pixels, half, (2 * w, 2 * h), flags=flags, borderMode=border))
-
-
 def build(grey: Image32) -> ScaleSpace:
     """The scale space of a grey float32 image (h, w) with values 0 to 1."""
     h, w = grey.shape
     enlarge = 2 * max(h, w) <= WIDEST
-    step = 0.5 if enlarge else 1.0
-    pixels = _enlarge(grey) if enlarge else grey
+    step, offset = (0.5, -0.25) if enlarge else (1.0, 0.0)
+    pixels = grey
+    if enlarge:
+        pixels = np.asarray(cv2.resize(grey, (2 * w, 2 * h), interpolation=cv2.INTER_LINEAR))
     base = _blur(pixels, np.sqrt(FIRST**2 - (CAMERA / step) ** 2))
     factors = FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)
     octaves = []
@@ -89,7 +85,10 @@ def build(grey: Image32) -> ScaleSpace:
         for before, after in pairwise(factors):
             levels.append(_blur(levels[-1], np.sqrt(after**2 - before**2)))
         octaves.append(
-            tuple(Level(p, f * step, step) for p, f in zip(levels, factors.tolist(), strict=True))
+            tuple(
+                Level(p, f * step, step, offset)
+                for p, f in zip(levels, factors.tolist(), strict=True)
+            )
         )
         base = np.ascontiguousarray(levels[SCALES][::2, ::2])
         step *= 2

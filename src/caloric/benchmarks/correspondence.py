@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 from caloric.frames import Frames
 from caloric.theory.gaussians import FloatArray
 
-REGION = 6.0  # radius of a frame's region in σ, about what SIFT describes
+REGION = 3.0  # radius of a frame's region in σ
 _SAMPLES = 400
 
 
