@@ -4,6 +4,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, cast
@@ -16,6 +17,7 @@ from caloric.errors import InputError
 from caloric.files import replacing
 from caloric.geometry import Model
 from caloric.recipes import descriptors
+from caloric.threads import one_blas_thread
 
 app = typer.Typer(
     name="caloric",
@@ -57,6 +59,7 @@ _CALLED: dict[Model, str] = {
 
 
 @app.command()
+@one_blas_thread
 def match(
     image_a: Image,
     image_b: Image,
@@ -69,7 +72,7 @@ def match(
     ] = None,
     descriptor: DescriptorName = "caloric",
     model: Annotated[str, typer.Option(help="homography, affine, fundamental.")] = "homography",
-    max_features: Most = 4000,
+    max_features: Most = 2000,
     ratio: Annotated[float, typer.Option(help="Ratio test; 1 for none.")] = 0.9,
     threshold: Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")] = 2.0,
     affine: Affine = False,
@@ -84,9 +87,12 @@ def match(
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
-    a, b = (
-        features.extract(p, descriptor, max_features=max_features, affine=affine) for p in pixels
-    )
+    features.check(descriptor)
+    with ThreadPoolExecutor(2) as pool:
+        a, b = pool.map(
+            lambda p: features.extract(p, descriptor, max_features=max_features, affine=affine),
+            pixels,
+        )
     chosen = cast(Model, model)
     found = features.match(a, b, ratio=None if ratio == 1 else ratio)
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)

@@ -78,9 +78,9 @@ def _neighbours(
         if xy_b is None:
             scores[rows, columns] = -np.inf
         else:
-            for row, column in zip(rows, columns, strict=True):
-                close = np.abs(xy_b - xy_b[column]).max(1) <= radius
-                scores[row, close] = -np.inf
+            close = np.abs(xy_b[columns, :1] - xy_b[:, 0]) <= radius
+            close &= np.abs(xy_b[columns, 1:] - xy_b[:, 1]) <= radius
+            scores[close] = -np.inf
         second[part] = scores.max(1)
     return _Neighbours(nearest, best, second, column_row)
 

@@ -15,7 +15,7 @@ from caloric.scalespace import ScaleSpace
 from caloric.theory.gaussians import FloatArray
 
 # Lowe's window: a Gaussian of 1.5 σ, cut at 4.5 σ; bins of 10° smoothed by about as much.
-_SAMPLING = SquarePatch(size=18, reach=4.5, blur=1.0)
+_SAMPLING = SquarePatch(size=14, reach=4.5, blur=1.0)
 _KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 _LAYOUT = Rings(radii=(0.0,), directions=36)
 _SECOND = 0.8  # of the highest peak: how strong another must be to count

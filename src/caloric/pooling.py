@@ -234,16 +234,16 @@ def tabulate(
     Tables are kept while those of the last uses fit into CACHE_BYTES together.
     """
     key = (kernel, layout, sampling, dtype, most)
+    # Held while a table is made: two threads that want the same one do not both make it.
     with _cache_lock:
         if key in _cache:
             _cache.move_to_end(key)
             return _cache[key]
-    table = _tabulate(kernel, layout, sampling, dtype, most)
-    with _cache_lock:
+        table = _tabulate(kernel, layout, sampling, dtype, most)
         _cache[key] = table
         while len(_cache) > 1 and sum(t.coefficients.nbytes for t in _cache.values()) > CACHE_BYTES:
             _cache.popitem(last=False)
-    return table
+        return table
 
 
 def _tabulate(
