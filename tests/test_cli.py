@@ -187,3 +187,19 @@ def test_demo_shows_the_difference(tmp_path, monkeypatch, capsys):
 
 def test_version_option(monkeypatch, capsys):
     assert run(monkeypatch, capsys, "--version")[1].strip() == f"caloric {caloric.__version__}"
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (1, 1), (3, 10_000)])
+def test_images_without_texture_match_nothing(shape, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "flat.png"
+    cv2.imwrite(str(path), np.full(shape, 100, np.uint8))
+    picture = tmp_path / "out.png"
+    code, out, _ = run(
+        monkeypatch, capsys, "match", path, path, "--json", "-", "-o", picture, "--html",
+        tmp_path / "out.html",
+    )  # fmt: skip
+    assert code == 0
+    report = json.loads(out)
+    assert (report["features"], report["matches"], report["inliers"]) == ([0, 0], [], 0)
+    assert report["matrix"] is None
+    assert picture.exists()

@@ -186,5 +186,10 @@ def test_an_image_of_nan_says_so(affine):
             caloric.extract(image, affine=affine)
     with pytest.raises(caloric.InputError, match=r"expected shape \(h, w\)"):
         caloric.extract(np.zeros((5, 5, 2)))
+    with pytest.raises(caloric.InputError, match="divide by 255"):
+        caloric.extract(photographs.grey("camera").astype(np.float32))
+    masked = np.ma.masked_greater(photographs.grey("camera"), 100)
+    with pytest.raises(caloric.InputError, match="masked pixels"):
+        caloric.extract(masked)
     with pytest.raises(caloric.InputError, match="type int32"):
         caloric.extract(np.zeros((5, 5), np.int32))

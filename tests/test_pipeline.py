@@ -4,6 +4,7 @@ import hashlib
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.spatial.distance import cdist
 from skimage.feature import match_descriptors as skimage_match
 from skimage.measure import ransac
 from skimage.transform import AffineTransform
+from threadpoolctl import threadpool_info
 
 import caloric
 import photographs
@@ -108,7 +110,7 @@ def test_domain_sizes():
     np.testing.assert_allclose(np.linalg.norm(ten, axis=1), 1, rtol=1e-5)
     sizes = [1 / 6 + i * (3 - 1 / 6) / 10 for i in range(10)]
     np.testing.assert_array_equal(ten, caloric.describe(image, frames, "sift", domain_sizes=sizes))
-    for bad in (0, (), (0.0,), (np.inf,)):
+    for bad in (0, 1, True, (), (0.0,), (np.inf,), "abc", 2.5):
         with pytest.raises(caloric.InputError, match="domain_sizes"):
             caloric.describe(image, frames, "sift", domain_sizes=bad)
 
@@ -156,6 +158,22 @@ def test_same_bytes_for_any_number_of_threads():
         digests.add(done.stdout.strip())
     assert len(digests) == 1
     assert len(digests.pop()) == len(hashlib.sha256().hexdigest())
+
+
+def test_threads_leave_blas_as_it_was():
+    """Calls that overlap in time do not lift the limit early; one alone leaves nothing behind."""
+
+    def blas():
+        return [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    before = blas()
+    images = [np.random.default_rng(s).random((60 + 20 * s, 80)) for s in range(6)]
+    alone = [caloric.extract(i).descriptors for i in images]
+    assert blas() == before
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda i: caloric.extract(i).descriptors, images))
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_matching_is_exact():

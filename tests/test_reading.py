@@ -52,6 +52,11 @@ def test_sixteen_bits_and_floats():
         np.testing.assert_array_equal(grey, deep[..., 0])
     real = np.float32(colour()[..., 0] / 255)
     np.testing.assert_array_equal(reading.decode(cv2.imencode(".tiff", real)[1].tobytes()), real)
+    rgb = np.float32(colour() / 255)
+    data = cv2.imencode(".tiff", rgb[..., ::-1])[1].tobytes()
+    np.testing.assert_array_equal(reading.decode(data), rgb)
+    with pytest.raises(caloric.InputError, match="claims more pixels"):
+        reading.decode(data, max_pixels=100)
 
 
 def test_palettes_alpha_grey_cmyk_bilevel():

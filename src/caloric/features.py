@@ -322,10 +322,13 @@ def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
     if domain_sizes is None:
         return (1.0,)
     if isinstance(domain_sizes, int | np.integer):
-        if domain_sizes < 1:
-            raise InputError(f"domain_sizes must be 1 or more, got {domain_sizes}")
+        if isinstance(domain_sizes, bool) or domain_sizes < 2:
+            raise InputError(f"domain_sizes must be 2 or more sizes, got {domain_sizes}")
         return tuple((1 / 6 + i * (3 - 1 / 6) / domain_sizes) for i in range(domain_sizes))
-    sizes = tuple(float(size) for size in domain_sizes)
+    try:
+        sizes = tuple(float(size) for size in domain_sizes)
+    except (TypeError, ValueError):
+        raise InputError(f"domain_sizes must be numbers, got {domain_sizes!r}") from None
     if not sizes or not all(0 < size < np.inf for size in sizes):
         raise InputError(f"domain_sizes must be positive numbers, got {domain_sizes!r}")
     return sizes

@@ -13,8 +13,6 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 
     ``what`` names the array in errors: "patches", "image".
     """
-    if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
-        raise InputError(f"{what}: masked pixels; fill them first")
     array = as_array(pixels, what)
     if array.dtype.type in FLOATS:
         if not np.isfinite(array).all():
@@ -32,7 +30,9 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 
 
 def as_array(pixels: object, what: str) -> NDArray[np.generic]:
-    """An array from whatever holds pixels; a ragged list is an error that says so."""
+    """An array from whatever holds pixels; a ragged list or a mask is an error that says so."""
+    if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
+        raise InputError(f"{what}: masked pixels; fill them first")
     try:
         return np.asarray(pixels)
     except ValueError:
@@ -52,6 +52,12 @@ def to_grey(image: object) -> NDArray[np.float32]:
     if array.size == 0:
         return np.zeros(array.shape[:2], np.float32)
     pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
+    low, high = float(pixels.min()), float(pixels.max())
+    if low < -1 or high > 2:
+        raise InputError(
+            f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "
+            "divide by 255 or by whatever white is"
+        )
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
     grey = pixels[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)

@@ -3,7 +3,7 @@
 import io
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -13,6 +13,7 @@ from caloric.errors import InputError
 
 MAX_PIXELS = 134_217_728
 _DEEP_PNG = 16
+_TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 
 
 def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
@@ -40,7 +41,7 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
     """The same from the bytes of a file."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     with warnings.catch_warnings():
         # Odd metadata is the file's business; what matters is whether the pixels can be had.
@@ -63,6 +64,13 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
                 return _plain(ImageOps.exif_transpose(image))
         except InputError:
             raise
+        except UnidentifiedImageError:
+            size = _tiff_size(data)
+            if size is None:
+                raise InputError("not an image that can be read (unknown format)") from None
+            if size > max_pixels:
+                raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
+            return _deep(data)
         except Image.DecompressionBombError:
             raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
         except (MemoryError, RecursionError):
@@ -71,6 +79,22 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
             # Decoders fail in many ways on a broken file; to the user all are the same.
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"not an image that can be read ({reason[:120]})") from None
+
+
+def _tiff_size(data: bytes) -> int | None:
+    """Pixels that a TIFF file claims, for those that Pillow does not know: floats in colour."""
+    order: Literal["little", "big"] | None = _TIFF.get(data[:4])
+    if order is None:
+        return None
+    start = int.from_bytes(data[4:8], order)
+    sizes = {256: 0, 257: 0}
+    for entry in range(int.from_bytes(data[start : start + 2], order)):
+        at = start + 2 + 12 * entry
+        tag = int.from_bytes(data[at : at + 2], order)
+        if tag in sizes:
+            width = 2 if int.from_bytes(data[at + 2 : at + 4], order) == 3 else 4
+            sizes[tag] = int.from_bytes(data[at + 8 : at + 8 + width], order)
+    return sizes[256] * sizes[257] or None
 
 
 def _deep(data: bytes) -> NDArray[np.generic]:

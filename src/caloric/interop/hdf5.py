@@ -4,8 +4,6 @@ hloc's conventions: keypoints (n, 2) with pixel centres at integers, ``oris`` in
 descriptors (d, n).
 """
 
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.files import replacing_path
 
 
 def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
@@ -21,20 +20,13 @@ def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
         import h5py
     except ImportError:
         raise InputError("writing HDF5 needs h5py; install it with: pip install h5py") from None
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        with h5py.File(name, "w") as file:
-            for image, found in features:
-                group = file.create_group(image)
-                keypoints = group.create_dataset("keypoints", data=found.frames.xy.astype("f4"))
-                keypoints.attrs["uncertainty"] = 1.0
-                group["scales"] = found.frames.sigma.astype("f4")
-                group["oris"] = np.degrees(found.frames.angle).astype("f4")
-                group["scores"] = found.scores
-                group["descriptors"] = found.descriptors.T
-                group["image_size"] = np.array(found.image_size[::-1])
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing_path(path) as name, h5py.File(name, "w") as file:
+        for image, found in features:
+            group = file.create_group(image)
+            keypoints = group.create_dataset("keypoints", data=found.frames.xy.astype("f4"))
+            keypoints.attrs["uncertainty"] = 1.0
+            group["scales"] = found.frames.sigma.astype("f4")
+            group["oris"] = np.degrees(found.frames.angle).astype("f4")
+            group["scores"] = found.scores
+            group["descriptors"] = found.descriptors.T
+            group["image_size"] = np.array(found.image_size[::-1])
