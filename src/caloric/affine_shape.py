@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import density
+from caloric.frames import sigmas
 from caloric.kernels.sift import Sift
 from caloric.sampling import SquarePatch
 from caloric.scalespace import ScaleSpace
@@ -50,7 +51,7 @@ def adapt(space: ScaleSpace, maps: FloatArray) -> tuple[FloatArray, NDArray[np.b
 
     A frame that does not settle, or grows longer than 6 : 1, is given back as it came.
     """
-    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
+    sigma = sigmas(maps)
     shapes = np.tile(np.eye(2), (len(maps), 1, 1))
     settled = np.zeros(len(maps), bool)
     active = np.arange(len(maps))

@@ -12,11 +12,10 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from caloric import __version__
+from caloric import __version__, recipes
 from caloric.errors import InputError
 from caloric.files import replacing
 from caloric.geometry import Model
-from caloric.recipes import descriptors
 from caloric.threads import one_blas_thread
 
 app = typer.Typer(
@@ -87,7 +86,7 @@ def match(
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
-    features.check(descriptor)
+    recipes.descriptor(descriptor)  # unknown names: said before the work
     with ThreadPoolExecutor(2) as pool:
         a, b = pool.map(
             lambda p: features.extract(p, descriptor, max_features=max_features, affine=affine),
@@ -182,7 +181,7 @@ def extract(
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
             yield name, result
 
-    features.check(descriptor)
+    recipes.descriptor(descriptor)  # unknown names: said before the work
     if output.suffix == ".h5":
         hdf5.write(output, found())
     else:
@@ -304,7 +303,7 @@ def info() -> None:
             typer.echo(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
-    typer.echo(f"descriptors: {', '.join(descriptors())}")
+    typer.echo(f"descriptors: {', '.join(recipes.descriptors())}")
 
 
 def main() -> None:

@@ -7,12 +7,14 @@ where angular bins would.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.frames import sigmas
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling, SquarePatch
 from caloric.scalespace import WIDEST, ScaleSpace
@@ -58,6 +60,14 @@ def _of_values(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
     return Measure(np.broadcast_to(areas, values.shape), angles)
 
 
+@lru_cache(maxsize=16)
+def _in_sigmas(sampling: Sampling) -> tuple[FloatArray, FloatArray, NDArray[np.float32]]:
+    """Offsets (2, p) and smoothing (p,) in σ of a frame, and areas (p,): once a sampling."""
+    width = sampling.half_width
+    areas = sampling.areas().astype(np.float32)
+    return width * sampling.points().T, width * sampling.smoothing(), areas
+
+
 def measure_frames(
     space: ScaleSpace, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
 ) -> Measure:
@@ -68,12 +78,10 @@ def measure_frames(
     area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's: the
     theory has power 1, and for a sampling of one smoothing the factor is 1.
     """
-    places = maps[:, :, :2] @ (sampling.half_width * sampling.points().T) + maps[:, :, 2:]
+    offsets, smoothing, areas = _in_sigmas(sampling)
+    places = maps[:, :, :2] @ offsets + maps[:, :, 2:]
     x, y = places[:, 0], places[:, 1]
-    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
-    smoothing = sampling.half_width * sampling.smoothing()
-    levels = space.nearest(sigma[:, None] * smoothing)
-    areas = sampling.areas().astype(np.float32)
+    levels = space.nearest(sigmas(maps)[:, None] * smoothing)
     if kernel.feature == "intensity":
         return _of_values(_read(space, levels, x, y, "pixels")[..., 0], areas, kernel)
     g = _read(space, levels, x, y, "gradient")

@@ -102,11 +102,6 @@ def _recipe(
     return recipe if normalisation is None else replace(recipe, normalisation=normalisation)
 
 
-def check(name: str) -> None:
-    """An error now, rather than after an hour, if there is no such descriptor."""
-    descriptor(name)
-
-
 def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
     """The name of the output's type, checked."""
     try:
@@ -180,7 +175,7 @@ def describe_patches(
     raw = np.empty((len(pixels), recipe.layout.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
-        raw[start : start + _BLOCK] = pooling.pool(density.harmonics(part, table.order), table)
+        raw[start : start + _BLOCK] = pooling.pool(part, table)
     return _finish(raw, recipe, output)
 
 
@@ -351,7 +346,7 @@ def _describe(
             seen = density.measure_frames(
                 space, sized, recipe.sampling, recipe.kernel, recipe.power
             )
-            pooled = pooling.pool(density.harmonics(seen, table.order), table)
+            pooled = pooling.pool(seen, table)
             # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
             raw[part] += normalise.clip(pooled) if len(sizes) > 1 else pooled
     return _finish(raw, recipe, output)

@@ -22,6 +22,11 @@ def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
     return np.zeros(count, np.float32) if scores is None else np.asarray(scores, np.float32)
 
 
+def sigmas(maps: FloatArray) -> FloatArray:
+    """σ = √|det A| of frames (n, 2, 3), in pixels."""
+    return np.asarray(np.sqrt(np.abs(np.linalg.det(maps[:, :, :2]))))
+
+
 @dataclass(frozen=True, eq=False)
 class Frames:
     """n frames: ``maps`` (n, 2, 3) float64 and ``scores`` (n,) float32, the stronger the larger."""
@@ -62,7 +67,7 @@ class Frames:
     @property
     def sigma(self) -> FloatArray:
         """√|det A|, in pixels."""
-        return np.asarray(np.sqrt(np.abs(np.linalg.det(self.maps[:, :, :2]))))
+        return sigmas(self.maps)
 
     @property
     def angle(self) -> FloatArray:

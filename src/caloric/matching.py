@@ -118,8 +118,7 @@ def match_descriptors(
     if mutual:
         keep &= found.best_of_b[found.nearest] == np.arange(len(left))
     if ratio is not None:
-        with np.errstate(invalid="ignore"):
-            second = np.sqrt(np.maximum(norm - 2 * found.second, 0))
+        second = np.sqrt(np.maximum(norm - 2 * found.second, 0))
         keep &= distance < ratio * second
     rows = np.flatnonzero(keep)
     rows = rows[np.lexsort((rows, distance[rows]))]

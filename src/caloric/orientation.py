@@ -29,7 +29,7 @@ def histograms(space: ScaleSpace, maps: FloatArray) -> NDArray[np.float32]:
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
         seen = density.measure_frames(space, maps[part], _SAMPLING, _KERNEL)
-        result[part] = pooling.pool(density.harmonics(seen, table.order), table)
+        result[part] = pooling.pool(seen, table)
     return result
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric.density import Floats, Measure
+from caloric.density import Floats, Measure, harmonics
 from caloric.errors import InputError
 from caloric.kernels import Kernel
 from caloric.layout import Layout
@@ -289,9 +289,10 @@ def _tabulate(
     return Table(table.reshape(-1, 2 * order + 1, len(points)), order, float(tails[order]))
 
 
-def pool(density: Floats, table: Table) -> Floats:
-    """The contraction: densities (n, 2·order + 1, p) to raw descriptors (n, entries)."""
+def pool(seen: Measure, table: Table) -> Floats:
+    """The contraction: what was measured of n patches to raw descriptors (n, entries)."""
     flat = table.coefficients.reshape(len(table.coefficients), -1)
+    density = harmonics(seen, table.order)
     return np.asarray(density.reshape(len(density), -1) @ flat.T)
 
 

@@ -14,6 +14,7 @@ that comes out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,14 @@ def load(folder: Path, name: str) -> Sequence:
     return Sequence(name, images, maps)
 
 
+def _grey(image: NDArray[Any]) -> NDArray[Any]:
+    """As OpenCV's own users would make it."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)) if image.ndim == 3 else image
+
+
 def opencv_keypoints(image: NDArray[Any]) -> tuple[Any, ...]:
     """The strongest 1,500 of OpenCV's SIFT detector."""
-    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
-    found = cv2.SIFT_create().detect(grey, None)  # type: ignore[attr-defined]
+    found = cv2.SIFT_create().detect(_grey(image), None)  # type: ignore[attr-defined]
     order = sorted(found, key=lambda k: (-k.response, k.pt, k.size, k.angle))
     return tuple(order[:KEYPOINTS])
 
@@ -66,8 +71,7 @@ def opencv_sift(root: bool) -> Describe:
     """OpenCV's own descriptor, by Euclidean length or by roots."""
 
     def describe(image: NDArray[Any], keypoints: tuple[Any, ...]) -> NDArray[Any]:
-        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
-        values = cv2.SIFT_create().compute(grey, keypoints)[1]  # type: ignore[attr-defined]
+        values = cv2.SIFT_create().compute(_grey(image), keypoints)[1]  # type: ignore[attr-defined]
         values = values.astype(np.float32)
         if root:
             return np.asarray(np.sqrt(values / np.maximum(values.sum(1, keepdims=True), 1e-9)))
@@ -174,20 +178,15 @@ def _opencv_extract(image: NDArray[Any]) -> tuple[Frames, NDArray[Any]]:
     return Frames.from_opencv(points), opencv_sift(root=True)(image, points)
 
 
-def _caloric_extract(image: NDArray[Any]) -> tuple[Frames, NDArray[Any]]:
-    found = features.extract(image, max_features=KEYPOINTS)
+def _caloric_extract(image: NDArray[Any], descriptor: str) -> tuple[Frames, NDArray[Any]]:
+    found = features.extract(image, descriptor, max_features=KEYPOINTS)
     return found.frames, found.descriptors
 
 
-def _with_sift(image: NDArray[Any]) -> tuple[Frames, NDArray[Any]]:
-    found = features.extract(image, "sift", max_features=KEYPOINTS)
-    return found.frames, found.descriptors
-
-
-PIPELINES = {
+PIPELINES: dict[str, Callable[[NDArray[Any]], tuple[Frames, NDArray[Any]]]] = {
     "OpenCV SIFT, root": _opencv_extract,
-    "caloric's detector, sift": _with_sift,
-    "caloric": _caloric_extract,
+    "caloric's detector, sift": partial(_caloric_extract, descriptor="sift"),
+    "caloric": partial(_caloric_extract, descriptor="caloric"),
 }
 
 
