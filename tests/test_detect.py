@@ -30,7 +30,7 @@ def test_scale_space_is_the_blur_it_claims():
     width, centre = 6.0, (63.3, 51.8)
     r2 = (x - centre[0]) ** 2 + (y - centre[1]) ** 2
     space = scalespace.build(np.exp(-r2 / (2 * width**2)).astype(np.float32))
-    for level in space.ladder[:12]:
+    for level in space.ladder().levels[:12]:
         h, w = level.pixels.shape
         v, u = np.mgrid[:h, :w] * level.step + level.offset
         # The image is taken to have a blur of its own already.

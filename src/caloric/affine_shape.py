@@ -11,7 +11,7 @@ from caloric import density
 from caloric.frames import sigmas
 from caloric.kernels.sift import Sift
 from caloric.sampling import SquarePatch
-from caloric.scalespace import ScaleSpace
+from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 _SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
@@ -23,17 +23,17 @@ _LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it
 _BLOCK = 256
 
 
-def second_moments(space: ScaleSpace, maps: FloatArray) -> FloatArray:
+def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
     """(n, 2, 2): the Gaussian-weighted mean of ∇f ∇f^T in each frame's own coordinates."""
     window = gaussian_2d(_SAMPLING.points(), _WINDOW)
     result = np.empty((len(maps), 2, 2))
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(space, maps[part], _SAMPLING, _ANY)
+        seen = density.measure_frames(ladder, maps[part], _SAMPLING, _ANY)
         mass = window * seen.weights.astype(np.float64) ** 2
-        angle = 2 * seen.angles.astype(np.float64)
+        cos, sin = seen.cos.astype(np.float64), seen.sin.astype(np.float64)
         total = mass.sum(1)
-        even, odd = (mass * np.cos(angle)).sum(1), (mass * np.sin(angle)).sum(1)
+        even, odd = (mass * (cos**2 - sin**2)).sum(1), 2 * (mass * cos * sin).sum(1)
         rows = [np.stack([total + even, odd], -1), np.stack([odd, total - even], -1)]
         result[part] = np.stack(rows, -2) / 2
     return result
@@ -46,7 +46,7 @@ def _anisotropy(moments: FloatArray) -> FloatArray:
     return np.divide(spread, trace, out=np.zeros_like(trace), where=trace > 0)
 
 
-def adapt(space: ScaleSpace, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
     """The adapted frames (n, 2, 3), upright, and which of them converged.
 
     A frame that does not settle, or grows longer than 6 : 1, is given back as it came.
@@ -61,7 +61,7 @@ def adapt(space: ScaleSpace, maps: FloatArray) -> tuple[FloatArray, NDArray[np.b
         current = np.concatenate(
             [sigma[active, None, None] * shapes[active], maps[active, :, 2:]], -1
         )
-        moments = second_moments(space, current)
+        moments = second_moments(ladder, current)
         done = _anisotropy(moments) < _ROUND
         settled[active[done]] = True
         moments, active = moments[~done], active[~done]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from caloric.frames import sigmas
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling, SquarePatch
-from caloric.scalespace import WIDEST, ScaleSpace
+from caloric.scalespace import WIDEST, Ladder
 from caloric.theory.gaussians import FloatArray
 
 # OpenCV's resampling addresses rows with 16 bits.
@@ -28,14 +28,20 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Weights and angles of n patches at p points, both (n, p).
+    """Weights of n patches at p points, and cosine and sine of the angle φ there, all (n, p).
 
     For orientation kernels the weight is |∇f| × area and the angle that of ∇f, from +x towards +y;
     for intensity kernels the weight is the area and the angle 2π f / period.
     """
 
     weights: Floats
-    angles: Floats
+    cos: Floats
+    sin: Floats
+
+    @property
+    def angles(self) -> Floats:
+        """φ in (−π/2, 3π/2]: intensities from 0 to 1, at most half a period, lie well inside."""
+        return np.asarray(np.arctan2(-self.cos, self.sin) + self.cos.dtype.type(np.pi / 2))
 
 
 def gradients(patches: Floats) -> tuple[Floats, Floats]:
@@ -52,12 +58,19 @@ def measure(patches: Floats, kernel: Kernel) -> Measure:
     if kernel.feature == "intensity":
         return _of_values(patches.reshape(count, -1), areas, kernel)
     gx, gy = (g.reshape(count, -1) for g in gradients(patches))
-    return Measure(np.hypot(gx, gy) * areas, np.arctan2(gy, gx))
+    length = np.hypot(gx, gy)
+    return Measure(length * areas, *_direction(gx, gy, length))
+
+
+def _direction(gx: Floats, gy: Floats, length: Floats) -> tuple[Floats, Floats]:
+    """Cosine and sine of the gradient's angle; 0 where there is no gradient."""
+    inverse = 1 / np.maximum(length, np.finfo(length.dtype).tiny)
+    return gx * inverse, gy * inverse
 
 
 def _of_values(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
     angles = values * values.dtype.type(2 * np.pi / kernel.period)
-    return Measure(np.broadcast_to(areas, values.shape), angles)
+    return Measure(np.broadcast_to(areas, values.shape), np.cos(angles), np.sin(angles))
 
 
 @lru_cache(maxsize=16)
@@ -69,7 +82,7 @@ def _in_sigmas(sampling: Sampling) -> tuple[FloatArray, FloatArray, NDArray[np.f
 
 
 def measure_frames(
-    space: ScaleSpace, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
+    ladder: Ladder, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
 ) -> Measure:
     """What ``kernel`` sees around frames, ``maps`` (n, 2, 3), at the points of a sampling; float32.
 
@@ -81,22 +94,21 @@ def measure_frames(
     offsets, smoothing, areas = _in_sigmas(sampling)
     places = maps[:, :, :2] @ offsets + maps[:, :, 2:]
     x, y = places[:, 0], places[:, 1]
-    levels = space.nearest(sigmas(maps)[:, None] * smoothing)
+    levels = ladder.nearest(sigmas(maps)[:, None] * smoothing)
     if kernel.feature == "intensity":
-        return _of_values(_read(space, levels, x, y, "pixels")[..., 0], areas, kernel)
-    g = _read(space, levels, x, y, "gradient")
+        return _of_values(_read(ladder, levels, x, y, "pixels")[..., 0], areas, kernel)
+    g = _read(ladder, levels, x, y, "gradient")
     shape = maps[:, :, :2].astype(np.float32)
     gx = g[..., 0] * shape[:, None, 0, 0] + g[..., 1] * shape[:, None, 1, 0]
     gy = g[..., 0] * shape[:, None, 0, 1] + g[..., 1] * shape[:, None, 1, 1]
     relative = (smoothing / smoothing[0]).astype(np.float32)
-    length = np.hypot(gx, gy) * relative
-    if power != 1:
-        length = length ** np.float32(power)
-    return Measure(length * areas, np.arctan2(gy, gx))
+    length = np.hypot(gx, gy)
+    weights = length * relative if power == 1 else (length * relative) ** np.float32(power)
+    return Measure(weights * areas, *_direction(gx, gy, length))
 
 
 def _read(
-    space: ScaleSpace,
+    ladder: Ladder,
     levels: NDArray[np.intp],
     x: FloatArray,
     y: FloatArray,
@@ -106,17 +118,18 @@ def _read(
     channels = 2 if what == "gradient" else 1
     result = np.zeros((levels.size, channels), np.float32)
     flat = levels.ravel()
-    order = np.argsort(flat, kind="stable")
-    ends = np.searchsorted(flat[order], np.arange(len(space.ladder) + 1))
-    for level, start, stop in zip(space.ladder, ends, ends[1:], strict=False):
+    x, y = np.ascontiguousarray(x).ravel(), np.ascontiguousarray(y).ravel()
+    order = np.argsort(flat.astype(np.uint8), kind="stable")  # small keys are sorted by radix
+    ends = np.searchsorted(flat[order], np.arange(len(ladder.levels) + 1))
+    for level, start, stop in zip(ladder.levels, ends, ends[1:], strict=False):
         if start == stop:
             continue
         some = order[start:stop]
         # OpenCV's resampling takes a picture, not a list: rows of 256, the last one filled up.
         rows = -(-len(some) // 256)
         grid = np.full((2, rows * 256), -9.0, np.float32)
-        grid[0, : len(some)] = (x.ravel()[some] - level.offset) / level.step
-        grid[1, : len(some)] = (y.ravel()[some] - level.offset) / level.step
+        grid[0, : len(some)] = (x[some] - level.offset) / level.step
+        grid[1, : len(some)] = (y[some] - level.offset) / level.step
         source = level.gradient if what == "gradient" else level.pixels
         border = cv2.BORDER_CONSTANT if what == "gradient" else cv2.BORDER_REPLICATE
         if max(source.shape) > WIDEST:
@@ -150,12 +163,11 @@ def _bilinear(
 
 def harmonics(density: Measure, order: int) -> Floats:
     """(n, 2·order + 1, p): ρ, then ρ cos mφ and ρ sin mφ for m = 1 to ``order``."""
-    weights, angles = density.weights, density.angles
+    weights, cos, sin = density.weights, density.cos, density.sin
     result = np.empty((len(weights), 2 * order + 1, weights.shape[1]), weights.dtype)
     result[:, 0] = weights
     if order == 0:
         return result
-    cos, sin = np.cos(angles), np.sin(angles)
     result[:, 1], result[:, 2] = weights * cos, weights * sin
     for m in range(2, order + 1):
         c, s = result[:, 2 * m - 3], result[:, 2 * m - 2]

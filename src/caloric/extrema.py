@@ -1,13 +1,13 @@
 """Where to look: extrema of the difference of Gaussians over place and scale."""
 
+import itertools
 from dataclasses import dataclass
-from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.scalespace import FIRST, SCALES, Image32, Level, ScaleSpace
+from caloric.scalespace import FIRST, SCALES, Level, ScaleSpace
 from caloric.theory.gaussians import FloatArray
 
 CONTRAST = 0.04  # of the range of intensities, over the levels of an octave, as Lowe has it
@@ -27,31 +27,46 @@ class Extrema:
         return len(self.sigma)
 
 
-def _candidates(differences: list[Image32], limit: float) -> NDArray[np.intp]:
-    """(n, 3) layer, row, column of all 27-neighbour extrema above the limit."""
+def _candidates(levels: tuple[Level, ...], limit: float) -> NDArray[np.intp]:
+    """(n, 3) layer, row, column of all extrema among 27 neighbours, and above the limit."""
     kernel = np.ones((3, 3), np.uint8)
-    highest = [cv2.dilate(d, kernel) for d in differences]
-    lowest = [cv2.erode(d, kernel) for d in differences]
+    width = levels[0].pixels.shape[1]
+    flat = [level.pixels.ravel() for level in levels]
     found = []
-    for i in range(1, len(differences) - 1):
-        d = differences[i]
-        top = np.maximum(np.maximum(highest[i - 1], highest[i]), highest[i + 1])
-        bottom = np.minimum(np.minimum(lowest[i - 1], lowest[i]), lowest[i + 1])
-        peak = ((d > limit) & (d == top)) | ((d < -limit) & (d == bottom))
-        # The outermost pixels have no neighbours to fit a parabola to.
-        peak[[0, -1]] = False
-        peak[:, [0, -1]] = False
-        rows, columns = np.nonzero(peak)
-        found.append(np.stack([np.full_like(rows, i), rows, columns], -1))
+    for i in range(1, len(levels) - 2):
+        d = cv2.subtract(levels[i + 1].pixels, levels[i].pixels)
+        for sign, extreme in ((1, cv2.dilate), (-1, cv2.erode)):
+            peak = (d > limit) if sign > 0 else (d < -limit)
+            peak &= d == extreme(d, kernel)
+            # The outermost pixels have no neighbours to fit a parabola to.
+            peak[[0, -1]] = False
+            peak[:, [0, -1]] = False
+            at = np.flatnonzero(peak)
+            value = sign * d.ravel()[at]
+            # Few are left: their neighbours in the layers below and above are looked up.
+            for layer, dy, dx in itertools.product((i - 1, i + 1), (-1, 0, 1), (-1, 0, 1)):
+                beyond = at + dy * width + dx
+                keep = value >= sign * (flat[layer + 1][beyond] - flat[layer][beyond])
+                at, value = at[keep], value[keep]
+            found.append(np.stack([np.full_like(at, i), at // width, at % width], -1))
     return np.concatenate(found)
 
 
-def _fit(volume: Image32, at: NDArray[np.intp]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _fit(
+    levels: tuple[Level, ...], at: NDArray[np.intp]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Value, gradient (n, 3) and Hessian (n, 3, 3) in (x, y, layer) at (layer, row, column)."""
     s, y, x = at.T
+    layers = [np.flatnonzero(s == i) for i in range(len(levels))]
 
     def v(ds: int, dy: int, dx: int) -> FloatArray:
-        return np.asarray(volume[s + ds, y + dy, x + dx], np.float64)
+        """The difference at a neighbour, looked up: the whole volume is never held."""
+        result = np.empty(len(at), np.float32)
+        for i, some in enumerate(layers):
+            if len(some):
+                place = y[some] + dy, x[some] + dx
+                result[some] = levels[i + ds + 1].pixels[place] - levels[i + ds].pixels[place]
+        return result.astype(np.float64)
 
     centre = v(0, 0, 0)
     steps = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
@@ -68,13 +83,14 @@ def _fit(volume: Image32, at: NDArray[np.intp]) -> tuple[FloatArray, FloatArray,
 
 
 def _refine(
-    volume: Image32, at: NDArray[np.intp]
+    levels: tuple[Level, ...], at: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
     """Sub-pixel extrema: where the parabola's peak is within half a pixel, after up to 5 moves."""
-    layers, rows, columns = volume.shape
+    rows, columns = levels[0].pixels.shape
+    end = np.array([len(levels) - 2, rows - 1, columns - 1])
     settled = []
     for _ in range(5):
-        value, gradient, hessian = _fit(volume, at)
+        value, gradient, hessian = _fit(levels, at)
         regular = np.abs(np.linalg.det(hessian)) > 1e-20
         at, value, gradient, hessian = (a[regular] for a in (at, value, gradient, hessian))
         offset = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
@@ -82,7 +98,7 @@ def _refine(
         peak = value + 0.5 * np.einsum("ni,ni->n", gradient, offset)
         settled.append((at[still], offset[still], peak[still], hessian[still]))
         moved = at[~still] + np.rint(np.clip(offset[~still], -2, 2)).astype(np.intp)[:, ::-1]
-        inside = (moved >= 1).all(1) & (moved < np.array([layers, rows, columns]) - 1).all(1)
+        inside = (moved >= 1).all(1) & (moved < end).all(1)
         at = np.unique(moved[inside], axis=0)
         if len(at) == 0:
             break
@@ -95,10 +111,8 @@ def _refine(
 def _octave(levels: tuple[Level, ...]) -> Extrema:
     if min(levels[0].pixels.shape) < 3:
         return Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    differences = [b.pixels - a.pixels for a, b in pairwise(levels)]
-    at = _candidates(differences, 0.5 * CONTRAST / SCALES)
-    volume = np.stack(differences)
-    places, offset, peak, hessian = _refine(volume, at)
+    at = _candidates(levels, 0.5 * CONTRAST / SCALES)
+    places, offset, peak, hessian = _refine(levels, at)
     trace = hessian[:, 0, 0] + hessian[:, 1, 1]
     determinant = hessian[:, 0, 0] * hessian[:, 1, 1] - hessian[:, 0, 1] ** 2
     strong = np.abs(peak) * SCALES >= CONTRAST

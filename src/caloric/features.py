@@ -35,17 +35,31 @@ from caloric.theory.gaussians import FloatArray
 from caloric.threads import one_blas_thread
 
 Detector = Literal["dog", "opencv"]
-_BLOCK = 32
+_BLOCK = 256
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What an image is known by: frames, a descriptor of each (n, d), and the image's (h, w)."""
+    """What an image is known by: frames, a descriptor of each (n, d), and the image's (h, w).
+
+    ``descriptor`` is the name of what they were described by, ``recipe`` the fingerprint of all its
+    parameters: only features of one recipe can be compared.
+    """
 
     frames: Frames
     descriptors: NDArray[np.generic]
     image_size: tuple[int, int]
     descriptor: str
+    recipe: str
+
+    def __post_init__(self) -> None:
+        """As many descriptors as frames."""
+        if self.descriptors.ndim != 2 or len(self.descriptors) != len(self.frames):
+            raise InputError(
+                f"features: {len(self.frames)} frames but descriptors of shape "
+                f"{self.descriptors.shape}"
+            )
 
     def __len__(self) -> int:
         """The number of features."""
@@ -58,7 +72,14 @@ class Features:
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file: whole, or not at all."""
-        about = json.dumps({"format": 1, "descriptor": self.descriptor, "size": self.image_size})
+        about = json.dumps(
+            {
+                "format": _FORMAT,
+                "descriptor": self.descriptor,
+                "recipe": self.recipe,
+                "size": self.image_size,
+            }
+        )
         with replacing(Path(path)) as file:
             np.savez(
                 file,
@@ -76,14 +97,12 @@ class Features:
                 about = json.loads(bytes(stored["about"]))
                 frames = Frames(stored["maps"], stored["scores"])
                 values = np.asarray(stored["descriptors"])
-            h, w = about["size"]
-            if values.ndim != 2 or len(values) != len(frames):
-                raise ValueError("descriptors and frames do not agree")
-            return cls(frames, values, (int(h), int(w)), str(about["descriptor"]))
+            if about["format"] != _FORMAT:
+                raise ValueError(f"format {about['format']}, this version reads {_FORMAT}")
+            size = (int(about["size"][0]), int(about["size"][1]))
+            return cls(frames, values, size, str(about["descriptor"]), str(about["recipe"]))
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
-        except InputError:
-            raise
         except Exception as error:
             raise InputError(f"{path}: not a file of features ({error})") from None
 
@@ -247,34 +266,32 @@ def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _detect(
     grey: NDArray[np.float32],
-    space: scalespace.ScaleSpace,
     max_features: int | None,
     mask: NDArray[np.bool_] | None,
     affine: bool,
     upright: bool,
     detector: Detector,
-) -> Frames:
-    if detector == "opencv":
-        found = _opencv(grey)
-    elif detector == "dog":
-        found = extrema.extrema(space)
-    else:
+) -> tuple[Frames, scalespace.Ladder]:
+    """The frames of an image, and the part of its scale space that describing them needs."""
+    if detector not in ("dog", "opencv"):
         raise InputError(f"unknown detector {detector!r}; known are dog, opencv")
+    space = scalespace.build(grey)
+    found = extrema.extrema(space) if detector == "dog" else _opencv(grey)
+    ladder = space.ladder()
+    del space  # half of the memory, before gradients are made
     keep = np.arange(len(found))
     if mask is not None:
         keep = keep[_allowed(found.xy, mask)]
     keep = keep[:max_features]
     xy, sigma, response = found.xy[keep], found.sigma[keep], found.response[keep]
     frames = Frames.from_xysa(xy[:, 0], xy[:, 1], sigma, 0.0, response)
-    if len(frames) == 0:
-        return frames
-    if affine:
-        frames = Frames(affine_shape.adapt(space, frames.maps)[0], frames.scores)
-    if upright:
-        return frames
-    rows, angles = orientation.dominant(orientation.histograms(space, frames.maps))
+    if len(frames) and affine:
+        frames = Frames(affine_shape.adapt(ladder, frames.maps)[0], frames.scores)
+    if upright or len(frames) == 0:
+        return frames, ladder
+    rows, angles = orientation.dominant(orientation.histograms(ladder, frames.maps))
     rows, angles = rows[:max_features], angles[:max_features]
-    return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows])
+    return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows]), ladder
 
 
 def _opencv(grey: NDArray[np.float32]) -> extrema.Extrema:
@@ -302,14 +319,14 @@ def detect(
     """Frames of an image, strongest first: extrema of the difference of Gaussians.
 
     Each has one or more dominant orientations, unless ``upright``; ``affine`` adapts its shape to
-    the gradients inside it. ``mask`` (h, w) is non-zero where features may be.
+    the gradients inside it, and leaves round what does not settle. ``mask`` (h, w) is non-zero
+    where features may be. ``detector="opencv"`` takes the extrema that OpenCV's SIFT finds.
     """
     grey = to_grey(image)
     if grey.size == 0:
         return Frames.empty()
-    space = scalespace.build(grey)
     where = _mask(mask, grey.shape)
-    return _detect(grey, space, _limit(max_features), where, affine, upright, detector)
+    return _detect(grey, _limit(max_features), where, affine, upright, detector)[0]
 
 
 def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
@@ -330,7 +347,7 @@ def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
 
 
 def _describe(
-    space: scalespace.ScaleSpace,
+    ladder: scalespace.Ladder,
     maps: FloatArray,
     recipe: Descriptor,
     sizes: tuple[float, ...],
@@ -344,11 +361,11 @@ def _describe(
             sized = maps[part].copy()
             sized[:, :, :2] *= size
             seen = density.measure_frames(
-                space, sized, recipe.sampling, recipe.kernel, recipe.power
+                ladder, sized, recipe.sampling, recipe.kernel, recipe.power
             )
             pooled = pooling.pool(seen, table)
             # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
-            raw[part] += normalise.clip(pooled) if len(sizes) > 1 else pooled
+            raw[part] += (normalise.clip(pooled) if len(sizes) > 1 else pooled) / len(sizes)
     return _finish(raw, recipe, output)
 
 
@@ -378,9 +395,9 @@ def describe(
         raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
     grey = to_grey(image)
     if grey.size == 0 or len(frames) == 0:
-        return np.zeros((0, recipe.layout.dimension), output)
+        return np.zeros((len(frames), recipe.layout.dimension), output)
     _check_range(grey, recipe.kernel)
-    return _describe(scalespace.build(grey), frames.maps, recipe, sizes, output)
+    return _describe(scalespace.build(grey).ladder(), frames.maps, recipe, sizes, output)
 
 
 @one_blas_thread
@@ -405,16 +422,16 @@ def extract(
     recipe = _recipe(descriptor, layout, normalisation, parameters)
     output, sizes, limit = _output(dtype, recipe), _sizes(domain_sizes), _limit(max_features)
     name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
+    made_by = recipe.fingerprint(sizes)
     grey = to_grey(image)
     size = (int(grey.shape[0]), int(grey.shape[1]))
     if grey.size == 0:
         nothing = np.zeros((0, recipe.layout.dimension), output)
-        return Features(Frames.empty(), nothing, size, name)
+        return Features(Frames.empty(), nothing, size, name, made_by)
     _check_range(grey, recipe.kernel)
-    space = scalespace.build(grey)
-    frames = _detect(grey, space, limit, _mask(mask, size), affine, upright, detector)
-    values = _describe(space, frames.maps, recipe, sizes, output)
-    return Features(frames, values, size, name)
+    frames, ladder = _detect(grey, limit, _mask(mask, size), affine, upright, detector)
+    values = _describe(ladder, frames.maps, recipe, sizes, output)
+    return Features(frames, values, size, name, made_by)
 
 
 @one_blas_thread
@@ -432,11 +449,7 @@ def match(
     pixels of the first; between bare arrays (n, d) to the second nearest.
     """
     if isinstance(features_a, Features) and isinstance(features_b, Features):
-        if features_a.descriptor != features_b.descriptor:
-            raise InputError(
-                f"features of {features_a.descriptor!r} and of {features_b.descriptor!r} cannot be "
-                "compared; describe both images the same way"
-            )
+        _comparable(features_a, features_b)
         return match_descriptors(
             features_a.descriptors,
             features_b.descriptors,
@@ -447,6 +460,20 @@ def match(
         )
     a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
     return match_descriptors(a, b, mutual=mutual, ratio=ratio)
+
+
+def _comparable(a: Features, b: Features) -> None:
+    what = None
+    if a.descriptor != b.descriptor:
+        what = f"{a.descriptor!r} and of {b.descriptor!r}"
+    elif a.recipe != b.recipe:
+        what = f"{a.descriptor!r} with other parameters"
+    elif (a.descriptors.dtype == np.uint8) != (b.descriptors.dtype == np.uint8):
+        what = f"{a.descriptors.dtype} and of {b.descriptors.dtype}"
+    if what is not None:
+        raise InputError(
+            f"features of {what} cannot be compared; describe both images the same way"
+        )
 
 
 def verify(

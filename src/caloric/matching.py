@@ -1,5 +1,6 @@
 """Nearest neighbours among descriptors, exactly, in blocks that never hold the whole matrix."""
 
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 
-_BLOCK = 1024
+_ROWS = 1024  # of a at once, fewer where b is large
+_SCORES = 16_000_000  # at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,52 +39,68 @@ def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class _Neighbours:
-    """For each row of a: its nearest row of b, and half the squared distances that matter.
-
-    Scores are s = a·b − |b|²/2, so that |a − b|² = |a|² − 2s: the larger the nearer.
-    """
+    """For each row of a: its nearest row of b, the distances to it and to the second, and whether
+    it is the nearest row of a to that b."""
 
     nearest: NDArray[np.intp]
-    best: NDArray[np.float32]
+    first: NDArray[np.float32]
     second: NDArray[np.float32]
-    best_of_b: NDArray[np.intp]
+    mutual: NDArray[np.bool_]
 
 
 def _neighbours(
-    a: NDArray[np.float32],
-    b: NDArray[np.float32],
-    xy_b: FloatArray | None,
-    radius: float,
+    a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float
 ) -> _Neighbours:
-    """One pass over blocks of a; ``radius`` excludes b's at the same place from being second."""
+    """One pass over blocks of a; ``radius`` excludes b's at the same place from being second.
+
+    Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, so that rows and columns are compared alike.
+    """
     half_a = 0.5 * np.einsum("ij,ij->i", a, a)
     half_b = 0.5 * np.einsum("ij,ij->i", b, b)
     nearest = np.empty(len(a), np.intp)
-    best, second = np.empty(len(a), np.float32), np.full(len(a), -np.inf, np.float32)
-    column_best = np.full(len(b), -np.inf, np.float32)
-    column_row = np.full(len(b), -1, np.intp)
-    for start in range(0, len(a), _BLOCK):
-        part = slice(start, min(start + _BLOCK, len(a)))
+    best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
+    best_of_b = np.full(len(b), -np.inf, np.float32)
+    block = max(1, min(_ROWS, _SCORES // len(b)))
+    for start in range(0, len(a), block):
+        part = slice(start, min(start + block, len(a)))
         scores = a[part] @ b.T
         scores -= half_b
+        scores -= half_a[part, None]
         rows = np.arange(len(scores))
         columns = scores.argmax(1)
         nearest[part], best[part] = columns, scores[rows, columns]
-        # For b the nearest a: |a|² matters too.
-        scores -= half_a[part, None]
-        top = scores.argmax(0)
-        value = scores[top, np.arange(len(b))]
-        better = value > column_best
-        column_best[better], column_row[better] = value[better], top[better] + start
-        scores += half_a[part, None]
-        if xy_b is None:
-            scores[rows, columns] = -np.inf
-        else:
-            close = np.abs(xy_b[columns, :1] - xy_b[:, 0]) <= radius
-            close &= np.abs(xy_b[columns, 1:] - xy_b[:, 1]) <= radius
-            scores[close] = -np.inf
-        second[part] = scores.max(1)
-    return _Neighbours(nearest, best, second, column_row)
+        np.maximum(best_of_b, scores.max(0), out=best_of_b)
+        second[part] = _second(scores, columns, xy_b, radius)
+    first = np.full(len(b), len(a))
+    reaches = np.flatnonzero(best == best_of_b[nearest])
+    # Of rows that are equally near to the same b, the first.
+    np.minimum.at(first, nearest[reaches], reaches)
+    distance = [np.sqrt(np.maximum(-2 * s, 0)) for s in (best, second)]
+    return _Neighbours(nearest, distance[0], distance[1], first[nearest] == np.arange(len(a)))
+
+
+def _second(
+    scores: NDArray[np.float32], best: NDArray[np.intp], xy_b: FloatArray | None, radius: float
+) -> NDArray[np.float32]:
+    """The best score of each row but that of its best column and of those at the same place."""
+    rows = np.arange(len(scores))
+    scores[rows, best] = -np.inf
+    if xy_b is None:
+        return np.asarray(scores.max(1))
+    result = np.full(len(scores), -np.inf, np.float32)
+    # The next best is hardly ever at the same place more than a few times in a row.
+    for _ in range(4):
+        columns = scores[rows].argmax(1)
+        result[rows] = scores[rows, columns]
+        near = np.abs(xy_b[columns] - xy_b[best[rows]]).max(1) <= radius
+        rows, columns = rows[near], columns[near]
+        if len(rows) == 0:
+            return result
+        scores[rows, columns] = -np.inf
+    for row in rows:
+        near = np.abs(xy_b - xy_b[best[row]]).max(1) <= radius
+        result[row] = np.where(near, -np.inf, scores[row]).max()
+    return result
 
 
 def match_descriptors(
@@ -101,9 +119,13 @@ def match_descriptors(
     nearest one that is not within ``radius`` pixels of the first (FGINN): the same corner detected
     twice does not speak against itself.
     """
-    if ratio is not None and not 0 < ratio <= 1:
+    if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
         raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
+    if not (isinstance(radius, numbers.Real) and radius >= 0):
+        raise InputError(f"radius must be 0 pixels or more, got {radius!r}")
     left, right = _checked(a, "first set"), _checked(b, "second set")
+    if xy_b is not None and np.shape(xy_b) != (len(right), 2):
+        raise InputError(f"xy_b: expected shape {(len(right), 2)}, got {np.shape(xy_b)}")
     if len(left) == 0 or len(right) == 0:
         return Matches(np.zeros((0, 2), np.intp), np.zeros(0, np.float32))
     if left.shape[1] != right.shape[1]:
@@ -112,14 +134,11 @@ def match_descriptors(
             "describe both images the same way"
         )
     found = _neighbours(left, right, xy_b if ratio is not None else None, radius)
-    norm = np.einsum("ij,ij->i", left, left)
-    distance = np.sqrt(np.maximum(norm - 2 * found.best, 0))
     keep = np.ones(len(left), bool)
     if mutual:
-        keep &= found.best_of_b[found.nearest] == np.arange(len(left))
+        keep &= found.mutual
     if ratio is not None:
-        second = np.sqrt(np.maximum(norm - 2 * found.second, 0))
-        keep &= distance < ratio * second
+        keep &= found.first < ratio * found.second
     rows = np.flatnonzero(keep)
-    rows = rows[np.lexsort((rows, distance[rows]))]
-    return Matches(np.stack([rows, found.nearest[rows]], -1), distance[rows].astype(np.float32))
+    rows = rows[np.argsort(found.first[rows], kind="stable")]
+    return Matches(np.stack([rows, found.nearest[rows]], -1), found.first[rows])

@@ -11,7 +11,7 @@ from caloric import density, pooling
 from caloric.kernels.sift import Sift
 from caloric.layout import Rings
 from caloric.sampling import SquarePatch
-from caloric.scalespace import ScaleSpace
+from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
 
 # Lowe's window: a Gaussian of 1.5 σ, cut at 4.5 σ; bins of 10° smoothed by about as much.
@@ -22,13 +22,13 @@ _SECOND = 0.8  # of the highest peak: how strong another must be to count
 _BLOCK = 256
 
 
-def histograms(space: ScaleSpace, maps: FloatArray) -> NDArray[np.float32]:
+def histograms(ladder: Ladder, maps: FloatArray) -> NDArray[np.float32]:
     """(n, 36): gradient mass around each frame by direction, in the frame's own axes."""
     table = pooling.tabulate(_KERNEL, _LAYOUT, _SAMPLING)
     result = np.empty((len(maps), _LAYOUT.directions), np.float32)
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(space, maps[part], _SAMPLING, _KERNEL)
+        seen = density.measure_frames(ladder, maps[part], _SAMPLING, _KERNEL)
         result[part] = pooling.pool(seen, table)
     return result
 

@@ -1,13 +1,16 @@
 """The engine: a kernel becomes a table, and a table is contracted with a density.
 
-    h(β, x) = Σ_y Σ_m table[(x, β), m, y] · density[m, y]
+    h(β, x) = Σ_m Σ_y c_m(β, x; y) ρ(y) e^{imφ(y)},    c_m the Fourier coefficients of K in φ
+
+Where K depends on β and φ through φ − β alone, c_m(β, x; y) = c_m(x; y) e^{−imβ}: the sum over y is
+done once for all β, a quarter of the work for eight of them, and β is put in afterwards.
 
 The table is made once, in float64, from the kernel's own formula. :func:`direct_sum` is the same
 sum without the table, pixel by pixel: the reference that the table is held against.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -24,19 +27,29 @@ TOLERANCE = 1e-6
 MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
+_ROWS = 32  # patches whose harmonics are held at once, so that they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A descriptor as data.
+    """A descriptor as data: what multiplies the harmonics of a density, (2·order + 1) · points.
 
-    ``coefficients`` (entries, 2·order + 1, points) multiply the harmonics of a density. ``tail`` is
-    the neglected part of the kernel, as a share of its root-mean-square.
+    ``factors[i]`` (rows, columns) takes the next ``rows`` of the harmonics. There is one, whose
+    columns are the entries; or, where β comes last, one for each order m, whose columns are real
+    and imaginary parts of Σ_y c_m ρ e^{imφ} at each place, and ``synthesis`` (bins, 2·order + 1)
+    makes the entries of a place from them. ``tail`` is the neglected part of the kernel, as a share
+    of its root-mean-square.
     """
 
-    coefficients: Floats
+    factors: tuple[Floats, ...]
+    synthesis: Floats | None
     order: int
     tail: float
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        return sum(factor.nbytes for factor in self.factors)
 
 
 def _series(
@@ -47,21 +60,15 @@ def _series(
     Angles here are turns of the kernel's period, so that intensities are treated alike.
     """
     unit = kernel.period / (2 * np.pi)
-    start = bins[:1] if kernel.depends_on_difference else bins
     phi = 2 * np.pi * np.arange(samples) / samples
-    beta = start[:, None] / unit
+    beta = bins[:, None] / unit
     if blur:
         values = _blurred(kernel, beta, blur / unit, x, y, phi)
     else:
         # φ within half a period of β: an intensity must not be met around the back.
         delta = np.remainder(phi - beta + np.pi, 2 * np.pi) - np.pi
         values = kernel(beta[..., None] * unit, x, (beta + delta)[..., None] * unit, y)
-    series = np.fft.rfft(values, axis=1) / samples
-    if kernel.depends_on_difference:
-        orders = np.arange(series.shape[1])
-        shift = np.exp(-1j * orders * (bins - bins[0])[:, None] / unit)
-        series = series * shift[..., None]
-    return np.asarray(series)
+    return np.asarray(np.fft.rfft(values, axis=1) / samples)
 
 
 def _blurred(
@@ -193,12 +200,14 @@ def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_S
             reached = (-bins if flips else bins) + turn
             ahead = (
                 _permutation(_keys(np.stack([np.cos(reached), np.sin(reached)], -1)), circle)
-                if turning
+                if turning and not kernel.depends_on_difference
                 else np.arange(len(bins))
             )
             if moved is not None and ahead is not None:
                 found.append(_Symmetry(matrix, turn * turning, flips and turning, moved, ahead))
-    return [symmetry for symmetry in found if _holds(symmetry, kernel)]
+    found = [symmetry for symmetry in found if _holds(symmetry, kernel)]
+    # β turns with φ: to a series in φ − β only the mirror matters.
+    return [replace(g, turn=0.0) for g in found] if kernel.depends_on_difference else found
 
 
 def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
@@ -241,7 +250,7 @@ def tabulate(
             return _cache[key]
         table = _tabulate(kernel, layout, sampling, dtype, most)
         _cache[key] = table
-        while len(_cache) > 1 and sum(t.coefficients.nbytes for t in _cache.values()) > CACHE_BYTES:
+        while len(_cache) > 1 and sum(t.nbytes for t in _cache.values()) > CACHE_BYTES:
             _cache.popitem(last=False)
         return table
 
@@ -251,7 +260,9 @@ def _tabulate(
 ) -> Table:
     """See :func:`tabulate`: one place of each symmetry class is computed, the rest follow."""
     places, points = layout.places(), sampling.points()
-    bins, blur = layout.bins(kernel), layout.blur(kernel)
+    all_bins, blur = layout.bins(kernel), layout.blur(kernel)
+    last = kernel.depends_on_difference
+    bins = np.zeros(1) if last else all_bins
     # A series that is cut anyway need not be free of aliasing to the last digit.
     tolerance = TOLERANCE if most is None else 100 * TOLERANCE
     samples = _samples_needed(kernel, bins, blur, places, points, tolerance)
@@ -276,24 +287,57 @@ def _tabulate(
     order = int(np.argmax(tails <= tolerance))
     order = order if most is None else min(order, most)
     peak = max(float(np.abs(series).max()) for _, series in orbits)
-    table = np.empty((len(places), len(bins), 2 * order + 1, len(points)), dtype)
+    table = np.empty((order + 1, len(points), len(places), len(bins)), np.complex128)
     for images, series in orbits:
         kept = series[:, : order + 1]
         # Denormal numbers would slow the product down tenfold and add nothing.
         kept[np.abs(kept) < 1e-12 * peak] = 0
         for j, g in images.items():
             for k, row in zip(g.bins, g.apply(kept), strict=True):
-                table[j, k, 0, g.points] = row[0].real
-                table[j, k, 1::2, g.points] = 2 * row[1:].real.T
-                table[j, k, 2::2, g.points] = -2 * row[1:].imag.T
-    return Table(table.reshape(-1, 2 * order + 1, len(points)), order, float(tails[order]))
+                table[:, g.points, j, k] = row
+    table[1:] *= 2  # with m comes −m
+    series = table.reshape(order + 1, len(points), -1)
+    first, rest = series[0].real, series[1:]
+    if not last:
+        whole = np.concatenate([first, *(part for c in rest for part in (c.real, -c.imag))])
+        return Table((whole.astype(dtype),), None, order, float(tails[order]))
+    products = [first, *(np.block([[c.real, c.imag], [-c.imag, c.real]]) for c in rest)]
+    turns = np.arange(1, order + 1) * all_bins[:, None] * (2 * np.pi / kernel.period)
+    synthesis = np.ones((len(all_bins), 2 * order + 1), dtype)
+    synthesis[:, 1::2], synthesis[:, 2::2] = np.cos(turns), np.sin(turns)
+    factors = tuple(product.astype(dtype) for product in products)
+    return Table(factors, synthesis, order, float(tails[order]))
 
 
 def pool(seen: Measure, table: Table) -> Floats:
     """The contraction: what was measured of n patches to raw descriptors (n, entries)."""
-    flat = table.coefficients.reshape(len(table.coefficients), -1)
-    density = harmonics(seen, table.order)
-    return np.asarray(density.reshape(len(density), -1) @ flat.T)
+    parts = []
+    for start in range(0, len(seen.weights), _ROWS):
+        part = slice(start, start + _ROWS)
+        some = Measure(seen.weights[part], seen.cos[part], seen.sin[part])
+        parts.append(_contract(harmonics(some, table.order), table))
+    return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), seen.weights.dtype)
+
+
+def _entries(table: Table) -> int:
+    columns = int(table.factors[0].shape[1])
+    return columns if table.synthesis is None else columns * len(table.synthesis)
+
+
+def _contract(density: Floats, table: Table) -> Floats:
+    """Harmonics (n, 2·order + 1, points) to entries (n, ·)."""
+    flat = density.reshape(len(density), -1)
+    if table.synthesis is None:
+        return np.asarray(flat @ table.factors[0])
+    places = table.factors[0].shape[1]
+    pooled = np.empty((len(flat), 2 * table.order + 1, places), flat.dtype)
+    row = column = 0
+    for factor in table.factors:
+        rows, columns = factor.shape
+        product = flat[:, row : row + rows] @ factor
+        pooled.reshape(len(flat), -1)[:, column : column + columns] = product
+        row, column = row + rows, column + columns
+    return np.asarray(pooled.transpose(0, 2, 1) @ table.synthesis.T).reshape(len(flat), -1)
 
 
 def direct_sum(

@@ -45,23 +45,29 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
+class Ladder:
+    """One level every third of an octave: what descriptors are read from."""
+
+    levels: tuple[Level, ...]
+
+    def nearest(self, sigma: FloatArray) -> NDArray[np.intp]:
+        """Which level is nearest in log-smoothing to each σ (pixels)."""
+        first = self.levels[0].sigma
+        wanted = np.rint(SCALES * np.log2(np.maximum(sigma, 1e-12) / first))
+        return np.asarray(np.clip(wanted, 0, len(self.levels) - 1), np.intp)
+
+
+@dataclass(frozen=True, eq=False)
 class ScaleSpace:
     """``octaves[o][i]`` has smoothing 1.6 · 2^(i/3) in pixels of octave o; i runs to SCALES + 2."""
 
     octaves: tuple[tuple[Level, ...], ...]
     size: tuple[int, int]
 
-    @cached_property
-    def ladder(self) -> tuple[Level, ...]:
-        """One level every third of an octave, each from the first octave that has it."""
+    def ladder(self) -> Ladder:
+        """Each smoothing from the first octave that has it: half the memory of the whole."""
         steps = [level for octave in self.octaves for level in octave[:SCALES]]
-        return (*steps, *self.octaves[-1][SCALES:])
-
-    def nearest(self, sigma: FloatArray) -> NDArray[np.intp]:
-        """Which level of the ladder is nearest in log-smoothing to each σ (pixels)."""
-        first = self.ladder[0].sigma
-        wanted = np.rint(SCALES * np.log2(np.maximum(sigma, 1e-12) / first))
-        return np.asarray(np.clip(wanted, 0, len(self.ladder) - 1), np.intp)
+        return Ladder((*steps, *self.octaves[-1][SCALES:]))
 
 
 def _blur(pixels: Image32, sigma: float) -> Image32:
