@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import caloric
+import photographs
 from caloric import normalise, recipes
 from caloric.theory.energy import winner
 
@@ -200,3 +201,36 @@ def test_a_kernel_is_a_descriptor():
 def test_foveated_descriptors_need_an_image():
     with pytest.raises(caloric.InputError, match=r"describe\(image, frames\)"):
         caloric.describe_patches(np.zeros((1, 8, 8)), "caloric")
+
+
+def test_bad_arguments_of_verify_and_match():
+    f = caloric.extract(photographs.grey("camera")[200:328, 150:278], max_features=30)
+    found = caloric.match(f, f)
+    k = np.diag([500.0, 500.0, 1.0])
+    for options, message in [
+        ({"seed": "a"}, "seed must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"threshold": 0}, "threshold must be"),
+        ({"model": "essential", "intrinsics": (k,)}, "two 3 x 3 matrices"),
+        ({"model": "essential", "intrinsics": (k, 0 * k)}, "positive focal lengths"),
+    ]:
+        with pytest.raises(caloric.InputError, match=message):
+            caloric.verify(f, f, found, **options)
+    with pytest.raises(caloric.InputError, match=r"what caloric\.match returns"):
+        caloric.verify(f, f, found.indices)
+    with pytest.raises(caloric.InputError, match="not there; are they of this pair"):
+        caloric.verify(f.frames[:3], f, found)
+    for options in ({"ratio": "0.8"}, {"radius": -1}, {"radius": float("nan")}):
+        with pytest.raises(caloric.InputError, match=f"{next(iter(options))} must be"):
+            caloric.match(f, f, **options)
+
+
+def test_a_name_is_not_an_image():
+    with pytest.raises(caloric.InputError, match=r"read the file with caloric\.read_image"):
+        caloric.extract("photograph.jpg")
+
+
+def test_frames_on_an_empty_image_have_descriptors():
+    frames = caloric.Frames.from_xysa([1.0, 2.0], 0, 2)
+    nothing = caloric.describe(np.zeros((0, 0)), frames, "sift")
+    np.testing.assert_array_equal(nothing, np.zeros((2, 128)))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import photographs
-from caloric import Frames, InputError, cli
+from caloric import Frames, InputError, cli, reading
 from caloric.benchmarks import correspondence, fuzz, oxford
 
 
@@ -109,3 +109,8 @@ def test_mutations_are_seeded_and_different():
     files = fuzz.originals()
     assert fuzz.mutated(files, 7) == fuzz.mutated(files, 7)
     assert len({fuzz.mutated(files, seed) for seed in range(50)}) > 45
+
+
+def test_what_is_broken_was_whole_before():
+    for data in fuzz.originals():
+        assert min(reading.decode(data).shape[:2]) >= 120

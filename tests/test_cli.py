@@ -137,6 +137,11 @@ def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, monkeypatch,
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
         (("-o", "picture.xyz"), "cannot write pictures as '.xyz'"),
+        (("-o", "nowhere/picture.png"), "the folder nowhere does not exist"),
+        (("--html", "."), "a folder; name a file in it"),
+        (("--seed", str(2**40)), "seed must be a whole number"),
+        (("--threshold", "nan"), "threshold must be a positive number"),
+        (("--detector", "fast"), "unknown detector 'fast'"),
     ],
 )
 def test_bad_options_of_match(pair, option, message, monkeypatch, capsys):
@@ -174,7 +179,15 @@ def test_one_bad_image_does_not_end_the_run(pair, tmp_path, monkeypatch, capsys)
     assert code == 1
     assert "skipped: " in err
     assert len(list(out.iterdir())) == 2
-    assert run(monkeypatch, capsys, "extract", tmp_path / "text.png", "-o", out)[0] == 2
+    store = tmp_path / "kept.h5"
+    store.write_bytes(b"what was there")
+    code, _, err = run(monkeypatch, capsys, "extract", tmp_path / "text.png", "-o", store)
+    assert code == 2
+    assert "nothing was written" in err
+    assert store.read_bytes() == b"what was there"
+    code, _, err = run(monkeypatch, capsys, "extract", pair[0], "-o", tmp_path / "x.csv")
+    assert code == 2
+    assert "name an .h5, an .npz or a folder" in err
 
 
 def test_demo_shows_the_difference(tmp_path, monkeypatch, capsys):

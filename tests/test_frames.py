@@ -76,10 +76,19 @@ def test_frames_are_values():
         (lambda: Frames(np.ones((1, 2, 3)), np.zeros(2)), "1 maps but scores"),
         (lambda: Frames(np.zeros((1, 2, 3)), np.zeros(1)), "size 0"),
         (lambda: Frames.from_xysa(np.nan, 0, 1), "NaN or infinite"),
-        (lambda: Frames.from_xysa(0, 0, 0), "size 0"),
+        (lambda: Frames.from_xysa(0, 0, 0), "sigma must be positive"),
+        (lambda: Frames.from_xysa(0, 0, -2), "sigma must be positive"),
         (lambda: Frames.from_colmap(np.zeros((1, 5))), "2, 4 or 6 columns"),
     ],
 )
 def test_bad_frames(make, message):
     with pytest.raises(caloric.InputError, match=message):
         make()
+
+
+def test_one_frame_and_each_in_turn():
+    frames = Frames.from_xysa([1, 2, 3], 0, 1)
+    np.testing.assert_array_equal(frames[-1].xy, [[3, 0]])
+    assert [f.xy[0, 0] for f in frames] == [1, 2, 3]
+    with pytest.raises(IndexError):
+        frames[3]

@@ -5,11 +5,13 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from skimage import feature as skimage_feature
 from skimage.feature import match_descriptors as skimage_match
 from skimage.measure import ransac
 from skimage.transform import AffineTransform
@@ -346,8 +348,37 @@ def test_opencv_face_drops_into_opencv_code():
     assert sift.detectAndCompute(np.zeros((40, 40), np.uint8), None) == ((), None)
     assert sift.compute(image, []) == ((), None)
     assert len(sift.detect([image, changed])) == 2
+    both = sift.compute([image, changed], [keypoints, []])
+    assert both[1][1] is None
+    np.testing.assert_array_equal(both[1][0], described)
+    np.testing.assert_array_equal(sift.detectAndCompute(cv2.UMat(image), None)[1], des1)
     assert not sift.empty()
     assert "caloric" in sift.getDefaultName()
+
+
+def test_opencv_face_takes_opencvs_arguments():
+    image = photographs.grey("camera")
+    few = opencv.SIFT_create(0, 3, 0.1, 5, 1.6)
+    theirs = cv2.SIFT_create(0, 3, 0.1, 5, 1.6)
+    assert 0.6 < len(few.detect(image, None)) / len(theirs.detect(image, None)) < 1.6
+    assert (few.getContrastThreshold(), few.getEdgeThreshold()) == (0.1, 5)
+    assert (few.getNOctaveLayers(), few.getSigma()) == (3, 1.6)
+    few.setContrastThreshold(0.04)
+    few.setEdgeThreshold(10)
+    few.setNFeatures(30)
+    assert len(few.detect(image, None)) == few.getNFeatures() == 30
+    small = opencv.SIFT_create(20, descriptorType=cv2.CV_8U)
+    assert small.detectAndCompute(image, None)[1].dtype == np.uint8
+    assert small.descriptorType() == cv2.CV_8U
+    for wrong in ({"nOctaveLayers": 5}, {"sigma": 1.2}, {"descriptorType": cv2.CV_64F}):
+        with pytest.raises(caloric.InputError):
+            opencv.SIFT_create(**wrong)
+    with pytest.raises(caloric.InputError, match=r"cv2\.imread gives that"):
+        small.detectAndCompute(None, None)
+    with pytest.raises(caloric.InputError, match="call compute"):
+        small.detectAndCompute(image, None, None, True)
+    with pytest.raises(caloric.InputError, match="contrast must be"):
+        opencv.SIFT_create(contrastThreshold=-1).detect(image)
 
 
 def test_skimage_face_drops_into_skimage_code():
@@ -368,8 +399,68 @@ def test_skimage_face_drops_into_skimage_code():
     extractor.detect(image)
     extractor.extract(image)
     np.testing.assert_allclose(extractor.descriptors, descriptors1, atol=1e-6)
-    assert len(extractor.scales) == len(extractor.orientations) == len(extractor.responses)
+    assert len(extractor.scales) == len(extractor.sigmas) == len(extractor.responses)
+    assert set(extractor.scales) <= {0, 1, 2, 3}
+    assert extractor.octaves.min() >= 0
     again = pickle.loads(pickle.dumps(extractor))
     np.testing.assert_array_equal(again.keypoints, extractor.keypoints)
     with pytest.raises(AttributeError):
         _ = extractor.colour
+
+
+def test_skimage_face_counts_angles_as_skimage_does():
+    image = photographs.grey("camera")
+    theirs, ours = skimage_feature.SIFT(), skimage.SIFT()
+    theirs.detect(image)
+    ours.detect(image)
+    apart = np.linalg.norm(theirs.positions[:, None] - ours.positions, axis=2)
+    nearest = apart.argmin(1)
+    alike = np.abs(np.log2(theirs.sigmas / ours.sigmas[nearest])) < 0.2
+    turn = theirs.orientations - ours.orientations[nearest]
+    turn = np.abs((turn + np.pi) % (2 * np.pi) - np.pi)[(apart.min(1) < 0.5) & alike]
+    assert len(turn) > 200
+    # Half a bin of 10° apart: theirs are rounded to bins another way.
+    assert np.median(turn) < 0.15
+
+
+def test_skimage_face_says_what_is_missing():
+    extractor = skimage.SIFT()
+    with pytest.raises(caloric.InputError, match="call detect first"):
+        extractor.extract(photographs.grey("camera"))
+    with pytest.raises(AttributeError, match="nothing has been detected"):
+        _ = extractor.keypoints
+
+
+def test_features_of_other_recipes_are_not_compared():
+    image = photographs.grey("camera")[200:328, 150:278]
+    plain = caloric.extract(image, "sift", max_features=20)
+    for other in (
+        caloric.extract(image, "sift", max_features=20, sigma_d=0.25),
+        caloric.extract(image, "sift", max_features=20, domain_sizes=3),
+        caloric.extract(image, "sift", max_features=20, normalisation="l2"),
+    ):
+        with pytest.raises(caloric.InputError, match="'sift' with other parameters"):
+            caloric.match(plain, other)
+    small = caloric.extract(image, "sift", max_features=20, dtype="uint8")
+    with pytest.raises(caloric.InputError, match="float32 and of uint8"):
+        caloric.match(plain, small)
+    with pytest.raises(caloric.InputError, match="frames but descriptors of shape"):
+        replace(plain, descriptors=plain.descriptors[1:])
+
+
+def test_duplicates_match_once():
+    rng = np.random.default_rng(0)
+    a = rng.random((6, 8), dtype=np.float32)
+    found = caloric.match(np.concatenate([a, a]), a, ratio=None)
+    np.testing.assert_array_equal(np.sort(found.indices[:, 0]), np.arange(6))
+
+
+def test_the_second_neighbour_is_elsewhere_however_many_are_here():
+    """Seven copies of the nearest at one place, which four rounds of looking do not get past."""
+    rng = np.random.default_rng(1)
+    a, far = rng.random((2, 1, 8), dtype=np.float32)
+    copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
+    b = np.concatenate([copies, far])
+    xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
+    assert len(matching.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
+    assert len(matching.match_descriptors(a, b, ratio=0.1)) == 0

@@ -1,7 +1,9 @@
 """Image files: every kind people have, and every kind of broken one."""
 
 import io
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -124,3 +126,39 @@ def test_the_limit_can_be_set():
     data = saved(Image.fromarray(colour()), format="PNG")
     with pytest.raises(caloric.InputError, match=r"claims 60 x 40 pixels, more than the limit"):
         reading.decode(data, max_pixels=2000)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_deep_files_are_turned_as_plain_ones_are(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    shallow = Image.fromarray(colour()[..., 0])
+    expected = reading.decode(saved(shallow, format="PNG", exif=exif)).astype(np.uint16) * 257
+    deep = Image.fromarray(colour()[..., 0].astype(np.uint16) * 257)
+    for kind in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(reading.decode(saved(deep, format=kind, exif=exif)), expected)
+
+
+def test_grey_with_alpha_is_seen_on_white():
+    both = Image.merge("LA", [Image.new("L", (5, 4), 0), Image.new("L", (5, 4), 0)])
+    for kind in ("PNG", "TIFF"):
+        np.testing.assert_allclose(to_grey(reading.decode(saved(both, format=kind))), 1, atol=1e-6)
+    keyed = Image.new("L", (5, 4), 7)
+    np.testing.assert_allclose(
+        to_grey(reading.decode(saved(keyed, format="PNG", transparency=7))), 1, atol=1e-6
+    )
+
+
+def test_whole_numbers_of_32_bits_are_refused():
+    data = cv2.imencode(".tiff", np.zeros((4, 4), np.int32))[1].tobytes()
+    with pytest.raises(caloric.InputError, match="pixels of type int32"):
+        reading.decode(data)
+
+
+def test_reading_in_threads_leaves_warnings_as_they_were():
+    data = saved(Image.fromarray(colour()), format="PNG")
+    before, level = list(warnings.filters), cv2.utils.logging.getLogLevel()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(reading.decode, [data] * 40))
+    assert warnings.filters == before
+    assert cv2.utils.logging.getLogLevel() == level

@@ -1,20 +1,22 @@
 """The command line."""
 
+import itertools
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
 
 from caloric import __version__, recipes
 from caloric.errors import InputError
-from caloric.files import replacing
+from caloric.files import check_target, replacing
 from caloric.geometry import Model
 from caloric.threads import one_blas_thread
 
@@ -47,6 +49,8 @@ Image = Annotated[str, typer.Argument(help="An image file.")]
 DescriptorName = Annotated[str, typer.Option("--descriptor", help="One of `caloric info`'s.")]
 Most = Annotated[int, typer.Option("--max-features", help="Features an image, strongest first.")]
 Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shape of frames.")]
+Upright = Annotated[bool, typer.Option("--upright", help="All frames upright: no orientations.")]
+DetectorName = Annotated[str, typer.Option("--detector", help="dog, or OpenCV's: opencv.")]
 
 
 _CALLED: dict[Model, str] = {
@@ -75,23 +79,37 @@ def match(
     ratio: Annotated[float, typer.Option(help="Ratio test; 1 for none.")] = 0.9,
     threshold: Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")] = 2.0,
     affine: Affine = False,
+    upright: Upright = False,
+    detector: DetectorName = "dog",
     seed: Annotated[int, typer.Option(help="Of the robust estimation.")] = 0,
 ) -> None:
     """Match two images, and verify the matches by one geometry.
 
     An essential matrix needs intrinsics: use caloric.verify from Python for it.
     """
-    from caloric import features, reading
+    from caloric import features, reading, viz
 
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
+    recipes.descriptor(descriptor)  # what cannot work is said before the work
+    for path in (output, html, None if json_path in (None, "-") else Path(str(json_path))):
+        check_target(path)
+    if output is not None:
+        viz.check_format(output)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
-    recipes.descriptor(descriptor)  # unknown names: said before the work
-    with ThreadPoolExecutor(2) as pool:
-        a, b = pool.map(
-            lambda p: features.extract(p, descriptor, max_features=max_features, affine=affine),
-            pixels,
+
+    def extract(image: Any) -> features.Features:
+        return features.extract(
+            image,
+            descriptor,
+            max_features=max_features,
+            affine=affine,
+            upright=upright,
+            detector=cast(features.Detector, detector),
         )
+
+    with ThreadPoolExecutor(2) as pool:
+        a, b = pool.map(extract, pixels)
     chosen = cast(Model, model)
     found = features.match(a, b, ratio=None if ratio == 1 else ratio)
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
@@ -115,7 +133,7 @@ def match(
         }
         _write_text(json_path, json.dumps(report))
     if output is not None or html is not None:
-        from caloric import page, viz
+        from caloric import page
 
         good = geometry.inliers
         picture = viz.draw_matches(
@@ -152,6 +170,8 @@ def extract(
     descriptor: DescriptorName = "caloric",
     max_features: Most = 8000,
     affine: Affine = False,
+    upright: Upright = False,
+    detector: DetectorName = "dog",
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
     from caloric import features, reading
@@ -160,11 +180,10 @@ def extract(
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
-    single = output.suffix == ".npz"
-    if single and len(images) > 1:
+    recipes.descriptor(descriptor)  # what cannot work is said before the work
+    kind = _kind(output)
+    if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
-    if not single and output.suffix != ".h5":
-        output.mkdir(parents=True, exist_ok=True)
     skipped = []
 
     def found() -> Iterator[tuple[str, features.Features]]:
@@ -172,24 +191,46 @@ def extract(
             try:
                 pixels = reading.read_image(image)
                 result = features.extract(
-                    pixels, descriptor, max_features=max_features, affine=affine
+                    pixels,
+                    descriptor,
+                    max_features=max_features,
+                    affine=affine,
+                    upright=upright,
+                    detector=cast(features.Detector, detector),
                 )
-            except InputError as error:
+            except (InputError, MemoryError) as error:
                 skipped.append(image)
-                typer.echo(f"skipped: {error}", err=True)
+                reason = error if isinstance(error, InputError) else f"{image}: not enough memory"
+                typer.echo(f"skipped: {reason}", err=True)
                 continue
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
             yield name, result
 
-    recipes.descriptor(descriptor)  # unknown names: said before the work
-    if output.suffix == ".h5":
-        hdf5.write(output, found())
+    results = found()
+    first = next(results, None)
+    if first is None:
+        typer.echo(f"none of {len(images)} images could be used; nothing was written", err=True)
+        raise typer.Exit(2)
+    results = itertools.chain([first], results)
+    if kind == "h5":
+        hdf5.write(output, results)
     else:
-        for name, result in found():
-            result.save(output if single else output / f"{name}.npz")
+        for name, result in results:
+            result.save(output if kind == "npz" else output / f"{name}.npz")
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
     if skipped:
-        raise typer.Exit(2 if len(skipped) == len(images) else 1)
+        raise typer.Exit(1)
+
+
+def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
+    """What to write, by the name's ending: made sure of before the work."""
+    if output.suffix in (".npz", ".h5", ".hdf5"):
+        check_target(output)
+        return "npz" if output.suffix == ".npz" else "h5"
+    if output.suffix and not output.is_dir():
+        raise InputError(f"{output}: name an .h5, an .npz or a folder")
+    _folder(output).mkdir(parents=True, exist_ok=True)
+    return "folder"
 
 
 @app.command()
@@ -296,13 +337,17 @@ def fuzz(
 
 @app.command()
 def info() -> None:
-    """Versions and descriptors."""
+    """Versions, devices and descriptors."""
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
-    for package in ("numpy", "scipy", "opencv-python-headless", "matplotlib", "h5py"):
+    import cv2
+
+    typer.echo(f"opencv {cv2.__version__}")
+    for package in ("numpy", "scipy", "pillow", "matplotlib", "h5py"):
         try:
             typer.echo(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
+    typer.echo(f"devices: cpu ({os.cpu_count()} cores)")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors())}")
 
 
@@ -312,8 +357,9 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:
         app(arguments)
-    except (InputError, OSError) as error:
+    except (InputError, OSError, MemoryError) as error:
         if len(arguments) < len(sys.argv) - 1:
             raise
-        typer.echo(f"caloric: {error}", err=True)
+        text = "not enough memory; try a smaller image" if isinstance(error, MemoryError) else error
+        typer.echo(f"caloric: {text}", err=True)
         raise SystemExit(2) from None

@@ -87,16 +87,21 @@ def measure_frames(
     """What ``kernel`` sees around frames, ``maps`` (n, 2, 3), at the points of a sampling; float32.
 
     The frame is u ↦ A u + t and the image in its coordinates f ∘ τ, so a gradient is A^T ∇f: it
-    turns, scales and shears with the frame. Beyond the image there is no gradient. The weight is
-    area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's: the
-    theory has power 1, and for a sampling of one smoothing the factor is 1.
+    turns, scales and shears with the frame. Beyond the image there is nothing: no gradient, no
+    intensity. The weight is area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the
+    first point's: the theory has power 1, and for a sampling of one smoothing the factor is 1.
+    Levels are smoothed alike in all directions; a frame that is not round is read at √|det A| times
+    its sampling's smoothing, too sharp along its axis and too smooth across.
     """
     offsets, smoothing, areas = _in_sigmas(sampling)
     places = maps[:, :, :2] @ offsets + maps[:, :, 2:]
     x, y = places[:, 0], places[:, 1]
     levels = ladder.nearest(sigmas(maps)[:, None] * smoothing)
     if kernel.feature == "intensity":
-        return _of_values(_read(ladder, levels, x, y, "pixels")[..., 0], areas, kernel)
+        h, w = ladder.size
+        inside = (x >= -0.5) & (x <= w - 0.5) & (y >= -0.5) & (y <= h - 0.5)
+        values = _read(ladder, levels, x, y, "pixels")[..., 0]
+        return _of_values(values, areas * inside, kernel)
     g = _read(ladder, levels, x, y, "gradient")
     shape = maps[:, :, :2].astype(np.float32)
     gx = g[..., 0] * shape[:, None, 0, 0] + g[..., 1] * shape[:, None, 1, 0]

@@ -108,15 +108,15 @@ def _refine(
     return places[first], offsets[first], peaks[first], hessians[first]
 
 
-def _octave(levels: tuple[Level, ...]) -> Extrema:
+def _octave(levels: tuple[Level, ...], contrast: float, edge: float) -> Extrema:
     if min(levels[0].pixels.shape) < 3:
         return Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    at = _candidates(levels, 0.5 * CONTRAST / SCALES)
+    at = _candidates(levels, 0.5 * contrast / SCALES)
     places, offset, peak, hessian = _refine(levels, at)
     trace = hessian[:, 0, 0] + hessian[:, 1, 1]
     determinant = hessian[:, 0, 0] * hessian[:, 1, 1] - hessian[:, 0, 1] ** 2
-    strong = np.abs(peak) * SCALES >= CONTRAST
-    round_enough = trace**2 * EDGE < (EDGE + 1) ** 2 * determinant
+    strong = np.abs(peak) * SCALES >= contrast
+    round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
     keep = strong & round_enough & (determinant > 0)
     places, offset, peak = places[keep], offset[keep], peak[keep]
     step = levels[0].step
@@ -125,9 +125,9 @@ def _octave(levels: tuple[Level, ...]) -> Extrema:
     return Extrema(xy, sigma, np.abs(peak))
 
 
-def extrema(space: ScaleSpace) -> Extrema:
+def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
     """All extrema of the scale space, strongest first; equals by place, so never by chance."""
-    parts = [_octave(levels) for levels in space.octaves]
+    parts = [_octave(levels, contrast, edge) for levels in space.octaves]
     xy = np.concatenate([p.xy for p in parts])
     sigma = np.concatenate([p.sigma for p in parts])
     response = np.concatenate([p.response for p in parts])

@@ -1,6 +1,7 @@
 """The one pipeline: image, frames, density, table, descriptor; then matches and geometry."""
 
 import json
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -191,7 +192,7 @@ def describe_patches(
     _check_range(pixels, recipe.kernel)
     sampling = SquarePatch(pixels.shape[1])
     table = pooling.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
-    raw = np.empty((len(pixels), recipe.layout.dimension), working)
+    raw = np.empty((len(pixels), recipe.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
         raw[start : start + _BLOCK] = pooling.pool(part, table)
@@ -271,12 +272,22 @@ def _detect(
     affine: bool,
     upright: bool,
     detector: Detector,
+    contrast: float,
+    edge: float,
 ) -> tuple[Frames, scalespace.Ladder]:
     """The frames of an image, and the part of its scale space that describing them needs."""
     if detector not in ("dog", "opencv"):
         raise InputError(f"unknown detector {detector!r}; known are dog, opencv")
+    if not (isinstance(contrast, numbers.Real) and 0 < contrast < np.inf):
+        raise InputError(f"contrast must be a positive number, got {contrast!r}")
+    if not (isinstance(edge, numbers.Real) and 1 <= edge < np.inf):
+        raise InputError(f"edge must be a number from 1, got {edge!r}")
     space = scalespace.build(grey)
-    found = extrema.extrema(space) if detector == "dog" else _opencv(grey)
+    found = (
+        extrema.extrema(space, contrast, edge)
+        if detector == "dog"
+        else _opencv(grey, contrast, edge)
+    )
     ladder = space.ladder()
     del space  # half of the memory, before gradients are made
     keep = np.arange(len(found))
@@ -294,11 +305,13 @@ def _detect(
     return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows]), ladder
 
 
-def _opencv(grey: NDArray[np.float32]) -> extrema.Extrema:
+def _opencv(grey: NDArray[np.float32], contrast: float, edge: float) -> extrema.Extrema:
     """OpenCV's own SIFT detector, one extremum a place, strongest first."""
     if min(grey.shape) < 2:
         return extrema.Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    sift = cv2.SIFT_create(enable_precise_upscale=True)  # type: ignore[attr-defined]
+    sift = cv2.SIFT_create(  # type: ignore[attr-defined]
+        contrastThreshold=contrast, edgeThreshold=edge, enable_precise_upscale=True
+    )
     found = sift.detect(np.rint(255 * grey).astype(np.uint8), None)
     rows = np.array([(*k.pt, k.size / 2, k.response) for k in found]).reshape(-1, 4)
     rows = np.unique(rows, axis=0)
@@ -315,18 +328,22 @@ def detect(
     affine: bool = False,
     upright: bool = False,
     detector: Detector = "dog",
+    contrast: float = extrema.CONTRAST,
+    edge: float = extrema.EDGE,
 ) -> Frames:
     """Frames of an image, strongest first: extrema of the difference of Gaussians.
 
     Each has one or more dominant orientations, unless ``upright``; ``affine`` adapts its shape to
     the gradients inside it, and leaves round what does not settle. ``mask`` (h, w) is non-zero
     where features may be. ``detector="opencv"`` takes the extrema that OpenCV's SIFT finds.
+    ``contrast`` is the least response times three, as OpenCV counts it: lower it for faint texture;
+    ``edge`` is the largest ratio of the two curvatures.
     """
     grey = to_grey(image)
     if grey.size == 0:
         return Frames.empty()
     where = _mask(mask, grey.shape)
-    return _detect(grey, _limit(max_features), where, affine, upright, detector)[0]
+    return _detect(grey, _limit(max_features), where, affine, upright, detector, contrast, edge)[0]
 
 
 def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
@@ -354,7 +371,7 @@ def _describe(
     output: str,
 ) -> NDArray[np.generic]:
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
-    raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
+    raw = np.zeros((len(maps), recipe.dimension), np.float32)
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
         for size in sizes:
@@ -395,7 +412,7 @@ def describe(
         raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
     grey = to_grey(image)
     if grey.size == 0 or len(frames) == 0:
-        return np.zeros((len(frames), recipe.layout.dimension), output)
+        return np.zeros((len(frames), recipe.dimension), output)
     _check_range(grey, recipe.kernel)
     return _describe(scalespace.build(grey).ladder(), frames.maps, recipe, sizes, output)
 
@@ -411,6 +428,8 @@ def extract(
     affine: bool = False,
     upright: bool = False,
     detector: Detector = "dog",
+    contrast: float = extrema.CONTRAST,
+    edge: float = extrema.EDGE,
     layout: Layout | None = None,
     normalisation: Normalisation | None = None,
     dtype: DTypeLike = "float32",
@@ -426,10 +445,11 @@ def extract(
     grey = to_grey(image)
     size = (int(grey.shape[0]), int(grey.shape[1]))
     if grey.size == 0:
-        nothing = np.zeros((0, recipe.layout.dimension), output)
+        nothing = np.zeros((0, recipe.dimension), output)
         return Features(Frames.empty(), nothing, size, name, made_by)
     _check_range(grey, recipe.kernel)
-    frames, ladder = _detect(grey, limit, _mask(mask, size), affine, upright, detector)
+    where = _mask(mask, size)
+    frames, ladder = _detect(grey, limit, where, affine, upright, detector, contrast, edge)
     values = _describe(ladder, frames.maps, recipe, sizes, output)
     return Features(frames, values, size, name, made_by)
 
@@ -487,7 +507,12 @@ def verify(
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Geometry:
     """The geometry that most matches agree on: see :func:`caloric.geometry.estimate`."""
+    if not isinstance(matches, Matches):
+        raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
     a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
+    for frames, column in ((a, 0), (b, 1)):
+        if len(matches) and matches.indices[:, column].max() >= len(frames):
+            raise InputError("matches refer to features that are not there; are they of this pair?")
     return geometry.estimate(
         a.xy[matches.indices[:, 0]],
         b.xy[matches.indices[:, 1]],

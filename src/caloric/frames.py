@@ -56,7 +56,9 @@ class Frames:
         return len(self.maps)
 
     def __getitem__(self, index: Any) -> "Frames":
-        """Some of the frames, by slice, mask or indices."""
+        """Some of the frames, by slice, mask or indices; by a number, that one alone."""
+        if isinstance(index, int | np.integer):
+            index = [range(len(self))[index]]
         return Frames(self.maps[index], self.scores[index])
 
     @property
@@ -91,6 +93,8 @@ class Frames:
         """Round frames from positions, scales in pixels and angles in radians."""
         columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (x, y, sigma, angle))
         x, y, sigma, angle = np.broadcast_arrays(*columns)
+        if not (sigma > 0).all():
+            raise InputError("frames: sigma must be positive")
         c, s = sigma * np.cos(angle), sigma * np.sin(angle)
         maps = np.stack([np.stack([c, -s, x], -1), np.stack([s, c, y], -1)], -2)
         return cls(maps, _scores(scores, len(maps)))

@@ -1,5 +1,6 @@
 """Which matches agree on one geometry: robust estimation, seeded and repeatable."""
 
+import numbers
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,6 +63,10 @@ def estimate(
     """
     if model not in _NEEDED:
         raise InputError(f"unknown model {model!r}; known are {', '.join(_NEEDED)}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
+    if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
+        raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
     p, q = (np.ascontiguousarray(np.asarray(v, np.float64).reshape(-1, 2)) for v in (a, b))
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
@@ -72,8 +77,10 @@ def estimate(
         if intrinsics is None:
             raise InputError("model 'essential' needs intrinsics=(K_a, K_b), each 3 x 3")
         cameras = [np.asarray(k, np.float64) for k in intrinsics]
-        if any(k.shape != (3, 3) for k in cameras):
+        if [k.shape for k in cameras] != [(3, 3), (3, 3)]:
             raise InputError("intrinsics must be two 3 x 3 matrices")
+        if not all(np.isfinite(k).all() and k[0, 0] > 0 and k[1, 1] > 0 for k in cameras):
+            raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
     nothing = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
         return nothing

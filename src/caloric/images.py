@@ -1,5 +1,7 @@
 """Arrays of pixels, taken relative to the range of their type."""
 
+from os import PathLike
+
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -33,6 +35,8 @@ def as_array(pixels: object, what: str) -> NDArray[np.generic]:
     """An array from whatever holds pixels; a ragged list or a mask is an error that says so."""
     if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
         raise InputError(f"{what}: masked pixels; fill them first")
+    if isinstance(pixels, str | bytes | PathLike):
+        raise InputError(f"{what}: a name, not pixels; read the file with caloric.read_image")
     try:
         return np.asarray(pixels)
     except ValueError:

@@ -2,7 +2,10 @@
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import cv2
@@ -13,6 +16,8 @@ from caloric.errors import InputError
 
 MAX_PIXELS = 134_217_728
 _DEEP_PNG = 16
+_WIDTH, _HEIGHT, _BITS, _ORIENTATION = 256, 257, 258, 274  # tags of TIFF and of EXIF
+_SHORT = 3  # TIFF's type of 16 bits
 _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 
 
@@ -39,75 +44,124 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
         raise InputError(f"{path}: {error}") from None
 
 
+_lock = Lock()
+_readers = 0
+_before: tuple[Any, int] | None = None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What decoders think of a file would come before our one line.
+
+    Warnings and OpenCV's log belong to the process: the first reader silences them, the last one
+    puts back what there was.
+    """
+    global _readers, _before
+    log = cv2.utils.logging
+    with _lock:
+        if _readers == 0:
+            caught = warnings.catch_warnings()
+            _before = caught, log.getLogLevel()
+            caught.__enter__()
+            warnings.simplefilter("ignore")
+            log.setLogLevel(log.LOG_LEVEL_SILENT)
+        _readers += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _readers -= 1
+            if _readers == 0 and _before is not None:
+                caught, level = _before
+                caught.__exit__(None, None, None)
+                log.setLogLevel(level)
+
+
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
     """The same from the bytes of a file."""
+    with _quiet():
+        return _decode(data, max_pixels)
+
+
+def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    with warnings.catch_warnings():
-        # Odd metadata is the file's business; what matters is whether the pixels can be had.
-        warnings.simplefilter("ignore")
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                w, h = image.size
-                if w * h > max_pixels:
-                    raise InputError(
-                        f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}"
-                    )
-                if w * h == 0:
-                    raise InputError("has no pixels")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            w, h = image.size
+            if w * h > max_pixels:
+                raise InputError(f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}")
+            if w * h == 0:
+                raise InputError("has no pixels")
+            if _is_deep(image, data):
                 if image.format == "TIFF":
-                    return _deep(data)
+                    return _deep(data)  # OpenCV turns these itself
                 # Pillow is strict about damage, where other decoders fill in what is missing.
                 image.load()
-                if image.format == "PNG" and data[24] == _DEEP_PNG:
-                    return _deep(data)
-                return _plain(ImageOps.exif_transpose(image))
-        except InputError:
-            raise
-        except UnidentifiedImageError:
-            size = _tiff_size(data)
-            if size is None:
-                raise InputError("not an image that can be read (unknown format)") from None
-            if size > max_pixels:
-                raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
-            return _deep(data)
-        except Image.DecompressionBombError:
+                return _turned(_deep(data), int(image.getexif().get(_ORIENTATION, 1)))
+            image.load()
+            return _plain(ImageOps.exif_transpose(image))
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        tags = _tiff_tags(data)
+        if not tags:
+            raise InputError("not an image that can be read (unknown format)") from None
+        if tags.get(_WIDTH, 0) * tags.get(_HEIGHT, 0) > max_pixels:
             raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
-        except (MemoryError, RecursionError):
-            raise InputError("too large to be decoded") from None
-        except Exception as error:
-            # Decoders fail in many ways on a broken file; to the user all are the same.
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"not an image that can be read ({reason[:120]})") from None
+        return _deep(data)
+    except Image.DecompressionBombError:
+        raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
+    except (MemoryError, RecursionError):
+        raise InputError("too large to be decoded") from None
+    except Exception as error:
+        # Decoders fail in many ways on a broken file; to the user all are the same.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"not an image that can be read ({reason[:120]})") from None
 
 
-def _tiff_size(data: bytes) -> int | None:
-    """Pixels that a TIFF file claims, for those that Pillow does not know: floats in colour."""
+def _is_deep(image: Any, data: bytes) -> bool:
+    """Whether there are more than 8 bits a sample, which Pillow would reduce to 8 in colour."""
+    if image.format == "PNG":
+        return data[24] == _DEEP_PNG
+    if image.format == "TIFF":
+        return bool(max(image.tag_v2.get(_BITS, (1,))) > 8)
+    return False
+
+
+def _tiff_tags(data: bytes) -> dict[int, int]:
+    """The first numbers of a TIFF file's tags, for those Pillow does not know: floats in colour."""
     order: Literal["little", "big"] | None = _TIFF.get(data[:4])
     if order is None:
-        return None
+        return {}
     start = int.from_bytes(data[4:8], order)
-    sizes = {256: 0, 257: 0}
+    tags = {}
     for entry in range(int.from_bytes(data[start : start + 2], order)):
         at = start + 2 + 12 * entry
-        tag = int.from_bytes(data[at : at + 2], order)
-        if tag in sizes:
-            width = 2 if int.from_bytes(data[at + 2 : at + 4], order) == 3 else 4
-            sizes[tag] = int.from_bytes(data[at + 8 : at + 8 + width], order)
-    return sizes[256] * sizes[257] or None
+        width = 2 if int.from_bytes(data[at + 2 : at + 4], order) == _SHORT else 4
+        number = int.from_bytes(data[at + 8 : at + 8 + width], order)
+        tags[int.from_bytes(data[at : at + 2], order)] = number
+    return tags
+
+
+def _turned(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic]:
+    """As EXIF's orientation 1 to 8 says: 5 to 8 are transposed, then rows or columns run back."""
+    if not 2 <= orientation <= 8:
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return np.ascontiguousarray(pixels[::rows, ::columns])
 
 
 def _deep(data: bytes) -> NDArray[np.generic]:
-    """By OpenCV: colours of 16 bits and floats, which Pillow would reduce to 8 bits."""
-    level = cv2.utils.logging.getLogLevel()
-    # What a decoder thinks of a file would come before our one line.
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    finally:
-        cv2.utils.logging.setLogLevel(level)
+    """By OpenCV: colours of 16 bits and floats."""
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise InputError("not an image that can be read")
+    if pixels.dtype.kind != "f" and pixels.dtype not in (np.uint8, np.uint16):
+        raise InputError(f"has pixels of type {pixels.dtype}; store it as 8 or 16 bits or floats")
     if pixels.ndim == 3 and pixels.shape[2] == 3:
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixels.ndim == 3 and pixels.shape[2] == 4:
@@ -116,7 +170,8 @@ def _deep(data: bytes) -> NDArray[np.generic]:
 
 
 def _plain(image: Any) -> NDArray[np.generic]:
-    if image.mode in ("1", "L"):
+    transparent = "A" in image.getbands() or "transparency" in image.info
+    if image.mode in ("1", "L") and not transparent:
         return np.asarray(image.convert("L"))
     if image.mode.startswith("I;16"):
         return np.asarray(image).astype(np.uint16)
@@ -127,5 +182,4 @@ def _plain(image: Any) -> NDArray[np.generic]:
         return values.astype(np.uint16)
     if image.mode == "F":
         return np.asarray(image)
-    transparent = "A" in image.getbands() or "transparency" in image.info
     return np.asarray(image.convert("RGBA" if transparent else "RGB"))

@@ -26,6 +26,11 @@ class Descriptor:
     power: float = 1.0
     harmonics: int | None = None
 
+    @property
+    def dimension(self) -> int:
+        """d: the length of a descriptor."""
+        return self.layout.dimension
+
     def fingerprint(self, domain_sizes: tuple[float, ...] = (1.0,)) -> str:
         """The same for two recipes only if they make comparable descriptors."""
         return hashlib.sha256(f"{self!r} {domain_sizes!r}".encode()).hexdigest()[:16]

@@ -49,6 +49,7 @@ class Ladder:
     """One level every third of an octave: what descriptors are read from."""
 
     levels: tuple[Level, ...]
+    size: tuple[int, int]
 
     def nearest(self, sigma: FloatArray) -> NDArray[np.intp]:
         """Which level is nearest in log-smoothing to each σ (pixels)."""
@@ -67,7 +68,7 @@ class ScaleSpace:
     def ladder(self) -> Ladder:
         """Each smoothing from the first octave that has it: half the memory of the whole."""
         steps = [level for octave in self.octaves for level in octave[:SCALES]]
-        return Ladder((*steps, *self.octaves[-1][SCALES:]))
+        return Ladder((*steps, *self.octaves[-1][SCALES:]), self.size)
 
 
 def _blur(pixels: Image32, sigma: float) -> Image32:

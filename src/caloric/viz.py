@@ -90,13 +90,15 @@ def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
     return np.sort(np.lexsort((np.arange(len(xy)), turn))[:most])
 
 
+def check_format(path: Path) -> None:
+    """An error if pictures cannot be written under such a name."""
+    if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
+        raise InputError(f"{path}: cannot write pictures as {path.suffix!r}; use .png or .jpg")
+
+
 def write_picture(path: Path, picture: NDArray[np.uint8]) -> None:
     """Write an RGB picture; the ending of the name says in which format."""
-    try:
-        done, data = cv2.imencode(path.suffix or ".png", picture[..., ::-1])
-    except cv2.error:
-        done = False
-    if not done:
-        raise InputError(f"{path}: cannot write pictures as {path.suffix!r}; use .png or .jpg")
+    check_format(path)
+    data = cv2.imencode(path.suffix, picture[..., ::-1])[1]
     with replacing(path) as file:
         file.write(data.tobytes())

@@ -6,7 +6,7 @@ crash, no file above 10 seconds, no more than 1 GB of memory.
 
 import io
 import multiprocessing
-import resource
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def _encoded(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def originals() -> list[bytes]:
-    """Small PNG, JPEG, TIFF and WebP files of the kinds that people have."""
+    """PNG, JPEG, TIFF and WebP files of the kinds that people have: small, and one photograph."""
     from PIL import Image
     from skimage import data
 
@@ -56,6 +56,8 @@ def originals() -> list[bytes]:
         cv2.imencode(".tiff", deep[..., 0])[1].tobytes(),
         _encoded(image, "WEBP"),
         _encoded(alpha, "WEBP", lossless=True),
+        # 3.2 megapixels: memory is what is tried here.
+        _encoded(image.resize((2048, 1536)), "JPEG", quality=75),
     ]
 
 
@@ -92,6 +94,8 @@ def mutated(files: list[bytes], seed: int) -> bytes:
 
 def _work(pipe: Connection) -> None:
     """The watched process: reads a file, answers what became of it."""
+    import resource
+
     from caloric import features, reading
 
     cv2.setNumThreads(1)
@@ -107,6 +111,7 @@ def _work(pipe: Connection) -> None:
         except Exception as error:
             answer = ("crash", f"{type(error).__name__}: {error}")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak //= 1000 if sys.platform == "darwin" else 1  # there it is in bytes
         pipe.send((*answer, peak))
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import extrema, features, recipes
+from caloric.errors import InputError
 from caloric.frames import Frames
+from caloric.scalespace import FIRST, SCALES
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,18 +21,38 @@ class Found:
 
     @property
     def keypoints(self) -> NDArray[np.float64]:
-        """(n, 2) as (row, column), not rounded."""
+        """(n, 2) as (row, column). Not rounded, where scikit-image's are: ransac is glad of it."""
         return self.frames.xy[:, ::-1]
 
     @property
-    def scales(self) -> NDArray[np.float64]:
+    def positions(self) -> NDArray[np.float64]:
+        """The same."""
+        return self.keypoints
+
+    @property
+    def sigmas(self) -> NDArray[np.float64]:
         """σ in pixels."""
         return self.frames.sigma
 
     @property
+    def _steps(self) -> NDArray[np.int64]:
+        """Thirds of an octave from the smoothing at which the first octave starts."""
+        return np.asarray(np.rint(SCALES * np.log2(2 / FIRST * self.sigmas)), np.int64)
+
+    @property
+    def octaves(self) -> NDArray[np.int64]:
+        """Which octave each is from; 0 is the image at twice its size."""
+        return np.maximum((self._steps - 1) // SCALES, 0)
+
+    @property
+    def scales(self) -> NDArray[np.int64]:
+        """Which level of its octave, 1 to 3."""
+        return self._steps - SCALES * self.octaves
+
+    @property
     def orientations(self) -> NDArray[np.float64]:
-        """Radians from +x towards +y, which is down."""
-        return self.frames.angle
+        """Radians in [0, 2π), from the axis of rows towards that of columns."""
+        return (np.pi / 2 - self.frames.angle) % (2 * np.pi)
 
     @property
     def responses(self) -> NDArray[np.float32]:
@@ -38,35 +60,59 @@ class Found:
         return self.frames.scores
 
 
+_SHOWN = {name for name, value in vars(Found).items() if isinstance(value, property)}
+
+
 class SIFT:
     """Use it as scikit-image's: call, then read ``keypoints``, ``descriptors`` and the rest.
 
     The attributes show the last call's result, a value of its own; no option changes by itself, and
-    no image is held.
+    no image is held. ``c_dog`` and ``c_edge`` are scikit-image's.
     """
 
-    def __init__(self, descriptor: str = "caloric", max_features: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        descriptor: str = "caloric",
+        max_features: int | None = None,
+        c_dog: float = extrema.CONTRAST / SCALES,
+        c_edge: float = extrema.EDGE,
+        upright: bool = False,
+        affine: bool = False,
+    ) -> None:
         """``descriptor`` is one of ``caloric.descriptors()``."""
-        self.descriptor, self.max_features = descriptor, max_features
-        self.result = Found(Frames.empty(), np.zeros((0, 0), np.float32))
+        recipes.descriptor(descriptor)
+        self.descriptor = descriptor
+        self.options: dict[str, Any] = {
+            "max_features": max_features,
+            "contrast": c_dog * SCALES,
+            "edge": c_edge,
+            "upright": upright,
+            "affine": affine,
+        }
+        self.result: Found | None = None
 
     def detect(self, image: Any) -> None:
         """Find keypoints."""
-        frames = features.detect(image, max_features=self.max_features)
+        frames = features.detect(image, **self.options)
         self.result = Found(frames, np.zeros((0, 0), np.float32))
 
     def extract(self, image: Any) -> None:
         """Describe the keypoints found before."""
+        if self.result is None:
+            raise InputError("extract describes what detect found: call detect first")
         frames = self.result.frames
         self.result = Found(frames, features.describe(image, frames, self.descriptor))
 
     def detect_and_extract(self, image: Any) -> None:
         """Both at once."""
-        found = features.extract(image, self.descriptor, max_features=self.max_features)
+        found = features.extract(image, self.descriptor, **self.options)
         self.result = Found(found.frames, found.descriptors)
 
     def __getattr__(self, name: str) -> Any:
-        """keypoints, scales, orientations, responses and descriptors of the last result."""
-        if name in ("keypoints", "scales", "orientations", "responses", "descriptors"):
-            return getattr(self.__dict__["result"], name)
+        """What :class:`Found` has, of the last result."""
+        if name == "descriptors" or name in _SHOWN:
+            if self.__dict__.get("result") is None:
+                raise AttributeError(f"{name}: nothing has been detected yet")
+            return getattr(self.result, name)
         raise AttributeError(name)
