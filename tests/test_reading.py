@@ -74,6 +74,8 @@ def test_palettes_alpha_grey_cmyk_bilevel():
     assert np.abs(cmyk.astype(int) - colour()).mean() < 12
     bilevel = reading.decode(saved(image.convert("1"), format="PNG"))
     assert set(np.unique(bilevel)) <= {0, 255}
+    tiff = reading.decode(saved(image.convert("CMYK"), format="TIFF"))
+    np.testing.assert_allclose(tiff.astype(int), colour(), atol=2)
     webp = reading.decode(saved(image, format="WEBP", lossless=True))
     np.testing.assert_array_equal(webp, colour())
 

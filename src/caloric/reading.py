@@ -16,7 +16,7 @@ from caloric.errors import InputError
 
 MAX_PIXELS = 134_217_728
 _DEEP_PNG = 16
-_WIDTH, _HEIGHT, _BITS, _ORIENTATION = 256, 257, 258, 274  # tags of TIFF and of EXIF
+_WIDTH, _HEIGHT, _ORIENTATION = 256, 257, 274  # tags of TIFF and of EXIF
 _SHORT = 3  # TIFF's type of 16 bits
 _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 
@@ -93,7 +93,7 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
                 raise InputError(f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}")
             if w * h == 0:
                 raise InputError("has no pixels")
-            if _is_deep(image, data):
+            if _for_opencv(image, data):
                 if image.format == "TIFF":
                     return _deep(data)  # OpenCV turns these itself
                 # Pillow is strict about damage, where other decoders fill in what is missing.
@@ -120,13 +120,11 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
         raise InputError(f"not an image that can be read ({reason[:120]})") from None
 
 
-def _is_deep(image: Any, data: bytes) -> bool:
-    """Whether there are more than 8 bits a sample, which Pillow would reduce to 8 in colour."""
-    if image.format == "PNG":
-        return data[24] == _DEEP_PNG
+def _for_opencv(image: Any, data: bytes) -> bool:
+    """TIFF, and PNG of 16 bits: Pillow would reduce colours to 8. OpenCV cannot do all TIFFs."""
     if image.format == "TIFF":
-        return bool(max(image.tag_v2.get(_BITS, (1,))) > 8)
-    return False
+        return image.mode not in ("P", "PA", "LA", "CMYK")
+    return bool(image.format == "PNG" and data[24] == _DEEP_PNG)
 
 
 def _tiff_tags(data: bytes) -> dict[int, int]:
