@@ -1,32 +1,62 @@
 """The benchmarks' own arithmetic, and their small forms on data made here."""
 
 import json
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import caloric
 import photographs
 from caloric import Frames, InputError, cli, reading
-from caloric.benchmarks import correspondence, fuzz, oxford
+from caloric.benchmarks import (
+    correspondence,
+    datasets,
+    evaluate,
+    fuzz,
+    methods,
+    metrics,
+    patches,
+    synthetic,
+)
 
 
 def test_average_precision_by_hand():
     distance = np.array([0.3, 0.1, 0.2, 0.4])
     right = np.array([True, True, False, False])
     # Ranked: right, wrong, right, wrong: precisions 1 and 2/3, of three that were possible.
-    assert oxford.average_precision(distance, right, 3) == pytest.approx((1 + 2 / 3) / 3)
-    assert oxford.average_precision(distance, right & False, 3) == 0
-    assert oxford.average_precision(distance, right, 0) == 0
+    assert metrics.average_precision(distance, right, 3) == pytest.approx((1 + 2 / 3) / 3)
+    assert metrics.average_precision(distance, right & False, 3) == 0
+    assert metrics.average_precision(distance, right, 0) == 0
 
 
-def test_score_of_perfect_and_of_useless_descriptors():
+def test_right_matches():
+    truth = np.array([[0, 2], [0, 3], [2, 0]])
+    right = metrics.right_matches(np.array([3, 0, 1]), truth)
+    assert right.tolist() == [True, False, False]
+    assert not metrics.right_matches(np.array([3, 0, 1]), np.zeros((0, 2), int)).any()
+
+
+def test_bootstrap_covers_the_mean():
+    """Of 95 % intervals of samples of 40, about 95 % hold the true mean."""
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((50, 16)).astype(np.float32)
-    truth = np.column_stack([np.arange(50), np.arange(50)])
-    assert oxford.score(a, a, truth) == (1.0, 1.0)
-    assert oxford.score(a, rng.permutation(a), truth)[1] < 0.2
+    found = [metrics.bootstrap(rng.normal(1, 2, 40)) for _ in range(200)]
+    assert 0.89 < np.mean([i.low <= 1 <= i.high for i in found]) < 0.985
+    assert metrics.bootstrap(np.full(9, 0.25)) == metrics.Interval(0.25, 0.25, 0.25)
+
+
+def test_corner_error_and_matching_accuracy():
+    shifted = np.array([[1.0, 0, 3], [0, 1, 4], [0, 0, 1]])
+    assert metrics.corner_error(shifted, np.eye(3), (100, 200)) == pytest.approx(5)
+    assert metrics.corner_error(None, np.eye(3), (100, 200)) == np.inf
+    p = np.array([[0.0, 0], [10, 10], [20, 20]])
+    shares = metrics.matching_accuracy(
+        p, p + np.array([[0.5, 0], [2, 0], [9, 0]]), np.eye(3), (1, 3, 5)
+    )
+    assert shares == pytest.approx([1 / 3, 2 / 3, 2 / 3])
+    assert metrics.matching_accuracy(p[:0], p[:0], np.eye(3), (1, 3)) == [0, 0]
 
 
 def test_overlap_of_discs():
@@ -67,34 +97,131 @@ def test_regions_follow_a_homography():
     np.testing.assert_allclose(found.overlap[same], 1, atol=0.02)
 
 
-def test_oxford_runs_on_a_folder_of_its_layout(tmp_path):
-    folder = tmp_path / "graf"
+def test_normalised_regions_forgive_small_frames():
+    a = Frames.from_xysa([0.0], [0.0], [1.0])
+    b = Frames.from_xysa([4.0], [0.0], [1.0])
+    assert len(correspondence.corresponding(a, b, np.eye(3)).overlap) == 0
+    r, d = 30.0, 4.0
+    lens = 2 * r**2 * np.arccos(d / (2 * r)) - d / 2 * np.sqrt(4 * r**2 - d**2)
+    found = correspondence.corresponding(a, b, np.eye(3), normalised=r)
+    assert found.overlap[0] == pytest.approx(lens / (2 * np.pi * r**2 - lens), abs=0.02)
+
+
+LAYOUTS = {
+    "oxford": ("graf", "img{}", "H1to{}p"),
+    "hpatches": ("v_graf", "{}", "H_1_{}"),
+    "fischer": ("01_graf", "zoom{}", "H_zoom{}.txt"),
+}
+
+
+def write_scene(root, name, suffix=".png"):
+    scene, image, matrix = LAYOUTS[name]
+    folder = root / scene
     folder.mkdir()
-    image = photographs.grey("camera", (256, 256))
+    pixels = photographs.grey("camera", (200, 200))
     for k in range(1, 7):
-        view = photographs.similarity(1 + 0.04 * (k - 1), 6 * (k - 1), (0, 0), (128, 128))
-        cv2.imwrite(str(folder / f"img{k}.png"), photographs.warp(image, view))
+        view = photographs.similarity(1 + 0.04 * (k - 1), 6 * (k - 1), (0, 0), (100, 100))
+        first = name == "fischer" and k == 1
+        path = folder / f"{'original' if first else image.format(k)}{suffix}"
+        colour = cv2.cvtColor(photographs.warp(pixels, view), cv2.COLOR_GRAY2BGR)
+        cv2.imwrite(str(path), colour)
         if k > 1:
-            np.savetxt(folder / f"H1to{k}p", np.concatenate([view, [[0, 0, 1]]]))
-    out = tmp_path / "report.json"
-    result = CliRunner().invoke(
-        cli.app,
-        ["bench", "oxford", "--data", str(tmp_path), "--sequences", "graf", "--json", str(out)],
-    )
+            np.savetxt(folder / matrix.format(k), np.concatenate([view, [[0, 0, 1]]]))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_each_layout_is_read(name, tmp_path):
+    write_scene(tmp_path, name, ".ppm")
+    pairs = datasets.DATASETS[name](tmp_path)
+    assert len(pairs) == 5
+    assert all(p.first.exists() and p.second.exists() for p in pairs)
+    group = {"oxford": "graf", "hpatches": "viewpoint", "fischer": "zoom"}[name]
+    assert {p.group for p in pairs} == {group}
+
+
+def test_a_benchmark_and_its_second_run(tmp_path, monkeypatch):
+    write_scene(tmp_path, "oxford")
+    out, plot, cache = tmp_path / "report.json", tmp_path / "plot.png", tmp_path / "cache"
+    arguments = ["bench", "oxford", "--data", str(tmp_path), "--only", "graf"]
+    arguments += ["--json", str(out), "--plot", str(plot), "--cache", str(cache)]
+    result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_text())
-    assert set(report["descriptors"]) == {*oxford.PEERS, *oxford.OURS}
-    for line in report["descriptors"].values():
-        assert len(line["pairs"]) == 5
-        assert line["mean"][0] > 0.5
-    for line in report["pipelines"].values():
-        assert line["repeatability"] > 0.5
-        assert line["accurate"] == 1
+    assert next(iter(report["same keypoints"])) == "caloric"
+    assert {"OpenCV SIFT, root", methods.RESAMPLED, "heat"} <= set(report["same keypoints"])
+    for method in report["same keypoints"].values():
+        value = method["figures"]["mAP"]
+        assert 0.5 < value["low"] <= value["mean"] <= value["high"] <= 1
+        assert method["figures"]["corners 3"]["mean"] == 1
+    for method in report["own detectors"].values():
+        assert method["figures"]["repeatability"]["mean"] > 0.5
+    assert "default ahead by" in result.output
+    assert cv2.imread(str(plot)).std() > 10
+
+    def never(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(evaluate, "_evaluate", never)
+    assert CliRunner().invoke(cli.app, arguments).exit_code == 0
+    assert json.loads(out.read_text()) == report
 
 
-def test_oxford_without_data_says_so(tmp_path):
+def test_damaged_cache_is_made_again(tmp_path):
+    store = evaluate.Cache(tmp_path)
+    store.get("a", lambda: {"x": np.arange(3)})
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(b"half")
+    np.testing.assert_array_equal(store.get("a", lambda: {"x": np.arange(4)})["x"], np.arange(4))
+
+
+def test_benchmarks_without_data_say_so(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
-        oxford.load(tmp_path, "graf")
+        datasets.oxford(tmp_path / "none")
+    with pytest.raises(InputError, match="is this the data set"):
+        datasets.hpatches(tmp_path)
+    write_scene(tmp_path, "oxford")
+    (tmp_path / "graf" / "H1to3p").write_text("1 2 3")
+    with pytest.raises(InputError, match="not a homography"):
+        datasets.oxford(tmp_path)
+    (tmp_path / "graf" / "img2.png").unlink()
+    with pytest.raises(InputError, match="no image img2"):
+        datasets.oxford(tmp_path)
+
+
+def test_synthetic_pairs_show_what_they_claim():
+    """The homography of a change is the one that the pixels followed."""
+    image = photographs.grey("camera")
+    rng = np.random.default_rng(3)
+    change = replace(synthetic.draw(rng, image.shape), blur=0, noise=0, gamma=1, gain=1, quality=95)
+    moved = synthetic.apply(image, change, rng)
+    a, b = (caloric.extract(i, max_features=800) for i in (image, moved))
+    geometry = caloric.verify(a, b, caloric.match(a, b))
+    assert metrics.corner_error(geometry.matrix, change.homography, image.shape) < 3
+    strong = [synthetic.affine_map(rng, 0.4) for _ in range(50)]
+    assert min(np.linalg.svd(m, compute_uv=False)[1] for m in strong) > 0.35
+
+
+def test_patches_of_hpatches(tmp_path):
+    rng = np.random.default_rng(0)
+    for scene in ("i_a", "v_b"):
+        folder = tmp_path / scene
+        folder.mkdir()
+        base = [cv2.GaussianBlur(rng.random((65, 65)), (0, 0), 3) for _ in range(12)]
+        base = np.concatenate([(b - b.min()) / (b.max() - b.min()) for b in base])
+        for name in ("ref", *(f"{letter}{k}" for letter in "eht" for k in range(1, 6))):
+            noise = 0 if name == "ref" else {"e": 0.02, "h": 0.1, "t": 0.4}[name[0]]
+            column = np.clip(base + noise * rng.standard_normal(base.shape), 0, 1)
+            cv2.imwrite(str(folder / f"{name}.png"), np.rint(255 * column).astype(np.uint8))
+    lines = {line.method: line.figures for line in patches.run(tmp_path, 100)}
+    for figures in lines.values():
+        for task in ("verification", "matching", "retrieval"):
+            assert figures[f"{task} easy"].mean > 0.9
+            assert figures[f"{task} easy"].mean >= figures[f"{task} tough"].mean > 0.1
+    result = CliRunner().invoke(cli.app, ["bench", "patches", "--data", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "verification easy" in result.output
+    with pytest.raises(InputError, match="is this HPatches' patches"):
+        patches.load(tmp_path / "i_a", 10)
 
 
 def test_fuzz_a_small_share():

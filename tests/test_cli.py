@@ -216,3 +216,28 @@ def test_images_without_texture_match_nothing(shape, tmp_path, monkeypatch, caps
     assert (report["features"], report["matches"], report["inliers"]) == ([0, 0], [], 0)
     assert report["matrix"] is None
     assert picture.exists()
+
+
+def test_errors_name_the_image(pair, tmp_path, monkeypatch, capsys):
+    bad = tmp_path / "nan.tiff"
+    bad.write_bytes(cv2.imencode(".tiff", np.full((9, 9), np.nan, np.float32))[1].tobytes())
+    for command in ("match", "extract"):
+        out = ("--json", "-") if command == "match" else ("-o", tmp_path / "f.h5")
+        code, _, err = run(monkeypatch, capsys, command, pair[0], bad, *out)
+        assert code in (1, 2)
+        assert "nan.tiff: image: NaN" in err
+
+
+def test_names_that_are_not_utf8(pair, tmp_path, monkeypatch, capsys):
+    odd = tmp_path / "x\udcff.png"
+    odd.write_bytes(pair[0].read_bytes())
+    code, _, err = run(monkeypatch, capsys, "extract", odd, "-o", tmp_path / "f.h5")
+    assert code == 2
+    assert "not UTF-8" in err
+
+
+def test_options_of_extract_are_checked_before_the_work(pair, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "f.h5"
+    code, _, err = run(monkeypatch, capsys, "extract", *pair, "-o", out, "--detector", "foo")
+    assert code == 2
+    assert err.strip() == "caloric: unknown detector 'foo'; known are dog, opencv"

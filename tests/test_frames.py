@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import caloric
+import photographs
 from caloric import Frames
 
 number = st.floats(-1e4, 1e4)
@@ -92,3 +93,12 @@ def test_one_frame_and_each_in_turn():
     assert [f.xy[0, 0] for f in frames] == [1, 2, 3]
     with pytest.raises(IndexError):
         frames[3]
+
+
+def test_opencv_describes_our_keypoints_at_the_level_they_are_from():
+    image = photographs.grey("camera")
+    sift = cv2.SIFT_create()
+    keypoints, theirs = sift.detectAndCompute(image, None)
+    _, again = sift.compute(image, Frames.from_opencv(keypoints).to_opencv())
+    same = np.abs(theirs - again).max(1) < 10
+    assert same.mean() > 0.95

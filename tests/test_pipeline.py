@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 
 import caloric
 import photographs
-from caloric import Frames, geometry, matching
+from caloric import Frames, geometry, matching, viz
 from caloric.interop import opencv, skimage
 
 VIEW = photographs.similarity(1.3, 25, (10.3, -4.2), (255, 255))
@@ -377,6 +377,7 @@ def test_opencv_face_takes_opencvs_arguments():
         small.detectAndCompute(None, None)
     with pytest.raises(caloric.InputError, match="call compute"):
         small.detectAndCompute(image, None, None, True)
+    assert len(opencv.SIFT.create(0, 3, 0, 10, 1.6, True).detect(image)) > 1000
     with pytest.raises(caloric.InputError, match="contrast must be"):
         opencv.SIFT_create(contrastThreshold=-1).detect(image)
 
@@ -464,3 +465,28 @@ def test_the_second_neighbour_is_elsewhere_however_many_are_here():
     xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
     assert len(matching.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
     assert len(matching.match_descriptors(a, b, ratio=0.1)) == 0
+
+
+@pytest.mark.parametrize("offset", [0, 100, 10_000])
+def test_neighbours_are_exact_far_from_the_origin(offset):
+    rng = np.random.default_rng(2)
+    a = rng.standard_normal((200, 64))
+    b = a + 0.3 * rng.standard_normal((200, 64))
+    a, b = (a + offset).astype(np.float32), (b + offset).astype(np.float32)
+    found = caloric.match(a, b, mutual=False, ratio=None)
+    true = cdist(a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_array_equal(found.indices[:, 1], true.argmin(1)[found.indices[:, 0]])
+    np.testing.assert_allclose(found.distances, true[tuple(found.indices.T)], rtol=1e-3)
+    assert caloric.match(a, a, ratio=None).distances.max() == 0
+
+
+def test_bright_floats_are_clipped_not_wrapped():
+    image = 1.6 * photographs.grey("camera").astype(np.float32) / 255
+    dim = np.clip(image, 0, 1)
+    bright = caloric.detect(image, detector="opencv", max_features=100, upright=True)
+    np.testing.assert_array_equal(
+        bright.xy,
+        caloric.detect(dim, detector="opencv", max_features=100, upright=True).xy,
+    )
+    drawn = viz.draw_matches(image, dim, *np.zeros((2, 0, 2)), np.zeros(0), 1.0, "")
+    np.testing.assert_array_equal(drawn[-512:, :512], drawn[-512:, -512:])

@@ -164,3 +164,58 @@ def test_reading_in_threads_leaves_warnings_as_they_were():
         list(pool.map(reading.decode, [data] * 40))
     assert warnings.filters == before
     assert cv2.utils.logging.getLogLevel() == level
+
+
+def tiff(pixels, **tags):
+    """An uncompressed little-endian TIFF of one strip, with any tags, written by hand."""
+    h, w = pixels.shape[:2]
+    samples = 1 if pixels.ndim == 2 else pixels.shape[2]
+    numbers = {
+        256: w, 257: h, 258: 8 * pixels.itemsize, 259: 1, 262: 1 if samples == 1 else 2,
+        273: 8, 277: samples, 278: h, 279: pixels.nbytes, 284: 1,
+        339: 3 if pixels.dtype.kind == "f" else 1,
+    } | {int(tag[1:]): value for tag, value in tags.items()}  # fmt: skip
+    data = pixels.tobytes()
+    extra = 8 + len(data)
+    tail = b""
+    entries = b""
+    for tag, value in sorted(numbers.items()):
+        if tag in (258, 339) and samples > 2:
+            place = (extra + len(tail)).to_bytes(4, "little")
+            tail += value.to_bytes(2, "little") * samples
+            entry = (3).to_bytes(2, "little") + samples.to_bytes(4, "little") + place
+        else:
+            entry = (4).to_bytes(2, "little") + (1).to_bytes(4, "little")
+            entry += value.to_bytes(4, "little")
+        entries += tag.to_bytes(2, "little") + entry
+    head = b"II*\0" + (extra + len(tail)).to_bytes(4, "little")
+    return head + data + tail + len(numbers).to_bytes(2, "little") + entries + bytes(4)
+
+
+def test_kinds_of_tiff_that_decoders_disagree_on():
+    deep = colour().astype(np.uint16) * 257
+    np.testing.assert_array_equal(reading.decode(tiff(deep)), deep)
+    # White is 0.
+    for pixels, white in ((deep[..., 0], 65535), (np.float32(colour()[..., 0] / 255), 1)):
+        inverted = (white - pixels).astype(pixels.dtype)
+        read = reading.decode(tiff(inverted, t262=0))
+        np.testing.assert_allclose(read, pixels, atol=1e-6)
+    with pytest.raises(caloric.InputError, match="separate planes"):
+        reading.decode(tiff(deep, t284=2))
+    # Alpha: as it is, and multiplied into the colours.
+    rgba = np.dstack([deep, np.full((40, 60), 32768, np.uint16)])
+    np.testing.assert_array_equal(reading.decode(tiff(rgba, t338=2)), rgba)
+    multiplied = rgba.copy()
+    multiplied[..., :3] = np.rint(rgba[..., :3] * (32768 / 65535))
+    np.testing.assert_allclose(reading.decode(tiff(multiplied, t338=1)), rgba, atol=2)
+    shallow = (rgba // 257).astype(np.uint8)
+    read = reading.decode(saved(Image.fromarray(shallow), format="TIFF"))
+    np.testing.assert_array_equal(read, shallow)
+
+
+def test_grey_does_not_depend_on_how_an_array_lies_in_memory():
+    image = colour()
+    expected = to_grey(image)
+    np.testing.assert_array_equal(to_grey(np.asfortranarray(image)), expected)
+    turned = np.ascontiguousarray(np.rot90(image))
+    np.testing.assert_array_equal(to_grey(np.rot90(turned, -1)), expected)

@@ -5,11 +5,11 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from caloric.errors import InputError
 from caloric.files import check_target, replacing
 from caloric.geometry import Model
 from caloric.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from caloric.features import Features
 
 app = typer.Typer(
     name="caloric",
@@ -91,25 +94,14 @@ def match(
 
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
-    recipes.descriptor(descriptor)  # what cannot work is said before the work
     for path in (output, html, None if json_path in (None, "-") else Path(str(json_path))):
         check_target(path)
     if output is not None:
         viz.check_format(output)
+    extract = _extractor(descriptor, max_features, affine, upright, detector)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
-
-    def extract(image: Any) -> features.Features:
-        return features.extract(
-            image,
-            descriptor,
-            max_features=max_features,
-            affine=affine,
-            upright=upright,
-            detector=cast(features.Detector, detector),
-        )
-
     with ThreadPoolExecutor(2) as pool:
-        a, b = pool.map(extract, pixels)
+        a, b = pool.map(extract, (image_a, image_b), pixels)
     chosen = cast(Model, model)
     found = features.match(a, b, ratio=None if ratio == 1 else ratio)
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
@@ -145,12 +137,37 @@ def match(
             facts = {"first": image_a, "second": image_b, "descriptor": descriptor}
             facts |= {"found": summary, "threshold": f"{threshold:g} pixels"}
             title = f"{Path(image_a).name} and {Path(image_b).name}"
-            _write_text(str(html), page.match_page(picture, title, facts, geometry.matrix))
+            text = page.match_page(picture, title, facts, geometry.matrix)
+            with replacing(html) as file:
+                file.write(text.encode())
     if json_path != "-":
         typer.echo(summary)
-        for path in (output, html):
-            if path is not None:
-                typer.echo(f"written: {path}")
+        for written in (output, html, json_path):
+            if written is not None:
+                typer.echo(f"written: {written}")
+
+
+def _extractor(
+    descriptor: str, max_features: int, affine: bool, upright: bool, detector: str
+) -> Callable[[str, Any], "Features"]:
+    """(name, pixels) to features; errors of the image name it, those of options come here."""
+    from caloric import features
+
+    def extract(name: str, pixels: Any) -> "Features":
+        try:
+            return features.extract(
+                pixels,
+                descriptor,
+                max_features=max_features,
+                affine=affine,
+                upright=upright,
+                detector=cast(features.Detector, detector),
+            )
+        except InputError as error:
+            raise InputError(f"{name}: {error}" if name else str(error)) from None
+
+    extract("", [[]])
+    return extract
 
 
 def _write_text(path: str, text: str) -> None:
@@ -180,8 +197,8 @@ def extract(
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
-    recipes.descriptor(descriptor)  # what cannot work is said before the work
     kind = _kind(output)
+    one = _extractor(descriptor, max_features, affine, upright, detector)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
@@ -189,15 +206,7 @@ def extract(
     def found() -> Iterator[tuple[str, features.Features]]:
         for number, (image, name) in enumerate(zip(images, names, strict=True), 1):
             try:
-                pixels = reading.read_image(image)
-                result = features.extract(
-                    pixels,
-                    descriptor,
-                    max_features=max_features,
-                    affine=affine,
-                    upright=upright,
-                    detector=cast(features.Detector, detector),
-                )
+                result = one(image, reading.read_image(image))
             except (InputError, MemoryError) as error:
                 skipped.append(image)
                 reason = error if isinstance(error, InputError) else f"{image}: not enough memory"
@@ -228,7 +237,9 @@ def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
         check_target(output)
         return "npz" if output.suffix == ".npz" else "h5"
     if output.suffix and not output.is_dir():
-        raise InputError(f"{output}: name an .h5, an .npz or a folder")
+        raise InputError(
+            f"{output}: name an .h5, an .npz or a folder (one with a dot: make it first)"
+        )
     _folder(output).mkdir(parents=True, exist_ok=True)
     return "folder"
 
@@ -271,47 +282,111 @@ bench = typer.Typer(help="Benchmarks over local copies of public data.", no_args
 app.add_typer(bench, name="bench")
 
 
-@bench.command()
-def oxford(
-    data: Annotated[Path, typer.Option(help="Folder with graf/img1.png and the rest.")],
-    json_path: Annotated[str | None, typer.Option("--json", help="All figures as JSON.")] = None,
-    sequences: Annotated[str, typer.Option(help="Some sequences, by commas.")] = "",
+Data = Annotated[Path, typer.Option("--data", help="The folder of a local copy.")]
+JsonOut = Annotated[str | None, typer.Option("--json", help="All figures; - for standard output.")]
+PlotOut = Annotated[Path | None, typer.Option("--plot", help="A picture of them.")]
+CacheIn = Annotated[
+    Path | None, typer.Option("--cache", help="Where predictions are kept; metrics then rerun.")
+]
+Only = Annotated[str, typer.Option("--only", help="Some scenes, by commas.")]
+
+
+def _bench(
+    name: str, data: Path, json_path: str | None, plot: Path | None, cache: Path | None, only: str
 ) -> None:
-    """Descriptors at the same keypoints, detectors, and whole pipelines on Oxford Affine."""
-    import numpy
+    from rich.progress import Progress
     from rich.table import Table
 
-    from caloric.benchmarks import oxford as benchmark
+    from caloric.benchmarks import datasets, evaluate, methods, report
 
-    console = Console(stderr=True)
-
-    def progress(message: str) -> None:
-        console.print(f"  {message}", highlight=False)
-
-    chosen = tuple(s for s in sequences.split(",") if s) or benchmark.SEQUENCES
-    lines = benchmark.descriptors(data, sequences=chosen, progress=progress)
-    whole = benchmark.pipelines(data, sequences=chosen, progress=progress)
-    report = {
-        "versions": {"caloric": __version__, "numpy": numpy.__version__},
-        "keypoints": benchmark.KEYPOINTS,
-        "descriptors": {x.name: {"mean": x.mean, "pairs": x.pairs} for x in lines},
-        "pipelines": {x.name: vars(x) for x in whole},
-    }
+    check_target(None if json_path in (None, "-") else Path(str(json_path)))
+    check_target(plot)
+    pairs = datasets.DATASETS[name](data)
+    if only:
+        chosen = only.split(",")
+        pairs = [p for p in pairs if p.first.parent.name in chosen or p.group in chosen]
+        if not pairs:
+            raise InputError(f"{data}: no scene of {only!r} in it")
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=len(pairs))
+        results = evaluate.evaluate(
+            pairs,
+            methods.fixed() + methods.pipelines(),
+            cache,
+            lambda pair: progress.update(task, advance=1, description=pair),
+        )
+    summary = report.summarise(name, pairs, results)
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1))
+        _write_text(json_path, report.dumps(summary))
+    if plot is not None:
+        report.plot(summary, plot)
     if json_path == "-":
         return
-    table = Table("descriptor", "mAP", "R@1", title="at the same OpenCV keypoints")
-    for x in lines:
-        table.add_row(x.name, *(f"{value:.3f}" for value in x.mean))
-    second = Table("pipeline", "repeatability", "correspondences", "corners within 3 px")
-    for y in whole:
-        second.add_row(
-            y.name, f"{y.repeatability:.3f}", f"{y.correspondences:.0f}", f"{y.accurate:.3f}"
-        )
-    out = Console()
-    out.print(table)
-    out.print(second)
+    for part in report.COLUMNS:
+        head, rows = report.table(summary, part)
+        table = Table(*head, title=f"{name}: {part}")
+        for row in rows:
+            table.add_row(*row)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+@bench.command()
+def oxford(
+    data: Data,
+    json_path: JsonOut = None,
+    plot: PlotOut = None,
+    cache: CacheIn = None,
+    only: Only = "",
+) -> None:
+    """Descriptors and detectors on Oxford Affine."""
+    _bench("oxford", data, json_path, plot, cache, only)
+
+
+@bench.command()
+def fischer(
+    data: Data,
+    json_path: JsonOut = None,
+    plot: PlotOut = None,
+    cache: CacheIn = None,
+    only: Only = "",
+) -> None:
+    """The same on Fischer's generated changes of 16 scenes."""
+    _bench("fischer", data, json_path, plot, cache, only)
+
+
+@bench.command()
+def hpatches(
+    data: Data,
+    json_path: JsonOut = None,
+    plot: PlotOut = None,
+    cache: CacheIn = None,
+    only: Only = "",
+) -> None:
+    """The same on the sequences of HPatches."""
+    _bench("hpatches", data, json_path, plot, cache, only)
+
+
+@bench.command()
+def patches(
+    data: Data,
+    json_path: JsonOut = None,
+    most: Annotated[int, typer.Option(help="Places a sequence, at most.")] = 300,
+) -> None:
+    """Verification, matching and retrieval on the patches of HPatches."""
+    from rich.table import Table
+
+    from caloric.benchmarks import patches as benchmark
+
+    console = Console(stderr=True)
+    lines = benchmark.run(data, most, lambda method: console.print(f"  {method}", highlight=False))
+    if json_path is not None:
+        figures = {x.method: {k: vars(v) for k, v in x.figures.items()} for x in lines}
+        _write_text(json_path, json.dumps(figures, indent=1))
+    if json_path != "-":
+        table = Table("task", *(x.method for x in lines), title="mean average precision")
+        for task in lines[0].figures:
+            table.add_row(task, *(f"{x.figures[task].mean:.3f}" for x in lines))
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 @bench.command()
@@ -357,9 +432,13 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:
         app(arguments)
-    except (InputError, OSError, MemoryError) as error:
+    except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
         if len(arguments) < len(sys.argv) - 1:
             raise
-        text = "not enough memory; try a smaller image" if isinstance(error, MemoryError) else error
+        text: object = error
+        if isinstance(error, MemoryError):
+            text = "not enough memory; try a smaller image"
+        elif isinstance(error, UnicodeEncodeError):
+            text = "a file's name is not UTF-8 and cannot be written there; rename it"
         typer.echo(f"caloric: {text}", err=True)
         raise SystemExit(2) from None

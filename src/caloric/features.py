@@ -62,6 +62,12 @@ class Features:
                 f"{self.descriptors.shape}"
             )
 
+    def __repr__(self) -> str:
+        """In one line."""
+        h, w = self.image_size
+        kind = f"{self.descriptors.shape[1]}-d {self.descriptors.dtype}"
+        return f"Features({len(self)} of {self.descriptor!r}, {kind}, image {w} x {h})"
+
     def __len__(self) -> int:
         """The number of features."""
         return len(self.frames)
@@ -105,7 +111,9 @@ class Features:
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
         except Exception as error:
-            raise InputError(f"{path}: not a file of features ({error})") from None
+            # NumPy's advice to load what it does not know as a pickle is bad advice.
+            reason = "unknown format" if "pickle" in str(error) else error
+            raise InputError(f"{path}: not a file of features ({reason})") from None
 
 
 def _recipe(
@@ -258,6 +266,27 @@ def _mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | 
     return np.asarray(array != 0)
 
 
+@dataclass(frozen=True)
+class _Detecting:
+    """The options of detection, checked."""
+
+    max_features: int | None
+    affine: bool
+    upright: bool
+    detector: Detector
+    contrast: float
+    edge: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_features", _limit(self.max_features))
+        if self.detector not in ("dog", "opencv"):
+            raise InputError(f"unknown detector {self.detector!r}; known are dog, opencv")
+        if not (isinstance(self.contrast, numbers.Real) and 0 <= self.contrast < np.inf):
+            raise InputError(f"contrast must be a number from 0, got {self.contrast!r}")
+        if not (isinstance(self.edge, numbers.Real) and 1 <= self.edge < np.inf):
+            raise InputError(f"edge must be a number from 1, got {self.edge!r}")
+
+
 def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     h, w = mask.shape
     column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
@@ -266,42 +295,28 @@ def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _detect(
-    grey: NDArray[np.float32],
-    max_features: int | None,
-    mask: NDArray[np.bool_] | None,
-    affine: bool,
-    upright: bool,
-    detector: Detector,
-    contrast: float,
-    edge: float,
+    grey: NDArray[np.float32], mask: NDArray[np.bool_] | None, options: _Detecting
 ) -> tuple[Frames, scalespace.Ladder]:
     """The frames of an image, and the part of its scale space that describing them needs."""
-    if detector not in ("dog", "opencv"):
-        raise InputError(f"unknown detector {detector!r}; known are dog, opencv")
-    if not (isinstance(contrast, numbers.Real) and 0 < contrast < np.inf):
-        raise InputError(f"contrast must be a positive number, got {contrast!r}")
-    if not (isinstance(edge, numbers.Real) and 1 <= edge < np.inf):
-        raise InputError(f"edge must be a number from 1, got {edge!r}")
     space = scalespace.build(grey)
-    found = (
-        extrema.extrema(space, contrast, edge)
-        if detector == "dog"
-        else _opencv(grey, contrast, edge)
-    )
+    if options.detector == "dog":
+        found = extrema.extrema(space, options.contrast, options.edge)
+    else:
+        found = _opencv(grey, options.contrast, options.edge)
     ladder = space.ladder()
     del space  # half of the memory, before gradients are made
     keep = np.arange(len(found))
     if mask is not None:
         keep = keep[_allowed(found.xy, mask)]
-    keep = keep[:max_features]
+    keep = keep[: options.max_features]
     xy, sigma, response = found.xy[keep], found.sigma[keep], found.response[keep]
     frames = Frames.from_xysa(xy[:, 0], xy[:, 1], sigma, 0.0, response)
-    if len(frames) and affine:
+    if len(frames) and options.affine:
         frames = Frames(affine_shape.adapt(ladder, frames.maps)[0], frames.scores)
-    if upright or len(frames) == 0:
+    if options.upright or len(frames) == 0:
         return frames, ladder
     rows, angles = orientation.dominant(orientation.histograms(ladder, frames.maps))
-    rows, angles = rows[:max_features], angles[:max_features]
+    rows, angles = rows[: options.max_features], angles[: options.max_features]
     return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows]), ladder
 
 
@@ -312,7 +327,7 @@ def _opencv(grey: NDArray[np.float32], contrast: float, edge: float) -> extrema.
     sift = cv2.SIFT_create(  # type: ignore[attr-defined]
         contrastThreshold=contrast, edgeThreshold=edge, enable_precise_upscale=True
     )
-    found = sift.detect(np.rint(255 * grey).astype(np.uint8), None)
+    found = sift.detect(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8), None)
     rows = np.array([(*k.pt, k.size / 2, k.response) for k in found]).reshape(-1, 4)
     rows = np.unique(rows, axis=0)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 0], rows[:, 1], -rows[:, 3]))]
@@ -339,11 +354,11 @@ def detect(
     ``contrast`` is the least response times three, as OpenCV counts it: lower it for faint texture;
     ``edge`` is the largest ratio of the two curvatures.
     """
+    options = _Detecting(max_features, affine, upright, detector, contrast, edge)
     grey = to_grey(image)
     if grey.size == 0:
         return Frames.empty()
-    where = _mask(mask, grey.shape)
-    return _detect(grey, _limit(max_features), where, affine, upright, detector, contrast, edge)[0]
+    return _detect(grey, _mask(mask, grey.shape), options)[0]
 
 
 def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
@@ -354,6 +369,8 @@ def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
         if isinstance(domain_sizes, bool) or domain_sizes < 2:
             raise InputError(f"domain_sizes must be 2 or more sizes, got {domain_sizes}")
         return tuple((1 / 6 + i * (3 - 1 / 6) / domain_sizes) for i in range(domain_sizes))
+    if not isinstance(domain_sizes, Sequence | np.ndarray) or isinstance(domain_sizes, str):
+        raise InputError(f"domain_sizes must be a whole number or sizes, got {domain_sizes!r}")
     try:
         sizes = tuple(float(size) for size in domain_sizes)
     except (TypeError, ValueError):
@@ -439,7 +456,8 @@ def extract(
     """Detect and describe, over one scale space. The options are those of the two."""
     _check_device(device)
     recipe = _recipe(descriptor, layout, normalisation, parameters)
-    output, sizes, limit = _output(dtype, recipe), _sizes(domain_sizes), _limit(max_features)
+    output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
+    options = _Detecting(max_features, affine, upright, detector, contrast, edge)
     name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
     made_by = recipe.fingerprint(sizes)
     grey = to_grey(image)
@@ -448,8 +466,7 @@ def extract(
         nothing = np.zeros((0, recipe.dimension), output)
         return Features(Frames.empty(), nothing, size, name, made_by)
     _check_range(grey, recipe.kernel)
-    where = _mask(mask, size)
-    frames, ladder = _detect(grey, limit, where, affine, upright, detector, contrast, edge)
+    frames, ladder = _detect(grey, _mask(mask, size), options)
     values = _describe(ladder, frames.maps, recipe, sizes, output)
     return Features(frames, values, size, name, made_by)
 
@@ -465,8 +482,8 @@ def match(
 ) -> Matches:
     """Exact nearest neighbours, mutual and with a ratio test unless told otherwise.
 
-    Between :class:`Features` the ratio is to the nearest descriptor that is not within ``radius``
-    pixels of the first; between bare arrays (n, d) to the second nearest.
+    Between two :class:`Features` the ratio is to the nearest descriptor that is not within
+    ``radius`` pixels of the first; where one is a bare array (n, d), to the second nearest.
     """
     if isinstance(features_a, Features) and isinstance(features_b, Features):
         _comparable(features_a, features_b)
@@ -511,7 +528,8 @@ def verify(
         raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
     a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
     for frames, column in ((a, 0), (b, 1)):
-        if len(matches) and matches.indices[:, column].max() >= len(frames):
+        used = matches.indices[:, column]
+        if len(used) and not 0 <= used.min() <= used.max() < len(frames):
             raise InputError("matches refer to features that are not there; are they of this pair?")
     return geometry.estimate(
         a.xy[matches.indices[:, 0]],

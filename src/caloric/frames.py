@@ -92,7 +92,10 @@ class Frames:
     ) -> "Frames":
         """Round frames from positions, scales in pixels and angles in radians."""
         columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (x, y, sigma, angle))
-        x, y, sigma, angle = np.broadcast_arrays(*columns)
+        try:
+            x, y, sigma, angle = np.broadcast_arrays(*columns)
+        except ValueError:
+            raise InputError("frames: x, y, sigma and angle must be equally many") from None
         if not (sigma > 0).all():
             raise InputError("frames: sigma must be positive")
         c, s = sigma * np.cos(angle), sigma * np.sin(angle)
@@ -113,14 +116,19 @@ class Frames:
         """As ``cv2.KeyPoint``; the shape of an affine frame is lost, its σ and angle are kept."""
         import cv2
 
+        # OpenCV's SIFT reads from here which level of its pyramid to describe a keypoint at.
+        steps = np.rint(3 * np.log2(self.sigma / 1.6)).astype(int)
+        octave = np.maximum((steps - 1) // 3, -1)
+        layer = np.clip(steps - 3 * octave, 0, 3)
         rows = zip(
             self.xy.tolist(),
             (2 * self.sigma).tolist(),
             np.degrees(self.angle % (2 * np.pi)).tolist(),
             self.scores.tolist(),
+            ((octave & 255) | (layer << 8)).tolist(),
             strict=True,
         )
-        return tuple(cv2.KeyPoint(x, y, size, a, r) for (x, y), size, a, r in rows)
+        return tuple(cv2.KeyPoint(x, y, size, a, r, o) for (x, y), size, a, r, o in rows)
 
     @classmethod
     def from_laf(cls, laf: ArrayLike, scores: ArrayLike | None = None) -> "Frames":

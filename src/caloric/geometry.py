@@ -67,7 +67,10 @@ def estimate(
         raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
     if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
         raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
-    p, q = (np.ascontiguousarray(np.asarray(v, np.float64).reshape(-1, 2)) for v in (a, b))
+    p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
+    for points in (p, q):
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise InputError(f"matched points must have shape (m, 2), got {points.shape}")
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
     if not (np.isfinite(p).all() and np.isfinite(q).all()):
@@ -81,6 +84,8 @@ def estimate(
             raise InputError("intrinsics must be two 3 x 3 matrices")
         if not all(np.isfinite(k).all() and k[0, 0] > 0 and k[1, 1] > 0 for k in cameras):
             raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
+        if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
+            raise InputError("the last row of intrinsics must be 0, 0, 1")
     nothing = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
         return nothing

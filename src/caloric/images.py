@@ -64,7 +64,9 @@ def to_grey(image: object) -> NDArray[np.float32]:
         )
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
-    grey = pixels[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
+    # One by one: a matrix product would round by how the array lies in memory.
+    red, green, blue = (pixels[..., i] for i in range(3))
+    grey = np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
     if pixels.shape[2] == 4:
         grey = 1 + pixels[..., 3] * (grey - 1)
     return np.ascontiguousarray(grey, np.float32)

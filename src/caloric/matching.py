@@ -38,7 +38,7 @@ def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Neighbours:
+class Neighbours:
     """For each row of a: its nearest row of b, the distances to it and to the second, and whether
     it is the nearest row of a to that b."""
 
@@ -48,13 +48,16 @@ class _Neighbours:
     mutual: NDArray[np.bool_]
 
 
-def _neighbours(
+def neighbours(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float
-) -> _Neighbours:
+) -> Neighbours:
     """One pass over blocks of a; ``radius`` excludes b's at the same place from being second.
 
     Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, so that rows and columns are compared alike.
     """
+    # Relative to their mean: far from 0 the products would cancel.
+    mean = b.mean(0, dtype=np.float64).astype(np.float32)
+    a, b = a - mean, b - mean
     half_a = 0.5 * np.einsum("ij,ij->i", a, a)
     half_b = 0.5 * np.einsum("ij,ij->i", b, b)
     nearest = np.empty(len(a), np.intp)
@@ -75,8 +78,10 @@ def _neighbours(
     reaches = np.flatnonzero(best == best_of_b[nearest])
     # Of rows that are equally near to the same b, the first.
     np.minimum.at(first, nearest[reaches], reaches)
-    distance = [np.sqrt(np.maximum(-2 * s, 0)) for s in (best, second)]
-    return _Neighbours(nearest, distance[0], distance[1], first[nearest] == np.arange(len(a)))
+    # The nearest may be very near: its distance is taken from the difference itself.
+    apart = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
+    beyond = np.sqrt(np.maximum(-2 * second, 0))
+    return Neighbours(nearest, apart, beyond, first[nearest] == np.arange(len(a)))
 
 
 def _second(
@@ -133,7 +138,7 @@ def match_descriptors(
             f"descriptors of {left.shape[1]} and {right.shape[1]} dimensions cannot be compared; "
             "describe both images the same way"
         )
-    found = _neighbours(left, right, xy_b if ratio is not None else None, radius)
+    found = neighbours(left, right, xy_b if ratio is not None else None, radius)
     keep = np.ones(len(left), bool)
     if mutual:
         keep &= found.mutual

@@ -16,7 +16,9 @@ from caloric.errors import InputError
 
 MAX_PIXELS = 134_217_728
 _DEEP_PNG = 16
-_WIDTH, _HEIGHT, _ORIENTATION = 256, 257, 274  # tags of TIFF and of EXIF
+# Tags of TIFF and of EXIF.
+_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION = 256, 257, 258, 262, 274
+_SAMPLES, _PLANAR, _EXTRA = 277, 284, 338
 _SHORT = 3  # TIFF's type of 16 bits
 _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 
@@ -24,7 +26,8 @@ _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "b
 def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
     """The pixels of a file, (h, w) or (h, w, 3 | 4) in RGB order, turned as its EXIF data says.
 
-    8 and 16 bits and floats keep their type; palettes and CMYK become RGB. A file that claims more
+    8 and 16 bits and floats keep their type (16 bits of rare kinds, CMYK or PPM, become 8);
+    palettes and CMYK become RGB. A file that claims more
     than ``max_pixels`` is refused before any memory is taken for it.
     """
     path = Path(path)
@@ -121,14 +124,18 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
 
 
 def _for_opencv(image: Any, data: bytes) -> bool:
-    """TIFF, and PNG of 16 bits: Pillow would reduce colours to 8. OpenCV cannot do all TIFFs."""
+    """More than 8 bits, which Pillow reduces to 8 in colour; and plain TIFF.
+
+    Of a TIFF with 8 bits and alpha OpenCV would make something else.
+    """
     if image.format == "TIFF":
-        return image.mode not in ("P", "PA", "LA", "CMYK")
+        deep = max(image.tag_v2.get(_BITS, (1,))) > 8
+        return deep or image.mode in ("1", "L", "RGB")
     return bool(image.format == "PNG" and data[24] == _DEEP_PNG)
 
 
 def _tiff_tags(data: bytes) -> dict[int, int]:
-    """The first numbers of a TIFF file's tags, for those Pillow does not know: floats in colour."""
+    """The tags of a TIFF file that are one number. BITS, which may be several, is the first."""
     order: Literal["little", "big"] | None = _TIFF.get(data[:4])
     if order is None:
         return {}
@@ -137,7 +144,11 @@ def _tiff_tags(data: bytes) -> dict[int, int]:
     for entry in range(int.from_bytes(data[start : start + 2], order)):
         at = start + 2 + 12 * entry
         width = 2 if int.from_bytes(data[at + 2 : at + 4], order) == _SHORT else 4
-        number = int.from_bytes(data[at + 8 : at + 8 + width], order)
+        count = int.from_bytes(data[at + 4 : at + 8], order)
+        place = at + 8
+        if width * count > 4:
+            place = int.from_bytes(data[at + 8 : at + 12], order)
+        number = int.from_bytes(data[place : place + width], order)
         tags[int.from_bytes(data[at : at + 2], order)] = number
     return tags
 
@@ -155,6 +166,10 @@ def _turned(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic
 
 def _deep(data: bytes) -> NDArray[np.generic]:
     """By OpenCV: colours of 16 bits and floats."""
+    tags = _tiff_tags(data)
+    deep = tags.get(_BITS, 8) > 8 or tags.get(_SAMPLES, 1) > 2
+    if deep and tags.get(_PLANAR, 1) == 2:
+        raise InputError("stores its colours in separate planes; store them together")
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise InputError("not an image that can be read")
@@ -163,8 +178,26 @@ def _deep(data: bytes) -> NDArray[np.generic]:
     if pixels.ndim == 3 and pixels.shape[2] == 3:
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixels.ndim == 3 and pixels.shape[2] == 4:
-        return np.ascontiguousarray(pixels[..., [2, 1, 0, 3]])
+        pixels = pixels[..., [2, 1, 0, 3]]
+        return _straight(pixels) if tags.get(_EXTRA) == 1 else np.ascontiguousarray(pixels)
+    if tags.get(_PHOTOMETRIC) == 0 and pixels.dtype != np.uint8:
+        # White is 0. OpenCV minds that for 8 bits alone.
+        return np.asarray(_white(pixels) - pixels)
     return np.asarray(pixels)
+
+
+def _white(pixels: NDArray[Any]) -> Any:
+    kind = pixels.dtype
+    return kind.type(1) if kind.kind == "f" else kind.type(np.iinfo(kind).max)
+
+
+def _straight(pixels: NDArray[Any]) -> NDArray[np.generic]:
+    """Colours that were multiplied by alpha, divided by it again."""
+    white = float(_white(pixels))
+    alpha = np.maximum(pixels[..., 3:].astype(np.float64), 1e-9 * white) / white
+    colours = np.minimum(pixels[..., :3] / alpha, white)
+    colours = colours if pixels.dtype.kind == "f" else np.rint(colours)
+    return np.concatenate([colours.astype(pixels.dtype), pixels[..., 3:]], -1)
 
 
 def _plain(image: Any) -> NDArray[np.generic]:

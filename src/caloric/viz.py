@@ -52,7 +52,7 @@ def draw_matches(
     canvas = np.full((max(heights) + header, sum(widths) + _GAP, 3), 255, np.uint8)
     for picture, left in zip(pictures, (0, widths[0] + _GAP), strict=True):
         # Dimmed, so that the lines stand out.
-        shown = np.rint(40 + 185 * picture).astype(np.uint8)
+        shown = np.rint(40 + 185 * np.clip(picture, 0, 1)).astype(np.uint8)
         canvas[header : header + picture.shape[0], left : left + picture.shape[1]] = shown[
             ..., None
         ]

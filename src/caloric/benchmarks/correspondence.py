@@ -11,6 +11,7 @@ from caloric.theory.gaussians import FloatArray
 
 REGION = 3.0  # radius of a frame's region in σ
 _SAMPLES = 400
+_BLOCK = 8192
 
 
 def project(homography: FloatArray, xy: FloatArray) -> FloatArray:
@@ -43,19 +44,31 @@ class Pairs:
     overlap: FloatArray
 
 
-def corresponding(a: Frames, b: Frames, homography: FloatArray, least: float = 0.5) -> Pairs:
+def corresponding(
+    a: Frames,
+    b: Frames,
+    homography: FloatArray,
+    least: float = 0.5,
+    normalised: float | None = None,
+) -> Pairs:
     """Frames of b on frames of a moved by the homography: intersection over union of regions.
 
     A region is the ellipse of a frame at REGION times its size, moved by the homography's affine
-    part at its centre.
+    part at its centre. With ``normalised``, both regions of a pair are then scaled about their
+    centres until the first has that radius in pixels, as Mikolajczyk's protocol has it: how far the
+    centres may be apart no longer depends on the size of the frames.
     """
     centres = project(homography, a.xy)
     shapes = REGION * jacobians(homography, a.xy) @ a.maps[:, :, :2]
     area_a = np.abs(np.linalg.det(shapes))
     shapes_b = REGION * b.maps[:, :, :2]
     area_b = np.abs(np.linalg.det(shapes_b))
-    reach = np.linalg.norm(shapes, 2, axis=(1, 2))
-    visible = np.isfinite(reach) & (area_a > 0)
+    visible = np.isfinite(area_a) & (area_a > 0)
+    scale = np.ones(len(a))
+    if normalised is not None:
+        scale[visible] = normalised / np.sqrt(area_a[visible])
+    reach = np.full(len(a), 0.0)
+    reach[visible] = scale[visible] * np.linalg.norm(shapes[visible], 2, axis=(1, 2))
     tree = cKDTree(b.xy)
     near = tree.query_ball_point(centres[visible], reach[visible]) if len(b) else []
     rows = np.repeat(np.flatnonzero(visible), [len(n) for n in near]).astype(np.intp)
@@ -64,11 +77,14 @@ def corresponding(a: Frames, b: Frames, homography: FloatArray, least: float = 0
     # Regions whose areas differ twofold cannot overlap by half.
     possible = (ratio > least) & (ratio < 1 / least)
     rows, columns = rows[possible], columns[possible]
-    disc = _disc()
-    points = np.einsum("nij,pj->npi", shapes_b[columns], disc) + b.xy[columns, None]
-    inverse = np.linalg.inv(shapes[rows]) if len(rows) else np.zeros((0, 2, 2))
-    inside = np.einsum("nij,npj->npi", inverse, points - centres[rows, None])
-    shared = (np.einsum("npi,npi->np", inside, inside) <= 1).mean(1) * area_b[columns]
+    shared = np.empty(len(rows))
+    for start in range(0, len(rows), _BLOCK):
+        i, j = rows[start : start + _BLOCK], columns[start : start + _BLOCK]
+        apart = (b.xy[j] - centres[i]) / scale[i, None]
+        points = np.einsum("nij,pj->npi", shapes_b[j], _disc()) + apart[:, None]
+        inside = np.einsum("nij,npj->npi", np.linalg.inv(shapes[i]), points)
+        share = (np.einsum("npi,npi->np", inside, inside) <= 1).mean(1)
+        shared[start : start + _BLOCK] = share * area_b[j]
     overlap = shared / (area_a[rows] + area_b[columns] - shared)
     keep = overlap > least
     return Pairs(np.column_stack([rows[keep], columns[keep]]), overlap[keep])

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -94,8 +95,6 @@ def mutated(files: list[bytes], seed: int) -> bytes:
 
 def _work(pipe: Connection) -> None:
     """The watched process: reads a file, answers what became of it."""
-    import resource
-
     from caloric import features, reading
 
     cv2.setNumThreads(1)
@@ -110,9 +109,20 @@ def _work(pipe: Connection) -> None:
             answer = ("error", str(error))
         except Exception as error:
             answer = ("crash", f"{type(error).__name__}: {error}")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peak //= 1000 if sys.platform == "darwin" else 1  # there it is in bytes
-        pipe.send((*answer, peak))
+        pipe.send((*answer, _peak()))
+
+
+def _peak() -> int:
+    """The most memory that this process has had, kB."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # What getrusage says would include the process that started this one.
+        (line,) = (x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1])
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1000 if sys.platform == "darwin" else peak  # there it is in bytes
 
 
 class _Worker:

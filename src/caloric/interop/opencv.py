@@ -160,6 +160,8 @@ def SIFT_create(  # noqa: N802
     OpenCV's arguments in OpenCV's order, then ours by name. The number of layers and the first
     sigma are fixed here; positions are always the precise ones.
     """
+    if isinstance(descriptorType, bool):
+        descriptorType = cv2.CV_32F  # OpenCV's other signature: the sixth is the precise upscale
     if nOctaveLayers != scalespace.SCALES or sigma != scalespace.FIRST:
         raise InputError(
             f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} here; "
@@ -171,3 +173,9 @@ def SIFT_create(  # noqa: N802
     return Detector(
         nfeatures, contrastThreshold, edgeThreshold, descriptorType, descriptor, affine, upright
     )
+
+
+class SIFT:
+    """For code that says ``cv2.SIFT.create()``."""
+
+    create = staticmethod(SIFT_create)

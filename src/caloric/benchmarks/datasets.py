@@ -1,0 +1,109 @@
+"""Local copies of public data sets, each as pairs of images with the homography between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from caloric.errors import InputError
+from caloric.theory.gaussians import FloatArray
+
+_IMAGES = (".png", ".ppm", ".pgm", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two image files, and the homography (3, 3) from pixels of the first to the second.
+
+    ``group`` says what changes between them: the name of a sequence, or of a kind of change.
+    """
+
+    name: str
+    group: str
+    first: Path
+    second: Path
+    homography: FloatArray
+
+
+def _image(folder: Path, stem: str) -> Path:
+    for suffix in _IMAGES:
+        if (folder / f"{stem}{suffix}").is_file():
+            return folder / f"{stem}{suffix}"
+    raise InputError(f"{folder}: no image {stem} ({', '.join(_IMAGES)}) in it")
+
+
+def _homography(path: Path) -> FloatArray:
+    try:
+        matrix = np.loadtxt(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a homography ({error})") from None
+    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+        raise InputError(f"{path}: not a homography, its shape is {matrix.shape}")
+    return matrix
+
+
+def _scenes(folder: Path, has: str) -> list[Path]:
+    """The folders in ``folder`` with a file that matches ``has``."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name the copy of the data set by --data")
+    found = sorted(p for p in folder.iterdir() if p.is_dir() and any(p.glob(has)))
+    if not found:
+        raise InputError(f"{folder}: no folder in it has a file {has}; is this the data set?")
+    return found
+
+
+def oxford(folder: Path) -> list[Pair]:
+    """``<sequence>/img1..6.png`` (or .ppm) and ``H1to2p .. H1to6p``."""
+    return [
+        Pair(
+            f"{scene.name} {k}",
+            scene.name,
+            _image(scene, "img1"),
+            _image(scene, f"img{k}"),
+            _homography(scene / f"H1to{k}p"),
+        )
+        for scene in _scenes(folder, "H1to2p")
+        for k in range(2, 7)
+    ]
+
+
+def fischer(folder: Path) -> list[Pair]:
+    """``<scene>/original.*`` and, for each transform, ``<transform>.*`` and ``H_<transform>``."""
+    pairs = []
+    for scene in _scenes(folder, "H_*"):
+        for matrix in sorted(scene.glob("H_*")):
+            change = matrix.name.removeprefix("H_").removesuffix(".txt")
+            pairs.append(
+                Pair(
+                    f"{scene.name} {change}",
+                    change.rstrip("0123456789_"),
+                    _image(scene, "original"),
+                    _image(scene, change),
+                    _homography(matrix),
+                )
+            )
+    return pairs
+
+
+def hpatches(folder: Path) -> list[Pair]:
+    """``v_*/`` (viewpoint) and ``i_*/`` (light) with ``1.ppm .. 6.ppm`` and ``H_1_2 .. H_1_6``."""
+    groups = {"v": "viewpoint", "i": "light"}
+    return [
+        Pair(
+            f"{scene.name} {k}",
+            groups.get(scene.name[0], scene.name),
+            _image(scene, "1"),
+            _image(scene, str(k)),
+            _homography(scene / f"H_1_{k}"),
+        )
+        for scene in _scenes(folder, "H_1_2")
+        for k in range(2, 7)
+    ]
+
+
+DATASETS: dict[str, Callable[[Path], list[Pair]]] = {
+    "oxford": oxford,
+    "fischer": fischer,
+    "hpatches": hpatches,
+}

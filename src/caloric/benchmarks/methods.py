@@ -1,0 +1,170 @@
+"""What is compared: our descriptors and other people's, each with its own default settings."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+import caloric
+from caloric import features, recipes
+from caloric.frames import Frames
+from caloric.sampling import SquarePatch
+
+KEYPOINTS = 1500
+Keypoints = tuple[Any, ...]
+Found = tuple[Frames, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A way to get frames and descriptors of an image.
+
+    ``run(image, keypoints)`` describes the given OpenCV keypoints, or ignores them if the method
+    ``detects`` its own. ``version`` names everything that its numbers depend on.
+    """
+
+    name: str
+    version: str
+    run: Callable[[NDArray[Any], Keypoints], Found]
+    detects: bool = False
+
+
+def grey(image: NDArray[Any]) -> NDArray[Any]:
+    """As OpenCV's own users would make it."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)) if image.ndim == 3 else image
+
+
+def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:
+    """The strongest of OpenCV's SIFT detector."""
+    found = cv2.SIFT_create().detect(grey(image), None)  # type: ignore[attr-defined]
+    order = sorted(found, key=lambda k: (-k.response, k.pt, k.size, k.angle))
+    return tuple(order[:count])
+
+
+def _code() -> str:
+    """A fingerprint of our own source: what was computed by other code is computed again."""
+    files = sorted(Path(caloric.__file__).parent.rglob("*.py"))
+    own = [f for f in files if "benchmarks" not in f.parts and "paper" not in f.parts]
+    return hashlib.sha256(b"".join(f.read_bytes() for f in own)).hexdigest()[:12]
+
+
+def ours(
+    name: str | recipes.Descriptor, label: str, detects: bool = False, **options: Any
+) -> Method:
+    """One of our descriptors, at given keypoints or at those of our own detector."""
+    recipe = recipes.descriptor(name).fingerprint()
+
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+        if detects:
+            found = features.extract(image, name, max_features=KEYPOINTS, **options)
+            return found.frames, found.descriptors
+        frames = Frames.from_opencv(keypoints)
+        return frames, features.describe(image, frames, name, **options)
+
+    return Method(label, f"{_code()} {recipe} {options} {detects}", run, detects)
+
+
+def _opencv(root: bool) -> Method:
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+        values = cv2.SIFT_create().compute(grey(image), keypoints)[1]  # type: ignore[attr-defined]
+        values = values.astype(np.float32)
+        if root:
+            values = np.sqrt(values / np.maximum(values.sum(1, keepdims=True), 1e-9))
+        else:
+            values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-9)
+        return Frames.from_opencv(keypoints), np.asarray(values)
+
+    return Method(f"OpenCV SIFT, {'root' if root else 'L2'}", cv2.__version__, run)
+
+
+def _opencv_pipeline() -> Method:
+    described = _opencv(root=True)
+    return Method("OpenCV SIFT, root", cv2.__version__, described.run, detects=True)
+
+
+def _kornia(name: str) -> Method:
+    """kornia's descriptors of patches, cut as its own SIFTFeature does: half-width 6σ."""
+
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+        import torch
+        from kornia import feature
+
+        frames = Frames.from_opencv(keypoints)
+        laf = torch.from_numpy(frames.to_laf().copy())
+        laf[..., :2] *= 6.0
+        pixels = torch.from_numpy(grey(image).astype(np.float32) / 255)[None, None]
+        size = 41 if name == "SIFT" else 32
+        module = (
+            feature.SIFTDescriptor(size, rootsift=True)
+            if name == "SIFT"
+            else feature.MKDDescriptor(size, "concat", whitening=None, output_dims=238)
+        )
+        with torch.inference_mode():
+            patches = feature.extract_patches_from_pyramid(pixels, laf, PS=size)[0]
+            values = module(patches).numpy()
+        return frames, np.asarray(values, np.float32)
+
+    label = "kornia SIFT, root" if name == "SIFT" else "kornia MKD, 238-d, not whitened"
+    return Method(label, metadata.version("kornia"), run)
+
+
+def _colmap(label: str, **options: bool) -> Method:
+    """COLMAP's own pipeline on the CPU, with its defaults but for the number of features."""
+
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+        import pycolmap
+
+        settings = pycolmap.FeatureExtractionOptions()
+        settings.use_gpu = False
+        settings.sift.max_num_features = KEYPOINTS
+        for option, value in options.items():
+            setattr(settings.sift, option, value)
+        sift = pycolmap.Sift(settings, device=pycolmap.Device.cpu)
+        rows, values = sift.extract(np.ascontiguousarray(grey(image)))
+        return Frames.from_colmap(np.asarray(rows)), np.asarray(values, np.float32)
+
+    return Method(label, metadata.version("pycolmap"), run, detects=True)
+
+
+RESAMPLED = "DSP-SIFT by resampling, root"
+DEFAULT = "caloric"
+
+
+def fixed() -> list[Method]:
+    """Descriptors at the same OpenCV keypoints; the default first, then peers, then kernels."""
+    sift = recipes.descriptor("sift")
+    found = [
+        ours(DEFAULT, DEFAULT),
+        ours(DEFAULT, "caloric, as uint8", dtype="uint8"),
+        *(ours(name, name) for name in recipes.descriptors() if name.startswith("caloric-")),
+        _opencv(root=False),
+        _opencv(root=True),
+        # SIFT's own support, 7.5 σ: over ten sizes it does better than the wider one of `sift`.
+        ours(replace(sift, sampling=SquarePatch(32, reach=7.5)), RESAMPLED, domain_sizes=10),
+    ]
+    if util.find_spec("kornia") is not None:
+        found += [_kornia("SIFT"), _kornia("MKD")]
+    kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
+    return found + [ours(name, name) for name in kernels]
+
+
+def pipelines() -> list[Method]:
+    """Detectors with their own descriptors."""
+    found = [
+        ours(DEFAULT, DEFAULT, detects=True),
+        ours(DEFAULT, "caloric, affine", detects=True, affine=True),
+        ours("sift", "our detector, sift", detects=True),
+        _opencv_pipeline(),
+    ]
+    if util.find_spec("pycolmap") is not None:
+        found += [
+            _colmap("COLMAP SIFT"),
+            _colmap("COLMAP DSP-SIFT", domain_size_pooling=True, estimate_affine_shape=True),
+        ]
+    return found

@@ -1,0 +1,81 @@
+"""Pairs made from photographs: a strong change of view, light, sharpness and compression, known."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.theory.gaussians import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What is done to a photograph: ``homography`` maps its pixels to the changed one's."""
+
+    homography: FloatArray
+    blur: float
+    gamma: float
+    gain: float
+    noise: float
+    quality: int
+
+
+def affine_map(rng: np.random.Generator, strength: float) -> FloatArray:
+    """(2, 2): I + strength · N(0, 1) in each entry, drawn again until it is not nearly flat."""
+    while True:
+        matrix = np.eye(2) + strength * rng.standard_normal((2, 2))
+        values = np.linalg.svd(matrix, compute_uv=False)
+        if values[1] > 0.35 and values[0] < 2.5 and np.linalg.det(matrix) > 0:
+            return matrix
+
+
+def _turn(angle: float) -> FloatArray:
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+
+def _shift(by: FloatArray) -> FloatArray:
+    return np.array([[1.0, 0.0, by[0]], [0.0, 1.0, by[1]], [0.0, 0.0, 1.0]])
+
+
+def draw(rng: np.random.Generator, size: tuple[int, int]) -> Change:
+    """A random change of an image (h, w): turn, zoom, tilt, perspective; light; blur; JPEG."""
+    h, w = size
+    angle = rng.uniform(-np.pi, np.pi) if rng.random() < 0.3 else rng.normal(0, 0.3)
+    zoom = np.exp(rng.normal(-0.1, 0.4))
+    tilt, axis = np.exp(abs(rng.normal(0, 0.5))), rng.uniform(0, np.pi)
+    linear = zoom * _turn(angle) @ _turn(axis) @ np.diag([1 / tilt, 1.0]) @ _turn(-axis)
+    centre = np.array([(w - 1) / 2, (h - 1) / 2])
+    view = np.eye(3)
+    view[:2, :2] = linear
+    view[2, :2] = rng.normal(0, 0.15, 2) / [w, h]
+    homography = _shift(centre + rng.normal(0, 0.02, 2) * [w, h]) @ view @ _shift(-centre)
+    return Change(
+        homography / homography[2, 2],
+        blur=float(max(0.0, rng.normal(0.5, 1.0))),
+        gamma=float(np.exp(rng.normal(0, 0.4))),
+        gain=float(np.exp(rng.normal(-0.2, 0.35))),
+        noise=float(abs(rng.normal(0, 0.015))),
+        quality=int(rng.integers(15, 96)),
+    )
+
+
+def apply(image: NDArray[np.uint8], change: Change, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The changed photograph, of the same size, as a JPEG decoder gives it."""
+    h, w = image.shape[:2]
+    # Smoothed before it is shrunk, as a camera that steps back does.
+    shrink = np.sqrt(abs(np.linalg.det(change.homography[:2, :2])))
+    pixels: NDArray[Any] = image.astype(np.float32) / 255
+    if shrink < 1:
+        pixels = cv2.GaussianBlur(pixels, (0, 0), 0.5 * np.sqrt(1 / shrink**2 - 1) + 1e-3)
+    pixels = cv2.warpPerspective(
+        pixels, change.homography, (w, h), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
+    )
+    if change.blur > 0.2:
+        pixels = cv2.GaussianBlur(pixels, (0, 0), change.blur)
+    lit = change.gain * np.clip(pixels, 0, 1) ** change.gamma
+    lit = lit + change.noise * rng.standard_normal(lit.shape)
+    seen = np.rint(255 * np.clip(lit, 0, 1)).astype(np.uint8)
+    coded = cv2.imencode(".jpg", seen, [cv2.IMWRITE_JPEG_QUALITY, change.quality])[1]
+    return np.asarray(cv2.imdecode(coded, cv2.IMREAD_UNCHANGED), np.uint8)
