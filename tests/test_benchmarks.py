@@ -73,6 +73,12 @@ def test_overlap_of_discs():
             assert found.overlap[0] == pytest.approx(expected, abs=0.02)
 
 
+def test_nothing_corresponds_to_nothing():
+    some = Frames.from_xysa([0.0, 9.0], [0.0, 3.0], [2.0, 1.0])
+    for a, b in ((some, Frames.empty()), (Frames.empty(), some)):
+        assert correspondence.one_to_one(correspondence.corresponding(a, b, np.eye(3))) == 0
+
+
 def test_regions_follow_a_homography():
     H = np.array([[1.2, 0.3, 10], [-0.2, 0.9, 5], [2e-4, -1e-4, 1]])
     rng = np.random.default_rng(1)

@@ -390,6 +390,42 @@ def patches(
 
 
 @bench.command()
+def claims(json_path: JsonOut = None) -> None:
+    """What the paper claims of heat and of the closed forms, on pictures of scikit-image."""
+    from rich.table import Table
+
+    from caloric.benchmarks import claims as benchmark
+
+    console = Console(stderr=True)
+    found = benchmark.run(lambda message: console.print(f"  {message}", highlight=False))
+    if json_path is not None:
+        _write_text(json_path, json.dumps(vars(found), indent=1))
+    if json_path != "-":
+        strengths = [f"{s:g}" for s in benchmark.STRENGTHS]
+        table = Table("mAP at affine strength", *strengths, "cost, of sift's")
+        for name, values in found.accuracy.items():
+            cost = f"{found.cost[name]['median']:.2f}"
+            table.add_row(name, *(f"{v['mAP']:.3f}" for v in values), cost)
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+@bench.command()
+def page(
+    results: Annotated[list[Path], typer.Argument(help="JSON of bench oxford, fischer, hpatches.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page, .md.")],
+    claims_path: Annotated[
+        Path | None, typer.Option("--claims", help="JSON of bench claims.")
+    ] = None,
+) -> None:
+    """The accuracy page of the documentation, from what the benchmarks found."""
+    from caloric.benchmarks import page as benchmark
+
+    check_target(output)
+    benchmark.write(results, claims_path, output)
+    typer.echo(f"written: {output}")
+
+
+@bench.command()
 def fuzz(
     files: Annotated[int, typer.Option(help="How many broken files to try.")] = 10_000,
     first: Annotated[int, typer.Option(help="Number of the first: files are seeded by it.")] = 0,
@@ -423,7 +459,7 @@ def info() -> None:
         except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
     typer.echo(f"devices: cpu ({os.cpu_count()} cores)")
-    typer.echo(f"descriptors: {', '.join(recipes.descriptors())}")
+    typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")
 
 
 def main() -> None:

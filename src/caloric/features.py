@@ -20,6 +20,7 @@ from caloric import (
     orientation,
     pooling,
     scalespace,
+    whitening,
 )
 from caloric.errors import InputError
 from caloric.files import replacing
@@ -126,8 +127,11 @@ def _recipe(
     if layout is not None:
         if not isinstance(layout, Layout):
             raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
-        recipe = replace(recipe, layout=layout)
-    return recipe if normalisation is None else replace(recipe, normalisation=normalisation)
+        # What was learned was learned for the recipe as it is.
+        recipe = replace(recipe, layout=layout, whitening=None, dimensions=None)
+    if normalisation is None or normalisation == recipe.normalisation:
+        return recipe
+    return replace(recipe, normalisation=normalisation, whitening=None, dimensions=None)
 
 
 def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
@@ -145,7 +149,13 @@ def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
 
 def _finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
     result = normalise.normalise(raw, recipe.normalisation)
-    return normalise.to_uint8(result) if output == "uint8" else result.astype(output, copy=False)
+    signed = recipe.whitening is not None
+    if recipe.whitening is not None:
+        matrix = whitening.load(recipe.whitening)[:, : recipe.dimension]
+        result = whitening.apply(result, matrix)
+    if output == "uint8":
+        return normalise.to_uint8(result, signed)
+    return result.astype(output, copy=False)
 
 
 def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
@@ -200,7 +210,7 @@ def describe_patches(
     _check_range(pixels, recipe.kernel)
     sampling = SquarePatch(pixels.shape[1])
     table = pooling.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
-    raw = np.empty((len(pixels), recipe.dimension), working)
+    raw = np.empty((len(pixels), recipe.layout.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
         raw[start : start + _BLOCK] = pooling.pool(part, table)
@@ -380,15 +390,16 @@ def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
     return sizes
 
 
-def _describe(
+def describe_levels(
     ladder: scalespace.Ladder,
     maps: FloatArray,
     recipe: Descriptor,
-    sizes: tuple[float, ...],
-    output: str,
+    sizes: tuple[float, ...] = (1.0,),
+    output: str = "float32",
 ) -> NDArray[np.generic]:
+    """Descriptors (n, d) of frames ``maps`` (n, 2, 3), read from levels that are there already."""
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
-    raw = np.zeros((len(maps), recipe.dimension), np.float32)
+    raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
         for size in sizes:
@@ -431,7 +442,7 @@ def describe(
     if grey.size == 0 or len(frames) == 0:
         return np.zeros((len(frames), recipe.dimension), output)
     _check_range(grey, recipe.kernel)
-    return _describe(scalespace.build(grey).ladder(), frames.maps, recipe, sizes, output)
+    return describe_levels(scalespace.build(grey).ladder(), frames.maps, recipe, sizes, output)
 
 
 @one_blas_thread
@@ -467,7 +478,7 @@ def extract(
         return Features(Frames.empty(), nothing, size, name, made_by)
     _check_range(grey, recipe.kernel)
     frames, ladder = _detect(grey, _mask(mask, size), options)
-    values = _describe(ladder, frames.maps, recipe, sizes, output)
+    values = describe_levels(ladder, frames.maps, recipe, sizes, output)
     return Features(frames, values, size, name, made_by)
 
 

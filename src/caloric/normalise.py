@@ -48,6 +48,10 @@ def normalise(h: Floats, how: Normalisation) -> Floats:
     return methods[how](h)
 
 
-def to_uint8(h: Floats) -> NDArray[np.uint8]:
-    """round(512 h), at most 255: how SIFT descriptors of unit length are stored by other tools."""
-    return np.clip(np.rint(512 * h), 0, 255).astype(np.uint8)
+def to_uint8(h: Floats, signed: bool = False) -> NDArray[np.uint8]:
+    """round(512 h), at most 255: how SIFT descriptors of unit length are stored by other tools.
+
+    Whitened descriptors have signs: round(256 h) + 128. Distances are the same up to the factor.
+    """
+    scaled = np.rint(256 * h) + 128 if signed else np.rint(512 * h)
+    return np.asarray(np.clip(scaled, 0, 255), np.uint8)

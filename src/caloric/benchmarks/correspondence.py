@@ -69,8 +69,9 @@ def corresponding(
         scale[visible] = normalised / np.sqrt(area_a[visible])
     reach = np.full(len(a), 0.0)
     reach[visible] = scale[visible] * np.linalg.norm(shapes[visible], 2, axis=(1, 2))
-    tree = cKDTree(b.xy)
-    near = tree.query_ball_point(centres[visible], reach[visible]) if len(b) else []
+    if not len(b):
+        return Pairs(np.zeros((0, 2), np.intp), np.zeros(0))
+    near = cKDTree(b.xy).query_ball_point(centres[visible], reach[visible])
     rows = np.repeat(np.flatnonzero(visible), [len(n) for n in near]).astype(np.intp)
     columns = np.array([j for n in near for j in n], np.intp)
     ratio = area_a[rows] / area_b[columns]

@@ -142,7 +142,7 @@ def fixed() -> list[Method]:
     found = [
         ours(DEFAULT, DEFAULT),
         ours(DEFAULT, "caloric, as uint8", dtype="uint8"),
-        *(ours(name, name) for name in recipes.descriptors() if name.startswith("caloric-")),
+        *(ours(name, name) for name in recipes.VARIANTS),
         _opencv(root=False),
         _opencv(root=True),
         # SIFT's own support, 7.5 σ: over ten sizes it does better than the wider one of `sift`.

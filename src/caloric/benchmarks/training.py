@@ -1,0 +1,131 @@
+"""What descriptors are chosen and learned on. Oxford Affine is never among it.
+
+* Choosing: photographs and strong synthetic changes of them, as many keypoints and the same
+  measure as in the benchmarks.
+* Learning: the pictures inside the scikit-image package and synthetic changes of them. What is
+  learned from these may be shipped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import features, scalespace, whitening
+from caloric.benchmarks import synthetic
+from caloric.benchmarks.correspondence import corresponding
+from caloric.benchmarks.methods import grey, opencv_keypoints
+from caloric.benchmarks.metrics import average_precision, right_matches
+from caloric.errors import InputError
+from caloric.frames import Frames
+from caloric.images import to_grey
+from caloric.matching import neighbours
+from caloric.reading import read_image
+from caloric.recipes import Descriptor
+from caloric.threads import one_blas_thread
+
+PICTURES = (
+    "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png",
+    "coffee.png", "coins.png", "grass.png", "gravel.png", "hubble_deep_field.jpg", "ihc.png",
+    "moon.png", "motorcycle_left.png", "page.png", "retina.jpg", "rocket.jpg", "text.png",
+)  # fmt: skip
+_LARGEST = 1000
+_KEYPOINTS = 800
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """An image as descriptors see it: the levels of its scale space, and keypoints."""
+
+    ladder: scalespace.Ladder
+    frames: Frames
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """A photograph and a change of it, and which of their frames correspond, (m, 2)."""
+
+    first: View
+    second: View
+    truth: NDArray[np.intp]
+
+
+def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    scale = _LARGEST / max(image.shape)
+    if scale >= 1:
+        return image
+    size = (round(scale * image.shape[1]), round(scale * image.shape[0]))
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def pictures() -> list[NDArray[np.uint8]]:
+    """The pictures inside the scikit-image package, grey, at most 1,000 pixels long."""
+    import skimage
+
+    folder = Path(skimage.__file__).parent / "data"
+    missing = [name for name in PICTURES if not (folder / name).is_file()]
+    if missing:
+        raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
+    return [_shrunk(np.asarray(_grey(folder / name), np.uint8)) for name in PICTURES]
+
+
+def _grey(path: Path) -> NDArray[np.uint8]:
+    image = read_image(path)
+    return np.asarray(grey(image[..., :3] if image.ndim == 3 else image), np.uint8)
+
+
+def photographs(folder: Path) -> list[NDArray[np.uint8]]:
+    """All photographs of a folder, by name."""
+    paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    if not paths:
+        raise InputError(f"{folder}: no photographs in it")
+    return [_shrunk(_grey(path)) for path in paths]
+
+
+def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
+    """The image and its strongest OpenCV keypoints."""
+    frames = Frames.from_opencv(opencv_keypoints(image, count))
+    return View(scalespace.build(to_grey(image)).ladder(), frames)
+
+
+def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
+    """A photograph beside a strong change of it."""
+    rng = np.random.default_rng(list(seed))
+    change = synthetic.draw(rng, (image.shape[0], image.shape[1]))
+    a, b = view(image), view(synthetic.apply(image, change, rng))
+    return Views(a, b, corresponding(a.frames, b.frames, change.homography).indices)
+
+
+def plain(seen: View, recipe: Descriptor) -> NDArray[np.float32]:
+    """Normalised descriptors (n, D), not whitened."""
+    unwhitened = replace(recipe, whitening=None, dimensions=None)
+    values = features.describe_levels(seen.ladder, seen.frames.maps, unwhitened)
+    return np.asarray(values, np.float32)
+
+
+@one_blas_thread
+def learned(seen: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
+    """The whitening matrix of a recipe, from views of anything."""
+    values = [plain(s, recipe) for s in seen if len(s.frames)]
+    return whitening.learn(np.concatenate(values), t, dimension)
+
+
+@one_blas_thread
+def score(
+    pairs: list[Views], recipe: Descriptor, matrix: NDArray[np.float32] | None
+) -> NDArray[np.float64]:
+    """(pairs, 2): mAP and R@1 of each, as the benchmarks count them."""
+    rows = []
+    for pair in pairs:
+        values = [plain(seen, recipe) for seen in (pair.first, pair.second)]
+        if matrix is not None:
+            values = [np.asarray(whitening.apply(v, matrix), np.float32) for v in values]
+        found = neighbours(values[0], values[1], None, 0.0)
+        right = right_matches(found.nearest, pair.truth)
+        possible = max(1, len(np.unique(pair.truth[:, 0])))
+        precision = average_precision(found.first.astype(np.float64), right, possible)
+        rows.append((precision, right.sum() / possible))
+    return np.array(rows)

@@ -1,0 +1,50 @@
+"""Learn the default descriptor's whitening: the same bytes each time, in half a minute.
+
+    python tools/learn_whitening.py [--supervised]
+
+From the pictures inside the scikit-image package and two synthetic changes of each: images that may
+be used for it. Writes src/caloric/data/caloric.npy. The supervised form is kept to be compared: on
+the data the descriptor was chosen on it was behind (see the accuracy page of the documentation).
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from caloric import whitening
+from caloric.benchmarks import training
+from caloric.recipes import from_numbers
+from caloric.threads import one_blas_thread
+
+DATA = Path(__file__).parents[1] / "src" / "caloric" / "data"
+DIMENSION = 128
+
+
+@one_blas_thread
+def learn(supervised: bool) -> np.ndarray:
+    """(D, 128), rounded so that the last bits of a machine's arithmetic do not show."""
+    chosen = json.loads((DATA / "caloric.json").read_text())["chosen"]
+    recipe, t = from_numbers(chosen), chosen["t"]
+    pictures = training.pictures()
+    pairs = [training.changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(pictures)]
+    if not supervised:
+        views = [view for pair in pairs for view in (pair.first, pair.second)]
+        return np.round(training.learned(views, recipe, t, DIMENSION), 5)
+    a, b = [], []
+    for pair in pairs:
+        a.append(training.plain(pair.first, recipe)[pair.truth[:, 0]])
+        b.append(training.plain(pair.second, recipe)[pair.truth[:, 1]])
+    matrix = whitening.learn_supervised(np.concatenate(a), np.concatenate(b), t, DIMENSION)
+    return np.round(matrix, 5)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--supervised", action="store_true")
+    parser.add_argument("--output", type=Path, default=DATA / "caloric.npy")
+    arguments = parser.parse_args()
+    matrix = learn(arguments.supervised).astype(np.float32)
+    np.save(arguments.output, matrix)
+    print(f"{arguments.output}: {matrix.shape}, {arguments.output.stat().st_size} bytes")
