@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo paper test lint docs clean
+.PHONY: demo paper test lint docs whitening clean
 
 demo: $(READY)
 	$(BIN)/caloric demo demo
@@ -11,6 +11,9 @@ demo: $(READY)
 
 paper: $(READY)
 	$(BIN)/caloric paper demo/paper
+
+whitening: $(READY)
+	$(BIN)/python tools/learn_whitening.py
 
 test: lint docs
 	$(BIN)/python -m pytest

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import Frames, InputError, cli, reading
+from caloric import Frames, InputError, cli, reading, recipes
 from caloric.benchmarks import (
+    claims,
     correspondence,
     datasets,
     evaluate,
@@ -20,6 +21,7 @@ from caloric.benchmarks import (
     metrics,
     patches,
     synthetic,
+    training,
 )
 
 
@@ -170,6 +172,16 @@ def test_a_benchmark_and_its_second_run(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "_evaluate", never)
     assert CliRunner().invoke(cli.app, arguments).exit_code == 0
     assert json.loads(out.read_text()) == report
+    page = tmp_path / "page.md"
+    written = CliRunner().invoke(cli.app, ["bench", "page", str(out), "-o", str(page)])
+    assert written.exit_code == 0, written.output
+    text = page.read_text(encoding="utf-8")
+    assert (
+        f"| caloric | 128 | {report['same keypoints']['caloric']['figures']['mAP']['mean']:.3f}"
+        in text
+    )
+    assert "### Losses" in text
+    assert (tmp_path / "page-oxford.png").exists()
 
 
 def test_damaged_cache_is_made_again(tmp_path):
@@ -205,6 +217,58 @@ def test_synthetic_pairs_show_what_they_claim():
     assert metrics.corner_error(geometry.matrix, change.homography, image.shape) < 3
     strong = [synthetic.affine_map(rng, 0.4) for _ in range(50)]
     assert min(np.linalg.svd(m, compute_uv=False)[1] for m in strong) > 0.35
+
+
+def write_strecha(folder):
+    """A slanted plane at depth 4 seen by three cameras; image 0 is the photograph itself."""
+    (folder / "images").mkdir(parents=True)
+    k = np.array([[700.0, 0, 256], [0, 700, 256], [0, 0, 1]])
+    image, cameras = photographs.grey("camera", (512, 512)), {}
+    normal, depth = np.array([0.2, 0.1, 1.0]), 4.0
+    for i in range(3):
+        turn = cv2.Rodrigues(np.array([0.0, 0.06 * i, 0.02 * i]))[0]
+        centre = np.array([0.3 * i, 0.05 * i, 0.0])
+        moved = turn - np.outer(turn @ centre, normal) / depth
+        view = k @ moved @ np.linalg.inv(k)
+        cv2.imwrite(
+            str(folder / "images" / f"{i}.png"), cv2.warpPerspective(image, view, (512, 512))
+        )
+        cameras[f"{i}.png"] = {
+            "K": k.tolist(), "R_world_to_cam": turn.tolist(), "centre": centre.tolist()
+        }  # fmt: skip
+    (folder / "cameras.json").write_text(json.dumps(cameras))
+
+
+def test_a_scene_with_cameras(tmp_path):
+    write_strecha(tmp_path / "plane")
+    scene = training.Scene(tmp_path / "plane", 300)
+    recipe = recipes.descriptor("caloric-unlearned")
+    values = [training.plain(view, recipe) for view in scene.views]
+    right = scene.score(values)
+    rng = np.random.default_rng(0)
+    assert right > 0.35
+    assert scene.score([rng.permutation(v) for v in values]) < 0.1 * right
+    with pytest.raises(InputError, match=r"no cameras\.json"):
+        training.Scene(tmp_path)
+
+
+def test_claims_in_their_small_form(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "STRENGTHS", (0.0, 0.3))
+    monkeypatch.setattr(claims, "DRAWS", 1)
+    found = claims.run(pictures=2)
+    assert found.accuracy["sift"][0]["mAP"] > 0.95
+    for values in found.accuracy.values():
+        assert values[0]["mAP"] > values[1]["mAP"] > 0.1
+    assert found.cost["sift"] == {"median": 1, "least": 1, "most": 1}
+    assert found.cost["DSP-SIFT by resampling"]["median"] > 3
+    assert set(found.lead) == set(found.accuracy) - {"heat"}
+
+
+def test_frames_follow_a_similarity_exactly():
+    frames = Frames.from_xysa([10.0, 30], [20.0, 5], [2.0, 3], [0.3, -1])
+    turn = photographs.similarity(1.3, 25, (0, 0), (0, 0))[:, :2]
+    moved = claims.follow(frames, turn, np.array([15.0, 15]))
+    np.testing.assert_allclose(moved.maps[:, :, :2], turn @ frames.maps[:, :, :2], atol=1e-12)
 
 
 def test_patches_of_hpatches(tmp_path):

@@ -22,16 +22,10 @@ from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from caloric import whitening
 from caloric.benchmarks import training
-from caloric.benchmarks.methods import opencv_keypoints
-from caloric.frames import Frames
-from caloric.images import to_grey
-from caloric.matching import neighbours
 from caloric.recipes import Descriptor, from_numbers
-from caloric.scalespace import build
-from caloric.threads import one_blas_thread
 
 OUT = Path(__file__).parents[1] / "src" / "caloric" / "data" / "caloric.json"
 PRICE = 0.002
@@ -61,61 +55,25 @@ GRID: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-class Fountain:
-    """fountain-P11 at half its size: keypoints, and the fundamental matrices of pairs."""
-
-    def __init__(self, folder: Path, count: int = 1000) -> None:
-        """Read cameras and images; everything is kept in memory."""
-        cameras = json.loads((folder / "cameras.json").read_text())
-        self.views, self.poses = [], []
-        for name in sorted(cameras):
-            image = cv2.imread(str(folder / "images" / name), cv2.IMREAD_GRAYSCALE)
-            small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-            frames = Frames.from_opencv(opencv_keypoints(small, count))
-            self.views.append(training.View(build(to_grey(small)).ladder(), frames))
-            half = np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
-            self.poses.append(
-                tuple(
-                    np.array(v)
-                    for v in (
-                        half @ cameras[name]["K"],
-                        cameras[name]["R_world_to_cam"],
-                        cameras[name]["centre"],
-                    )
-                )
-            )
-
-    def fundamental(self, i: int, j: int) -> np.ndarray:
-        """From image i to image j."""
-        (k_i, r_i, c_i), (k_j, r_j, c_j) = self.poses[i], self.poses[j]
-        t = r_j @ (c_i - c_j)
-        cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
-        return np.linalg.inv(k_j).T @ cross @ r_j @ r_i.T @ np.linalg.inv(k_i)
-
-    @one_blas_thread
-    def score(self, recipe: Descriptor, matrix: np.ndarray) -> float:
-        """The mean share of keypoints matched rightly."""
-        values = [whitening.apply(training.plain(view, recipe), matrix) for view in self.views]
-        shares = []
-        for i in range(len(values)):
-            for j in range(i + 1, min(i + 4, len(values))):
-                found = neighbours(values[i], values[j], None, 0.0)
-                rows = np.flatnonzero(found.mutual)
-                p = self.views[i].frames.xy[rows]
-                q = self.views[j].frames.xy[found.nearest[rows]]
-                x, y = (np.column_stack([v, np.ones(len(v))]) for v in (p, q))
-                f = self.fundamental(i, j)
-                in_j, in_i = x @ f.T, y @ f
-                off = np.abs((y * in_j).sum(1))
-                far = np.maximum(off / np.hypot(*in_j.T[:2]), off / np.hypot(*in_i.T[:2]))
-                shares.append((far < 1.5).sum() / len(values[i]))
-        return float(np.mean(shares))
-
-
 def work(recipe: Descriptor) -> float:
     """Products a feature."""
     places, points = len(recipe.layout.places()), len(recipe.sampling.points())
     return places * points * (2 * (recipe.harmonics or 6) + 1)
+
+
+def mean_precision(
+    pairs: list[training.Views], recipe: Descriptor, matrix: NDArray[np.float32]
+) -> float:
+    """mAP over pairs."""
+    scores = [
+        training.score(
+            pair,
+            training.whitened(pair.first, recipe, matrix),
+            training.whitened(pair.second, recipe, matrix),
+        )
+        for pair in pairs
+    ]
+    return float(np.mean(scores))
 
 
 def main() -> None:
@@ -129,7 +87,7 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(photographs))
     train = [training.changed(photographs[i], (k, i)) for k in (1, 2, 3) for i in order[:16]]
     pictures = [training.view(image, 700) for image in training.pictures()]
-    fountain = Fountain(arguments.strecha)
+    fountain = training.Scene(arguments.strecha)
     known: dict[str, tuple[float, float, float]] = {}
 
     def value(numbers: dict[str, Any]) -> float:
@@ -138,8 +96,8 @@ def main() -> None:
             started = time.monotonic()
             recipe = from_numbers(numbers)
             matrix = training.learned(pictures, recipe, numbers["t"], 128)
-            synthetic = float(training.score(train, recipe, matrix)[:, 0].mean())
-            real = fountain.score(recipe, matrix)
+            synthetic = mean_precision(train, recipe, matrix)
+            real = fountain.score([training.whitened(v, recipe, matrix) for v in fountain.views])
             known[key] = (synthetic, real, synthetic + real - PRICE * math.log2(work(recipe)))
             took = time.monotonic() - started
             print(f"{known[key][2]:.4f} {synthetic:.4f} {real:.4f} {took:4.1f} s {key}", flush=True)
@@ -157,7 +115,7 @@ def main() -> None:
     def on_held(numbers: dict[str, Any]) -> float:
         recipe = from_numbers(numbers)
         matrix = training.learned(pictures, recipe, numbers["t"], 128)
-        return round(float(training.score(held, recipe, matrix)[:, 0].mean()), 4)
+        return round(mean_precision(held, recipe, matrix), 4)
 
     synthetic, real, _ = known[json.dumps(best, sort_keys=True)]
     report = {

@@ -416,12 +416,13 @@ def page(
     claims_path: Annotated[
         Path | None, typer.Option("--claims", help="JSON of bench claims.")
     ] = None,
+    ablation: Annotated[Path | None, typer.Option(help="JSON of tools/ablation.py.")] = None,
 ) -> None:
     """The accuracy page of the documentation, from what the benchmarks found."""
     from caloric.benchmarks import page as benchmark
 
     check_target(output)
-    benchmark.write(results, claims_path, output)
+    benchmark.write(results, claims_path, ablation, output)
     typer.echo(f"written: {output}")
 
 

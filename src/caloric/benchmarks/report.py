@@ -86,13 +86,16 @@ def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
 
 
 COLUMNS = {
-    "same keypoints": ("mAP", "R@1", "mAP, normalised", "MMA 3", "corners 3"),
-    "own detectors": ("repeatability", "correspondences", "mAP", "R@1", "MMA 3", "corners 3"),
-}
+    "same keypoints": ("mAP", "R@1", "mAP, normalised", "MMA 3", "right", "corners 3"),
+    "own detectors": (
+        "repeatability", "correspondences", "mAP", "R@1", "MMA 3", "right", "corners 3",
+    ),
+}  # fmt: skip
+COUNTS = ("correspondences", "right")
 
 
 def _cell(name: str, interval: dict[str, float]) -> str:
-    if name == "correspondences":
+    if name in COUNTS:
         return f"{interval['mean']:.0f}"
     return f"{interval['mean']:.3f}"
 

@@ -6,6 +6,7 @@
   learned from these may be shipped.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from caloric.images import to_grey
 from caloric.matching import neighbours
 from caloric.reading import read_image
 from caloric.recipes import Descriptor
+from caloric.theory.gaussians import FloatArray
 from caloric.threads import one_blas_thread
 
 PICTURES = (
@@ -114,18 +116,64 @@ def learned(seen: list[View], recipe: Descriptor, t: float, dimension: int) -> N
 
 
 @one_blas_thread
-def score(
-    pairs: list[Views], recipe: Descriptor, matrix: NDArray[np.float32] | None
-) -> NDArray[np.float64]:
-    """(pairs, 2): mAP and R@1 of each, as the benchmarks count them."""
-    rows = []
-    for pair in pairs:
-        values = [plain(seen, recipe) for seen in (pair.first, pair.second)]
-        if matrix is not None:
-            values = [np.asarray(whitening.apply(v, matrix), np.float32) for v in values]
-        found = neighbours(values[0], values[1], None, 0.0)
-        right = right_matches(found.nearest, pair.truth)
-        possible = max(1, len(np.unique(pair.truth[:, 0])))
-        precision = average_precision(found.first.astype(np.float64), right, possible)
-        rows.append((precision, right.sum() / possible))
-    return np.array(rows)
+def whitened(seen: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Descriptors (n, d) by a matrix that is not shipped."""
+    return np.asarray(whitening.apply(plain(seen, recipe), matrix), np.float32)
+
+
+@one_blas_thread
+def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    """Average precision of descriptors of the two views, as the benchmarks count it."""
+    found = neighbours(a, b, None, 0.0)
+    right = right_matches(found.nearest, pair.truth)
+    possible = max(1, len(np.unique(pair.truth[:, 0])))
+    return average_precision(found.first.astype(np.float64), right, possible)
+
+
+class Scene:
+    """A scene of Strecha's at half its size: views, and the fundamental matrices of pairs."""
+
+    def __init__(self, folder: Path, count: int = 1000) -> None:
+        """Read ``cameras.json`` and ``images/``; everything is kept in memory."""
+        try:
+            cameras = json.loads((folder / "cameras.json").read_text())
+        except OSError:
+            raise InputError(f"{folder}: no cameras.json in it; name a scene's folder") from None
+        self.views: list[View] = []
+        self.cameras: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        half = np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
+        for name, camera in sorted(cameras.items()):
+            image = _grey(folder / "images" / name)
+            small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+            self.views.append(view(np.asarray(small, np.uint8), count))
+            numbers = (half @ camera["K"], camera["R_world_to_cam"], camera["centre"])
+            k, r, c = (np.array(v, np.float64) for v in numbers)
+            self.cameras.append((k, r, c))
+
+    def fundamental(self, i: int, j: int) -> FloatArray:
+        """From image i to image j."""
+        (k_i, r_i, c_i), (k_j, r_j, c_j) = self.cameras[i], self.cameras[j]
+        t = r_j @ (c_i - c_j)
+        cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
+        return np.asarray(np.linalg.inv(k_j).T @ cross @ r_j @ r_i.T @ np.linalg.inv(k_i))
+
+    @one_blas_thread
+    def score(self, values: list[NDArray[np.float32]]) -> float:
+        """The mean share of keypoints that are mutual nearest neighbours and obey the cameras.
+
+        Images one to three apart; within 1.5 pixels of each other's epipolar lines.
+        """
+        shares = []
+        for i in range(len(values)):
+            for j in range(i + 1, min(i + 4, len(values))):
+                found = neighbours(values[i], values[j], None, 0.0)
+                rows = np.flatnonzero(found.mutual)
+                p = self.views[i].frames.xy[rows]
+                q = self.views[j].frames.xy[found.nearest[rows]]
+                x, y = (np.column_stack([v, np.ones(len(v))]) for v in (p, q))
+                matrix = self.fundamental(i, j)
+                in_j, in_i = x @ matrix.T, y @ matrix
+                off = np.abs((y * in_j).sum(1))
+                far = off / np.minimum(np.hypot(*in_j.T[:2]), np.hypot(*in_i.T[:2]))
+                shares.append((far < 1.5).sum() / len(values[i]))
+        return float(np.mean(shares))
