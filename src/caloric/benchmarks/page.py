@@ -82,7 +82,7 @@ def _dataset(data: report.Report, picture: str) -> str:
 
 def _verdicts(claims: Claims) -> list[str]:
     """What the tables say, in words."""
-    found = []
+    lines = []
     for name, values in claims.lead.items():
         sides = {
             "ahead of": [s for s, v in zip(STRENGTHS, values, strict=True) if v["low"] > 0],
@@ -93,16 +93,16 @@ def _verdicts(claims: Claims) -> list[str]:
             for side, at in sides.items()
             if at
         ]
-        found.append("- Heat is " + (" and ".join(said) or f"not distinguishable from {name}"))
+        lines.append("- Heat is " + (" and ".join(said) or f"not distinguishable from {name}"))
     cost = {name: v["median"] for name, v in claims.cost.items()}
     closed = ", ".join(f"`{n}` {cost[n]:.2f}" for n in ("dsp-inner", "dsp-both", "dsp-domain"))
     resampled = cost["DSP-SIFT by resampling"]
-    found.append(
+    lines.append(
         f"- The closed forms of DSP-SIFT cost what SIFT does ({closed} of it), resampling "
         f"{resampled:.1f} times as much. Resampling is the more accurate: it looks at sizes up to "
         "three times the support, and not at one diffused image but at ten."
     )
-    return ["\n".join(found)]
+    return ["\n".join(lines)]
 
 
 def _claims(claims: Claims) -> str:

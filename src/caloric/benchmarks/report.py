@@ -125,13 +125,17 @@ def plot(report: Report, path: Path) -> None:
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 0.32 * len(names) + 1.6), width_ratios=(3, 2), layout="constrained"
     )
+    base = methods[DEFAULT]["figures"]["mAP"]["mean"]
     for row, name in enumerate(names):
-        value = methods[name]["figures"]["mAP"]
         colour = "tab:red" if name == DEFAULT else "tab:gray"
-        left.plot([value["low"], value["high"]], [row, row], color=colour, lw=2, alpha=0.5)
-        left.plot(value["mean"], row, "o", color=colour)
+        gap = methods[name]["ahead of it is the default by"].get("mAP")
+        if gap is not None:
+            ends = [base - gap["low"], base - gap["high"]]
+            left.plot(ends, [row, row], color=colour, lw=2, alpha=0.5)
+        left.plot(methods[name]["figures"]["mAP"]["mean"], row, "o", color=colour)
+    left.axvline(base, color="tab:red", lw=0.8, alpha=0.5)
     left.set_yticks(range(len(names)), names)
-    left.set_xlabel(f"mAP on {report['dataset']}, with 95 % intervals over pairs")
+    left.set_xlabel(f"mAP on {report['dataset']}; bars: 95 % of the difference to the default")
     left.grid(axis="x", alpha=0.3)
     for name in names[::-1]:
         shown = name == DEFAULT or "OpenCV" in name or "resampling" in name
@@ -139,6 +143,7 @@ def plot(report: Report, path: Path) -> None:
             right.plot(RATIOS, methods[name]["corners 3 by ratio"], "o-", ms=3, label=name)
     right.set_xlabel("ratio threshold")
     right.set_ylabel("share of pairs with corners within 3 px")
+    right.set_ylim(0, 1)
     right.grid(alpha=0.3)
     right.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=130)
