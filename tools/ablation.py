@@ -83,7 +83,7 @@ def variants(views: list[training.View], pairs: list[training.Views]) -> dict[st
         "then entries to the power 0.85": bent(whiten(made(), views), 0.85),
         "weights |g| as in the theory": whiten(made(power=1.0), views),
         "no diffusion over scale": whiten(of(from_numbers({**numbers, "sigma_s": 0.0})), views),
-        "heat kernel": whiten(heat, views),
+        "heat kernel (its widths not searched for)": whiten(heat, views),
         "sift kernel": whiten(sift, views),
         "heat and similarity together": whiten(both(made(), heat), views),
         "unit length instead of roots": whiten(made(normalisation="l2"), views),

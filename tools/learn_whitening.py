@@ -3,8 +3,8 @@
     python tools/learn_whitening.py [--supervised]
 
 From the pictures inside the scikit-image package and two synthetic changes of each: images that may
-be used for it. Writes src/caloric/data/caloric.npy. The supervised form is kept to be compared: on
-the data the descriptor was chosen on it was behind (see the accuracy page of the documentation).
+be used for it. Writes src/caloric/data/caloric.npy. The supervised form is there to be compared: on
+photographs that took no part it was a tie at best (the accuracy page of the documentation).
 """
 
 import argparse

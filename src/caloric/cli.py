@@ -297,16 +297,23 @@ def _bench(
     from rich.progress import Progress
     from rich.table import Table
 
+    from caloric import viz
     from caloric.benchmarks import datasets, evaluate, methods, report
 
     check_target(None if json_path in (None, "-") else Path(str(json_path)))
     check_target(plot)
+    if plot is not None:
+        viz.check_format(plot)
+    if methods.absent():
+        typer.echo(f"not installed, left out: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
     if only:
         chosen = only.split(",")
+        known = {name for p in pairs for name in (p.first.parent.name, p.group)}
+        missing = [name for name in chosen if name not in known]
+        if missing:
+            raise InputError(f"{data}: no scene {', '.join(missing)} in it")
         pairs = [p for p in pairs if p.first.parent.name in chosen or p.group in chosen]
-        if not pairs:
-            raise InputError(f"{data}: no scene of {only!r} in it")
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task(name, total=len(pairs))
         results = evaluate.evaluate(

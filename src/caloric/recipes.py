@@ -121,8 +121,8 @@ def descriptors() -> tuple[str, ...]:
     return ("caloric", *_PLAIN)
 
 
-VARIANTS = ("caloric-64", "caloric-32", "caloric-unlearned")
-"""The default in 64 and in 32 dimensions, and a relative of 128 with nothing learned."""
+VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned")
+"""The default in 64 and 32 dimensions; not whitened; a relative of 128 with nothing learned."""
 
 
 def _named(name: str, parameters: dict[str, float]) -> Descriptor | None:
@@ -130,6 +130,8 @@ def _named(name: str, parameters: dict[str, float]) -> Descriptor | None:
         return Descriptor(kernel(name, **(_PLAIN[name] | parameters)))
     if name == "caloric-unlearned":
         return _UNLEARNED
+    if name == "caloric-unwhitened":
+        return replace(_default(), whitening=None)
     if name in ("caloric", *VARIANTS):
         size = name.removeprefix("caloric").removeprefix("-")
         return replace(_default(), dimensions=int(size)) if size else _default()
@@ -156,4 +158,6 @@ def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descript
     if not parameters:
         return found
     own = {f.name: getattr(found.kernel, f.name) for f in fields(found.kernel)}
-    return replace(found, kernel=make(type(found.kernel), **(own | parameters)))
+    # What was learned was learned for the recipe as it is.
+    changed = make(type(found.kernel), **(own | parameters))
+    return replace(found, kernel=changed, whitening=None, dimensions=None)

@@ -5,7 +5,8 @@
 (b) Heat stands affine changes better than SIFT and DSP-SIFT, the more the stronger they are.
     Pictures are changed by I + s·N(0, 1) in each entry; a frame is taken along by the similarity
     nearest to the change, so that what remains is what an affine descriptor is for. Equal support,
-    equal dimension, the same normalisation; but resampling looks three times as far at its largest.
+    equal dimension, the same normalisation; each kernel has its recipe's widths, and resampling
+    looks three times as far at its largest.
 """
 
 import time
@@ -62,7 +63,7 @@ def follow(frames: Frames, matrix: FloatArray, centre: FloatArray) -> Frames:
 
 @dataclass(frozen=True)
 class Claims:
-    """``strong[method][i]`` mAP and R@1 at STRENGTHS[i], with the interval of heat's lead in mAP;
+    """``accuracy[method][i]`` mAP and R@1 at STRENGTHS[i], with the interval of heat's lead in mAP;
     ``cost[method]`` seconds relative to ``sift``: median, least and most."""
 
     accuracy: dict[str, list[dict[str, float]]]

@@ -40,6 +40,8 @@ def _homography(path: Path) -> FloatArray:
         raise InputError(f"{path}: not a homography ({error})") from None
     if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
         raise InputError(f"{path}: not a homography, its shape is {matrix.shape}")
+    if abs(np.linalg.det(matrix)) < 1e-12 * np.abs(matrix).max() ** 3:
+        raise InputError(f"{path}: not a homography, it cannot be inverted")
     return matrix
 
 

@@ -11,23 +11,26 @@ the first region brought to a radius of 30 pixels (Mikolajczyk's, which the DSP-
   No ratio is asked for, so a descriptor with more mutual neighbours, right and wrong, can lose here
 * right: how many mutual nearest neighbours are within 3 pixels
 * corners: the share of pairs whose estimated homography moves the image's corners rightly, to 1, 3
-  and 5 pixels, at the ratio threshold that is best for the method of all that are tried
+  and 5 pixels, averaged over ratio thresholds from .6 to 1: none is picked
+* features: how many frames the first image has
 """
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import geometry
-from caloric.benchmarks.correspondence import corresponding, one_to_one, project
+from caloric import geometry, matching
+from caloric.benchmarks.correspondence import REGION, corresponding, one_to_one, project
 from caloric.benchmarks.datasets import Pair
-from caloric.benchmarks.methods import Found, Method, opencv_keypoints
+from caloric.benchmarks.methods import KEYPOINTS, Found, Method, opencv_keypoints
 from caloric.benchmarks.metrics import (
     average_precision,
     corner_error,
@@ -37,7 +40,6 @@ from caloric.benchmarks.metrics import (
 from caloric.errors import InputError
 from caloric.files import replacing
 from caloric.frames import Frames
-from caloric.matching import neighbours
 from caloric.reading import read_image
 from caloric.theory.gaussians import FloatArray
 from caloric.threads import one_blas_thread
@@ -73,10 +75,6 @@ class Result:
     figures: dict[str, FloatArray]
     corners: FloatArray
 
-    def best_ratio(self) -> int:
-        """The index of the ratio with the most pairs right to 3 pixels; of equals, the smallest."""
-        return int(np.argmax((self.corners < 3).mean(0)))
-
 
 class Cache:
     """Small files by content: what is computed once is read the next time."""
@@ -107,6 +105,14 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _protocol() -> str:
+    """What predictions depend on besides the method: settings, OpenCV, and the code for them."""
+    settings = (KEYPOINTS, REGION, NORMALISED, RATIOS, SAME_PLACE, cv2.__version__)
+    code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, matching)
+    sources = [inspect.getsource(part) for part in code]
+    return hashlib.sha256(f"{settings} {sources}".encode()).hexdigest()
 
 
 class _Images:
@@ -148,7 +154,7 @@ def _predict(a: Found, b: Found, pair: Pair, shape: tuple[int, ...]) -> Predicti
         missing = np.full(len(RATIOS), np.inf)
         nobody = np.zeros(len(frames_a), np.intp)
         return Prediction(nobody, none, none, none > 0, missing, np.zeros(len(RATIOS), np.intp))
-    found = neighbours(
+    found = matching.neighbours(
         np.ascontiguousarray(values_a, np.float32),
         np.ascontiguousarray(values_b, np.float32),
         frames_b.xy,
@@ -213,6 +219,7 @@ def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
     shares = matching_accuracy(p, q, pair.homography, PIXELS)
     figures |= {f"MMA {t:g}": share for t, share in zip(PIXELS, shares, strict=True)}
     figures["right"] = len(rows) * matching_accuracy(p, q, pair.homography, (3.0,))[0]
+    figures["features"] = float(len(kept["xy_a"]))
     if "repeated" in kept:
         figures["repeatability"], figures["correspondences"] = kept["repeated"].tolist()
     return figures
@@ -231,12 +238,13 @@ def evaluate(
     corners: dict[int, list[FloatArray]] = {i: [] for i in range(len(methods))}
     dimensions = [0] * len(methods)
     images, scene = _Images(), None
+    protocol = _protocol()
     for pair in pairs:
         if pair.first != scene:
             images, scene = _Images(), pair.first
         files = f"{_digest(pair.first)} {_digest(pair.second)} {pair.homography.tolist()}"
         for i, method in enumerate(methods):
-            key = f"{_FORMAT} {files} {method.name} {method.detects} {method.version}"
+            key = f"{protocol} {files} {method.name} {method.detects} {method.version}"
             kept = store.get(key, partial(_evaluate, pair, method, images))
             rows[i].append(_figures(pair, kept))
             corners[i].append(kept["corners"])
@@ -252,6 +260,3 @@ def evaluate(
         )
         for i, method in enumerate(methods)
     ]
-
-
-_FORMAT = 1

@@ -1,4 +1,4 @@
-"""What is compared: our descriptors and other people's, each with its own default settings."""
+"""What is compared: our descriptors and other people's, with their own defaults or as labelled."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import caloric
 from caloric import features, recipes
 from caloric.frames import Frames
+from caloric.images import as_unit_range
 from caloric.sampling import SquarePatch
 
 KEYPOINTS = 1500
@@ -36,7 +37,11 @@ class Method:
 
 
 def grey(image: NDArray[Any]) -> NDArray[Any]:
-    """As OpenCV's own users would make it."""
+    """Grey of 8 bits, as OpenCV's own users would make it."""
+    if image.dtype != np.uint8:
+        image = np.rint(255 * np.clip(as_unit_range(image, "image"), 0, 1)).astype(np.uint8)
+    if image.ndim == 3 and image.shape[2] == 4:
+        image = image[..., :3]
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)) if image.ndim == 3 else image
 
 
@@ -49,9 +54,10 @@ def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:
 
 def _code() -> str:
     """A fingerprint of our own source: what was computed by other code is computed again."""
-    files = sorted(Path(caloric.__file__).parent.rglob("*.py"))
+    root = Path(caloric.__file__).parent
+    files = sorted([*root.rglob("*.py"), *(root / "data").iterdir()])
     others = {"benchmarks", "paper", "interop", "cli.py", "demo.py", "viz.py", "page.py"}
-    own = [f for f in files if not others & set(f.parts)]
+    own = [f for f in files if not others & set(f.relative_to(root).parts)]
     return hashlib.sha256(b"".join(f.read_bytes() for f in own)).hexdigest()[:12]
 
 
@@ -73,6 +79,8 @@ def ours(
 
 def _opencv(root: bool) -> Method:
     def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+        if not keypoints:
+            return Frames.empty(), np.zeros((0, 128), np.float32)
         values = cv2.SIFT_create().compute(grey(image), keypoints)[1]  # type: ignore[attr-defined]
         values = values.astype(np.float32)
         if root:
@@ -97,6 +105,8 @@ def _kornia(name: str) -> Method:
         from kornia import feature
 
         frames = Frames.from_opencv(keypoints)
+        if not keypoints:
+            return frames, np.zeros((0, 128 if name == "SIFT" else 238), np.float32)
         laf = torch.from_numpy(frames.to_laf().copy())
         laf[..., :2] *= 6.0
         pixels = torch.from_numpy(grey(image).astype(np.float32) / 255)[None, None]
@@ -154,6 +164,11 @@ def fixed() -> list[Method]:
         found += [_kornia("SIFT"), _kornia("MKD")]
     kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
     return found + [ours(name, name) for name in kernels]
+
+
+def absent() -> list[str]:
+    """Peers that are not installed, and so not in the run."""
+    return [name for name in ("kornia", "pycolmap") if util.find_spec(name) is None]
 
 
 def pipelines() -> list[Method]:

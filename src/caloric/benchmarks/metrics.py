@@ -57,10 +57,22 @@ class Interval:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def bootstrap(values: FloatArray, seed: int = 0) -> Interval:
-    """Pairs drawn again with replacement; of differences, if ``values`` are differences."""
+def bootstrap(values: FloatArray, scenes: list[str] | None = None, seed: int = 0) -> Interval:
+    """Drawn again with replacement; of differences, if ``values`` are differences.
+
+    With ``scenes``, whole scenes are drawn: pairs of one scene share an image and are not
+    independent. A single scene leaves only its pairs to draw.
+    """
     rng = np.random.default_rng(seed)
-    draws = rng.integers(len(values), size=(RESAMPLES, len(values)))
-    means = values[draws].mean(1)
+    names = sorted(set(scenes or []))
+    if len(names) > 1:
+        index = np.array([names.index(scene) for scene in scenes or []])
+        sums = np.bincount(index, values)
+        counts = np.bincount(index)
+        draws = rng.integers(len(names), size=(RESAMPLES, len(names)))
+        means = sums[draws].sum(1) / counts[draws].sum(1)
+    else:
+        draws = rng.integers(len(values), size=(RESAMPLES, len(values)))
+        means = values[draws].mean(1)
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(values.mean()), float(low), float(high))

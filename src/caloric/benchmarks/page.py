@@ -1,6 +1,7 @@
 """The page of the documentation that shows what the benchmarks found, written by them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from caloric import recipes
 from caloric.benchmarks import report
 from caloric.benchmarks.claims import STRENGTHS, Claims
 from caloric.benchmarks.methods import DEFAULT
+from caloric.errors import InputError
 
 _TITLES = {"oxford": "Oxford Affine", "fischer": "Fischer's data", "hpatches": "HPatches"}
 
@@ -34,7 +36,7 @@ def _losses(data: report.Report) -> list[str]:
         ahead: dict[str, list[tuple[float, str]]] = {}
         for name, method in data[part].items():
             for figure, gap in method["ahead of it is the default by"].items():
-                if gap["mean"] < 0:
+                if gap["mean"] < 0 and figure != "features":
                     by = f"{-gap['mean']:.0f}" if figure in report.COUNTS else f"{-gap['mean']:.3f}"
                     text = f"{name} by {by}"
                     sure = gap["high"] < 0
@@ -57,20 +59,32 @@ def _losses(data: report.Report) -> list[str]:
     return found
 
 
-def _dataset(data: report.Report, picture: str) -> str:
+def _from(path: Path, write: Callable[[Any], str]) -> str:
+    """A part of the page from a file of results."""
+    try:
+        return write(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}: not results of this version; run the benchmark again") from None
+
+
+def _dataset(data: report.Report, out: Path) -> str:
+    picture = out.with_name(f"{out.stem}-{data['dataset']}.png")
+    report.plot(data, picture)
     title = _TITLES[data["dataset"]]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items())
     parts = [
         f"## {title}",
         f"{len(data['pairs'])} pairs, {data['parameters']['keypoints']} keypoints an image; "
         f"{versions}.",
-        f"![mAP with intervals]({picture})",
+        f"![mAP with intervals]({picture.name})",
     ]
     for part in report.COLUMNS:
         head, rows = report.table(data, part)
         parts += [f"### {part.capitalize()}", _markdown(head, rows)]
     names = [n for n in data["same keypoints"] if n == DEFAULT or "OpenCV" in n or "DSP" in n]
-    parts += ["### By sequence", _groups(data, "same keypoints", names)]
+    parts += ["### By scene or kind of change", _groups(data, "same keypoints", names)]
     losses = _losses(data)
     parts += [
         "### Losses",
@@ -95,13 +109,12 @@ def _verdicts(claims: Claims) -> list[str]:
         ]
         lines.append("- Heat is " + (" and ".join(said) or f"not distinguishable from {name}"))
     cost = {name: v["median"] for name, v in claims.cost.items()}
-    closed = ", ".join(f"`{n}` {cost[n]:.2f}" for n in ("dsp-inner", "dsp-both", "dsp-domain"))
-    resampled = cost["DSP-SIFT by resampling"]
-    lines.append(
-        f"- The closed forms of DSP-SIFT cost what SIFT does ({closed} of it), resampling "
-        f"{resampled:.1f} times as much. Resampling is the more accurate: it looks at sizes up to "
-        "three times the support, and not at one diffused image but at ten."
-    )
+    strongest = {name: values[-1]["mAP"] for name, values in claims.accuracy.items()}
+    for name in ("dsp-inner", "dsp-both", "dsp-domain", "DSP-SIFT by resampling"):
+        lines.append(
+            f"- {name} costs {cost[name]:.2f} times what sift does, and at strength "
+            f"{STRENGTHS[-1]:g} has mAP {strongest[name]:.3f}, sift {strongest['sift']:.3f}"
+        )
     return ["\n".join(lines)]
 
 
@@ -147,6 +160,12 @@ def _ablation(lines: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def _edges(search: dict[str, Any]) -> list[str]:
+    """Parameters whose chosen value is the first or the last of those tried."""
+    chosen, searched = search["chosen"], search["searched"]
+    return [f"`{k}`" for k, tried in searched.items() if chosen[k] in (tried[0], tried[-1])]
+
+
 def write(datasets: list[Path], claims: Path | None, ablation: Path | None, out: Path) -> None:
     """``out`` and a plot beside it for each data set, from the JSON files of the benchmarks."""
     search = recipes.search()
@@ -154,7 +173,8 @@ def write(datasets: list[Path], claims: Path | None, ablation: Path | None, out:
         "# Accuracy",
         "Written by `caloric bench page` from the results of `caloric bench oxford` and "
         "`caloric bench claims`. What the figures mean is said in `caloric.benchmarks.evaluate`; "
-        "the last column is a 95 % bootstrap interval over pairs of the difference to the default.",
+        "the last columns are 95 % bootstrap intervals, over whole scenes, of the difference to "
+        "the default.",
         "The default descriptor was chosen by `tools/choose.py`, which never reads Oxford Affine: "
         f"{search['evaluated']} descriptors were tried on synthetic changes of photographs and on "
         f"fountain-P11. Its whitening was learned from the pictures inside the scikit-image "
@@ -164,14 +184,15 @@ def write(datasets: list[Path], claims: Path | None, ablation: Path | None, out:
             ', "', ',\n "'
         )
         + "\n```",
+        "At the edge of what was searched, so that there may be more beyond: "
+        + ", ".join(_edges(search))
+        + ". The scores are with whitening learned from the pictures as they are; what is shipped "
+        "was learned from changes of them too.",
     ]
     for path in datasets:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        picture = out.with_name(f"{out.stem}-{data['dataset']}.png")
-        report.plot(data, picture)
-        parts.append(_dataset(data, picture.name))
+        parts.append(_from(path, lambda data: _dataset(data, out)))
     if ablation is not None:
-        parts.append(_ablation(json.loads(ablation.read_text(encoding="utf-8"))))
+        parts.append(_from(ablation, _ablation))
     if claims is not None:
-        parts.append(_claims(Claims(**json.loads(claims.read_text(encoding="utf-8")))))
+        parts.append(_from(claims, lambda data: _claims(Claims(**data))))
     out.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

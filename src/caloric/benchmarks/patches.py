@@ -35,6 +35,8 @@ Describe = Callable[[Patches], NDArray[Any]]
 
 def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
     """Each sequence's patches (n, 65, 65) by file; at most ``most`` places a sequence."""
+    if most < 2:
+        raise InputError(f"at least 2 places a sequence are needed, got {most}")
     names = ["ref", *(f"{letter}{k}" for letter in NOISE.values() for k in range(1, 6))]
     found = {}
     for scene in sorted(p.parent for p in folder.glob("*/ref.png")):
@@ -47,6 +49,8 @@ def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
         if len({len(stack) for stack in stacks.values()}) > 1:
             raise InputError(f"{scene}: its files have different numbers of patches")
         found[scene.name] = stacks
+    if len(found) == 1:
+        raise InputError(f"{folder}: one sequence alone has nothing to be told apart from")
     if not found:
         raise InputError(f"{folder}: no <sequence>/ref.png in it; is this HPatches' patches?")
     return found
@@ -94,8 +98,9 @@ def _verification(
             far = pool[rng.integers(len(pool), size=len(ref))]
             pick = (rng.random(len(ref)) < 0.5)[:, None]
             wrong.append(_distance(ref, np.where(pick, near, far)))
-    distance = np.concatenate([right, *wrong])
-    same = np.arange(len(distance)) < len(right)
+    # Wrong ones first: of equal distances they rank ahead, so that ties never help.
+    distance = np.concatenate([*wrong, right])
+    same = np.arange(len(distance)) >= len(distance) - len(right)
     return average_precision(distance, same, len(right))
 
 
@@ -111,15 +116,9 @@ def _matching(ref: NDArray[Any], others: list[NDArray[Any]]) -> float:
 def _retrieval(ref: NDArray[Any], others: list[NDArray[Any]], pool: NDArray[Any]) -> float:
     far = np.linalg.norm(ref[:, None].astype(np.float32) - pool[None], axis=2)
     near = np.stack([_distance(ref, other) for other in others], 1)
-    same = np.arange(near.shape[1] + far.shape[1]) < near.shape[1]
-    return float(
-        np.mean(
-            [
-                average_precision(np.append(n, f), same, len(n))
-                for n, f in zip(near, far, strict=True)
-            ]
-        )
-    )
+    both = np.concatenate([far, near], 1)
+    same = np.arange(both.shape[1]) >= far.shape[1]
+    return float(np.mean([average_precision(row, same, near.shape[1]) for row in both]))
 
 
 def run(
@@ -136,7 +135,7 @@ def run(
         rng = np.random.default_rng(0)
         scores: dict[str, list[float]] = {}
         for scene, own in values.items():
-            elsewhere = [v["ref"] for other, v in values.items() if other != scene] or [own["ref"]]
+            elsewhere = [v["ref"] for other, v in values.items() if other != scene]
             pool = np.concatenate(elsewhere)
             pool = pool[rng.permutation(len(pool))[:_DISTRACTORS]]
             few = slice(0, 100)

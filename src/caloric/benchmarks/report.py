@@ -15,6 +15,7 @@ from caloric.benchmarks.datasets import Pair
 from caloric.benchmarks.evaluate import NORMALISED, PIXELS, RATIOS, Result
 from caloric.benchmarks.methods import DEFAULT, KEYPOINTS
 from caloric.benchmarks.metrics import bootstrap
+from caloric.theory.gaussians import FloatArray
 
 Report = dict[str, Any]
 
@@ -30,28 +31,22 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _interval(values: Any) -> dict[str, float]:
-    return vars(bootstrap(np.asarray(values, np.float64)))
+def _figures(result: Result) -> dict[str, FloatArray]:
+    """All figures of a method by pair; corners are averaged over the ratios, none being picked."""
+    corners = {f"corners {t:g}": (result.corners < t).mean(1) for t in PIXELS}
+    return {**result.figures, **corners}
 
 
 def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
-    groups = [pair.group for pair in pairs]
-    ratio = result.best_ratio()
-    figures = dict(result.figures)
-    for t in PIXELS:
-        figures[f"corners {t:g}"] = (result.corners[:, ratio] < t).astype(float)
-    base = dict(reference.figures)
-    for t in PIXELS:
-        column = reference.corners[:, reference.best_ratio()]
-        base[f"corners {t:g}"] = (column < t).astype(float)
+    groups, scenes = [pair.group for pair in pairs], [str(pair.first) for pair in pairs]
+    figures, base = _figures(result), _figures(reference)
     return {
         "detects": result.detects,
         "dimension": result.dimension,
-        "ratio": RATIOS[ratio],
         "corners 3 by ratio": (result.corners < 3).mean(0).tolist(),
-        "figures": {name: _interval(values) for name, values in figures.items()},
+        "figures": {name: vars(bootstrap(values, scenes)) for name, values in figures.items()},
         "ahead of it is the default by": {
-            name: _interval(base[name] - values)
+            name: vars(bootstrap(base[name] - values, scenes))
             for name, values in figures.items()
             if result is not reference
         },
@@ -62,7 +57,20 @@ def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
             }
             for group in dict.fromkeys(groups)
         },
-        "pairs": {name: values.tolist() for name, values in result.figures.items()},
+        "pairs": {name: values.tolist() for name, values in figures.items()},
+    }
+
+
+def _differences(results: list[Result], pairs: list[Pair]) -> Report:
+    """By how much each method is ahead of each other in mAP."""
+    scenes = [str(pair.first) for pair in pairs]
+    return {
+        a.method: {
+            b.method: vars(bootstrap(a.figures["mAP"] - b.figures["mAP"], scenes))
+            for b in results
+            if b is not a
+        }
+        for a in results
     }
 
 
@@ -82,16 +90,17 @@ def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
     for part, detects in (("same keypoints", False), ("own detectors", True)):
         chosen = [r for r in results if r.detects == detects]
         report[part] = {r.method: _method(r, pairs, chosen[0]) for r in chosen}
+        report[f"differences of mAP, {part}"] = _differences(chosen, pairs)
     return report
 
 
 COLUMNS = {
     "same keypoints": ("mAP", "R@1", "mAP, normalised", "MMA 3", "right", "corners 3"),
     "own detectors": (
-        "repeatability", "correspondences", "mAP", "R@1", "MMA 3", "right", "corners 3",
+        "features", "repeatability", "correspondences", "mAP", "R@1", "MMA 3", "right", "corners 3",
     ),
 }  # fmt: skip
-COUNTS = ("correspondences", "right")
+COUNTS = ("features", "correspondences", "right")
 
 
 def _cell(name: str, interval: dict[str, float]) -> str:
@@ -101,15 +110,18 @@ def _cell(name: str, interval: dict[str, float]) -> str:
 
 
 def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows: figures, and by how much the default is ahead in mAP."""
-    head = ["method", "d", *COLUMNS[part], "ratio", "default ahead by (mAP)"]
+    """The head and the rows: figures, and by how much the default is ahead."""
+    head = ["method", "d", *COLUMNS[part], "default ahead by (mAP)", "(R@1)"]
     rows = []
     for name, method in report[part].items():
         row = [name, str(method["dimension"])]
         row += [_cell(c, method["figures"][c]) for c in COLUMNS[part]]
-        ahead = method["ahead of it is the default by"].get("mAP")
-        gap = f"{ahead['mean']:+.3f} [{ahead['low']:+.3f}, {ahead['high']:+.3f}]" if ahead else ""
-        rows.append([*row, f"{method['ratio']:g}", gap])
+        for figure in ("mAP", "R@1"):
+            ahead = method["ahead of it is the default by"].get(figure)
+            row.append(
+                f"{ahead['mean']:+.3f} [{ahead['low']:+.3f}, {ahead['high']:+.3f}]" if ahead else ""
+            )
+        rows.append(row)
     return head, rows
 
 
