@@ -313,9 +313,15 @@ def test_patches_of_hpatches(tmp_path):
         for task in ("verification", "matching", "retrieval"):
             assert figures[f"{task} easy"].mean > 0.9
             assert figures[f"{task} easy"].mean >= figures[f"{task} tough"].mean > 0.1
-    result = CliRunner().invoke(cli.app, ["bench", "patches", "--data", str(tmp_path)])
+    out = tmp_path / "patches.json"
+    result = CliRunner().invoke(
+        cli.app, ["bench", "patches", "--data", str(tmp_path), "--json", str(out), "--most", "5"]
+    )
     assert result.exit_code == 0, result.output
     assert "verification easy" in result.output
+    methods_found = json.loads(out.read_text())["methods"]
+    assert {"caloric", "OpenCV SIFT, root", "heat"} <= set(methods_found)
+    assert methods_found["caloric"]["matching hard"]["default ahead by"]["mean"] == 0
     same = np.zeros((3, 4))
     assert patches._verification(same, [same], same, rng) < 0.5
     assert patches._retrieval(same, [same], np.zeros((50, 4))) < 0.1

@@ -383,12 +383,20 @@ def patches(
     from rich.table import Table
 
     from caloric.benchmarks import patches as benchmark
+    from caloric.benchmarks import report
 
     console = Console(stderr=True)
     lines = benchmark.run(data, most, lambda method: console.print(f"  {method}", highlight=False))
     if json_path is not None:
-        figures = {x.method: {k: vars(v) for k, v in x.figures.items()} for x in lines}
-        _write_text(json_path, json.dumps(figures, indent=1))
+        figures = {
+            x.method: {
+                task: {"figure": vars(x.figures[task]), "default ahead by": vars(x.ahead[task])}
+                for task in x.figures
+            }
+            for x in lines
+        }
+        about = {"versions": report.versions(), "places a sequence": most}
+        _write_text(json_path, json.dumps(about | {"methods": figures}, indent=1))
     if json_path != "-":
         table = Table("task", *(x.method for x in lines), title="mean average precision")
         for task in lines[0].figures:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from caloric import features
 from caloric.benchmarks.metrics import Interval, average_precision, bootstrap
 from caloric.errors import InputError
+from caloric.frames import Frames
 from caloric.matching import match_descriptors
 from caloric.reading import read_image
 from caloric.theory.gaussians import FloatArray
@@ -65,21 +66,30 @@ def opencv_sift(patches: Patches) -> NDArray[Any]:
 
 
 def methods() -> dict[str, Describe]:
-    """Ours, plain, and OpenCV's."""
+    """The default, OpenCV's, and our kernels."""
 
     def ours(name: str) -> Describe:
         return lambda patches: features.describe_patches(patches, name)
 
+    # A patch is five times its keypoint's scale in radius; beyond it the default sees nothing.
+    frame = Frames.from_xysa((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 2 / 5)
+
+    def default(patches: Patches) -> NDArray[Any]:
+        return np.concatenate([features.describe(patch, frame) for patch in patches])
+
     kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
-    return {"OpenCV SIFT, root": opencv_sift} | {name: ours(name) for name in kernels}
+    found = {"caloric": default, "OpenCV SIFT, root": opencv_sift}
+    return found | {name: ours(name) for name in kernels}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method's three tasks at each noise: "verification easy" and so on, with intervals."""
+    """One method's three tasks at each noise, "verification easy" and so on; with intervals over
+    sequences, also of how far the default is ahead."""
 
     method: str
     figures: dict[str, Interval]
+    ahead: dict[str, Interval]
 
 
 def _distance(a: NDArray[Any], b: NDArray[Any]) -> FloatArray:
@@ -127,6 +137,7 @@ def run(
     """Every method on every sequence; intervals are over sequences."""
     scenes = load(folder, most)
     lines = []
+    base: dict[str, list[float]] = {}
     for method, describe in methods().items():
         values = {
             scene: {name: describe(stack) for name, stack in stacks.items()}
@@ -149,5 +160,8 @@ def run(
                 for task, value in tasks.items():
                     scores.setdefault(f"{task} {noise}", []).append(value)
         progress(method)
-        lines.append(Line(method, {k: bootstrap(np.array(v)) for k, v in scores.items()}))
+        base = base or scores
+        figures = {k: bootstrap(np.array(v)) for k, v in scores.items()}
+        ahead = {k: bootstrap(np.array(base[k]) - np.array(v)) for k, v in scores.items()}
+        lines.append(Line(method, figures, ahead))
     return lines

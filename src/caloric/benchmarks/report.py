@@ -20,7 +20,8 @@ from caloric.theory.gaussians import FloatArray
 Report = dict[str, Any]
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what the figures were made with."""
     found = {"caloric": caloric.__version__, "opencv": cv2.__version__}
     found |= {"numpy": np.__version__, "python": platform.python_version()}
     for package in ("kornia", "torch", "pycolmap"):
@@ -79,7 +80,7 @@ def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
     report: Report = {
         "dataset": dataset,
         "pairs": [pair.name for pair in pairs],
-        "versions": _versions(),
+        "versions": versions(),
         "parameters": {
             "keypoints": KEYPOINTS,
             "ratios": RATIOS,
