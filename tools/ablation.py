@@ -47,8 +47,7 @@ def whiten(plain: Plain, views: list[training.View], t: float = T) -> Plain:
 
 def supervise(plain: Plain, pairs: list[training.Views], t: float, shrink: float) -> Plain:
     """Whitened by matched pairs."""
-    a = np.concatenate([plain(p.first)[p.truth[:, 0]] for p in pairs])
-    b = np.concatenate([plain(p.second)[p.truth[:, 1]] for p in pairs])
+    a, b = training.matched(pairs, plain)
     matrix = whitening.learn_supervised(a, b, t, 128, shrink)
     return lambda view: np.asarray(whitening.apply(plain(view), matrix), np.float32)
 
@@ -100,13 +99,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
-    photographs = training.photographs(arguments.photos)
-    order = np.random.default_rng(0).permutation(len(photographs))
-    held = [training.changed(photographs[i], (k, i)) for k in (1, 2) for i in order[16:32]]
+    held = training.held_out(training.photographs(arguments.photos))
     scene = training.Scene(arguments.strecha)
-    pictures = training.pictures()
-    pairs = [training.changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(pictures)]
-    pairs = [pair for pair in pairs if len(pair.truth)]
+    pairs = [pair for pair in training.pairs_of_pictures() if len(pair.truth)]
     views = [view for pair in pairs for view in (pair.first, pair.second)]
     report: dict[str, Any] = {}
     base: NDArray[np.float64] | None = None

@@ -84,8 +84,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     photographs = training.photographs(arguments.photos)
-    order = np.random.default_rng(0).permutation(len(photographs))
-    train = [training.changed(photographs[i], (k, i)) for k in (1, 2, 3) for i in order[:16]]
+    train = training.for_choosing(photographs)
     pictures = [training.view(image, 700) for image in training.pictures()]
     fountain = training.Scene(arguments.strecha)
     known: dict[str, tuple[float, float, float]] = {}
@@ -110,7 +109,7 @@ def main() -> None:
             best = max(({**best, name: option} for option in options), key=value)
         print(f"-- a pass: {value(best):.4f} {best}", flush=True)
 
-    held = [training.changed(photographs[i], (k, i)) for k in (1, 2) for i in order[16:32]]
+    held = training.held_out(photographs)
 
     def on_held(numbers: dict[str, Any]) -> float:
         recipe = from_numbers(numbers)

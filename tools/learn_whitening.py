@@ -8,14 +8,13 @@ photographs that took no part it was a tie at best (the accuracy page of the doc
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 
 from caloric import whitening
 from caloric.benchmarks import training
-from caloric.recipes import from_numbers
+from caloric.recipes import from_numbers, search
 from caloric.threads import one_blas_thread
 
 DATA = Path(__file__).parents[1] / "src" / "caloric" / "data"
@@ -25,19 +24,14 @@ DIMENSION = 128
 @one_blas_thread
 def learn(supervised: bool) -> np.ndarray:
     """(D, 128), rounded so that the last bits of a machine's arithmetic do not show."""
-    chosen = json.loads((DATA / "caloric.json").read_text())["chosen"]
+    chosen = search()["chosen"]
     recipe, t = from_numbers(chosen), chosen["t"]
-    pictures = training.pictures()
-    pairs = [training.changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(pictures)]
-    if not supervised:
-        views = [view for pair in pairs for view in (pair.first, pair.second)]
-        return np.round(training.learned(views, recipe, t, DIMENSION), 5)
-    a, b = [], []
-    for pair in pairs:
-        a.append(training.plain(pair.first, recipe)[pair.truth[:, 0]])
-        b.append(training.plain(pair.second, recipe)[pair.truth[:, 1]])
-    matrix = whitening.learn_supervised(np.concatenate(a), np.concatenate(b), t, DIMENSION)
-    return np.round(matrix, 5)
+    pairs = training.pairs_of_pictures()
+    if supervised:
+        a, b = training.matched(pairs, lambda view: training.plain(view, recipe))
+        return np.round(whitening.learn_supervised(a, b, t, DIMENSION), 5)
+    views = [view for pair in pairs for view in (pair.first, pair.second)]
+    return np.round(training.learned(views, recipe, t, DIMENSION), 5)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def match(
 
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
-    for path in (output, html, None if json_path in (None, "-") else Path(str(json_path))):
+    for path in (output, html, _json_file(json_path)):
         check_target(path)
     if output is not None:
         viz.check_format(output)
@@ -168,6 +168,11 @@ def _extractor(
 
     extract("", [[]])
     return extract
+
+
+def _json_file(json_path: str | None) -> Path | None:
+    """The file that --json names, if it names one."""
+    return None if json_path in (None, "-") else Path(str(json_path))
 
 
 def _write_text(path: str, text: str) -> None:
@@ -300,7 +305,7 @@ def _bench(
     from caloric import viz
     from caloric.benchmarks import datasets, evaluate, methods, report
 
-    check_target(None if json_path in (None, "-") else Path(str(json_path)))
+    check_target(_json_file(json_path))
     check_target(plot)
     if plot is not None:
         viz.check_format(plot)
@@ -337,40 +342,23 @@ def _bench(
         Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-@bench.command()
-def oxford(
-    data: Data,
-    json_path: JsonOut = None,
-    plot: PlotOut = None,
-    cache: CacheIn = None,
-    only: Only = "",
-) -> None:
-    """Descriptors and detectors on Oxford Affine."""
-    _bench("oxford", data, json_path, plot, cache, only)
+def _over_pairs(name: str, about: str) -> None:
+    """A command for a data set of image pairs: all have the same options."""
+
+    @bench.command(name, help=about)
+    def command(
+        data: Data,
+        json_path: JsonOut = None,
+        plot: PlotOut = None,
+        cache: CacheIn = None,
+        only: Only = "",
+    ) -> None:
+        _bench(name, data, json_path, plot, cache, only)
 
 
-@bench.command()
-def fischer(
-    data: Data,
-    json_path: JsonOut = None,
-    plot: PlotOut = None,
-    cache: CacheIn = None,
-    only: Only = "",
-) -> None:
-    """The same on Fischer's generated changes of 16 scenes."""
-    _bench("fischer", data, json_path, plot, cache, only)
-
-
-@bench.command()
-def hpatches(
-    data: Data,
-    json_path: JsonOut = None,
-    plot: PlotOut = None,
-    cache: CacheIn = None,
-    only: Only = "",
-) -> None:
-    """The same on the sequences of HPatches."""
-    _bench("hpatches", data, json_path, plot, cache, only)
+_over_pairs("oxford", "Descriptors and detectors on Oxford Affine.")
+_over_pairs("fischer", "The same on Fischer's generated changes of 16 scenes.")
+_over_pairs("hpatches", "The same on the sequences of HPatches.")
 
 
 @bench.command()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError
+from caloric.scalespace import SCALES, octave_and_layer
 from caloric.theory.gaussians import FloatArray
 
 
@@ -117,15 +118,13 @@ class Frames:
         import cv2
 
         # OpenCV's SIFT reads from here which level of its pyramid to describe a keypoint at.
-        steps = np.rint(3 * np.log2(self.sigma / 1.6)).astype(int)
-        octave = np.maximum((steps - 1) // 3, -1)
-        layer = np.clip(steps - 3 * octave, 0, 3)
+        octave, layer = octave_and_layer(self.sigma)
         rows = zip(
             self.xy.tolist(),
             (2 * self.sigma).tolist(),
             np.degrees(self.angle % (2 * np.pi)).tolist(),
             self.scores.tolist(),
-            ((octave & 255) | (layer << 8)).tolist(),
+            (((octave - 1) & 255) | (np.clip(layer, 0, SCALES) << 8)).tolist(),
             strict=True,
         )
         return tuple(cv2.KeyPoint(x, y, size, a, r, o) for (x, y), size, a, r, o in rows)

@@ -125,17 +125,19 @@ VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned
 """The default in 64 and 32 dimensions; not whitened; a relative of 128 with nothing learned."""
 
 
-def _named(name: str, parameters: dict[str, float]) -> Descriptor | None:
-    if name in _PLAIN:
-        return Descriptor(kernel(name, **(_PLAIN[name] | parameters)))
+def _named(name: object) -> Descriptor:
+    if isinstance(name, str) and name in _PLAIN:
+        return Descriptor(kernel(name, **_PLAIN[name]))
+    if name == "caloric":
+        return _default()
     if name == "caloric-unlearned":
         return _UNLEARNED
     if name == "caloric-unwhitened":
         return replace(_default(), whitening=None)
-    if name in ("caloric", *VARIANTS):
-        size = name.removeprefix("caloric").removeprefix("-")
-        return replace(_default(), dimensions=int(size)) if size else _default()
-    return None
+    if isinstance(name, str) and name in VARIANTS:
+        return replace(_default(), dimensions=int(name.removeprefix("caloric-")))
+    known = ", ".join((*descriptors(), *VARIANTS))
+    raise InputError(f"unknown descriptor {name!r}; known are {known}")
 
 
 def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descriptor:
@@ -145,16 +147,7 @@ def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descript
     """
     if isinstance(name, Kernel):
         name = Descriptor(name)
-    if isinstance(name, Descriptor):
-        found: Descriptor | None = name
-    else:
-        found = _named(name, parameters) if isinstance(name, str) else None
-        if found is None:
-            known = ", ".join((*descriptors(), *VARIANTS))
-            raise InputError(f"unknown descriptor {name!r}; known are {known}")
-        if name in _PLAIN:
-            return found
-    assert found is not None
+    found = name if isinstance(name, Descriptor) else _named(name)
     if not parameters:
         return found
     own = {f.name: getattr(found.kernel, f.name) for f in fields(found.kernel)}

@@ -71,6 +71,13 @@ class ScaleSpace:
         return Ladder((*steps, *self.octaves[-1][SCALES:]), self.size)
 
 
+def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which octave a frame of σ is from, 0 for the enlarged image, and which layer, 1 to 3."""
+    steps = np.asarray(np.rint(SCALES * np.log2(2 / FIRST * sigma)), np.int64)
+    octave = np.maximum((steps - 1) // SCALES, 0)
+    return octave, steps - SCALES * octave
+
+
 def _blur(pixels: Image32, sigma: float) -> Image32:
     # The default reach of OpenCV for float images, 4σ each way.
     return np.asarray(cv2.GaussianBlur(pixels, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101))

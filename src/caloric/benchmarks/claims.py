@@ -80,10 +80,8 @@ def _score(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
 def _moved(image: NDArray[np.uint8], matrix: FloatArray, centre: FloatArray) -> NDArray[np.uint8]:
     affine = np.column_stack([matrix, centre - matrix @ centre])
     h, w = image.shape
-    smooth: NDArray[Any] = image.astype(np.float32)
     shrink = np.linalg.svd(matrix, compute_uv=False)[1]
-    if shrink < 1:
-        smooth = cv2.GaussianBlur(smooth, (0, 0), 0.5 * np.sqrt(1 / shrink**2 - 1) + 1e-3)
+    smooth = synthetic.before_shrinking(image.astype(np.float32), float(shrink))
     moved = cv2.warpAffine(smooth, affine, (w, h), flags=cv2.INTER_CUBIC)
     return np.asarray(np.clip(np.rint(moved), 0, 255), np.uint8)
 

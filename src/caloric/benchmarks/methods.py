@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import caloric
-from caloric import features, recipes
+from caloric import features, normalise, recipes
 from caloric.frames import Frames
 from caloric.images import as_unit_range
 from caloric.sampling import SquarePatch
@@ -83,18 +83,10 @@ def _opencv(root: bool) -> Method:
             return Frames.empty(), np.zeros((0, 128), np.float32)
         values = cv2.SIFT_create().compute(grey(image), keypoints)[1]  # type: ignore[attr-defined]
         values = values.astype(np.float32)
-        if root:
-            values = np.sqrt(values / np.maximum(values.sum(1, keepdims=True), 1e-9))
-        else:
-            values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-9)
-        return Frames.from_opencv(keypoints), np.asarray(values)
+        unit = normalise.root(values) if root else normalise.l2(values)
+        return Frames.from_opencv(keypoints), unit
 
     return Method(f"OpenCV SIFT, {'root' if root else 'L2'}", cv2.__version__, run)
-
-
-def _opencv_pipeline() -> Method:
-    described = _opencv(root=True)
-    return Method("OpenCV SIFT, root", cv2.__version__, described.run, detects=True)
 
 
 def _kornia(name: str) -> Method:
@@ -177,7 +169,7 @@ def pipelines() -> list[Method]:
         ours(DEFAULT, DEFAULT, detects=True),
         ours(DEFAULT, "caloric, affine", detects=True, affine=True),
         ours("sift", "our detector, sift", detects=True),
-        _opencv_pipeline(),
+        replace(_opencv(root=True), detects=True),
     ]
     if util.find_spec("pycolmap") is not None:
         found += [

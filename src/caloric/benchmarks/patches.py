@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import features, normalise
 from caloric.benchmarks.metrics import Interval, average_precision, bootstrap
 from caloric.errors import InputError
 from caloric.frames import Frames
@@ -62,7 +62,7 @@ def opencv_sift(patches: Patches) -> NDArray[Any]:
     sift = cv2.SIFT_create()  # type: ignore[attr-defined]
     middle = cv2.KeyPoint((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 6, 0, 1, 0)
     values = np.concatenate([sift.compute(patch, [middle])[1] for patch in patches])
-    return np.asarray(np.sqrt(values / np.maximum(values.sum(1, keepdims=True), 1e-9)))
+    return normalise.root(values)
 
 
 def methods() -> dict[str, Describe]:

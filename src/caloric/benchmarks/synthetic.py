@@ -61,14 +61,18 @@ def draw(rng: np.random.Generator, size: tuple[int, int]) -> Change:
     )
 
 
+def before_shrinking(pixels: NDArray[Any], scale: float) -> NDArray[Any]:
+    """Smoothed as it must be to be shrunk, as a camera that steps back does."""
+    if scale >= 1:
+        return pixels
+    return np.asarray(cv2.GaussianBlur(pixels, (0, 0), 0.5 * np.sqrt(1 / scale**2 - 1) + 1e-3))
+
+
 def apply(image: NDArray[np.uint8], change: Change, rng: np.random.Generator) -> NDArray[np.uint8]:
     """The changed photograph, of the same size, as a JPEG decoder gives it."""
     h, w = image.shape[:2]
-    # Smoothed before it is shrunk, as a camera that steps back does.
     shrink = np.sqrt(abs(np.linalg.det(change.homography[:2, :2])))
-    pixels: NDArray[Any] = image.astype(np.float32) / 255
-    if shrink < 1:
-        pixels = cv2.GaussianBlur(pixels, (0, 0), 0.5 * np.sqrt(1 / shrink**2 - 1) + 1e-3)
+    pixels = before_shrinking(image.astype(np.float32) / 255, float(shrink))
     pixels = cv2.warpPerspective(
         pixels, change.homography, (w, h), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
     )

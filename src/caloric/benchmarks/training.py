@@ -7,7 +7,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,12 +71,11 @@ def pictures() -> list[NDArray[np.uint8]]:
     missing = [name for name in PICTURES if not (folder / name).is_file()]
     if missing:
         raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
-    return [_shrunk(np.asarray(_grey(folder / name), np.uint8)) for name in PICTURES]
+    return [_shrunk(_grey(folder / name)) for name in PICTURES]
 
 
 def _grey(path: Path) -> NDArray[np.uint8]:
-    image = read_image(path)
-    return np.asarray(grey(image[..., :3] if image.ndim == 3 else image), np.uint8)
+    return np.asarray(grey(read_image(path)), np.uint8)
 
 
 def photographs(folder: Path) -> list[NDArray[np.uint8]]:
@@ -99,6 +98,35 @@ def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
     change = synthetic.draw(rng, (image.shape[0], image.shape[1]))
     a, b = view(image), view(synthetic.apply(image, change, rng))
     return Views(a, b, corresponding(a.frames, b.frames, change.homography).indices)
+
+
+def pairs_of_pictures() -> list[Views]:
+    """Each picture of scikit-image beside two changes of it: what the shipped whitening saw."""
+    images = pictures()
+    return [changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(images)]
+
+
+def for_choosing(images: list[NDArray[np.uint8]]) -> list[Views]:
+    """Three changes of each of 16 photographs, drawn by a seed."""
+    return [changed(images[i], (k, i)) for k in (1, 2, 3) for i in _order(images)[:16]]
+
+
+def held_out(images: list[NDArray[np.uint8]]) -> list[Views]:
+    """Two changes of each of 16 others, which never take part in choosing."""
+    return [changed(images[i], (k, i)) for k in (1, 2) for i in _order(images)[16:32]]
+
+
+def _order(images: list[NDArray[np.uint8]]) -> NDArray[np.intp]:
+    return np.random.default_rng(0).permutation(len(images))
+
+
+def matched(
+    pairs: list[Views], values: Callable[[View], NDArray[np.float32]]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Descriptors (m, D) of the frames that correspond, first views and second views."""
+    a = [values(pair.first)[pair.truth[:, 0]] for pair in pairs]
+    b = [values(pair.second)[pair.truth[:, 1]] for pair in pairs]
+    return np.concatenate(a), np.concatenate(b)
 
 
 def plain(seen: View, recipe: Descriptor) -> NDArray[np.float32]:

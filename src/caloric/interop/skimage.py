@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from caloric import extrema, features, recipes
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.scalespace import FIRST, SCALES
+from caloric.scalespace import SCALES, octave_and_layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +35,14 @@ class Found:
         return self.frames.sigma
 
     @property
-    def _steps(self) -> NDArray[np.int64]:
-        """Thirds of an octave from the smoothing at which the first octave starts."""
-        return np.asarray(np.rint(SCALES * np.log2(2 / FIRST * self.sigmas)), np.int64)
-
-    @property
     def octaves(self) -> NDArray[np.int64]:
         """Which octave each is from; 0 is the image at twice its size."""
-        return np.maximum((self._steps - 1) // SCALES, 0)
+        return octave_and_layer(self.sigmas)[0]
 
     @property
     def scales(self) -> NDArray[np.int64]:
         """Which level of its octave, 1 to 3."""
-        return self._steps - SCALES * self.octaves
+        return octave_and_layer(self.sigmas)[1]
 
     @property
     def orientations(self) -> NDArray[np.float64]:
