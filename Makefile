@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo paper test lint docs whitening clean
+.PHONY: demo paper test test-plain lint docs whitening sanitize clean
 
 demo: $(READY)
 	$(BIN)/caloric demo demo
@@ -17,6 +17,19 @@ whitening: $(READY)
 
 test: lint docs
 	$(BIN)/python -m pytest
+	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/test_detect.py tests/test_pipeline.py tests/test_tiles.py
+
+# Everything once more without the compiled core.
+test-plain: $(READY)
+	CALORIC_NATIVE=0 $(BIN)/python -m pytest
+
+# The compiled core in a build that checks itself: addresses and undefined behaviour.
+sanitize: $(READY)
+	CALORIC_SANITIZE=address,undefined $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --upgrade --target .venv/sanitized ./native
+	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  $(BIN)/python -m pytest tests/test_native.py tests/test_tiles.py tests/test_detect.py tests/test_pipeline.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,11 +41,11 @@ docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation: docs/_build/html/index.html"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ./native -e '.[dev,fast]'
 	touch $(READY)
 
 clean:
-	rm -rf .venv demo docs/_build dist
+	rm -rf .venv demo docs/_build dist native/build

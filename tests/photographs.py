@@ -14,6 +14,11 @@ def grey(name="camera", size=None):
     return image if size is None else cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
 
+@lru_cache
+def colour(name="coffee"):
+    return getattr(data, name)()
+
+
 def similarity(scale, degrees, shift, centre):
     """2 x 3: scale and turn about ``centre``, then shift."""
     a = np.radians(degrees)

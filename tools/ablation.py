@@ -17,12 +17,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise, whitening
+from caloric import normalise, threads, whitening
 from caloric.benchmarks import training
 from caloric.benchmarks.metrics import bootstrap
 from caloric.kernels import kernel
 from caloric.recipes import Descriptor, from_numbers, search
-from caloric.threads import one_blas_thread
 
 Values = NDArray[np.float32]
 Plain = Callable[[training.View], Values]
@@ -90,7 +89,7 @@ def variants(views: list[training.View], pairs: list[training.Views]) -> dict[st
     }
 
 
-@one_blas_thread
+@threads.ours
 def main() -> None:
     """Score them all."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from caloric import whitening
+from caloric import threads, whitening
 from caloric.benchmarks import training
 from caloric.recipes import from_numbers, search
-from caloric.threads import one_blas_thread
 
 DATA = Path(__file__).parents[1] / "src" / "caloric" / "data"
 DIMENSION = 128
 
 
-@one_blas_thread
+@threads.ours
 def learn(supervised: bool) -> np.ndarray:
     """(D, 128), rounded so that the last bits of a machine's arithmetic do not show."""
     chosen = search()["chosen"]

@@ -21,7 +21,7 @@ from caloric.geometry import Geometry
 from caloric.kernels import kernel
 from caloric.layout import Grid, Rings
 from caloric.matching import Matches
-from caloric.reading import read_image
+from caloric.reading import open_image, read_image
 from caloric.recipes import Descriptor, descriptors
 
 __version__ = "0.1.0"
@@ -43,6 +43,7 @@ __all__ = [
     "extract",
     "kernel",
     "match",
+    "open_image",
     "read_image",
     "response_map",
     "verify",

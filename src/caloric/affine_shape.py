@@ -14,22 +14,22 @@ from caloric.sampling import SquarePatch
 from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
-_SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
+SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 _WINDOW = 1.5 / 4.5
 _ANY = Sift(sigma_d=1.0, sigma_r=1.0)
 _STEPS = 10
 _ROUND = 0.05  # anisotropy below which a frame is done
-_LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it was
+LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it was
 _BLOCK = 256
 
 
 def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
     """(n, 2, 2): the Gaussian-weighted mean of ∇f ∇f^T in each frame's own coordinates."""
-    window = gaussian_2d(_SAMPLING.points(), _WINDOW)
+    window = gaussian_2d(SAMPLING.points(), _WINDOW)
     result = np.empty((len(maps), 2, 2))
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(ladder, maps[part], _SAMPLING, _ANY)
+        seen = density.measure_frames(ladder, maps[part], SAMPLING, _ANY)
         mass = window * seen.weights.astype(np.float64) ** 2
         cos, sin = seen.cos.astype(np.float64), seen.sin.astype(np.float64)
         total = mass.sum(1)
@@ -74,7 +74,7 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
         product = shapes[active] @ step
         u, s, _ = np.linalg.svd(product)
         shapes[active] = np.einsum("nij,nj,nkj->nik", u, s, u)
-        active = active[s[:, 0] / s[:, 1] < _LONGEST]
-    good = settled & (np.linalg.cond(shapes) < _LONGEST) if len(maps) else settled
+        active = active[s[:, 0] / s[:, 1] < LONGEST]
+    good = settled & (np.linalg.cond(shapes) < LONGEST) if len(maps) else settled
     shapes[~good] = np.eye(2)
     return np.concatenate([sigma[:, None, None] * shapes, maps[:, :, 2:]], -1), good

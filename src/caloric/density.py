@@ -8,7 +8,7 @@ where angular bins would.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 from caloric.frames import sigmas
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling, SquarePatch
-from caloric.scalespace import WIDEST, Ladder
+from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
-
-# OpenCV's resampling addresses rows with 16 bits.
-_ROWS = 16_384
 
 Floats = NDArray[np.floating]
 
@@ -73,12 +70,40 @@ def _of_values(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
     return Measure(np.broadcast_to(areas, values.shape), np.cos(angles), np.sin(angles))
 
 
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A sampling in σ of a frame: offsets (2, p), smoothing (p,), also relative to the first
+    point's, areas (p,); the runs of neighbouring points that share a smoothing and so a level, and
+    how far away the farthest point is.
+    """
+
+    offsets: NDArray[np.float32]
+    reach: float
+    smoothing: FloatArray
+    relative: NDArray[np.float32]
+    areas: NDArray[np.float32]
+    runs: tuple[slice, ...]
+
+    def factors(self, power: float) -> NDArray[np.float32]:
+        """area · smoothing^power, (p,): what a power of the gradient is multiplied by."""
+        return np.asarray(self.areas * self.relative**power, np.float32)
+
+
 @lru_cache(maxsize=16)
-def _in_sigmas(sampling: Sampling) -> tuple[FloatArray, FloatArray, NDArray[np.float32]]:
-    """Offsets (2, p) and smoothing (p,) in σ of a frame, and areas (p,): once a sampling."""
+def in_sigmas(sampling: Sampling) -> Points:
+    """The points of a sampling, made once."""
     width = sampling.half_width
-    areas = sampling.areas().astype(np.float32)
-    return width * sampling.points().T, width * sampling.smoothing(), areas
+    smoothing = width * sampling.smoothing()
+    cuts = [0, *(np.flatnonzero(np.diff(smoothing)) + 1).tolist(), len(smoothing)]
+    offsets = width * sampling.points().T
+    return Points(
+        np.ascontiguousarray(offsets, np.float32),
+        float(np.hypot(*offsets).max()),
+        smoothing,
+        np.asarray(smoothing / smoothing[0], np.float32),
+        sampling.areas().astype(np.float32),
+        tuple(slice(*ends) for ends in pairwise(cuts)),
+    )
 
 
 def measure_frames(
@@ -91,79 +116,88 @@ def measure_frames(
     intensity. The weight is area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the
     first point's: the theory has power 1, and for a sampling of one smoothing the factor is 1.
     Levels are smoothed alike in all directions; a frame that is not round is read at √|det A| times
-    its sampling's smoothing, too sharp along its axis and too smooth across.
+    its sampling's smoothing, too sharp along its axis and too smooth across. Frames of like size
+    are read together where they are neighbours.
     """
-    offsets, smoothing, areas = _in_sigmas(sampling)
-    places = maps[:, :, :2] @ offsets + maps[:, :, 2:]
-    x, y = places[:, 0], places[:, 1]
-    levels = ladder.nearest(sigmas(maps)[:, None] * smoothing)
+    points = in_sigmas(sampling)
+    where = _place(ladder, maps, points)
     if kernel.feature == "intensity":
-        h, w = ladder.size
-        inside = (x >= -0.5) & (x <= w - 0.5) & (y >= -0.5) & (y <= h - 0.5)
-        values = _read(ladder, levels, x, y, "pixels")[..., 0]
-        return _of_values(values, areas * inside, kernel)
-    g = _read(ladder, levels, x, y, "gradient")
-    shape = maps[:, :, :2].astype(np.float32)
-    gx = g[..., 0] * shape[:, None, 0, 0] + g[..., 1] * shape[:, None, 1, 0]
-    gy = g[..., 0] * shape[:, None, 0, 1] + g[..., 1] * shape[:, None, 1, 1]
-    relative = (smoothing / smoothing[0]).astype(np.float32)
-    length = np.hypot(gx, gy)
-    weights = length * relative if power == 1 else (length * relative) ** np.float32(power)
-    return Measure(weights * areas, *_direction(gx, gy, length))
+        areas = np.broadcast_to(points.areas, where.x.shape).copy()
+        areas[where.crossing] *= where.inside
+        return _of_values(where.read(ladder, 0, 0), areas, kernel)
+    # The central difference of interpolated pixels is the interpolated central difference.
+    fx = where.read(ladder, 1, 0)
+    fx -= where.read(ladder, -1, 0)
+    fy = where.read(ladder, 0, 1)
+    fy -= where.read(ladder, 0, -1)
+    a = maps[:, None, :, :2].astype(np.float32)
+    gx = fx * a[..., 0, 0] + fy * a[..., 1, 0]
+    gy = fx * a[..., 0, 1] + fy * a[..., 1, 1]
+    length = np.asarray(cv2.magnitude(gx, gy), np.float32)
+    cos, sin = _direction(gx, gy, length)
+    for run, scale in zip(points.runs, where.scale.T, strict=True):
+        length[:, run] *= 0.5 * scale[:, None]
+    length[where.crossing] *= where.inside
+    weights = length if power == 1 else length ** np.float32(power)
+    return Measure(weights * points.factors(power), cos, sin)
 
 
-def _read(
-    ladder: Ladder,
-    levels: NDArray[np.intp],
-    x: FloatArray,
-    y: FloatArray,
-    what: Literal["pixels", "gradient"],
-) -> NDArray[np.float32]:
-    """Bilinear samples (n, p, channels) at (x, y), each from its own level of the ladder."""
-    channels = 2 if what == "gradient" else 1
-    result = np.zeros((levels.size, channels), np.float32)
-    flat = levels.ravel()
-    x, y = np.ascontiguousarray(x).ravel(), np.ascontiguousarray(y).ravel()
-    order = np.argsort(flat.astype(np.uint8), kind="stable")  # small keys are sorted by radix
-    ends = np.searchsorted(flat[order], np.arange(len(ladder.levels) + 1))
-    for level, start, stop in zip(ladder.levels, ends, ends[1:], strict=False):
-        if start == stop:
-            continue
-        some = order[start:stop]
-        # OpenCV's resampling takes a picture, not a list: rows of 256, the last one filled up.
-        rows = -(-len(some) // 256)
-        grid = np.full((2, rows * 256), -9.0, np.float32)
-        grid[0, : len(some)] = (x[some] - level.offset) / level.step
-        grid[1, : len(some)] = (y[some] - level.offset) / level.step
-        source = level.gradient if what == "gradient" else level.pixels
-        border = cv2.BORDER_CONSTANT if what == "gradient" else cv2.BORDER_REPLICATE
-        if max(source.shape) > WIDEST:
-            places = grid[:, : len(some)]
-            result[some] = _bilinear(source, places[0], places[1], zero=what == "gradient")
-            continue
-        for top in range(0, rows, _ROWS):
-            part = grid[:, top * 256 : (top + _ROWS) * 256].reshape(2, -1, 256)
-            read = cv2.remap(source, part[0], part[1], cv2.INTER_LINEAR, borderMode=border)
-            there = some[top * 256 : (top + _ROWS) * 256]
-            result[there] = read.reshape(-1, channels)[: len(there)]
-    return result.reshape(*levels.shape, channels)
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where the points of n frames fall on levels: ``levels`` and 1 / step ``scale`` (n, runs), and
+    ``x`` and ``y`` (n, p) in pixels of these. ``inside`` says which points of the frames
+    ``crossing`` the image's rim are in the image; those of other frames all are.
+    """
+
+    runs: tuple[slice, ...]
+    levels: NDArray[np.intp]
+    scale: NDArray[np.float32]
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+    crossing: NDArray[np.intp]
+    inside: NDArray[np.bool_]
+
+    def read(self, ladder: Ladder, right: int, down: int) -> NDArray[np.float32]:
+        """Bilinear, so many of a level's pixels beside the points; the rim goes on outside."""
+        x = self.x + np.float32(right) if right else self.x
+        y = self.y + np.float32(down) if down else self.y
+        result = np.empty_like(x)
+        for run, levels in zip(self.runs, self.levels.T, strict=True):
+            ends = [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
+            for start, stop in pairwise(ends):
+                part = slice(start, stop), run
+                cv2.remap(
+                    ladder.levels[levels[start]].pixels,
+                    x[part],
+                    y[part],
+                    cv2.INTER_LINEAR,
+                    dst=result[part],
+                    borderMode=cv2.BORDER_REPLICATE,
+                )
+        return result
 
 
-def _bilinear(
-    source: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.float32], zero: bool
-) -> NDArray[np.float32]:
-    """Samples (k, channels) of an image too large for OpenCV's resampling; 0 or the rim outside."""
-    h, w = source.shape[:2]
-    left, top = np.floor(x).astype(np.intp), np.floor(y).astype(np.intp)
-    total = np.zeros((len(x), source[0, 0].size), np.float32)
-    for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        i, j = top + row, left + column
-        weight = (1 - np.abs(x - j)) * (1 - np.abs(y - i))
-        if zero:
-            weight = weight * ((i >= 0) & (i < h) & (j >= 0) & (j < w))
-        pixels = source[np.clip(i, 0, h - 1), np.clip(j, 0, w - 1)].reshape(len(x), -1)
-        total += weight[:, None] * pixels
-    return total
+def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
+    (h, w), centres = ladder.size, maps[:, :, 2]
+    starts = [run.start for run in points.runs]
+    levels = ladder.nearest(sigmas(maps)[:, None] * points.smoothing[starts])
+    scale = 1 / np.array([level.step for level in ladder.levels])[levels]
+    origin = np.array([level.origin for level in ladder.levels])[levels]
+    corner = np.array([level.corner for level in ladder.levels])[levels]
+    x, y = (maps[:, i, :2].astype(np.float32) @ points.offsets for i in (0, 1))
+    # Farther from the centre than this no point can be.
+    reach = np.linalg.norm(maps[:, :, :2], axis=(1, 2)) * points.reach
+    room = np.minimum(centres, (w - 1, h - 1) - centres).min(1) + 0.5
+    crossing = np.flatnonzero(reach > room)
+    column, row = (v[crossing] + centres[crossing, i, None] for i, v in enumerate((x, y)))
+    inside = (column >= -0.5) & (column <= w - 0.5) & (row >= -0.5) & (row <= h - 0.5)
+    shift = (centres[:, None] - origin[..., None]) * scale[..., None] - corner
+    shift = np.clip(shift, -1e9, 1e9)  # as good as any place beyond the image
+    for v, moved in ((x, shift[..., 0]), (y, shift[..., 1])):
+        for i, run in enumerate(points.runs):
+            v[:, run] *= scale[:, i, None].astype(np.float32)
+            v[:, run] += moved[:, i, None].astype(np.float32)
+    return _Places(points.runs, levels, scale.astype(np.float32), x, y, crossing, inside)
 
 
 def harmonics(density: Measure, order: int) -> Floats:

@@ -1,13 +1,15 @@
 """Where to look: extrema of the difference of Gaussians over place and scale."""
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.scalespace import FIRST, SCALES, Level, ScaleSpace
+from caloric import native, threads
+from caloric.scalespace import FIRST, SCALES, Octave, ScaleSpace
 from caloric.theory.gaussians import FloatArray
 
 CONTRAST = 0.04  # of the range of intensities, over the levels of an octave, as Lowe has it
@@ -26,113 +28,159 @@ class Extrema:
         """How many there are."""
         return len(self.sigma)
 
+    def __getitem__(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> "Extrema":
+        """Some of them."""
+        return Extrema(self.xy[index], self.sigma[index], self.response[index])
 
-def _candidates(levels: tuple[Level, ...], limit: float) -> NDArray[np.intp]:
-    """(n, 3) layer, row, column of all extrema among 27 neighbours, and above the limit."""
-    kernel = np.ones((3, 3), np.uint8)
-    width = levels[0].pixels.shape[1]
-    flat = [level.pixels.ravel() for level in levels]
-    found = []
-    for i in range(1, len(levels) - 2):
-        d = cv2.subtract(levels[i + 1].pixels, levels[i].pixels)
-        for sign, extreme in ((1, cv2.dilate), (-1, cv2.erode)):
-            peak = (d > limit) if sign > 0 else (d < -limit)
-            peak &= d == extreme(d, kernel)
-            # The outermost pixels have no neighbours to fit a parabola to.
-            peak[[0, -1]] = False
-            peak[:, [0, -1]] = False
-            at = np.flatnonzero(peak)
-            value = sign * d.ravel()[at]
-            # Few are left: their neighbours in the layers below and above are looked up.
-            for layer, dy, dx in itertools.product((i - 1, i + 1), (-1, 0, 1), (-1, 0, 1)):
-                beyond = at + dy * width + dx
-                keep = value >= sign * (flat[layer + 1][beyond] - flat[layer][beyond])
-                at, value = at[keep], value[keep]
-            found.append(np.stack([np.full_like(at, i), at // width, at % width], -1))
-    return np.concatenate(found)
+    def order(self) -> NDArray[np.intp]:
+        """Strongest first; equals by place, so never by chance."""
+        return np.lexsort((self.sigma, self.xy[:, 0], self.xy[:, 1], -self.response))
 
 
-def _fit(
-    levels: tuple[Level, ...], at: NDArray[np.intp]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Value, gradient (n, 3) and Hessian (n, 3, 3) in (x, y, layer) at (layer, row, column)."""
-    s, y, x = at.T
-    layers = [np.flatnonzero(s == i) for i in range(len(levels))]
+def _candidates(pixels: NDArray[np.float32], limit: float) -> NDArray[np.intp]:
+    """(n, 3) layer, row, column of all extrema among 27 neighbours, and above the limit.
 
-    def v(ds: int, dy: int, dx: int) -> FloatArray:
-        """The difference at a neighbour, looked up: the whole volume is never held."""
-        result = np.empty(len(at), np.float32)
-        for i, some in enumerate(layers):
-            if len(some):
-                place = y[some] + dy, x[some] + dx
-                result[some] = levels[i + ds + 1].pixels[place] - levels[i + ds].pixels[place]
-        return result.astype(np.float64)
+    ``pixels`` are an octave's. In strips, so that the differences stay in the cache and are never
+    held as a whole. An extremum of the size |D| is one of D: next to a peak there is no deeper
+    hollow.
+    """
+    core, kernel = native.core(), np.ones((3, 3), np.uint8)
+    least = np.nextafter(np.float32(limit), np.float32(1))
 
-    centre = v(0, 0, 0)
-    steps = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
-    ahead, behind = [v(*d) for d in steps], [v(*(-k for k in d)) for d in steps]
-    gradient = np.stack([(a - b) / 2 for a, b in zip(ahead, behind, strict=True)], -1)
-    hessian = np.empty((len(at), 3, 3))
-    for i in range(3):
-        hessian[:, i, i] = ahead[i] + behind[i] - 2 * centre
-        for j in range(i):
-            p, q = np.array(steps[i]), np.array(steps[j])
-            mixed = (v(*(p + q)) - v(*(p - q)) - v(*(q - p)) + v(*(-p - q))) / 4
-            hessian[:, i, j] = hessian[:, j, i] = mixed
-    return centre, gradient, hessian
+    def strip(rows: range) -> NDArray[np.intp]:
+        top = rows.start
+        if core is not None:
+            return np.asarray(core.candidates(pixels, limit, top + 1, rows.stop + 1), np.intp)
+        some = pixels[:, top : rows.stop + 2]
+        d = [cv2.absdiff(above, below) for below, above in pairwise(some)]
+        found = []
+        for i in range(1, len(d) - 1):
+            highest = cv2.max(cv2.max(d[i - 1], d[i]), d[i + 1])
+            highest = np.maximum(cv2.dilate(highest, kernel), least)
+            at = np.flatnonzero(d[i][1:-1, 1:-1] == highest[1:-1, 1:-1])
+            row, column = np.divmod(at, pixels.shape[2] - 2)
+            found.append(np.stack([np.full_like(at, i), row + top + 1, column + 1], -1))
+        return np.concatenate(found)
+
+    # The outermost pixels have no neighbours to fit a parabola to.
+    return np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parabola:
+    """D at n places to second order: D + g·u + u·H u / 2, u = (x, y, layer).
+
+    ``hessian`` holds xx, yy, ss, xy, xs, ys, (6, n).
+    """
+
+    value: FloatArray
+    gradient: FloatArray
+    hessian: FloatArray
+
+    def solve(self) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Where there is a peak at all, and where: u = −H^{-1} g, by cofactors, (3, n)."""
+        xx, yy, ss, xy, xs, ys = self.hessian
+        a, b, c = yy * ss - ys * ys, xs * ys - xy * ss, xy * ys - xs * yy
+        e, f, i = xx * ss - xs * xs, xs * xy - xx * ys, xx * yy - xy * xy
+        determinant = xx * a + xy * b + xs * c
+        regular = np.abs(determinant) > 1e-20
+        inverse = np.where(regular, -1.0, 0.0) / np.where(regular, determinant, 1.0)
+        gx, gy, gs = self.gradient * inverse
+        rows = [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
+        return regular, np.stack(rows)
+
+
+def _fit(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> _Parabola:
+    """By differences between neighbours of (layer, row, column), looked up where they are."""
+    _, height, width = pixels.shape
+    flat, layer = pixels.ravel(), height * width
+    place = at @ np.array([layer, width, 1])
+
+    def d(s: int, y: int, x: int) -> FloatArray:
+        there = place + (s * layer + y * width + x)
+        return np.asarray(flat.take(there + layer) - flat.take(there), np.float64)
+
+    centre = d(0, 0, 0)
+    ahead = np.stack([d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)])
+    behind = np.stack([d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)])
+    mixed = [
+        d(0, 1, 1) - d(0, 1, -1) - d(0, -1, 1) + d(0, -1, -1),
+        d(1, 0, 1) - d(1, 0, -1) - d(-1, 0, 1) + d(-1, 0, -1),
+        d(1, 1, 0) - d(1, -1, 0) - d(-1, 1, 0) + d(-1, -1, 0),
+    ]
+    hessian = np.concatenate([ahead + behind - 2 * centre, np.stack(mixed) / 4])
+    return _Parabola(centre, (ahead - behind) / 2, hessian)
 
 
 def _refine(
-    levels: tuple[Level, ...], at: NDArray[np.intp]
+    pixels: NDArray[np.float32], at: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
-    """Sub-pixel extrema: where the parabola's peak is within half a pixel, after up to 5 moves."""
-    rows, columns = levels[0].pixels.shape
-    end = np.array([len(levels) - 2, rows - 1, columns - 1])
-    settled = []
-    for _ in range(5):
-        value, gradient, hessian = _fit(levels, at)
-        regular = np.abs(np.linalg.det(hessian)) > 1e-20
-        at, value, gradient, hessian = (a[regular] for a in (at, value, gradient, hessian))
-        offset = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        still = (np.abs(offset) < 0.5).all(1)
-        peak = value + 0.5 * np.einsum("ni,ni->n", gradient, offset)
-        settled.append((at[still], offset[still], peak[still], hessian[still]))
-        moved = at[~still] + np.rint(np.clip(offset[~still], -2, 2)).astype(np.intp)[:, ::-1]
-        inside = (moved >= 1).all(1) & (moved < end).all(1)
-        at = np.unique(moved[inside], axis=0)
-        if len(at) == 0:
-            break
+    """Sub-pixel extrema: where the parabola's peak is within half a pixel, after up to 5 moves.
+
+    Places (n, 3), offsets (n, 3) as (x, y, layer), values (n,) and Hessians (n, 6).
+    """
+    end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
+    core = native.core()
+    if core is not None:
+        found = core.refine(pixels, at)
+        settled = [(found[:, :3].astype(np.intp), found[:, 3:6], found[:, 6], found[:, 7:])]
+    else:
+        settled = _moved(pixels, at, end)
     places, offsets, peaks, hessians = (np.concatenate(p) for p in zip(*settled, strict=True))
     # Two candidates may have moved to the same extremum.
-    _, first = np.unique(places, axis=0, return_index=True)
+    _, first = np.unique(np.ravel_multi_index(tuple(places.T), (*end,)), return_index=True)
     return places[first], offsets[first], peaks[first], hessians[first]
 
 
-def _octave(levels: tuple[Level, ...], contrast: float, edge: float) -> Extrema:
-    if min(levels[0].pixels.shape) < 3:
+def _moved(
+    pixels: NDArray[np.float32], at: NDArray[np.intp], end: NDArray[np.intp]
+) -> list[tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]]:
+    """The same, those that settle after each move."""
+    settled = []
+    for _ in range(5):
+        parabola = _fit(pixels, at)
+        regular, offset = parabola.solve()
+        still = regular & (np.abs(offset) < 0.5).all(0)
+        peak = parabola.value + 0.5 * (parabola.gradient * offset).sum(0)
+        settled.append((at[still], offset.T[still], peak[still], parabola.hessian.T[still]))
+        moving = regular & ~still
+        moved = at[moving] + np.rint(np.clip(offset.T[moving], -2, 2)).astype(np.intp)[:, ::-1]
+        at = moved[(moved >= 1).all(1) & (moved < end).all(1)]
+        if len(at) == 0:
+            break
+    return settled
+
+
+def _octave(octave: Octave, contrast: float, edge: float) -> Extrema:
+    if min(octave.pixels.shape[1:]) < 3:
         return Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    at = _candidates(levels, 0.5 * contrast / SCALES)
-    places, offset, peak, hessian = _refine(levels, at)
-    trace = hessian[:, 0, 0] + hessian[:, 1, 1]
-    determinant = hessian[:, 0, 0] * hessian[:, 1, 1] - hessian[:, 0, 1] ** 2
+    at = _candidates(octave.pixels, 0.5 * contrast / SCALES)
+    places, offset, peak, hessian = _refine(octave.pixels, at)
+    xx, yy, _, xy, _, _ = hessian.T
+    trace, determinant = xx + yy, xx * yy - xy**2
     strong = np.abs(peak) * SCALES >= contrast
     round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
     keep = strong & round_enough & (determinant > 0)
     places, offset, peak = places[keep], offset[keep], peak[keep]
-    step = levels[0].step
-    xy = (places[:, [2, 1]] + offset[:, :2]) * step + levels[0].offset
-    sigma = FIRST * step * 2.0 ** ((places[:, 0] + offset[:, 2]) / SCALES)
-    return Extrema(xy, sigma, np.abs(peak))
+    whole = places[:, [2, 1]] + np.array(octave.corner)
+    centres = (whole + offset[:, :2]) * octave.step + octave.origin
+    sigma = FIRST * octave.step * 2.0 ** ((places[:, 0] + offset[:, 2]) / SCALES)
+    return Extrema(centres, sigma, np.abs(peak))
+
+
+def joined(parts: Sequence[Extrema]) -> Extrema:
+    """One after the other."""
+    return Extrema(
+        np.concatenate([np.zeros((0, 2)), *(p.xy for p in parts)]),
+        np.concatenate([np.zeros(0), *(p.sigma for p in parts)]),
+        np.concatenate([np.zeros(0), *(p.response for p in parts)]),
+    )
 
 
 def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
-    """All extrema of the scale space, strongest first; equals by place, so never by chance."""
-    parts = [_octave(levels, contrast, edge) for levels in space.octaves]
-    xy = np.concatenate([p.xy for p in parts])
-    sigma = np.concatenate([p.sigma for p in parts])
-    response = np.concatenate([p.response for p in parts])
+    """All extrema of the scale space, strongest first."""
+    found = joined([_octave(octave, contrast, edge) for octave in space.octaves])
     h, w = space.size
-    inside = (xy >= -0.5).all(1) & (xy[:, 0] <= w - 0.5) & (xy[:, 1] <= h - 0.5)
-    xy, sigma, response = xy[inside], sigma[inside], response[inside]
-    order = np.lexsort((sigma, xy[:, 0], xy[:, 1], -response))
-    return Extrema(xy[order], sigma[order], response[order])
+    inside = (found.xy >= -0.5) & (found.xy <= (w - 0.5, h - 0.5))
+    found = found[np.flatnonzero(inside.all(1))]
+    return found[found.order()]

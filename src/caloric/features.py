@@ -2,31 +2,32 @@
 
 import json
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from caloric import (
-    affine_shape,
     density,
+    detection,
     extrema,
     geometry,
     normalise,
-    orientation,
     pooling,
     scalespace,
+    threads,
+    tiles,
     whitening,
 )
+from caloric.detection import Detector, Options, Strongest
 from caloric.errors import InputError
+from caloric.extrema import Extrema, joined
 from caloric.files import replacing
 from caloric.frames import Frames
 from caloric.geometry import Geometry, Model
-from caloric.images import as_array, as_unit_range, to_grey
+from caloric.images import Source, as_array, as_unit_range, source
 from caloric.kernels import Kernel
 from caloric.layout import Layout
 from caloric.matching import Matches, match_descriptors
@@ -34,9 +35,7 @@ from caloric.normalise import Normalisation
 from caloric.recipes import Descriptor, descriptor
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
-from caloric.threads import one_blas_thread
 
-Detector = Literal["dog", "opencv"]
 _BLOCK = 256
 _FORMAT = 2
 
@@ -148,6 +147,13 @@ def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
 
 
 def _finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
+    """Normalised, whitened, of the type asked for; in blocks, on several threads."""
+    rows = threads.strips(len(raw), 2 * _BLOCK)
+    parts = threads.each(lambda r: _finished(raw[r.start : r.stop], recipe, output), rows)
+    return np.concatenate(parts) if parts else np.zeros((0, recipe.dimension), output)
+
+
+def _finished(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
     result = normalise.normalise(raw, recipe.normalisation)
     signed = recipe.whitening is not None
     if recipe.whitening is not None:
@@ -180,7 +186,18 @@ def _check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
             )
 
 
-@one_blas_thread
+def _checked(read: tiles.Read, kernel: Kernel) -> tiles.Read:
+    """The same, with intensities that the kernel can use, or an error."""
+
+    def checked(rows: slice, columns: slice) -> NDArray[np.float32]:
+        pixels = read(rows, columns)
+        _check_range(pixels, kernel)
+        return pixels
+
+    return checked
+
+
+@threads.ours
 def describe_patches(
     patches: ArrayLike,
     descriptor: str | Descriptor | Kernel = "heat",
@@ -257,16 +274,6 @@ def _check_device(device: str) -> None:
         raise InputError(f"device {device!r} is not available in this version; use 'cpu' or 'auto'")
 
 
-def _limit(max_features: int | None) -> int | None:
-    if max_features is None:
-        return None
-    if isinstance(max_features, bool) or not isinstance(max_features, int | np.integer):
-        raise InputError(f"max_features must be a whole number or None, got {max_features!r}")
-    if max_features < 0:
-        raise InputError(f"max_features must be 0 or more, got {max_features}")
-    return int(max_features)
-
-
 def _mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | None:
     if mask is None:
         return None
@@ -276,27 +283,6 @@ def _mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | 
     return np.asarray(array != 0)
 
 
-@dataclass(frozen=True)
-class _Detecting:
-    """The options of detection, checked."""
-
-    max_features: int | None
-    affine: bool
-    upright: bool
-    detector: Detector
-    contrast: float
-    edge: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "max_features", _limit(self.max_features))
-        if self.detector not in ("dog", "opencv"):
-            raise InputError(f"unknown detector {self.detector!r}; known are dog, opencv")
-        if not (isinstance(self.contrast, numbers.Real) and 0 <= self.contrast < np.inf):
-            raise InputError(f"contrast must be a number from 0, got {self.contrast!r}")
-        if not (isinstance(self.edge, numbers.Real) and 1 <= self.edge < np.inf):
-            raise InputError(f"edge must be a number from 1, got {self.edge!r}")
-
-
 def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     h, w = mask.shape
     column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
@@ -304,47 +290,63 @@ def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(mask[row, column])
 
 
-def _detect(
-    grey: NDArray[np.float32], mask: NDArray[np.bool_] | None, options: _Detecting
-) -> tuple[Frames, scalespace.Ladder]:
-    """The frames of an image, and the part of its scale space that describing them needs."""
-    space = scalespace.build(grey)
-    if options.detector == "dog":
-        found = extrema.extrema(space, options.contrast, options.edge)
-    else:
-        found = _opencv(grey, options.contrast, options.edge)
-    ladder = space.ladder()
-    del space  # half of the memory, before gradients are made
-    keep = np.arange(len(found))
-    if mask is not None:
-        keep = keep[_allowed(found.xy, mask)]
-    keep = keep[: options.max_features]
-    xy, sigma, response = found.xy[keep], found.sigma[keep], found.response[keep]
-    frames = Frames.from_xysa(xy[:, 0], xy[:, 1], sigma, 0.0, response)
-    if len(frames) and options.affine:
-        frames = Frames(affine_shape.adapt(ladder, frames.maps)[0], frames.scores)
-    if options.upright or len(frames) == 0:
-        return frames, ladder
-    rows, angles = orientation.dominant(orientation.histograms(ladder, frames.maps))
-    rows, angles = rows[: options.max_features], angles[: options.max_features]
-    return Frames(orientation.turned(frames.maps[rows], angles), frames.scores[rows]), ladder
+def _memory(memory: int) -> int:
+    if isinstance(memory, bool) or not isinstance(memory, numbers.Real) or memory <= 0:
+        raise InputError(f"memory must be a number of bytes, got {memory!r}")
+    return int(memory)
 
 
-def _opencv(grey: NDArray[np.float32], contrast: float, edge: float) -> extrema.Extrema:
-    """OpenCV's own SIFT detector, one extremum a place, strongest first."""
-    if min(grey.shape) < 2:
-        return extrema.Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    sift = cv2.SIFT_create(  # type: ignore[attr-defined]
-        contrastThreshold=contrast, edgeThreshold=edge, enable_precise_upscale=True
-    )
-    found = sift.detect(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8), None)
-    rows = np.array([(*k.pt, k.size / 2, k.response) for k in found]).reshape(-1, 4)
-    rows = np.unique(rows, axis=0)
-    rows = rows[np.lexsort((rows[:, 2], rows[:, 0], rows[:, 1], -rows[:, 3]))]
-    return extrema.Extrema(rows[:, :2], rows[:, 2], rows[:, 3])
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The features of a tile: the extremum of each, its frame and its descriptor."""
+
+    extrema: Extrema
+    maps: FloatArray
+    values: NDArray[np.generic]
 
 
-@one_blas_thread
+def _find(
+    image: Source,
+    mask: NDArray[np.bool_] | None,
+    options: Options,
+    farthest: float,
+    describe: Callable[[scalespace.Ladder, FloatArray], NDArray[np.generic]],
+    memory: int,
+) -> tuple[Frames, NDArray[np.generic]]:
+    """The features of an image, tile by tile; the same for any tiles.
+
+    ``farthest`` is the sampling's, for ``describe`` to read as far as it does.
+    """
+    farthest = max(farthest * options.stretch, options.farthest)
+    strongest = Strongest(options.max_features)
+    whole = None
+    if options.detector == "opencv":
+        whole = detection.by_opencv(image.read(*(slice(0, n) for n in image.size)), options)
+    parts = []
+    for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
+        found = detection.candidates(space, options) if whole is None else whole
+        found = found[tile.owns(found.xy)]
+        if mask is not None:
+            found = found[_allowed(found.xy, mask)]
+        found = strongest.of(found)
+        ladder = space.ladder()
+        maps, rows = detection.frames(ladder, found, options)
+        parts.append(_Part(found[rows], maps, describe(ladder, maps)))
+    found = joined([part.extrema for part in parts])
+    order = found.order()[: options.max_features]
+    # Straight to where they belong: of a large image the descriptors are most of the memory.
+    place = np.full(len(found), -1)
+    place[order] = np.arange(len(order))
+    maps = np.empty((len(order), 2, 3))
+    values = np.empty((len(order), *parts[0].values.shape[1:]), parts[0].values.dtype)
+    for part in parts:
+        mine, place = place[: len(part.maps)], place[len(part.maps) :]
+        maps[mine[mine >= 0]] = part.maps[mine >= 0]
+        values[mine[mine >= 0]] = part.values[mine >= 0]
+    return Frames(maps, found.response[order].astype(np.float32)), values
+
+
+@threads.ours
 def detect(
     image: ArrayLike,
     *,
@@ -355,6 +357,7 @@ def detect(
     detector: Detector = "dog",
     contrast: float = extrema.CONTRAST,
     edge: float = extrema.EDGE,
+    memory: int = tiles.MEMORY,
 ) -> Frames:
     """Frames of an image, strongest first: extrema of the difference of Gaussians.
 
@@ -362,13 +365,21 @@ def detect(
     the gradients inside it, and leaves round what does not settle. ``mask`` (h, w) is non-zero
     where features may be. ``detector="opencv"`` takes the extrema that OpenCV's SIFT finds.
     ``contrast`` is the least response times three, as OpenCV counts it: lower it for faint texture;
-    ``edge`` is the largest ratio of the two curvatures.
+    ``edge`` is the largest ratio of the two curvatures. An image whose scale space takes more than
+    ``memory`` bytes is worked on in tiles, with the same result.
     """
-    options = _Detecting(max_features, affine, upright, detector, contrast, edge)
-    grey = to_grey(image)
-    if grey.size == 0:
+    options = Options(max_features, affine, upright, detector, contrast, edge)
+    pixels, memory = source(image), _memory(memory)
+    if 0 in pixels.size:
         return Frames.empty()
-    return _detect(grey, _mask(mask, grey.shape), options)[0]
+    return _find(
+        pixels,
+        _mask(mask, pixels.size),
+        options,
+        0.0,
+        lambda ladder, maps: np.zeros((len(maps), 0)),
+        memory,
+    )[0]
 
 
 def _sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
@@ -400,21 +411,18 @@ def describe_levels(
     """Descriptors (n, d) of frames ``maps`` (n, 2, 3), read from levels that are there already."""
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
     raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
-    for start in range(0, len(maps), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        for size in sizes:
-            sized = maps[part].copy()
-            sized[:, :, :2] *= size
-            seen = density.measure_frames(
-                ladder, sized, recipe.sampling, recipe.kernel, recipe.power
-            )
-            pooled = pooling.pool(seen, table)
-            # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
-            raw[part] += (normalise.clip(pooled) if len(sizes) > 1 else pooled) / len(sizes)
+    for size in sizes:
+        sized = maps.copy()
+        sized[:, :, :2] *= size
+        pooled = pooling.pool_frames(
+            ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
+        )
+        # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
+        raw += (normalise.clip(pooled) if len(sizes) > 1 else pooled) / len(sizes)
     return _finish(raw, recipe, output)
 
 
-@one_blas_thread
+@threads.ours
 def describe(
     image: ArrayLike,
     frames: Frames,
@@ -425,6 +433,7 @@ def describe(
     normalisation: Normalisation | None = None,
     dtype: DTypeLike = "float32",
     domain_sizes: int | Sequence[float] | None = None,
+    memory: int = tiles.MEMORY,
     **parameters: float,
 ) -> NDArray[np.generic]:
     """Descriptors (n, d) of an image at frames from anybody: ``Frames.from_opencv(keypoints)``.
@@ -438,14 +447,24 @@ def describe(
     output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
     if not isinstance(frames, Frames):
         raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
-    grey = to_grey(image)
-    if grey.size == 0 or len(frames) == 0:
+    pixels, memory = source(image), _memory(memory)
+    if 0 in pixels.size or len(frames) == 0:
         return np.zeros((len(frames), recipe.dimension), output)
-    _check_range(grey, recipe.kernel)
-    return describe_levels(scalespace.build(grey).ladder(), frames.maps, recipe, sizes, output)
+    result = np.zeros((len(frames), recipe.dimension), output)
+    stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
+    around = tiles.halo(recipe.sampling.farthest() * stretch)
+    read = _checked(pixels.read, recipe.kernel)
+
+    def wanted(tile: tiles.Tile) -> bool:
+        return bool(tile.owns(frames.xy).any())
+
+    for tile, space in tiles.spaces(read, pixels.size, around, memory, wanted):
+        mine = tile.owns(frames.xy)
+        result[mine] = describe_levels(space.ladder(), frames.maps[mine], recipe, sizes, output)
+    return result
 
 
-@one_blas_thread
+@threads.ours
 def extract(
     image: ArrayLike,
     descriptor: str | Descriptor | Kernel = "caloric",
@@ -462,27 +481,33 @@ def extract(
     normalisation: Normalisation | None = None,
     dtype: DTypeLike = "float32",
     domain_sizes: int | Sequence[float] | None = None,
+    memory: int = tiles.MEMORY,
     **parameters: float,
 ) -> Features:
     """Detect and describe, over one scale space. The options are those of the two."""
     _check_device(device)
     recipe = _recipe(descriptor, layout, normalisation, parameters)
     output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
-    options = _Detecting(max_features, affine, upright, detector, contrast, edge)
+    options = Options(max_features, affine, upright, detector, contrast, edge)
     name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
     made_by = recipe.fingerprint(sizes)
-    grey = to_grey(image)
-    size = (int(grey.shape[0]), int(grey.shape[1]))
-    if grey.size == 0:
+    pixels, memory = source(image), _memory(memory)
+    if 0 in pixels.size:
         nothing = np.zeros((0, recipe.dimension), output)
-        return Features(Frames.empty(), nothing, size, name, made_by)
-    _check_range(grey, recipe.kernel)
-    frames, ladder = _detect(grey, _mask(mask, size), options)
-    values = describe_levels(ladder, frames.maps, recipe, sizes, output)
-    return Features(frames, values, size, name, made_by)
+        return Features(Frames.empty(), nothing, pixels.size, name, made_by)
+    pixels = replace(pixels, read=_checked(pixels.read, recipe.kernel))
+    frames, values = _find(
+        pixels,
+        _mask(mask, pixels.size),
+        options,
+        recipe.sampling.farthest(),
+        lambda ladder, maps: describe_levels(ladder, maps, recipe, sizes, output),
+        memory,
+    )
+    return Features(frames, values, pixels.size, name, made_by)
 
 
-@one_blas_thread
+@threads.ours
 def match(
     features_a: Features | ArrayLike,
     features_b: Features | ArrayLike,

@@ -25,7 +25,11 @@ def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
 
 def sigmas(maps: FloatArray) -> FloatArray:
     """σ = √|det A| of frames (n, 2, 3), in pixels."""
-    return np.asarray(np.sqrt(np.abs(np.linalg.det(maps[:, :, :2]))))
+    return np.asarray(np.sqrt(np.abs(_determinants(maps))))
+
+
+def _determinants(maps: FloatArray) -> FloatArray:
+    return np.asarray(maps[:, 0, 0] * maps[:, 1, 1] - maps[:, 0, 1] * maps[:, 1, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class Frames:
             raise InputError(f"frames: {len(maps)} maps but scores of shape {scores.shape}")
         if not np.isfinite(maps).all():
             raise InputError("frames: NaN or infinite numbers in a frame; drop it first")
-        if len(maps) and not (np.abs(np.linalg.det(maps[:, :, :2])) > 0).all():
+        if len(maps) and not (np.abs(_determinants(maps)) > 0).all():
             raise InputError("frames: a frame has size 0; sizes must be positive")
         maps.setflags(write=False)
         scores.setflags(write=False)

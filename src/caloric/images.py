@@ -1,6 +1,9 @@
 """Arrays of pixels, taken relative to the range of their type."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -70,3 +73,38 @@ def to_grey(image: object) -> NDArray[np.float32]:
     if pixels.shape[2] == 4:
         grey = 1 + pixels[..., 3] * (grey - 1)
     return np.ascontiguousarray(grey, np.float32)
+
+
+@runtime_checkable
+class Windows(Protocol):
+    """An image that is read by windows: :func:`caloric.open_image` makes one of a large TIFF."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(h, w) or (h, w, channels)."""
+
+    def window(self, rows: slice, columns: slice) -> NDArray[np.generic]:
+        """The pixels of some rows and columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The grey pixels of an image of ``size`` (h, w): ``read`` gives those of rows and columns."""
+
+    size: tuple[int, int]
+    read: Callable[[slice, slice], NDArray[np.float32]]
+
+
+def source(image: object) -> Source:
+    """Of an array or of :class:`Windows`; what is read is converted, and no more."""
+    if isinstance(image, Windows):
+        windows = image
+        return Source(
+            (windows.shape[0], windows.shape[1]),
+            lambda rows, columns: to_grey(windows.window(rows, columns)),
+        )
+    array = as_array(image, "image")
+    to_grey(array[:1, :1])  # says what is wrong with the kind of array
+    return Source(
+        (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])
+    )

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric import native, threads
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 
-_ROWS = 1024  # of a at once, fewer where b is large
+_ROWS = 512  # of a at once, fewer where b is large
 _SCORES = 16_000_000  # at once
 
 
@@ -62,26 +63,75 @@ def neighbours(
     half_b = 0.5 * np.einsum("ij,ij->i", b, b)
     nearest = np.empty(len(a), np.intp)
     best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
-    best_of_b = np.full(len(b), -np.inf, np.float32)
-    block = max(1, min(_ROWS, _SCORES // len(b)))
-    for start in range(0, len(a), block):
-        part = slice(start, min(start + block, len(a)))
-        scores = a[part] @ b.T
-        scores -= half_b
-        scores -= half_a[part, None]
-        rows = np.arange(len(scores))
-        columns = scores.argmax(1)
-        nearest[part], best[part] = columns, scores[rows, columns]
-        np.maximum(best_of_b, scores.max(0), out=best_of_b)
-        second[part] = _second(scores, columns, xy_b, radius)
+    if native.core() is None:
+        tops = _scan(a, b, half_a, half_b, xy_b, radius, (nearest, best, second))
+    else:
+        tops = _compiled(a, b, half_a, half_b, xy_b, radius, (nearest, best, second))
     first = np.full(len(b), len(a))
-    reaches = np.flatnonzero(best == best_of_b[nearest])
+    reaches = np.flatnonzero(best == tops[nearest])
     # Of rows that are equally near to the same b, the first.
     np.minimum.at(first, nearest[reaches], reaches)
     # The nearest may be very near: its distance is taken from the difference itself.
     apart = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
     beyond = np.sqrt(np.maximum(-2 * second, 0))
     return Neighbours(nearest, apart, beyond, first[nearest] == np.arange(len(a)))
+
+
+_Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
+
+
+def _scan(
+    a: NDArray[np.float32],
+    b: NDArray[np.float32],
+    half_a: NDArray[np.float32],
+    half_b: NDArray[np.float32],
+    xy_b: FloatArray | None,
+    radius: float,
+    found: _Best,
+) -> NDArray[np.float32]:
+    """Fill in the nearest, its score and the second's; return the best score of each b."""
+    nearest, best, second = found
+    size = max(1, min(_ROWS, _SCORES // len(b)))
+
+    def block(start: int) -> NDArray[np.float32]:
+        part = slice(start, min(start + size, len(a)))
+        scores = a[part] @ b.T
+        scores -= half_b
+        scores -= half_a[part, None]
+        columns = scores.argmax(1)
+        nearest[part], best[part] = columns, scores[np.arange(len(scores)), columns]
+        tops = scores.max(0)
+        second[part] = _second(scores, columns, xy_b, radius)
+        return np.asarray(tops)
+
+    # One after the other: the scores of a block are what the limit is for.
+    tops = np.full(len(b), -np.inf, np.float32)
+    for start in range(0, len(a), size):
+        np.maximum(tops, block(start), out=tops)
+    return tops
+
+
+def _compiled(
+    a: NDArray[np.float32],
+    b: NDArray[np.float32],
+    half_a: NDArray[np.float32],
+    half_b: NDArray[np.float32],
+    xy_b: FloatArray | None,
+    radius: float,
+    found: _Best,
+) -> NDArray[np.float32]:
+    """The same by the compiled core, which keeps no scores at all."""
+    core = native.core()
+    packed = core.pack(b)
+    xy = None if xy_b is None else np.ascontiguousarray(xy_b, np.float64)
+
+    def block(rows: range) -> NDArray[np.float32]:
+        part, tops = slice(rows.start, rows.stop), np.empty(len(b), np.float32)
+        outputs = [array[part] for array in found]
+        core.nearest(a[part], half_a[part], packed, half_b, xy, radius, *outputs, tops)
+        return tops
+
+    return np.asarray(np.max(threads.each(block, threads.strips(len(a), 1024)), axis=0))
 
 
 def _second(

@@ -7,7 +7,8 @@ directions, through the same density and the same engine.
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import density, pooling
+from caloric import pooling
+from caloric.density import Floats
 from caloric.kernels.sift import Sift
 from caloric.layout import Rings
 from caloric.sampling import SquarePatch
@@ -15,25 +16,20 @@ from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
 
 # Lowe's window: a Gaussian of 1.5 σ, cut at 4.5 σ; bins of 10° smoothed by about as much.
-_SAMPLING = SquarePatch(size=14, reach=4.5, blur=1.0)
+SAMPLING = SquarePatch(size=14, reach=4.5, blur=1.0)
 _KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 _LAYOUT = Rings(radii=(0.0,), directions=36)
+_ORDER = 16  # of its series: what lies beyond is below a hundredth
 _SECOND = 0.8  # of the highest peak: how strong another must be to count
-_BLOCK = 256
 
 
-def histograms(ladder: Ladder, maps: FloatArray) -> NDArray[np.float32]:
+def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
     """(n, 36): gradient mass around each frame by direction, in the frame's own axes."""
-    table = pooling.tabulate(_KERNEL, _LAYOUT, _SAMPLING)
-    result = np.empty((len(maps), _LAYOUT.directions), np.float32)
-    for start in range(0, len(maps), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(ladder, maps[part], _SAMPLING, _KERNEL)
-        result[part] = pooling.pool(seen, table)
-    return result
+    table = pooling.tabulate(_KERNEL, _LAYOUT, SAMPLING, most=_ORDER)
+    return pooling.pool_frames(ladder, maps, SAMPLING, _KERNEL, table)
 
 
-def dominant(histogram: NDArray[np.float32]) -> tuple[NDArray[np.intp], FloatArray]:
+def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     """Which row and which angle: every peak of at least 0.8 of its row's highest.
 
     Peaks are refined by a parabola. A row without mass keeps angle 0. Rows come in their order,

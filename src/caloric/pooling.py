@@ -11,23 +11,30 @@ sum without the table, pixel by pixel: the reference that the table is held agai
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric.density import Floats, Measure, harmonics
+from caloric import native, threads
+from caloric.density import Floats, Measure, harmonics, in_sigmas, measure_frames
 from caloric.errors import InputError
+from caloric.frames import sigmas
 from caloric.kernels import Kernel
 from caloric.layout import Layout
 from caloric.sampling import Sampling
+from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray, periodic_gaussian
 
 TOLERANCE = 1e-6
+NEGLECTED = 1e-7  # of a place's largest coefficient: what is smaller is left out
 MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
-_ROWS = 32  # patches whose harmonics are held at once, so that they stay in cache
+_FRAMES = 256  # measured at once
+_ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +52,11 @@ class Table:
     synthesis: Floats | None
     order: int
     tail: float
+
+    @cached_property
+    def compiled(self) -> Any:
+        """As the compiled core reads it."""
+        return native.core().Table(list(self.factors), self.synthesis, self.order)
 
     @property
     def nbytes(self) -> int:
@@ -270,28 +282,29 @@ def _tabulate(
     index = {key: i for i, key in enumerate(_keys(places))}
     if len(index) < len(places):
         raise InputError(f"{layout}: two of its places coincide; each must be somewhere else")
-    orbits: list[tuple[dict[int, _Symmetry], NDArray[np.complex128]]] = []
+    orbits: list[tuple[int, dict[int, _Symmetry]]] = []
     done: set[int] = set()
-    power = np.zeros(samples // 2)
     for i, x in enumerate(places):
-        if i in done:
-            continue
-        reached = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
-        images = {j: g for j, g in reached.items() if j is not None and j not in done}
-        done.update(images)
-        series = _blocked_series(kernel, bins, blur, x, points, samples)
+        if i not in done:
+            reached = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
+            images = {j: g for j, g in reached.items() if j is not None and j not in done}
+            done.update(images)
+            orbits.append((i, images))
+    computed = threads.each(
+        lambda orbit: _blocked_series(kernel, bins, blur, places[orbit[0]], points, samples), orbits
+    )
+    power = np.zeros(samples // 2)
+    for series, (_, images) in zip(computed, orbits, strict=True):
         power += len(images) * (np.abs(series) ** 2).sum((0, 2))
-        orbits.append((images, series))
     power[1:] *= 2
     tails = _tails(power)
     order = int(np.argmax(tails <= tolerance))
     order = order if most is None else min(order, most)
-    peak = max(float(np.abs(series).max()) for _, series in orbits)
     table = np.empty((order + 1, len(points), len(places), len(bins)), np.complex128)
-    for images, series in orbits:
+    for series, (_, images) in zip(computed, orbits, strict=True):
         kept = series[:, : order + 1]
-        # Denormal numbers would slow the product down tenfold and add nothing.
-        kept[np.abs(kept) < 1e-12 * peak] = 0
+        # Most points are far from a place: without them a table is sparse.
+        kept[np.abs(kept) < NEGLECTED * np.abs(kept).max()] = 0
         for j, g in images.items():
             for k, row in zip(g.bins, g.apply(kept), strict=True):
                 table[:, g.points, j, k] = row
@@ -317,6 +330,59 @@ def pool(seen: Measure, table: Table) -> Floats:
         some = Measure(seen.weights[part], seen.cos[part], seen.sin[part])
         parts.append(_contract(harmonics(some, table.order), table))
     return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), seen.weights.dtype)
+
+
+def pool_frames(
+    ladder: Ladder,
+    maps: FloatArray,
+    sampling: Sampling,
+    kernel: Kernel,
+    table: Table,
+    power: float = 1.0,
+) -> Floats:
+    """Raw descriptors (n, entries) of frames (n, 2, 3): what is measured there, contracted."""
+    result = np.empty((len(maps), _entries(table)), np.float32)
+    core = native.core() if kernel.feature == "orientation" else None
+    # Frames of like size read the same levels, which is a call less; the core makes none, and is
+    # better off with frames of one place, whose pixels it has just seen.
+    place = sigmas(maps) if core is None else np.floor(maps[:, 1, 2] / 64) * 1e6 + maps[:, 0, 2]
+    order = np.argsort(place, kind="stable")
+
+    def block(start: int) -> None:
+        some = order[start : start + _FRAMES]
+        if core is None:
+            seen = measure_frames(ladder, maps[some], sampling, kernel, power)
+            result[some] = pool(seen, table)
+        else:
+            result[some] = _compiled(core, ladder, maps[some], sampling, table, power)
+
+    threads.each(block, range(0, len(maps), _FRAMES))
+    return result
+
+
+def _compiled(
+    core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
+) -> Floats:
+    """One block of :func:`pool_frames`, by the compiled core."""
+    points = in_sigmas(sampling)
+    starts = [run.start for run in points.runs]
+    which = ladder.nearest(sigmas(maps)[:, None] * points.smoothing[starts])
+    levels = [(level.pixels, level.step, level.origin, *level.corner) for level in ladder.levels]
+    raw = np.empty((len(maps), _entries(table)), np.float32)
+    core.describe(
+        levels,
+        *ladder.size,
+        maps,
+        which,
+        points.offsets,
+        points.areas,
+        points.relative,
+        np.array([*starts, len(points.areas)]),
+        power,
+        table.compiled,
+        raw,
+    )
+    return raw
 
 
 def _entries(table: Table) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
+from caloric.images import Windows
 
 MAX_PIXELS = 134_217_728
 _DEEP_PNG = 16
@@ -45,6 +46,18 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
         return decode(data, max_pixels)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic] | Windows:
+    """The image, to be read by windows where the file allows: then any number of pixels.
+
+    Of a TIFF in strips or tiles that ``tifffile`` can decode one by one (the extra ``tiff``) no
+    more than a window is ever in memory; all else is read as :func:`read_image` does.
+    """
+    from caloric import tiff
+
+    found = tiff.windows(Path(path))
+    return read_image(path, max_pixels) if found is None else found
 
 
 _lock = Lock()

@@ -32,6 +32,10 @@ class Sampling(ABC):
     def smoothing(self) -> FloatArray:
         """The smoothing at which each point is read, (p,), in units of the coordinates."""
 
+    def farthest(self) -> float:
+        """The largest distance of a point from the centre, in its own smoothing."""
+        return float((np.hypot(*self.points().T) / self.smoothing()).max())
+
 
 @dataclass(frozen=True)
 class SquarePatch(Sampling):

@@ -1,20 +1,21 @@
 """One Gaussian scale space of an image: where extrema are looked for, and descriptors read.
 
-Octaves of levels a third of an octave apart. The first octave is the image at twice its size, so
-that smoothing starts at 0.8 pixels; pixel i of an octave lies at i · step + offset in the image.
-Enlarging puts two pixels a quarter to either side of each old one: all new pixels are then equally
-blurred, where every second one would be sharp if old pixels were kept, and extrema at the finest
-scales repeat better for it. Shrinking takes every second pixel and keeps the offset.
+Octaves of levels a third of an octave apart. Octave 1 is the image at its own size; octave 0, where
+smoothing starts at 0.8 pixels, the image at twice its size; from octave 2 on, every second pixel of
+the octave before. Enlarging puts two pixels a quarter to either side of each old one: all new
+pixels are then equally blurred, where every second one would be sharp if old pixels were kept, and
+extrema at the finest scales repeat better for it.
 """
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import lru_cache
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric import memory, native, threads
 from caloric.theory.gaussians import FloatArray
 
 Image32 = NDArray[np.float32]
@@ -22,26 +23,27 @@ Image32 = NDArray[np.float32]
 SCALES = 3
 FIRST = 1.6  # smoothing of an octave's first level, in its own pixels
 CAMERA = 0.5  # smoothing that an image is taken to have already, in its pixels
-# OpenCV's resampling addresses pixels with 16 bits; such an image starts at its own size.
-WIDEST = 32766
+# The image at its own size is taken as sharp: octave 1 is then smoothed by a variance of 1/4 more
+# than it says. Enlarging adds 3/16 to octave 0 that nothing accounts for either, and with both the
+# octaves go on where the one before ends; on photographs extrema repeat a little better for it.
+SHARP = 0.0
+SMALLEST = 8  # pixels along the shorter side of an octave
+_FACTORS = tuple((FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The image smoothed by ``sigma``; pixel i lies at i · ``step`` + ``offset``. In pixels."""
+    """The image smoothed by ``sigma``, or a window on that.
+
+    Pixel (i, j) lies at (corner + (j, i)) · ``step`` + ``origin``, ``corner`` where the window is:
+    whole numbers, so that what is read at a place is the same in any window.
+    """
 
     pixels: Image32
     sigma: float
     step: float
-    offset: float
-
-    @cached_property
-    def gradient(self) -> Image32:
-        """(h, w, 2): ∂f/∂x and ∂f/∂y per pixel of the image, central differences."""
-        scale = 0.5 / self.step
-        dx = cv2.Sobel(self.pixels, cv2.CV_32F, 1, 0, ksize=1, scale=scale)
-        dy = cv2.Sobel(self.pixels, cv2.CV_32F, 0, 1, ksize=1, scale=scale)
-        return np.asarray(cv2.merge([dx, dy]), np.float32)
+    origin: float
+    corner: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +61,37 @@ class Ladder:
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleSpace:
-    """``octaves[o][i]`` has smoothing 1.6 · 2^(i/3) in pixels of octave o; i runs to SCALES + 2."""
+class Octave:
+    """``pixels`` (SCALES + 3, h, w): layer i has smoothing 1.6 · 2^(i/3) of its own pixels."""
 
-    octaves: tuple[tuple[Level, ...], ...]
+    pixels: NDArray[np.float32]
+    step: float
+    corner: tuple[int, int] = (0, 0)
+
+    @property
+    def origin(self) -> float:
+        """Where the first pixel of the whole octave lies; the enlarged image's lie in between."""
+        return -0.25 if self.step < 1 else 0.0
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The layers one by one."""
+        layers = zip(self.pixels, _FACTORS, strict=True)
+        where = self.step, self.origin, self.corner
+        return tuple(Level(p, f * self.step, *where) for p, f in layers)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleSpace:
+    """The octaves of an image of ``size`` (h, w), each at half the resolution of the one before."""
+
+    octaves: tuple[Octave, ...]
     size: tuple[int, int]
 
     def ladder(self) -> Ladder:
-        """Each smoothing from the first octave that has it: half the memory of the whole."""
-        steps = [level for octave in self.octaves for level in octave[:SCALES]]
-        return Ladder((*steps, *self.octaves[-1][SCALES:]), self.size)
+        """Each smoothing from the first octave that has it."""
+        steps = [level for octave in self.octaves for level in octave.levels[:SCALES]]
+        return Ladder((*steps, *self.octaves[-1].levels[SCALES:]), self.size)
 
 
 def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -78,33 +101,86 @@ def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.i
     return octave, steps - SCALES * octave
 
 
-def _blur(pixels: Image32, sigma: float) -> Image32:
-    # The default reach of OpenCV for float images, 4σ each way.
-    return np.asarray(cv2.GaussianBlur(pixels, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101))
+@lru_cache(maxsize=64)
+def taps(sigma: float) -> Image32:
+    """A Gaussian at whole pixels, to 4σ each way, of sum 1; symmetric, an odd number of taps."""
+    radius = (round(8 * sigma + 1) | 1) // 2
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    result = np.asarray(weights / weights.sum(), np.float32)
+    result.setflags(write=False)
+    return result
+
+
+def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
+    """Smoothed further; at the rim the image is its own mirror."""
+    weights, core = taps(sigma), native.core()
+    height, reach = len(pixels), len(weights) // 2
+
+    def compiled(rows: range) -> None:
+        core.blur(pixels, result, weights, rows.start, rows.stop)
+
+    def plain(rows: range) -> None:
+        # With the rows around it that it needs. Where the rim is near, with all of them there.
+        top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, height)
+        border = cv2.BORDER_REFLECT_101
+        part = cv2.sepFilter2D(pixels[top:bottom], -1, weights, weights, borderType=border)
+        result[rows.start : rows.stop] = part[rows.start - top : rows.stop - top]
+
+    if core is not None:
+        threads.each(compiled, threads.strips(height))
+    else:
+        threads.each(plain, threads.strips(height, max(64, -(-height // threads.count()))))
+
+
+@lru_cache(maxsize=16)
+def _steps(first: float, last: int) -> tuple[float, ...]:
+    """By how much each layer up to ``last`` is smoothed from the one before, 0 for not at all."""
+    before = (first, *_FACTORS)
+    return tuple(
+        math.sqrt(max(factor**2 - had**2, 0.0))
+        for had, factor in zip(before, _FACTORS[: last + 1], strict=False)
+    )
+
+
+def reach(first: float, last: int = SCALES + 2) -> int:
+    """How many pixels away the last layer of an octave still depends on its base."""
+    return sum(len(taps(sigma)) // 2 for sigma in _steps(first, last) if sigma)
+
+
+def octave(
+    base: Image32,
+    first: float,
+    step: float,
+    corner: tuple[int, int] = (0, 0),
+    last: int = SCALES + 2,
+) -> Octave:
+    """From an image of smoothing ``first``, in its pixels; layers up to ``last``."""
+    h, w = base.shape
+    layers = memory.workspace((last + 1) * h * w).reshape(-1, h, w)
+    before = base
+    for layer, sigma in zip(layers, _steps(first, last), strict=True):
+        if sigma:
+            _blur(before, sigma, layer)
+        else:
+            np.copyto(layer, before)
+        before = layer
+    return Octave(layers, step, corner)
+
+
+def enlarged_octave(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Octave:
+    """Octave 0 of an image, or of a window on it that begins at ``corner``."""
+    h, w = grey.shape
+    twice = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
+    cv2.resize(grey, (2 * w, 2 * h), dst=twice, interpolation=cv2.INTER_LINEAR)
+    return octave(twice, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]))
 
 
 def build(grey: Image32) -> ScaleSpace:
     """The scale space of a grey float32 image (h, w) with values 0 to 1."""
-    h, w = grey.shape
-    enlarge = 2 * max(h, w) <= WIDEST
-    step, offset = (0.5, -0.25) if enlarge else (1.0, 0.0)
-    pixels = grey
-    if enlarge:
-        pixels = np.asarray(cv2.resize(grey, (2 * w, 2 * h), interpolation=cv2.INTER_LINEAR))
-    base = _blur(pixels, np.sqrt(FIRST**2 - (CAMERA / step) ** 2))
-    factors = FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)
-    octaves = []
-    while True:
-        levels = [base]
-        for before, after in pairwise(factors):
-            levels.append(_blur(levels[-1], np.sqrt(after**2 - before**2)))
-        octaves.append(
-            tuple(
-                Level(p, f * step, step, offset)
-                for p, f in zip(levels, factors.tolist(), strict=True)
-            )
-        )
-        base = np.ascontiguousarray(levels[SCALES][::2, ::2])
-        step *= 2
-        if min(base.shape) < 8:
-            return ScaleSpace(tuple(octaves), (h, w))
+    octaves = [enlarged_octave(grey)]
+    base, first, step = grey, SHARP, 1.0
+    while min(base.shape) >= SMALLEST:
+        octaves.append(octave(base, first, step))
+        base = np.ascontiguousarray(octaves[-1].pixels[SCALES, ::2, ::2])
+        first, step = FIRST, 2 * step
+    return ScaleSpace(tuple(octaves), (grey.shape[0], grey.shape[1]))

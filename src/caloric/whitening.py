@@ -14,7 +14,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise
+from caloric import native, normalise
 from caloric.density import Floats
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
@@ -59,7 +59,13 @@ def learn_supervised(
 
 def apply(h: Floats, matrix: Floats) -> Floats:
     """Normalised descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
-    return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
+    core = native.core()
+    if core is None or h.dtype != np.float32:
+        return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
+    # BLAS sums in an order of each processor's own.
+    result = np.empty((len(h), matrix.shape[1]), np.float32)
+    core.product(h, core.pack(np.ascontiguousarray(matrix.T, np.float32)), result)
+    return normalise.l2(result)
 
 
 @cache

@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, recipes
+from caloric import features, recipes, threads
 from caloric.benchmarks import synthetic, training
 from caloric.benchmarks.methods import opencv_keypoints
 from caloric.benchmarks.metrics import average_precision, bootstrap
@@ -26,7 +26,6 @@ from caloric.frames import Frames
 from caloric.matching import neighbours
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
-from caloric.threads import one_blas_thread
 
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 DRAWS = 3
@@ -94,7 +93,7 @@ def _inside(frames: Frames, size: tuple[int, int]) -> NDArray[np.bool_]:
     return np.asarray((np.minimum(x, y) > margin) & (x < w - 1 - margin) & (y < h - 1 - margin))
 
 
-@one_blas_thread
+@threads.ours
 def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 10) -> Claims:
     """Both claims."""
     chosen = methods()

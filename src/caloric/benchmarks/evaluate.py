@@ -27,7 +27,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import geometry, matching
+from caloric import geometry, matching, threads
 from caloric.benchmarks.correspondence import REGION, corresponding, one_to_one, project
 from caloric.benchmarks.datasets import Pair
 from caloric.benchmarks.methods import KEYPOINTS, Found, Method, opencv_keypoints
@@ -42,7 +42,6 @@ from caloric.files import replacing
 from caloric.frames import Frames
 from caloric.reading import read_image
 from caloric.theory.gaussians import FloatArray
-from caloric.threads import one_blas_thread
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)
@@ -225,7 +224,7 @@ def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
     return figures
 
 
-@one_blas_thread
+@threads.ours
 def evaluate(
     pairs: list[Pair],
     methods: list[Method],

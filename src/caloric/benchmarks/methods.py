@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import caloric
-from caloric import features, normalise, recipes
+from caloric import features, native, normalise, recipes
 from caloric.frames import Frames
 from caloric.images import as_unit_range
 from caloric.sampling import SquarePatch
@@ -74,7 +74,8 @@ def ours(
         frames = Frames.from_opencv(keypoints)
         return frames, features.describe(image, frames, name, **options)
 
-    return Method(label, f"{_code()} {recipe} {options} {detects}", run, detects)
+    version = f"{_code()} {recipe} {options} {detects} {native.about()}"
+    return Method(label, version, run, detects)
 
 
 def _opencv(root: bool) -> Method:

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, scalespace, whitening
+from caloric import features, scalespace, threads, whitening
 from caloric.benchmarks import synthetic
 from caloric.benchmarks.correspondence import corresponding
 from caloric.benchmarks.methods import grey, opencv_keypoints
@@ -27,7 +27,6 @@ from caloric.matching import neighbours
 from caloric.reading import read_image
 from caloric.recipes import Descriptor
 from caloric.theory.gaussians import FloatArray
-from caloric.threads import one_blas_thread
 
 PICTURES = (
     "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png",
@@ -136,20 +135,20 @@ def plain(seen: View, recipe: Descriptor) -> NDArray[np.float32]:
     return np.asarray(values, np.float32)
 
 
-@one_blas_thread
+@threads.ours
 def learned(seen: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
     """The whitening matrix of a recipe, from views of anything."""
     values = [plain(s, recipe) for s in seen if len(s.frames)]
     return whitening.learn(np.concatenate(values), t, dimension)
 
 
-@one_blas_thread
+@threads.ours
 def whitened(seen: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     """Descriptors (n, d) by a matrix that is not shipped."""
     return np.asarray(whitening.apply(plain(seen, recipe), matrix), np.float32)
 
 
-@one_blas_thread
+@threads.ours
 def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     """Average precision of descriptors of the two views, as the benchmarks count it."""
     found = neighbours(a, b, None, 0.0)
@@ -185,7 +184,7 @@ class Scene:
         cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
         return np.asarray(np.linalg.inv(k_j).T @ cross @ r_j @ r_i.T @ np.linalg.inv(k_i))
 
-    @one_blas_thread
+    @threads.ours
     def score(self, values: list[NDArray[np.float32]]) -> float:
         """The mean share of keypoints that are mutual nearest neighbours and obey the cameras.
 

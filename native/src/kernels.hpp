@@ -1,0 +1,79 @@
+// What each kind of processor has its own build of. Shapes are row-major; all images are float.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace caloric {
+
+// An image (height, width) of the scale space, or a window on one; pixel (i, j) lies at
+// (left + j, top + i) * step + origin.
+struct Level {
+  const float *pixels;
+  int height, width;
+  double step, origin;
+  std::int64_t left, top;
+};
+
+// Columns of a table in groups of COLUMNS, rows in blocks of BLOCK, whose harmonics stay in the first
+// cache; of each group in each block the rows that are not all zero.
+constexpr int COLUMNS = 8, BLOCK = 128;
+struct Factor {
+  std::vector<std::int64_t> starts;  // (blocks * groups + 1): where each begins, block by block
+  std::vector<std::int32_t> rows;    // (entries,)
+  std::vector<float> values;         // (entries, COLUMNS)
+  std::int64_t height, width;        // of the table as it came
+};
+
+// What multiplies the harmonics of a density; see caloric.pooling.Table.
+struct Table {
+  std::vector<Factor> factors;
+  const float *synthesis;  // (bins, 2 * order + 1), or null
+  std::int64_t bins;
+  int order;
+};
+
+// Where a density is measured, in sigma of a frame; runs of points share a level.
+struct Points {
+  const float *x, *y, *areas, *relative;
+  std::int64_t count;
+  const std::int64_t *runs;  // (number of runs + 1): where each begins
+  std::int64_t number_of_runs;
+  float power;
+};
+
+// A set of frames: maps (n, 2, 3), and of each and each run the level it is read from.
+struct Frames {
+  const double *maps;
+  const std::int64_t *levels;
+  std::int64_t count;
+};
+
+struct Candidate {
+  std::int32_t layer, row, column;
+};
+
+// The two nearest of a row of a: scores, and the column of the first.
+struct Best {
+  float *first, *second;
+  std::int64_t *nearest;
+};
+
+struct Kernels {
+  void (*blur)(const float *source, float *target, std::int64_t height, std::int64_t width,
+               const float *taps, int radius, std::int64_t top, std::int64_t bottom);
+  void (*candidates)(const float *const *levels, int count, std::int64_t height, std::int64_t width,
+                     float limit, std::int64_t top, std::int64_t bottom, std::vector<Candidate> &found);
+  void (*describe)(const std::vector<Level> &levels, std::int64_t height, std::int64_t width,
+                   const Frames &frames, const Points &points, const Table &table, float *raw);
+  void (*product)(const float *a, std::int64_t rows, std::int64_t depth, const float *b,
+                  std::int64_t columns, float *result);
+  void (*nearest)(const float *a, const float *half_a, std::int64_t rows, std::int64_t depth,
+                  const float *packed_b, const float *half_b, std::int64_t columns, const double *xy,
+                  double radius, const Best &best, float *best_of_b);
+  int lanes;
+};
+
+extern const Kernels kernels_portable, kernels_avx2, kernels_avx512;
+
+}  // namespace caloric

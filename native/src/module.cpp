@@ -1,0 +1,342 @@
+// The face towards Python: shapes are checked here, the lock is released, the kernels do the rest.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "kernels.hpp"
+
+namespace nb = nanobind;
+using namespace caloric;
+using i64 = std::int64_t;
+
+template <typename T, typename... Shape>
+using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu, Shape...>;
+template <typename T, typename... Shape>
+using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu, Shape...>;
+using Matrix = In<float, nb::ndim<2>>;
+using Line = In<float, nb::ndim<1>>;
+
+namespace {
+
+const Kernels *kernels = &kernels_portable;
+std::string kind = "portable";
+
+void require(bool holds, const char *what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+std::vector<std::string> kinds() {
+  std::vector<std::string> found;
+#ifdef CALORIC_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) found.push_back("avx512");
+  if (__builtin_cpu_supports("x86-64-v3")) found.push_back("avx2");
+#endif
+  found.push_back("portable");
+  return found;
+}
+
+void use(const std::string &wanted) {
+  for (const std::string &one : kinds()) {
+    if (one != wanted) continue;
+#ifdef CALORIC_X86
+    if (one == "avx512") kernels = &kernels_avx512;
+    if (one == "avx2") kernels = &kernels_avx2;
+#endif
+    if (one == "portable") kernels = &kernels_portable;
+    kind = one;
+    return;
+  }
+  throw std::invalid_argument("this machine has no " + wanted);
+}
+
+template <typename T, typename... Sizes>
+nb::ndarray<nb::numpy, T> owned(std::vector<T> &&values, Sizes... sizes) {
+  auto *kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void *p) noexcept { delete (std::vector<T> *)p; });
+  return nb::ndarray<nb::numpy, T>(kept->data(), {(std::size_t)sizes...}, owner);
+}
+
+void blur(Matrix source, Out<float, nb::ndim<2>> target, Line taps, i64 top, i64 bottom) {
+  const i64 height = source.shape(0), width = source.shape(1);
+  require((i64)target.shape(0) == height && (i64)target.shape(1) == width, "target: another shape");
+  require(taps.shape(0) % 2 == 1, "taps: an odd number");
+  require(0 <= top && top <= bottom && bottom <= height && width > 0, "rows beyond the image");
+  const float *from = source.data(), *weights = taps.data();
+  float *to = target.data();
+  const int radius = (int)taps.shape(0) / 2;
+  nb::gil_scoped_release released;
+  kernels->blur(from, to, height, width, weights, radius, top, bottom);
+}
+
+using Octave = In<float, nb::ndim<3>>;
+
+std::vector<const float *> layers_of(const Octave &octave) {
+  require(octave.shape(0) >= 4 && octave.shape(0) <= 16, "an octave has 4 to 16 layers");
+  std::vector<const float *> layers;
+  for (std::size_t i = 0; i < octave.shape(0); ++i)
+    layers.push_back(octave.data() + i * octave.shape(1) * octave.shape(2));
+  return layers;
+}
+
+auto candidates(Octave octave, float limit, i64 top, i64 bottom) {
+  const auto layers = layers_of(octave);
+  const i64 height = octave.shape(1), width = octave.shape(2);
+  std::vector<i64> flat;
+  {
+    nb::gil_scoped_release released;
+    std::vector<Candidate> found;
+    kernels->candidates(layers.data(), (int)layers.size(), height, width, limit, top, bottom, found);
+    for (const Candidate &c : found) flat.insert(flat.end(), {c.layer, c.row, c.column});
+  }
+  const i64 count = flat.size() / 3;
+  return owned(std::move(flat), count, 3);
+}
+
+// D to second order around a pixel, as caloric.extrema has it: value, gradient, and the Hessian's
+// xx, yy, ss, xy, xs, ys.
+struct Parabola {
+  double value, g[3], h[6];
+};
+
+Parabola fit(const float *const *levels, i64 width, i64 layer, i64 row, i64 column) {
+  const auto d = [&](i64 s, i64 y, i64 x) {
+    const i64 at = (row + y) * width + column + x;
+    return (double)(levels[layer + s + 1][at] - levels[layer + s][at]);
+  };
+  const double c = d(0, 0, 0);
+  const double ahead[3] = {d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)}, behind[3] = {d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)};
+  Parabola p;
+  p.value = c;
+  for (int i = 0; i < 3; ++i) {
+    p.g[i] = (ahead[i] - behind[i]) / 2;
+    p.h[i] = ahead[i] + behind[i] - 2 * c;
+  }
+  p.h[3] = (d(0, 1, 1) - d(0, 1, -1) - d(0, -1, 1) + d(0, -1, -1)) / 4;
+  p.h[4] = (d(1, 0, 1) - d(1, 0, -1) - d(-1, 0, 1) + d(-1, 0, -1)) / 4;
+  p.h[5] = (d(1, 1, 0) - d(1, -1, 0) - d(-1, 1, 0) + d(-1, -1, 0)) / 4;
+  return p;
+}
+
+// u = -H^{-1} g by cofactors; false where H is singular.
+bool solve(const Parabola &p, double *u) {
+  const double xx = p.h[0], yy = p.h[1], ss = p.h[2], xy = p.h[3], xs = p.h[4], ys = p.h[5];
+  const double a = yy * ss - ys * ys, b = xs * ys - xy * ss, c = xy * ys - xs * yy;
+  const double e = xx * ss - xs * xs, f = xs * xy - xx * ys, i = xx * yy - xy * xy;
+  const double determinant = xx * a + xy * b + xs * c;
+  if (!(std::abs(determinant) > 1e-20)) return false;
+  const double gx = -p.g[0] / determinant, gy = -p.g[1] / determinant, gs = -p.g[2] / determinant;
+  u[0] = a * gx + b * gy + c * gs;
+  u[1] = b * gx + e * gy + f * gs;
+  u[2] = c * gx + f * gy + i * gs;
+  return true;
+}
+
+// Sub-pixel extrema from candidates (layer, row, column): rows of layer, row, column, offsets x, y
+// and layer, value, and the Hessian's six. Up to five moves, as in caloric.extrema.
+auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at) {
+  const auto layers = layers_of(octave);
+  const i64 height = octave.shape(1), width = octave.shape(2), count = at.shape(0);
+  const i64 *places = at.data();
+  std::vector<double> found;
+  {
+    nb::gil_scoped_release released;
+    for (i64 n = 0; n < count; ++n) {
+      i64 place[3] = {places[3 * n], places[3 * n + 1], places[3 * n + 2]};
+      const i64 end[3] = {(i64)layers.size() - 2, height - 1, width - 1};
+      for (int move = 0; move < 5; ++move) {
+        bool inside = true;
+        for (int i = 0; i < 3; ++i) inside &= place[i] >= 1 && place[i] < end[i];
+        if (!inside) break;
+        const Parabola p = fit(layers.data(), width, place[0], place[1], place[2]);
+        double u[3];
+        if (!solve(p, u)) break;
+        if (std::abs(u[0]) < 0.5 && std::abs(u[1]) < 0.5 && std::abs(u[2]) < 0.5) {
+          const double peak = p.value + 0.5 * (p.g[0] * u[0] + p.g[1] * u[1] + p.g[2] * u[2]);
+          for (i64 i : place) found.push_back((double)i);
+          found.insert(found.end(), {u[0], u[1], u[2], peak});
+          found.insert(found.end(), p.h, p.h + 6);
+          break;
+        }
+        for (int i = 0; i < 3; ++i) place[2 - i] += (i64)std::nearbyint(std::min(2.0, std::max(-2.0, u[i])));
+      }
+    }
+  }
+  const i64 rows = found.size() / 13;
+  return owned(std::move(found), rows, 13);
+}
+
+// A table as the kernels read it: its columns in groups, of each the rows that count.
+struct Packed {
+  Table table;
+  std::vector<float> synthesis;
+
+  Packed(const std::vector<Matrix> &factors, const nb::object &synthesis_, int order) {
+    for (const Matrix &factor : factors) table.factors.push_back(pack(factor));
+    table.order = order;
+    table.bins = 0;
+    table.synthesis = nullptr;
+    if (!synthesis_.is_none()) {
+      const auto last = nb::cast<Matrix>(synthesis_);
+      require((i64)last.shape(1) == 2 * order + 1, "synthesis: (bins, 2 order + 1)");
+      synthesis.assign(last.data(), last.data() + last.size());
+      table.synthesis = synthesis.data();
+      table.bins = last.shape(0);
+    }
+    require(!table.factors.empty() && order >= 0, "no factors");
+    i64 rows = 0, columns = 0;
+    for (const Factor &factor : table.factors) rows += factor.height, columns += factor.width;
+    require(rows % (2 * order + 1) == 0, "factors: rows of all harmonics");
+    if (table.synthesis)
+      require(columns == (2 * order + 1) * table.factors[0].width, "factors: columns of all harmonics");
+    else
+      require(table.factors.size() == 1, "one factor, or a synthesis");
+  }
+
+  i64 points() const {
+    i64 rows = 0;
+    for (const Factor &factor : table.factors) rows += factor.height;
+    return rows / (2 * table.order + 1);
+  }
+
+  i64 entries() const { return table.factors[0].width * (table.synthesis ? table.bins : 1); }
+
+  static Factor pack(const Matrix &from) {
+    Factor factor{{0}, {}, {}, (i64)from.shape(0), (i64)from.shape(1)};
+    for (i64 block = 0; block < factor.height; block += BLOCK)
+      for (i64 start = 0; start < factor.width; start += COLUMNS) {
+        const i64 some = std::min<i64>(COLUMNS, factor.width - start);
+        for (i64 row = block; row < std::min(block + BLOCK, factor.height); ++row) {
+          const float *values = from.data() + row * factor.width + start;
+          bool counts = false;
+          for (i64 c = 0; c < some; ++c) counts |= values[c] != 0;
+          if (!counts) continue;
+          factor.rows.push_back((std::int32_t)row);
+          for (i64 c = 0; c < COLUMNS; ++c) factor.values.push_back(c < some ? values[c] : 0.0f);
+        }
+        factor.starts.push_back(factor.rows.size());
+      }
+    return factor;
+  }
+};
+
+void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shape<-1, 2, 3>> maps,
+              In<i64, nb::ndim<2>> which, In<float, nb::shape<2, -1>> offsets, Line areas, Line relative,
+              In<i64, nb::ndim<1>> runs, float power, const Packed &packed, Out<float, nb::ndim<2>> raw) {
+  std::vector<Level> read;
+  std::vector<Matrix> kept;
+  for (nb::handle item : levels) {
+    const auto level = nb::cast<nb::tuple>(item);
+    kept.push_back(nb::cast<Matrix>(level[0]));
+    const Matrix &pixels = kept.back();
+    require(pixels.size() > 0, "an empty level");
+    read.push_back({pixels.data(), (int)pixels.shape(0), (int)pixels.shape(1), nb::cast<double>(level[1]),
+                    nb::cast<double>(level[2]), nb::cast<i64>(level[3]), nb::cast<i64>(level[4])});
+  }
+  const i64 count = maps.shape(0), points = offsets.shape(1), parts = (i64)runs.shape(0) - 1;
+  require(packed.points() == points, "the table is for another number of points");
+  require((i64)areas.shape(0) == points && (i64)relative.shape(0) == points, "areas, relative: one a point");
+  require((i64)which.shape(0) == count && (i64)which.shape(1) == parts, "levels: one a frame and run");
+  require((i64)raw.shape(0) == count && (i64)raw.shape(1) == packed.entries(), "raw: (frames, entries)");
+  require(parts >= 1 && runs.data()[0] == 0 && runs.data()[parts] == points, "runs: from 0 to all points");
+  for (i64 i = 0; i < parts; ++i) require(runs.data()[i] <= runs.data()[i + 1], "runs: rising");
+  for (std::size_t i = 0; i < which.size(); ++i)
+    require(which.data()[i] >= 0 && which.data()[i] < (i64)read.size(), "a level that is not there");
+  // Read in whole vectors, hence the room behind the last.
+  std::vector<float> x(offsets.data(), offsets.data() + points), y(offsets.data() + points, offsets.data() + 2 * points);
+  x.resize(points + kernels->lanes);
+  y.resize(points + kernels->lanes);
+  const Points where{x.data(), y.data(), areas.data(), relative.data(), points, runs.data(), parts, power};
+  const Frames frames{maps.data(), which.data(), count};
+  float *out = raw.data();
+  nb::gil_scoped_release released;
+  kernels->describe(read, height, width, frames, where, packed.table, out);
+}
+
+i64 panel() { return 2 * kernels->lanes; }
+
+// b (columns, depth), transposed, in panels (depth, panel) with zeros after the last column.
+auto pack(Matrix b) {
+  const i64 columns = b.shape(0), depth = b.shape(1), wide = panel(), panels = (columns + wide - 1) / wide;
+  std::vector<float> packed(panels * depth * wide);
+  for (i64 c = 0; c < columns; ++c)
+    for (i64 k = 0; k < depth; ++k) packed[(c / wide * depth + k) * wide + c % wide] = b.data()[c * depth + k];
+  return owned(std::move(packed), panels, depth, wide);
+}
+
+using Panels = In<float, nb::ndim<3>>;
+
+void fits(const Panels &b, i64 depth, i64 columns) {
+  require((i64)b.shape(2) == panel() && (i64)b.shape(1) == depth, "b: packed for another kind or depth");
+  require((i64)b.shape(0) == (columns + panel() - 1) / panel(), "b: another number of columns");
+}
+
+void product(Matrix a, Panels b, Out<float, nb::ndim<2>> result) {
+  const i64 rows = a.shape(0), depth = a.shape(1), columns = result.shape(1);
+  fits(b, depth, columns);
+  require((i64)result.shape(0) == rows, "result: a row for each of a");
+  const float *left = a.data(), *right = b.data();
+  float *out = result.data();
+  nb::gil_scoped_release released;
+  kernels->product(left, rows, depth, right, columns, out);
+}
+
+void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy, double radius,
+             Out<i64, nb::ndim<1>> column, Out<float, nb::ndim<1>> first, Out<float, nb::ndim<1>> second,
+             Out<float, nb::ndim<1>> best_of_b) {
+  const i64 rows = a.shape(0), depth = a.shape(1), columns = half_b.shape(0), padded = b.shape(0) * b.shape(2);
+  fits(b, depth, columns);
+  for (const i64 size : {(i64)half_a.shape(0), (i64)column.shape(0), (i64)first.shape(0), (i64)second.shape(0)})
+    require(size == rows, "one a row of a");
+  require((i64)best_of_b.shape(0) == columns && columns > 0, "one a column of b");
+  In<double, nb::shape<-1, 2>> places;
+  if (!xy.is_none()) {
+    places = nb::cast<In<double, nb::shape<-1, 2>>>(xy);
+    require((i64)places.shape(0) == columns, "xy: one a column of b");
+  }
+  const double *where = xy.is_none() ? nullptr : places.data();
+  const float *left = a.data(), *length = half_a.data(), *right = b.data(), *given = half_b.data();
+  const Best best{first.data(), second.data(), column.data()};
+  float *tops = best_of_b.data();
+  nb::gil_scoped_release released;
+  // A column that is not there is infinitely far.
+  std::vector<float> half(given, given + columns), highest(padded, -std::numeric_limits<float>::infinity());
+  half.resize(padded, std::numeric_limits<float>::infinity());
+  kernels->nearest(left, length, rows, depth, right, half.data(), columns, where, radius, best, highest.data());
+  std::copy(highest.begin(), highest.begin() + columns, tops);
+}
+
+}  // namespace
+
+NB_MODULE(caloric_native, m) {
+  use(kinds().front());
+  m.attr("VERSION") = 1;  // of these functions: raised when one changes
+  m.def("kinds", &kinds);
+  m.def("kind", [] { return kind; });
+  m.def("use", &use);
+  m.def("blur", &blur);
+  m.def("candidates", &candidates);
+  m.def("refine", &refine);
+  m.def("describe", &describe);
+  m.def("panel", &panel);
+  m.def("pack", &pack);
+  m.def("product", &product);
+  m.def("nearest", &nearest, nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"), nb::arg("xy").none(),
+        nb::arg("radius"), nb::arg("column"), nb::arg("first"), nb::arg("second"), nb::arg("best_of_b"));
+  nb::class_<Packed>(m, "Table")
+      .def(nb::init<const std::vector<Matrix> &, const nb::object &, int>(), nb::arg("factors"),
+           nb::arg("synthesis").none(), nb::arg("order"))
+      .def_prop_ro("entries", &Packed::entries)
+      .def_prop_ro("values", [](const Packed &p) {
+        i64 n = 0;
+        for (const Factor &f : p.table.factors) n += f.values.size();
+        return n;
+      });
+}

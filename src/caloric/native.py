@@ -1,0 +1,43 @@
+"""The compiled core, where it is installed: the same formulas and tables, faster.
+
+``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2`` or ``portable`` chooses one of its builds,
+which differ in speed alone. Whatever it computes, the plain path computes too.
+"""
+
+import os
+from functools import cache
+from typing import Any
+
+from caloric.errors import InputError
+
+SETTING = "CALORIC_NATIVE"
+VERSION = 1
+
+
+@cache
+def core() -> Any:
+    """The module ``caloric_native``, or None."""
+    wanted = os.environ.get(SETTING, "")
+    if wanted == "0":
+        return None
+    try:
+        import caloric_native
+    except ImportError:
+        return None
+    if caloric_native.VERSION != VERSION:
+        return None
+    if wanted not in ("", "1"):
+        if wanted not in caloric_native.kinds():
+            known = ", ".join(("0", *caloric_native.kinds()))
+            raise InputError(f"{SETTING} must be one of {known} here, got {wanted!r}")
+        caloric_native.use(wanted)
+    return caloric_native
+
+
+def about() -> str:
+    """In words: which path is in use."""
+    if core() is not None:
+        return f"compiled core ({core().kind()})"
+    if os.environ.get(SETTING) == "0":
+        return f"plain path ({SETTING}=0)"
+    return "plain path (no compiled core of this version: pip install 'caloric[fast]')"

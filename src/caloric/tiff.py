@@ -1,0 +1,125 @@
+"""TIFF files by windows: strips and tiles are decoded when wanted, and the last ones kept."""
+
+import warnings
+import weakref
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.errors import InputError
+
+SMALL = 4_000_000  # pixels: such an image is read as a whole
+KEPT = 128_000_000  # bytes of decoded strips and tiles
+
+_GREY, _RGB = 1, 2  # photometric interpretations that are pixels as they are
+
+
+class TiffWindows:
+    """A TIFF of 8 or 16 bits or floats, grey or RGB, as it is on disk."""
+
+    def __init__(self, path: Path, file: IO[bytes], page: Any) -> None:
+        """``page`` is tifffile's, of the open file."""
+        self._path, self._file, self._page = path, file, page
+        weakref.finalize(self, file.close)
+        self._lock = Lock()
+        self._kept: OrderedDict[int, NDArray[np.generic]] = OrderedDict()
+        samples = int(page.samplesperpixel)
+        size = (int(page.imagelength), int(page.imagewidth))
+        self._shape = size if samples == 1 else (*size, samples)
+        self._part = (
+            (int(page.tilelength), int(page.tilewidth))
+            if page.is_tiled
+            else (int(page.rowsperstrip), size[1])
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(h, w) or (h, w, 3 | 4)."""
+        return self._shape
+
+    def window(self, rows: slice, columns: slice) -> NDArray[np.generic]:
+        """The pixels of some rows and columns."""
+        height, width = self._part
+        across = -(-self._shape[1] // width)
+        shape = (rows.stop - rows.start, columns.stop - columns.start, *self._shape[2:])
+        result = np.empty(shape, self._page.dtype)
+        for i in range(rows.start // height, -(-rows.stop // height)):
+            for j in range(columns.start // width, -(-columns.stop // width)):
+                part = self._decoded(i * across + j)
+                top, left = i * height, j * width
+                y0, y1 = max(top, rows.start), min(top + height, rows.stop)
+                x0, x1 = max(left, columns.start), min(left + width, columns.stop)
+                there = result[y0 - rows.start : y1 - rows.start]
+                there[:, x0 - columns.start : x1 - columns.start] = part[
+                    y0 - top : y1 - top, x0 - left : x1 - left
+                ]
+        return result
+
+    def _decoded(self, index: int) -> NDArray[np.generic]:
+        with self._lock:
+            if index in self._kept:
+                self._kept.move_to_end(index)
+                return self._kept[index]
+            part = self._read(index)
+            self._kept[index] = part
+            while len(self._kept) > 1 and sum(p.nbytes for p in self._kept.values()) > KEPT:
+                self._kept.popitem(last=False)
+            return part
+
+    def _read(self, index: int) -> NDArray[np.generic]:
+        page = self._page
+        try:
+            self._file.seek(page.dataoffsets[index])
+            data = self._file.read(page.databytecounts[index])
+            part, _, shape = page.decode(data, index, jpegtables=page.jpegtables)
+            if part is None:  # left out of the file: nothing is there
+                part = np.full(shape, page.nodata, page.dtype)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:120]
+            raise InputError(f"{self._path}: strip or tile {index} is damaged ({reason})") from None
+        return np.asarray(part[0] if len(self._shape) == 3 else part[0, ..., 0])
+
+
+def windows(path: Path) -> TiffWindows | None:
+    """The file by windows, or None: not a TIFF, a small one, or of a kind to be read as a whole."""
+    try:
+        import tifffile
+
+        file = path.open("rb")
+    except (OSError, ImportError):
+        return None
+    found = None
+    try:
+        if file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+            file.seek(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                page = tifffile.TiffFile(file).pages[0]
+                if _plain(page):
+                    found = TiffWindows(path, file, page)
+                    found._read(0)
+    except Exception:
+        found = None  # whatever is the matter, who reads the whole says it
+    if found is None:
+        file.close()
+    return found
+
+
+def _plain(page: Any) -> bool:
+    """Whether the pixels are to be seen as they are stored: no palette, no planes, not turned."""
+    orientation = page.tags.get("Orientation")
+    return bool(
+        page.imagelength * page.imagewidth > SMALL
+        and (orientation is None or orientation.value == 1)
+        and page.imagedepth == 1
+        and page.planarconfig == 1
+        and str(page.dtype) in ("uint8", "uint16", "float32")
+        and (
+            (page.photometric == _GREY and page.samplesperpixel == 1)
+            or (page.photometric == _RGB and page.samplesperpixel == 3)
+        )
+    )

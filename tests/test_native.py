@@ -1,0 +1,205 @@
+"""The compiled core computes what the plain path computes; its builds the same bytes."""
+
+import os
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import caloric
+import photographs
+from caloric import extrema, matching, native, pooling, recipes, scalespace
+from caloric.benchmarks.speed import setting
+
+core = pytest.importorskip("caloric_native")
+FAST = [kind for kind in core.kinds() if kind != "portable"]
+
+
+def by(kind, function, *args, **kwargs):
+    """What a function returns on one path: "0" for the plain one, or a build of the core."""
+    try:
+        with setting(CALORIC_NATIVE=kind):
+            return function(*args, **kwargs)
+    finally:
+        core.use(core.kinds()[0])
+
+
+@pytest.fixture(scope="module")
+def image():
+    return photographs.grey("camera")
+
+
+def grey(image):
+    return (image / np.float32(255)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (3, 5), (33, 47), (64, 64), (70, 131)])
+@pytest.mark.parametrize("sigma", [0.7, 1.6, 3.09])
+def test_blur(kind, shape, sigma):
+    source = np.random.default_rng(0).random(shape).astype(np.float32)
+    taps = scalespace.taps(sigma)
+    target = np.full(shape, np.nan, np.float32)
+    try:
+        core.use(kind)
+        for top in range(0, shape[0], 7):
+            core.blur(source, target, taps, top, min(top + 7, shape[0]))
+    finally:
+        core.use(core.kinds()[0])
+    expected = cv2.sepFilter2D(
+        source.astype(np.float64), -1, taps, taps, borderType=cv2.BORDER_REFLECT_101
+    )
+    np.testing.assert_allclose(target, expected.reshape(shape), atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+def test_extrema(kind, image):
+    space = scalespace.build(grey(image))
+    plain, compiled = by("0", extrema.extrema, space), by(kind, extrema.extrema, space)
+    assert len(plain) == len(compiled) > 500
+    np.testing.assert_allclose(compiled.xy, plain.xy, atol=1e-9)
+    np.testing.assert_allclose(compiled.sigma, plain.sigma, rtol=1e-9)
+    np.testing.assert_allclose(compiled.response, plain.response, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("name", [*recipes.descriptors(), *recipes.VARIANTS])
+def test_descriptors(kind, name, image):
+    if kind != core.kinds()[0] and name not in ("caloric", "heat", "sift"):
+        pytest.skip("one build shows it")
+    ladder = scalespace.build(grey(image)).ladder()
+    rng = np.random.default_rng(1)
+    # Some frames cross the rim, some lie beyond it, some are large, some are sheared.
+    n = 150
+    x, y, angle = rng.uniform(-60, 570, n), rng.uniform(-60, 570, n), rng.uniform(-4, 4, n)
+    maps = caloric.Frames.from_xysa(x, y, np.exp(rng.uniform(0, 4, n)), angle).maps.copy()
+    maps[::5, :, :2] = maps[::5, :, :2] @ np.array([[1.3, 0.5], [0, 0.8]])
+    recipe = recipes.descriptor(name)
+    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    args = (ladder, maps, recipe.sampling, recipe.kernel, table, recipe.power)
+    plain, compiled = by("0", pooling.pool_frames, *args), by(kind, pooling.pool_frames, *args)
+    scale = np.abs(plain).max(1, keepdims=True)
+    # Positions are rounded to 24 bits, and a power of 0.3 makes much of faint gradients.
+    assert np.abs(compiled - plain).max() <= 3e-3 * scale.max()
+    assert np.median(np.abs(compiled - plain).max(1) / np.maximum(scale[:, 0], 1e-9)) < 1e-4
+    assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
+
+
+@pytest.mark.skipif(len(FAST) < 2, reason="one kind of vectors here")
+@pytest.mark.parametrize("name", ["caloric", "heat", "dsp-both"])
+def test_the_same_bytes_from_both_kinds_of_vectors(name, image):
+    found = [by(kind, caloric.extract, image, name, max_features=600) for kind in FAST]
+    assert found[0].frames.maps.tobytes() == found[1].frames.maps.tobytes()
+    assert found[0].descriptors.tobytes() == found[1].descriptors.tobytes()
+    matches = [by(kind, caloric.match, found[0], found[0], mutual=False) for kind in FAST]
+    assert matches[0].indices.tobytes() == matches[1].indices.tobytes()
+    assert matches[0].distances.tobytes() == matches[1].distances.tobytes()
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+def test_whole_pipeline(kind, image):
+    plain = by("0", caloric.extract, image, max_features=800)
+    compiled = by(kind, caloric.extract, image, max_features=800)
+    key = np.concatenate(
+        [plain.frames.xy, plain.frames.sigma[:, None], plain.frames.angle[:, None]], 1
+    )
+    other = np.concatenate(
+        [compiled.frames.xy, compiled.frames.sigma[:, None], compiled.frames.angle[:, None]], 1
+    )
+    apart = np.abs(key[:, None] - other[None]).max(2)
+    same = apart.min(1) < 0.05
+    assert same.mean() > 0.99
+    cosines = np.einsum(
+        "ij,ij->i", plain.descriptors[same], compiled.descriptors[apart.argmin(1)[same]]
+    )
+    assert np.quantile(cosines, 0.01) > 0.9999
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 90), st.integers(1, 90), st.integers(1, 40), st.booleans(), st.integers(0, 10**6)
+)
+def test_matching(rows, columns, depth, places, seed):
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal((n, depth)).astype(np.float32) for n in (rows, columns))
+    b[: columns // 3] = b[0]  # equals
+    xy = rng.uniform(0, 30, (columns, 2)) if places else None
+    plain = by("0", matching.neighbours, a, b, xy, 10.0)
+    for kind in core.kinds():
+        compiled = by(kind, matching.neighbours, a, b, xy, 10.0)
+        np.testing.assert_allclose(compiled.first, plain.first, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3, atol=2e-3)
+        exact = np.sqrt(((a[:, None] - b[None]) ** 2).sum(2))
+        np.testing.assert_allclose(
+            exact[np.arange(rows), compiled.nearest], exact.min(1), rtol=1e-3, atol=2e-3
+        )
+
+
+def test_the_second_nearest_behind_many_at_one_place():
+    """A hundred descriptors at the place of the nearest do not hide the next one elsewhere."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((5, 16)).astype(np.float32)
+    b = np.concatenate([np.repeat(a, 100, 0), rng.standard_normal((300, 16))]).astype(np.float32)
+    b += 0.01 * rng.standard_normal(b.shape).astype(np.float32)
+    xy = np.concatenate([np.repeat(50.0 * np.eye(5, 2), 100, 0), rng.uniform(200, 300, (300, 2))])
+    plain = by("0", matching.neighbours, a, b, xy, 10.0)
+    for kind in core.kinds():
+        found = by(kind, matching.neighbours, a, b, xy, 10.0)
+        np.testing.assert_allclose(found.second, plain.second, rtol=1e-3)
+        assert (found.second > 1).all()
+
+
+def test_it_refuses_what_does_not_fit():
+    line = np.zeros(3, np.float32)
+    square = np.zeros((4, 4), np.float32)
+    for call in (
+        lambda: core.blur(square, np.zeros((4, 5), np.float32), line, 0, 4),
+        lambda: core.blur(square, square.copy(), line[:2], 0, 4),
+        lambda: core.blur(square, square.copy(), line, 0, 5),
+        lambda: core.blur(square, square.copy(), line, -1, 4),
+        lambda: core.candidates(np.zeros((3, 5, 5), np.float32), 0.1, 0, 5),
+        lambda: core.Table([square], None, 1),
+        lambda: core.Table([], None, 0),
+        lambda: core.product(square, core.pack(np.zeros((2, 3), np.float32)), square.copy()),
+        lambda: core.use("abacus"),
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            call()
+
+
+def test_candidates_beyond_the_octave_are_left_alone():
+    octave = np.zeros((6, 8, 8), np.float32)
+    at = np.array([[0, 0, 0], [3, 7, 7], [99, 3, 3], [-5, -5, -5]])
+    assert len(core.refine(octave, at)) == 0
+
+
+def run(kind, code):
+    env = {**os.environ, native.SETTING: kind}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_setting():
+    code = "from caloric import native; print(native.about())"
+    assert "plain path (CALORIC_NATIVE=0)" in run("0", code)[1]
+    assert "compiled core (" in run("", code)[1]
+    assert "compiled core (portable)" in run("portable", code)[1]
+    status, text = run("abacus", code)
+    assert status == 1
+    assert "CALORIC_NATIVE must be one of 0, " in text
+
+
+def test_frames_from_anywhere_do_not_crash(image):
+    """Centres and sizes far beyond any image, as a broken file may have them."""
+    far = caloric.Frames.from_xysa(
+        [1e12, -1e12, 1e300, 5], [0, 1e9, -1e18, 1e15], [1, 1e6, 2, 1e-9]
+    )
+    for kind in ("0", *core.kinds()):
+        values = by(kind, caloric.describe, image, far)
+        assert np.isfinite(values).all()

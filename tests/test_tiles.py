@@ -1,0 +1,206 @@
+"""Large images: tiles give what the whole gives, files are read by windows, memory is bounded."""
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import caloric
+import photographs
+from caloric import memory, native, tiff, tiles
+
+TILES = 20_000_000  # bytes: an image of 512 x 512 in four tiles
+
+
+def agree(whole, tiled):
+    """The same features: the same bytes by the compiled core; OpenCV rounds by position."""
+    assert len(whole) == len(tiled)
+    if len(whole) == 0:
+        return
+    if native.core() is not None:
+        assert whole.frames.maps.tobytes() == tiled.frames.maps.tobytes()
+        assert whole.descriptors.tobytes() == tiled.descriptors.tobytes()
+        return
+    np.testing.assert_allclose(tiled.frames.maps, whole.frames.maps, atol=1e-3)
+    assert np.quantile(np.abs(whole.descriptors - tiled.descriptors).max(1), 0.99) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_features": 300},
+        {"upright": True, "descriptor": "heat"},
+        {"descriptor": "sift", "domain_sizes": 3, "max_features": 200},
+        {"detector": "opencv"},
+        {"max_features": 0},
+    ],
+)
+def test_tiles_make_no_difference(options):
+    image = photographs.grey("camera")
+    assert len(tiles._cut(image.shape, TILES)) >= 4
+    agree(caloric.extract(image, **options), caloric.extract(image, memory=TILES, **options))
+
+
+def test_tiles_make_no_difference_to_affine_frames():
+    image = photographs.grey("coffee")
+    whole = caloric.extract(image, affine=True, max_features=200)
+    tiled = caloric.extract(image, affine=True, max_features=200, memory=TILES)
+    np.testing.assert_allclose(tiled.frames.maps, whole.frames.maps, atol=5e-3)
+
+
+def test_tiles_of_colour_masks_and_odd_shapes():
+    image = photographs.colour("coffee")[:397, :599]
+    mask = np.zeros(image.shape[:2])
+    mask[50:300, 200:500] = 1
+    found = [caloric.extract(image, mask=mask, memory=m) for m in (tiles.MEMORY, TILES)]
+    agree(*found)
+    assert len(found[0]) > 50
+
+
+def test_detect_and_describe_in_tiles():
+    image = photographs.grey("camera")
+    found = caloric.extract(image, max_features=400)
+    frames = caloric.detect(image, max_features=400, memory=TILES)
+    np.testing.assert_allclose(frames.maps, found.frames.maps, atol=1e-3)
+    # Frames of anybody: large, stretched, at the rim and beyond it.
+    rng = np.random.default_rng(0)
+    maps = rng.uniform(-9, 9, (60, 2, 3))
+    maps[:, :, 2] = rng.uniform(-40, 550, (60, 2))
+    maps[:5, :, :2] *= 20
+    other = caloric.Frames(maps, np.zeros(60))
+    a, b = (caloric.describe(image, other, memory=m) for m in (tiles.MEMORY, TILES))
+    if native.core() is not None:
+        assert a.tobytes() == b.tobytes()
+    np.testing.assert_allclose(a, b, atol=2e-2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(10**5, 10**9))
+def test_every_place_is_one_tiles(h, w, size):
+    cut = tiles._cut((h, w), size)
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(-9, max(h, w) + 9, (200, 2))
+    owners = np.sum([tile.owns(xy) for tile in cut], axis=0)
+    assert (owners == 1).all()
+    for tile in cut:
+        assert tile.top % 2 == tile.left % 2 == 0
+        assert 0 <= tile.top < tile.bottom <= h
+        assert 0 <= tile.left < tile.right <= w
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "much", None, True])
+def test_memory_is_a_number_of_bytes(wrong):
+    with pytest.raises(caloric.InputError, match="memory must be"):
+        caloric.extract(np.zeros((9, 9)), memory=wrong)
+
+
+def test_what_is_kept_may_be_in_a_file(monkeypatch):
+    image = photographs.grey("camera")
+    whole = caloric.extract(image, max_features=200)
+    seen = []
+
+    def room(shape, size):
+        seen.append(shape)
+        return original(shape, 0)
+
+    original = tiles._room
+    monkeypatch.setattr(tiles, "_room", room)
+    agree(whole, caloric.extract(image, max_features=200, memory=TILES))
+    assert seen
+
+
+def test_memory_is_used_again_and_never_shared():
+    first = memory.workspace(1000)
+    first[:] = 1
+    part = first[10:20].reshape(2, 5)
+    second = memory.workspace(1000)
+    second[:] = 2
+    assert (part == 1).all()
+    address = first.ctypes.data
+    del first
+    third = memory.workspace(1000)
+    third[:] = 3
+    assert (part == 1).all()  # a part keeps the whole
+    del part
+    assert memory.workspace(900).ctypes.data == address
+
+
+# ---- files
+
+
+@pytest.fixture(scope="module")
+def mosaic():
+    """Large enough to be read by windows, and not the same anywhere."""
+    tile = photographs.colour("coffee")
+    image = np.tile(tile, (5, 4, 1))
+    return (image * np.linspace(0.5, 1, image.shape[1])[:, None]).astype(np.uint8)
+
+
+KINDS = {
+    "strips": {},
+    "deflate": {"compression": "zlib", "rowsperstrip": 50},
+    "tiles": {"tile": (256, 384), "compression": "zlib", "predictor": True},
+    "big": {"bigtiff": True, "tile": (128, 128)},
+    "big-endian": {"byteorder": ">", "rowsperstrip": 33},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("type_", ["rgb", "grey", "16 bits", "float"])
+def test_tiff_by_windows(kind, type_, mosaic, tmp_path):
+    if type_ == "float" and KINDS[kind].get("predictor"):
+        pytest.skip("a predictor of integers")
+    values = {
+        "rgb": mosaic,
+        "grey": mosaic[..., 0],
+        "16 bits": mosaic[..., 1].astype(np.uint16) * 257,
+        "float": mosaic[..., 2].astype(np.float32) / 255,
+    }[type_]
+    path = tmp_path / "image.tif"
+    photometric = "rgb" if values.ndim == 3 else "minisblack"
+    tifffile.imwrite(path, values, photometric=photometric, **KINDS[kind])
+    opened = caloric.open_image(path)
+    assert isinstance(opened, tiff.TiffWindows)
+    assert opened.shape == values.shape
+    for rows, columns in ((slice(0, 1), slice(0, 1)), (slice(100, 777), slice(1000, 2399))):
+        assert np.array_equal(opened.window(rows, columns), values[rows, columns])
+
+
+def test_features_of_a_tiff_are_those_of_its_pixels(mosaic, tmp_path):
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, mosaic, photometric="rgb", tile=(256, 256), compression="zlib")
+    size = 100_000_000
+    agree(
+        caloric.extract(mosaic, max_features=500, memory=size),
+        caloric.extract(caloric.open_image(path), max_features=500, memory=size),
+    )
+
+
+def test_other_files_are_read_as_a_whole(mosaic, tmp_path):
+    small = tmp_path / "small.tif"
+    tifffile.imwrite(small, mosaic[:100, :100], photometric="rgb")
+    assert np.array_equal(caloric.open_image(small), mosaic[:100, :100])
+    turned = tmp_path / "turned.tif"
+    extra = [(274, "H", 1, 3, True)]
+    tifffile.imwrite(turned, mosaic, photometric="rgb", extratags=extra)
+    assert np.array_equal(caloric.open_image(turned), mosaic[::-1, ::-1])
+    with pytest.raises(caloric.InputError, match="no such file"):
+        caloric.open_image(tmp_path / "none.tif")
+    (tmp_path / "text.tif").write_bytes(b"II*\0 not a file of pixels")
+    with pytest.raises(caloric.InputError, match=r"text\.tif"):
+        caloric.open_image(tmp_path / "text.tif")
+
+
+def test_a_damaged_strip_says_which(mosaic, tmp_path):
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, mosaic, photometric="rgb", rowsperstrip=100, compression="zlib")
+    with tifffile.TiffFile(path) as file:
+        at = file.pages[0].dataoffsets[7]
+    data = bytearray(path.read_bytes())
+    data[at : at + 200] = bytes(200)
+    path.write_bytes(data)
+    opened = caloric.open_image(path)
+    with pytest.raises(caloric.InputError, match="strip or tile 7 is damaged"):
+        caloric.extract(opened)
