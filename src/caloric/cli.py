@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import typer
 from rich.console import Console
 
-from caloric import __version__, recipes
+from caloric import __version__, native, recipes, threads
 from caloric.errors import InputError
 from caloric.files import check_target, replacing
 from caloric.geometry import Model
-from caloric.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from caloric.features import Features
@@ -64,8 +63,13 @@ _CALLED: dict[Model, str] = {
 }
 
 
+Memory = Annotated[
+    int, typer.Option(help="Megabytes to work in: a larger image is taken in tiles.")
+]
+
+
 @app.command()
-@one_blas_thread
+@threads.ours
 def match(
     image_a: Image,
     image_b: Image,
@@ -148,10 +152,15 @@ def match(
 
 
 def _extractor(
-    descriptor: str, max_features: int, affine: bool, upright: bool, detector: str
+    descriptor: str,
+    max_features: int,
+    affine: bool,
+    upright: bool,
+    detector: str,
+    memory: int = 500,
 ) -> Callable[[str, Any], "Features"]:
     """(name, pixels) to features; errors of the image name it, those of options come here."""
-    from caloric import features
+    from caloric import detection, features
 
     def extract(name: str, pixels: Any) -> "Features":
         try:
@@ -161,7 +170,8 @@ def _extractor(
                 max_features=max_features,
                 affine=affine,
                 upright=upright,
-                detector=cast(features.Detector, detector),
+                detector=cast(detection.Detector, detector),
+                memory=memory * 1_000_000,
             )
         except InputError as error:
             raise InputError(f"{name}: {error}" if name else str(error)) from None
@@ -194,6 +204,7 @@ def extract(
     affine: Affine = False,
     upright: Upright = False,
     detector: DetectorName = "dog",
+    memory: Memory = 500,
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
     from caloric import features, reading
@@ -203,7 +214,7 @@ def extract(
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
     kind = _kind(output)
-    one = _extractor(descriptor, max_features, affine, upright, detector)
+    one = _extractor(descriptor, max_features, affine, upright, detector, memory)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
@@ -211,7 +222,7 @@ def extract(
     def found() -> Iterator[tuple[str, features.Features]]:
         for number, (image, name) in enumerate(zip(images, names, strict=True), 1):
             try:
-                result = one(image, reading.read_image(image))
+                result = one(image, reading.open_image(image))
             except (InputError, MemoryError) as error:
                 skipped.append(image)
                 reason = error if isinstance(error, InputError) else f"{image}: not enough memory"
@@ -413,6 +424,58 @@ def claims(json_path: JsonOut = None) -> None:
 
 
 @bench.command()
+def speed(
+    image: Annotated[Path, typer.Argument(help="The image to extract features of.")],
+    json_path: JsonOut = None,
+    plot: PlotOut = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page of the documentation, speed.png beside it.")
+    ] = None,
+    max_features: Annotated[int, typer.Option(help="Features of the image.")] = 2000,
+    thread_counts: Annotated[
+        str, typer.Option("--threads", help="Numbers of threads, by commas.")
+    ] = "1,2",
+    rounds: Annotated[int, typer.Option(help="Each contender's turns, after one to warm up.")] = 15,
+    large: Annotated[
+        str, typer.Option(help="Large images too: megapixels, by commas; 0 for none.")
+    ] = "6.25,25,100",
+) -> None:
+    """Speed beside OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
+    from caloric import viz
+    from caloric.benchmarks import speed as benchmark
+    from caloric.benchmarks import speed_page
+
+    for path in (_json_file(json_path), plot, page):
+        check_target(path)
+    if plot is not None:
+        viz.check_format(plot)
+    numbers = _numbers(thread_counts, "--threads", int)
+    sizes = [size for size in _numbers(large, "--large", float) if size]
+    report = benchmark.run(image, max_features, numbers, rounds, sizes)
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if page is not None:
+        with replacing(page) as file:
+            file.write(speed_page.page(report).encode())
+        plot = plot or page.with_name("speed.png")
+    if plot is not None:
+        speed_page.plot(report, plot)
+    if json_path != "-":
+        for line in speed_page.table(report):
+            typer.echo(line)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _numbers(text: str, option: str, kind: Callable[[str], _Number]) -> list[_Number]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} must be numbers, by commas; got {text!r}") from None
+
+
+@bench.command()
 def page(
     results: Annotated[list[Path], typer.Argument(help="JSON of bench oxford, fischer, hpatches.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, .md.")],
@@ -462,7 +525,8 @@ def info() -> None:
             typer.echo(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
-    typer.echo(f"devices: cpu ({os.cpu_count()} cores)")
+    typer.echo(f"devices: cpu ({os.cpu_count()} cores, {threads.count()} threads)")
+    typer.echo(f"speed: {native.about()}")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")
 
 

@@ -1,0 +1,123 @@
+"""What the benchmark of speed tells: lines for the terminal, a page, a plot."""
+
+from pathlib import Path
+from typing import Any
+
+from caloric.benchmarks.speed import MATCHED
+
+Report = dict[str, Any]
+
+
+def table(report: Report) -> list[str]:
+    """For the terminal."""
+    lines = [f"{report['machine']['processor']}, {report['path']}"]
+    for number, tasks in report["threads"].items():
+        lines.append(f"\n{number} thread{'s' if number != '1' else ''}: ratio (quartiles), time")
+        for task, names in tasks.items():
+            for name, figures in names.items():
+                low, high = figures["quartiles"]
+                ratio = f"{figures['ratio']:7.3f} ({low:.3f} to {high:.3f})"
+                lines.append(f"{task:9} {name:30} {ratio:26} {1000 * figures['seconds']:9.1f} ms")
+    for one in report["large"]:
+        lines.append(
+            f"{one['pixels'] / 1e6:7.1f} megapixels: {one['seconds']:6.1f} s, "
+            f"{one['features']} features, {one['peak bytes'] / 1e9:.2f} GB at most"
+        )
+    return lines
+
+
+_PAGE = """# Speed
+
+Written by `caloric bench speed` from what it found. All contenders are called in turn, round by round, warm, with the
+same number of threads; the ratio is a contender's time over the first one's in the same round, the median and
+the quartiles of {rounds} rounds. Times by themselves say more about the machine than about the method.
+
+{where}
+
+## Side by side
+
+{tables}
+*core* is with the compiled core (`pip install 'caloric[fast]'`, which `make` does), *plain* without it: OpenCV,
+NumPy and BLAS. *describe* is at OpenCV's {features} keypoints, the scale space included; *match* is {matched} x {matched}
+descriptors of 128, mutual nearest neighbours with a ratio{common}.
+
+## How cost grows
+
+![Seconds against pixels, features and threads; memory against pixels](speed.png)
+
+Images beyond the memory allowed (`memory=`, half a gigabyte by default; `--memory` on the command line) are worked
+on in tiles, with the same result. All features kept, each in a process of its own:
+
+{large}
+## Settings
+
+- `CALORIC_THREADS`: how many threads a process uses; without it, as many as it has cores. Results are the same bytes
+  for any number. Where several processes run side by side, give each its share: four workers on eight cores want
+  `CALORIC_THREADS=2`. OpenCV's and the BLAS's own threads rest while Caloric works, so nothing is oversubscribed.
+- `CALORIC_NATIVE`: `0` turns the compiled core off; `avx512`, `avx2` and `portable` choose one of its builds. The
+  first two give the same bytes. `caloric info` says what is in use.
+- `memory=`: bytes to work in, beside the image and its features. `caloric.open_image` reads a large TIFF by windows
+  (`pip install 'caloric[tiff]'`), so that the image itself need not be in memory either.
+"""
+
+
+def page(report: Report) -> str:
+    """The page of the documentation."""
+    tables = ""
+    for number, tasks in report["threads"].items():
+        tables += f"### {number} thread{'s' if number != '1' else ''}\n\n"
+        tables += "| task | | ratio | quartiles | time |\n|---|---|---|---|---|\n"
+        for task, names in tasks.items():
+            for name, found in names.items():
+                low, high = found["quartiles"]
+                tables += f"| {task} | {name} | **{found['ratio']:.2f}** | {low:.2f} to {high:.2f} "
+                tables += f"| {1000 * found['seconds']:.0f} ms |\n"
+        tables += "\n"
+    common = report["matches in common with faiss"]
+    rows = "| megapixels | features | seconds | seconds a megapixel | peak memory |\n"
+    rows += "|---|---|---|---|---|\n"
+    for one in report["large"]:
+        size = one["pixels"] / 1e6
+        rows += f"| {size:.1f} | {one['features']:,} | {one['seconds']:.1f} "
+        rows += f"| {one['seconds'] / size:.3f} | {one['peak bytes'] / 1e9:.2f} GB |\n"
+    image, machine = report["image"], report["machine"]
+    h, w = image["size"]
+    known = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    where = f"{image['name']}, {w} x {h}, {image['features']} features; {machine['processor']}, "
+    where += f"{machine['cores']} cores, {report['path']}; {known}."
+    shared = "" if common is None else f"; {100 * common:.2f} % of the matches are faiss's too"
+    return _PAGE.format(
+        rounds=report["rounds"],
+        where=where,
+        tables=tables,
+        features=image["features"],
+        matched=f"{MATCHED:,}",
+        common=shared,
+        large=rows,
+    )
+
+
+def plot(report: Report, path: Path) -> None:
+    """Cost against pixels, features and threads; memory against pixels."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    labels = {"pixels": "pixels", "features": "features kept", "threads": "threads"}
+    for axis, (name, label) in zip(axes, labels.items(), strict=False):
+        rows = report["curves"][name]
+        for method in [key for key in rows[0] if key != "at"]:
+            axis.plot([r["at"] for r in rows], [r[method] for r in rows], "o-", label=method)
+        axis.set(xlabel=label, ylabel="seconds to extract", ylim=(0, None))
+        axis.grid(alpha=0.3)
+    axes[0].set(xscale="log", yscale="log", ylim=None)
+    axes[2].set_xticks([r["at"] for r in report["curves"]["threads"]])
+    axes[0].legend(fontsize=8)
+    rows = report["large"]
+    axes[3].plot([r["pixels"] / 1e6 for r in rows], [r["peak bytes"] / 1e9 for r in rows], "o-")
+    axes[3].set(xlabel="megapixels", ylabel="peak memory, GB", ylim=(0, 2))
+    axes[3].grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
