@@ -133,7 +133,8 @@ def measure_frames(
     a = maps[:, None, :, :2].astype(np.float32)
     gx = fx * a[..., 0, 0] + fy * a[..., 1, 0]
     gy = fx * a[..., 0, 1] + fy * a[..., 1, 1]
-    length = np.asarray(cv2.magnitude(gx, gy), np.float32)
+    # Not by OpenCV, whose last bit depends on where an array lies in memory.
+    length = np.sqrt(gx * gx + gy * gy)
     cos, sin = _direction(gx, gy, length)
     for run, scale in zip(points.runs, where.scale.T, strict=True):
         length[:, run] *= 0.5 * scale[:, None]
@@ -144,13 +145,14 @@ def measure_frames(
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where the points of n frames fall on levels: ``levels`` and 1 / step ``scale`` (n, runs), and
-    ``x`` and ``y`` (n, p) in pixels of these. ``inside`` says which points of the frames
-    ``crossing`` the image's rim are in the image; those of other frames all are.
+    """Where the points of n frames fall on levels: ``x`` and ``y`` (n, p) in pixels of these.
+
+    ``parts`` are frames and points that are read from one level, ``scale`` is 1 / step (n, runs).
+    ``inside`` says which points of the frames ``crossing`` the image's rim are in the image; those
+    of other frames all are.
     """
 
-    runs: tuple[slice, ...]
-    levels: NDArray[np.intp]
+    parts: tuple[tuple[slice, slice, int], ...]
     scale: NDArray[np.float32]
     x: NDArray[np.float32]
     y: NDArray[np.float32]
@@ -162,18 +164,15 @@ class _Places:
         x = self.x + np.float32(right) if right else self.x
         y = self.y + np.float32(down) if down else self.y
         result = np.empty_like(x)
-        for run, levels in zip(self.runs, self.levels.T, strict=True):
-            ends = [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
-            for start, stop in pairwise(ends):
-                part = slice(start, stop), run
-                cv2.remap(
-                    ladder.levels[levels[start]].pixels,
-                    x[part],
-                    y[part],
-                    cv2.INTER_LINEAR,
-                    dst=result[part],
-                    borderMode=cv2.BORDER_REPLICATE,
-                )
+        for rows, run, level in self.parts:
+            cv2.remap(
+                ladder.levels[level].pixels,
+                x[rows, run],
+                y[rows, run],
+                cv2.INTER_LINEAR,
+                dst=result[rows, run],
+                borderMode=cv2.BORDER_REPLICATE,
+            )
         return result
 
 
@@ -197,7 +196,11 @@ def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
         for i, run in enumerate(points.runs):
             v[:, run] *= scale[:, i, None].astype(np.float32)
             v[:, run] += moved[:, i, None].astype(np.float32)
-    return _Places(points.runs, levels, scale.astype(np.float32), x, y, crossing, inside)
+    parts = []
+    for run, of in zip(points.runs, levels.T, strict=True):
+        ends = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
+        parts += [(slice(a, b), run, int(of[a])) for a, b in pairwise(ends)]
+    return _Places(tuple(parts), scale.astype(np.float32), x, y, crossing, inside)
 
 
 def harmonics(density: Measure, order: int) -> Floats:

@@ -54,6 +54,15 @@ class Table:
     tail: float
 
     @cached_property
+    def complex_factors(self) -> tuple[NDArray[np.complexfloating], ...]:
+        """c_m (points, places) for m = 1 …, where β comes last."""
+        halves = [(len(factor) // 2, factor.shape[1] // 2) for factor in self.factors[1:]]
+        return tuple(
+            np.ascontiguousarray(factor[:p, :n] + 1j * factor[:p, n:])
+            for factor, (p, n) in zip(self.factors[1:], halves, strict=True)
+        )
+
+    @cached_property
     def compiled(self) -> Any:
         """As the compiled core reads it."""
         return native.core().Table(list(self.factors), self.synthesis, self.order)
@@ -324,12 +333,35 @@ def _tabulate(
 
 def pool(seen: Measure, table: Table) -> Floats:
     """The contraction: what was measured of n patches to raw descriptors (n, entries)."""
+    contract = _contract if table.synthesis is None else _contract_by_order
     parts = []
     for start in range(0, len(seen.weights), _ROWS):
         part = slice(start, start + _ROWS)
-        some = Measure(seen.weights[part], seen.cos[part], seen.sin[part])
-        parts.append(_contract(harmonics(some, table.order), table))
+        parts.append(contract(Measure(seen.weights[part], seen.cos[part], seen.sin[part]), table))
     return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), seen.weights.dtype)
+
+
+def _contract(density: Measure, table: Table) -> Floats:
+    """By one product with all harmonics."""
+    flat = harmonics(density, table.order).reshape(len(density.weights), -1)
+    return np.asarray(flat @ table.factors[0])
+
+
+def _contract_by_order(density: Measure, table: Table) -> Floats:
+    """Order by order, and β last."""
+    weights, synthesis = density.weights, table.synthesis
+    turn = np.empty(weights.shape, np.result_type(weights, np.complex64))
+    turn.real, turn.imag = density.cos, density.sin
+    places = table.factors[0].shape[1]
+    pooled = np.empty((len(weights), 2 * table.order + 1, places), weights.dtype)
+    pooled[:, 0] = weights @ table.factors[0]
+    wave: Any = weights
+    for m, factor in enumerate(table.complex_factors, 1):
+        wave = wave * turn  # ρ e^{imφ}
+        sums = wave @ factor
+        pooled[:, 2 * m - 1], pooled[:, 2 * m] = sums.real, sums.imag
+    assert synthesis is not None
+    return np.asarray(pooled.transpose(0, 2, 1) @ synthesis.T).reshape(len(weights), -1)
 
 
 def pool_frames(
@@ -388,22 +420,6 @@ def _compiled(
 def _entries(table: Table) -> int:
     columns = int(table.factors[0].shape[1])
     return columns if table.synthesis is None else columns * len(table.synthesis)
-
-
-def _contract(density: Floats, table: Table) -> Floats:
-    """Harmonics (n, 2·order + 1, points) to entries (n, ·)."""
-    flat = density.reshape(len(density), -1)
-    if table.synthesis is None:
-        return np.asarray(flat @ table.factors[0])
-    places = table.factors[0].shape[1]
-    pooled = np.empty((len(flat), 2 * table.order + 1, places), flat.dtype)
-    row = column = 0
-    for factor in table.factors:
-        rows, columns = factor.shape
-        product = flat[:, row : row + rows] @ factor
-        pooled.reshape(len(flat), -1)[:, column : column + columns] = product
-        row, column = row + rows, column + columns
-    return np.asarray(pooled.transpose(0, 2, 1) @ table.synthesis.T).reshape(len(flat), -1)
 
 
 def direct_sum(

@@ -120,9 +120,12 @@ def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
         core.blur(pixels, result, weights, rows.start, rows.stop)
 
     def plain(rows: range) -> None:
-        # With the rows around it that it needs. Where the rim is near, with all of them there.
+        # With the rows around it that it needs; at the rim there are none.
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, height)
         border = cv2.BORDER_REFLECT_101
+        if len(rows) == height:
+            cv2.sepFilter2D(pixels, -1, weights, weights, dst=result, borderType=border)
+            return
         part = cv2.sepFilter2D(pixels[top:bottom], -1, weights, weights, borderType=border)
         result[rows.start : rows.stop] = part[rows.start - top : rows.stop - top]
 

@@ -32,7 +32,7 @@ from caloric.frames import Frames
 Report = dict[str, Any]
 KERNELS = ("sift", "dsp-inner", "dsp-both", "similarity", "heat")
 MATCHED = 8192
-MEGAPIXELS = (6.25, 25.0, 100.0)
+SIZES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # megapixels, of the curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ def _matching(count: int) -> list[Contender]:
     return found + _both("match", "caloric", run)
 
 
-def same_matches(count: int = MATCHED) -> float | None:
+def same_matches(count: int) -> float | None:
     """The share of matches that faiss and we have in common; None without faiss."""
     if util.find_spec("faiss") is None:
         return None
@@ -235,7 +235,7 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
         return {n: v["seconds"] for n, v in rounds(found, repeat)["extract"].items()}
 
     report: Report = {"pixels": [], "features": [], "threads": []}
-    for megapixels in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0):
+    for megapixels in SIZES:
         image = _scaled(pixels, megapixels)
         report["pixels"].append({"at": image.size, **pair(image, 0)})
     for most in (250, 500, 1000, 2000):
@@ -285,9 +285,11 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
     from caloric.reading import read_image
 
     pixels = np.asarray(grey(read_image(path)), np.uint8)
+    before = cv2.getNumThreads()
     report: Report = {
         "image": {"name": path.name, "size": list(pixels.shape), "features": count},
         "rounds": repeat,
+        "matched": MATCHED,
         "machine": {"processor": _processor(), "cores": os.cpu_count()},
         "versions": versions(),
         "path": native.about(),
@@ -298,8 +300,9 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
             _hold(number)
             contenders = _images(pixels, count, number) + _matching(MATCHED)
             report["threads"][str(number)] = rounds(contenders, repeat)
-    report["matches in common with faiss"] = same_matches()
+    report["matches in common with faiss"] = same_matches(MATCHED)
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
+    cv2.setNumThreads(before)
     report["large"] = [large(path, size) for size in sizes]
     return report
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from caloric.benchmarks.speed import MATCHED
-
 Report = dict[str, Any]
 
 
@@ -91,7 +89,7 @@ def page(report: Report) -> str:
         where=where,
         tables=tables,
         features=image["features"],
-        matched=f"{MATCHED:,}",
+        matched=f"{report['matched']:,}",
         common=shared,
         large=rows,
     )
@@ -110,9 +108,12 @@ def plot(report: Report, path: Path) -> None:
         rows = report["curves"][name]
         for method in [key for key in rows[0] if key != "at"]:
             axis.plot([r["at"] for r in rows], [r[method] for r in rows], "o-", label=method)
-        axis.set(xlabel=label, ylabel="seconds to extract", ylim=(0, None))
+        axis.set(xlabel=label, ylabel="seconds to extract")
         axis.grid(alpha=0.3)
-    axes[0].set(xscale="log", yscale="log", ylim=None)
+        if name == "pixels":
+            axis.set(xscale="log", yscale="log")
+        else:
+            axis.set_ylim(0, None)
     axes[2].set_xticks([r["at"] for r in report["curves"]["threads"]])
     axes[0].legend(fontsize=8)
     rows = report["large"]
