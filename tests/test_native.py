@@ -42,18 +42,20 @@ def grey(image):
 @pytest.mark.parametrize("sigma", [0.7, 1.6, 3.09])
 def test_blur(kind, shape, sigma):
     source = np.random.default_rng(0).random(shape).astype(np.float32)
-    taps = scalespace.taps(sigma)
-    target = np.full(shape, np.nan, np.float32)
+    taps = [scalespace.taps(s) for s in (sigma, 0.0, 1.2, sigma)]
+    layers = np.full((4, *shape), np.nan, np.float32)
     try:
         core.use(kind)
         for top in range(0, shape[0], 7):
-            core.blur(source, target, taps, top, min(top + 7, shape[0]))
+            core.octave(source, layers, taps, top, min(top + 7, shape[0]))
     finally:
         core.use(core.kinds()[0])
-    expected = cv2.sepFilter2D(
-        source.astype(np.float64), -1, taps, taps, borderType=cv2.BORDER_REFLECT_101
-    )
-    np.testing.assert_allclose(target, expected.reshape(shape), atol=2e-6)
+    expected = source.astype(np.float64)
+    for layer, weights in zip(layers, taps, strict=True):
+        border = cv2.BORDER_REFLECT_101
+        expected = cv2.sepFilter2D(expected, -1, weights, weights, borderType=border)
+        expected = expected.reshape(shape)
+        np.testing.assert_allclose(layer, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", core.kinds())
@@ -157,10 +159,11 @@ def test_it_refuses_what_does_not_fit():
     line = np.zeros(3, np.float32)
     square = np.zeros((4, 4), np.float32)
     for call in (
-        lambda: core.blur(square, np.zeros((4, 5), np.float32), line, 0, 4),
-        lambda: core.blur(square, square.copy(), line[:2], 0, 4),
-        lambda: core.blur(square, square.copy(), line, 0, 5),
-        lambda: core.blur(square, square.copy(), line, -1, 4),
+        lambda: core.octave(square, np.zeros((1, 4, 5), np.float32), [line], 0, 4),
+        lambda: core.octave(square, square[None].copy(), [line[:2]], 0, 4),
+        lambda: core.octave(square, square[None].copy(), [line], 0, 5),
+        lambda: core.octave(square, square[None].copy(), [line], -1, 4),
+        lambda: core.octave(square, square[None].copy(), [], 0, 4),
         lambda: core.candidates(np.zeros((3, 5, 5), np.float32), 0.1, 0, 5),
         lambda: core.Table([square], None, 1),
         lambda: core.Table([], None, 0),

@@ -160,13 +160,15 @@ def test_bench_speed(image_file, tmp_path, monkeypatch):
     paths = ["plain"] if native.core() is None else ["core", "plain"]
     for number in ("1", "2"):
         tasks = report["threads"][number]
-        assert set(tasks) == {"extract", "detect", "describe", "match"}
+        assert set(tasks) == {"extract", "detect", "describe", "closed forms", "match"}
         for path in paths:
             assert tasks["extract"][f"caloric, {path}"]["ratio"] > 0
-            assert tasks["describe"][f"dsp-both, {path}"]["seconds"] > 0
+            assert tasks["describe"][f"heat, {path}"]["seconds"] > 0
+        assert set(tasks["closed forms"]) == {"sift", "dsp-inner", "dsp-both"}
         for names in tasks.values():
             assert next(iter(names.values()))["ratio"] == 1
     assert report["large"][0]["peak bytes"] > 1e7
+    assert report["side by side"]["gain"] > 0
     assert report["versions"]["opencv"] == cv2.__version__
     assert page.read_text() == speed_page.page(report)
     assert (tmp_path / "speed.png").stat().st_size > 10_000

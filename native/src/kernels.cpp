@@ -68,45 +68,94 @@ inline i64 reflected(i64 i, i64 n) {
   return i < n ? i : period - i;
 }
 
-// Rows top to bottom of: target = sum_k taps_k source moved by k, first down, then across. Four rows
-// at once, which share most of what they read.
-void blur(const float *source, float *target, i64 height, i64 width, const float *taps, int radius,
-          i64 top, i64 bottom) {
-  constexpr int BAND = 4;
-  const i64 stride = (width + LANES - 1) / LANES * LANES + 2 * radius + LANES;
-  std::vector<float> buffer(BAND * stride);
-  const int reach = 2 * radius + BAND;  // rows that a band reads
-  std::vector<const float *> row(reach);
-  std::vector<float> weights(reach + BAND - 1);  // the taps between zeros: every row counts in every sum
-  std::copy(taps, taps + 2 * radius + 1, weights.begin() + BAND - 1);
-  const float *centre = taps + radius;
-  for (i64 y = top; y < bottom; y += BAND) {
-    for (int k = 0; k < reach; ++k) row[k] = source + reflected(y - radius + k, height) * width;
-    const auto down = [&](i64 x, auto read) {
-      Vec sum[BAND] = {};
-      for (int k = 0; k < reach; ++k) {
-        const Vec pixels = read(row[k] + x);
-        for (int j = 0; j < BAND; ++j) sum[j] += weights[BAND - 1 + k - j] * pixels;
-      }
-      for (int j = 0; j < BAND; ++j) store(buffer.data() + j * stride + radius + x, sum[j]);
-    };
-    i64 x = 0;
-    for (; x + LANES <= width; x += LANES) down(x, [](const float *p) { return load(p); });
-    if (x < width) down(x, [&](const float *p) { return load(p, width - x); });
-    for (int j = 0; j < std::min<i64>(BAND, bottom - y); ++j) {
-      float *line = buffer.data() + j * stride + radius, *out = target + (y + j) * width;
-      for (int k = 1; k <= radius; ++k) {
-        line[-k] = line[reflected(-k, width)];
-        line[width - 1 + k] = line[reflected(width - 1 + k, width)];
-      }
-      const auto across = [&](const float *p) {
-        Vec sum = centre[0] * load(p);
-        for (int k = 1; k <= radius; ++k) sum += centre[k] * (load(p - k) + load(p + k));
-        return sum;
-      };
-      for (x = 0; x + LANES <= width; x += LANES) store(out + x, across(line + x));
-      if (x < width) store(out + x, across(line + x), width - x);
+constexpr int BAND = 4;  // rows smoothed at once, which share most of what they read
+
+// One layer of an octave on its way: its taps, the rows of it that the next layer still needs, and
+// how many rows are done.
+struct Smoothing {
+  const float *taps;
+  int radius;
+  std::vector<float> weights;  // the taps between zeros: every row counts in every sum of a band
+  i64 kept, stride, done, end;
+  std::vector<float> ring;
+  float *row(i64 y) { return ring.data() + (y % kept) * stride; }
+};
+
+// The next rows of a layer: sum_k taps_k of the rows around, first down, then across.
+void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *buffer, i64 rows) {
+  const int radius = layer.radius, reach = 2 * radius + BAND;
+  const float *weights = layer.weights.data() + BAND - 1, *centre = layer.taps + radius;
+  const i64 stride = width + 2 * radius + 2 * LANES;
+  const auto down = [&](i64 x, auto read) {
+    Vec sum[BAND] = {};
+    for (int k = 0; k < reach; ++k) {
+      const Vec pixels = read(row[k] + x);
+      for (int j = 0; j < BAND; ++j) sum[j] += weights[k - j] * pixels;
     }
+    for (int j = 0; j < BAND; ++j) store(buffer + j * stride + radius + x, sum[j]);
+  };
+  i64 x = 0;
+  for (; x + LANES <= width; x += LANES) down(x, [](const float *p) { return load(p); });
+  if (x < width) down(x, [&](const float *p) { return load(p, width - x); });
+  for (i64 j = 0; j < rows; ++j) {
+    float *line = buffer + j * stride + radius, *out = layer.row(layer.done + j);
+    for (int k = 1; k <= radius; ++k) {
+      line[-k] = line[reflected(-k, width)];
+      line[width - 1 + k] = line[reflected(width - 1 + k, width)];
+    }
+    for (x = 0; x < width; x += LANES) {
+      const float *p = line + x;
+      Vec sum = centre[0] * load(p);
+      for (int k = 1; k <= radius; ++k) sum += centre[k] * (load(p - k) + load(p + k));
+      store(out + x, sum);
+    }
+  }
+}
+
+// Rows top to bottom of all layers of an octave, each smoothed from the one before. The layers grow
+// together, a few rows at a time, so that a layer's rows are still in the cache when the next reads
+// them; rows beyond top and bottom that it needs are made and not kept.
+void octave(const float *base, float *const *targets, i64 height, i64 width, const float *const *taps,
+            const int *radii, int count, i64 top, i64 bottom) {
+  std::vector<Smoothing> layers(count);
+  i64 first = top, last = bottom, widest = 0;
+  for (int i = count - 1; i >= 0; --i) {
+    Smoothing &layer = layers[i];
+    layer.taps = taps[i];
+    layer.radius = radii[i];
+    layer.weights.assign(2 * radii[i] + 2 * BAND - 1, 0.0f);
+    std::copy(taps[i], taps[i] + 2 * radii[i] + 1, layer.weights.begin() + BAND - 1);
+    layer.kept = 2 * (i + 1 < count ? radii[i + 1] : 0) + 3 * BAND;
+    layer.stride = width + 2 * LANES;
+    layer.ring.resize(layer.kept * layer.stride);
+    layer.done = first;
+    layer.end = last;
+    first = std::max<i64>(0, first - radii[i]);
+    last = std::min(height, last + radii[i]);
+    widest = std::max<i64>(widest, radii[i]);
+  }
+  std::vector<float> buffer(BAND * (width + 2 * widest + 2 * LANES) + LANES);
+  std::vector<const float *> row(2 * widest + BAND);
+  while (layers[count - 1].done < bottom) {
+    // The last layer that has what it needs for its next rows.
+    int i = count - 1;
+    while (i > 0 && layers[i - 1].done < std::min(layers[i].done + BAND + layers[i].radius, layers[i - 1].end)) --i;
+    Smoothing &layer = layers[i];
+    for (int k = 0; k < 2 * layer.radius + BAND; ++k) {
+      i64 y = reflected(layer.done - layer.radius + k, height);
+      if (i == 0) {
+        row[k] = base + y * width;
+      } else {
+        // Rows that no sum counts may be beyond what there is: any will do.
+        y = std::min(y, layers[i - 1].done - 1);
+        row[k] = layers[i - 1].row(std::max(y, layers[i - 1].done - layers[i - 1].kept));
+      }
+    }
+    const i64 rows = std::min<i64>(BAND, layer.end - layer.done);
+    smooth_band(layer, row.data(), width, buffer.data(), rows);
+    for (i64 y = layer.done; y < layer.done + rows; ++y)
+      if (y >= top && y < bottom) std::memcpy(targets[i] + y * width, layer.row(y), 4 * width);
+    layer.done += rows;
   }
 }
 
@@ -477,6 +526,6 @@ void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const flo
 
 #define NAME_(kind) kernels_##kind
 #define NAME(kind) NAME_(kind)
-extern const Kernels NAME(CALORIC_KIND) = {blur, candidates, describe, product, nearest, LANES};
+extern const Kernels NAME(CALORIC_KIND) = {octave, candidates, describe, product, nearest, LANES};
 
 }  // namespace caloric

@@ -60,8 +60,9 @@ struct Best {
 };
 
 struct Kernels {
-  void (*blur)(const float *source, float *target, std::int64_t height, std::int64_t width,
-               const float *taps, int radius, std::int64_t top, std::int64_t bottom);
+  void (*octave)(const float *base, float *const *layers, std::int64_t height, std::int64_t width,
+                 const float *const *taps, const int *radii, int count, std::int64_t top,
+                 std::int64_t bottom);
   void (*candidates)(const float *const *levels, int count, std::int64_t height, std::int64_t width,
                      float limit, std::int64_t top, std::int64_t bottom, std::vector<Candidate> &found);
   void (*describe)(const std::vector<Level> &levels, std::int64_t height, std::int64_t width,

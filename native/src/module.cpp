@@ -64,16 +64,23 @@ nb::ndarray<nb::numpy, T> owned(std::vector<T> &&values, Sizes... sizes) {
   return nb::ndarray<nb::numpy, T>(kept->data(), {(std::size_t)sizes...}, owner);
 }
 
-void blur(Matrix source, Out<float, nb::ndim<2>> target, Line taps, i64 top, i64 bottom) {
-  const i64 height = source.shape(0), width = source.shape(1);
-  require((i64)target.shape(0) == height && (i64)target.shape(1) == width, "target: another shape");
-  require(taps.shape(0) % 2 == 1, "taps: an odd number");
+void octave(Matrix base, Out<float, nb::ndim<3>> layers, const std::vector<Line> &taps, i64 top, i64 bottom) {
+  const i64 height = base.shape(0), width = base.shape(1);
+  require((i64)layers.shape(1) == height && (i64)layers.shape(2) == width, "layers: another shape than the base");
+  require(layers.shape(0) == taps.size() && !taps.empty(), "taps: for each layer");
   require(0 <= top && top <= bottom && bottom <= height && width > 0, "rows beyond the image");
-  const float *from = source.data(), *weights = taps.data();
-  float *to = target.data();
-  const int radius = (int)taps.shape(0) / 2;
+  std::vector<float *> targets;
+  std::vector<const float *> weights;
+  std::vector<int> radii;
+  for (std::size_t i = 0; i < taps.size(); ++i) {
+    require(taps[i].shape(0) % 2 == 1, "taps: an odd number");
+    targets.push_back(layers.data() + i * height * width);
+    weights.push_back(taps[i].data());
+    radii.push_back((int)taps[i].shape(0) / 2);
+  }
+  const float *from = base.data();
   nb::gil_scoped_release released;
-  kernels->blur(from, to, height, width, weights, radius, top, bottom);
+  kernels->octave(from, targets.data(), height, width, weights.data(), radii.data(), (int)taps.size(), top, bottom);
 }
 
 using Octave = In<float, nb::ndim<3>>;
@@ -321,7 +328,7 @@ NB_MODULE(caloric_native, m) {
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
-  m.def("blur", &blur);
+  m.def("octave", &octave);
   m.def("candidates", &candidates);
   m.def("refine", &refine);
   m.def("describe", &describe);

@@ -37,33 +37,27 @@ class Extrema:
         return np.lexsort((self.sigma, self.xy[:, 0], self.xy[:, 1], -self.response))
 
 
-def _candidates(pixels: NDArray[np.float32], limit: float) -> NDArray[np.intp]:
+def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArray[np.intp]:
     """(n, 3) layer, row, column of all extrema among 27 neighbours, and above the limit.
 
-    ``pixels`` are an octave's. In strips, so that the differences stay in the cache and are never
-    held as a whole. An extremum of the size |D| is one of D: next to a peak there is no deeper
-    hollow.
+    ``pixels`` are an octave's, the outermost of which have no neighbours to fit a parabola to. An
+    extremum of the size |D| is one of D: next to a peak there is no deeper hollow.
     """
+    top = rows.start
     core, kernel = native.core(), np.ones((3, 3), np.uint8)
+    if core is not None:
+        return np.asarray(core.candidates(pixels, limit, top, rows.stop), np.intp)
     least = np.nextafter(np.float32(limit), np.float32(1))
-
-    def strip(rows: range) -> NDArray[np.intp]:
-        top = rows.start
-        if core is not None:
-            return np.asarray(core.candidates(pixels, limit, top + 1, rows.stop + 1), np.intp)
-        some = pixels[:, top : rows.stop + 2]
-        d = [cv2.absdiff(above, below) for below, above in pairwise(some)]
-        found = []
-        for i in range(1, len(d) - 1):
-            highest = cv2.max(cv2.max(d[i - 1], d[i]), d[i + 1])
-            highest = np.maximum(cv2.dilate(highest, kernel), least)
-            at = np.flatnonzero(d[i][1:-1, 1:-1] == highest[1:-1, 1:-1])
-            row, column = np.divmod(at, pixels.shape[2] - 2)
-            found.append(np.stack([np.full_like(at, i), row + top + 1, column + 1], -1))
-        return np.concatenate(found)
-
-    # The outermost pixels have no neighbours to fit a parabola to.
-    return np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
+    some = pixels[:, top - 1 : rows.stop + 1]
+    d = [cv2.absdiff(above, below) for below, above in pairwise(some)]
+    found = []
+    for i in range(1, len(d) - 1):
+        highest = cv2.max(cv2.max(d[i - 1], d[i]), d[i + 1])
+        highest = np.maximum(cv2.dilate(highest, kernel), least)
+        at = np.flatnonzero(d[i][1:-1, 1:-1] == highest[1:-1, 1:-1])
+        row, column = np.divmod(at, pixels.shape[2] - 2)
+        found.append(np.stack([np.full_like(at, i), row + top, column + 1], -1))
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,60 +106,56 @@ def _fit(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> _Parabola:
     return _Parabola(centre, (ahead - behind) / 2, hessian)
 
 
-def _refine(
-    pixels: NDArray[np.float32], at: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
+def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
     """Sub-pixel extrema: where the parabola's peak is within half a pixel, after up to 5 moves.
 
-    Places (n, 3), offsets (n, 3) as (x, y, layer), values (n,) and Hessians (n, 6).
+    (n, 13): place as layer, row, column; offset as x, y, layer; value; the Hessian's six.
     """
-    end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
     core = native.core()
-    if core is not None:
-        found = core.refine(pixels, at)
-        settled = [(found[:, :3].astype(np.intp), found[:, 3:6], found[:, 6], found[:, 7:])]
-    else:
-        settled = _moved(pixels, at, end)
-    places, offsets, peaks, hessians = (np.concatenate(p) for p in zip(*settled, strict=True))
-    # Two candidates may have moved to the same extremum.
-    _, first = np.unique(np.ravel_multi_index(tuple(places.T), (*end,)), return_index=True)
-    return places[first], offsets[first], peaks[first], hessians[first]
+    return _moved(pixels, at) if core is None else np.asarray(core.refine(pixels, at))
 
 
-def _moved(
-    pixels: NDArray[np.float32], at: NDArray[np.intp], end: NDArray[np.intp]
-) -> list[tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]]:
-    """The same, those that settle after each move."""
+def _moved(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
+    end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
     settled = []
     for _ in range(5):
         parabola = _fit(pixels, at)
         regular, offset = parabola.solve()
         still = regular & (np.abs(offset) < 0.5).all(0)
         peak = parabola.value + 0.5 * (parabola.gradient * offset).sum(0)
-        settled.append((at[still], offset.T[still], peak[still], parabola.hessian.T[still]))
+        columns = np.concatenate([at.T, offset, peak[None], parabola.hessian])
+        settled.append(columns[:, still].T)
         moving = regular & ~still
         moved = at[moving] + np.rint(np.clip(offset.T[moving], -2, 2)).astype(np.intp)[:, ::-1]
         at = moved[(moved >= 1).all(1) & (moved < end).all(1)]
         if len(at) == 0:
             break
-    return settled
+    return np.concatenate(settled)
 
 
 def _octave(octave: Octave, contrast: float, edge: float) -> Extrema:
-    if min(octave.pixels.shape[1:]) < 3:
-        return Extrema(np.zeros((0, 2)), np.zeros(0), np.zeros(0))
-    at = _candidates(octave.pixels, 0.5 * contrast / SCALES)
-    places, offset, peak, hessian = _refine(octave.pixels, at)
-    xx, yy, _, xy, _, _ = hessian.T
+    pixels = octave.pixels
+    if min(pixels.shape[1:]) < 3:
+        return joined([])
+
+    # In strips, so that the differences stay in the cache and are never held as a whole.
+    def strip(rows: range) -> FloatArray:
+        inner = range(rows.start + 1, rows.stop + 1)
+        return _refine(pixels, _candidates(pixels, inner, 0.5 * contrast / SCALES))
+
+    found = np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
+    # Two candidates may have moved to the same extremum.
+    index = np.ravel_multi_index(tuple(found[:, :3].astype(np.intp).T), pixels.shape)
+    found = found[np.unique(index, return_index=True)[1]]
+    (layer, row, column, x, y, s, peak), (xx, yy, _, xy, _, _) = found[:, :7].T, found[:, 7:].T
     trace, determinant = xx + yy, xx * yy - xy**2
     strong = np.abs(peak) * SCALES >= contrast
     round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
-    keep = strong & round_enough & (determinant > 0)
-    places, offset, peak = places[keep], offset[keep], peak[keep]
-    whole = places[:, [2, 1]] + np.array(octave.corner)
-    centres = (whole + offset[:, :2]) * octave.step + octave.origin
-    sigma = FIRST * octave.step * 2.0 ** ((places[:, 0] + offset[:, 2]) / SCALES)
-    return Extrema(centres, sigma, np.abs(peak))
+    keep = np.flatnonzero(strong & round_enough & (determinant > 0))
+    left, top = octave.corner
+    places = np.stack([column + left + x, row + top + y], -1)[keep]
+    sigma = FIRST * octave.step * 2.0 ** ((layer + s)[keep] / SCALES)
+    return Extrema(places * octave.step + octave.origin, sigma, np.abs(peak[keep]))
 
 
 def joined(parts: Sequence[Extrema]) -> Extrema:

@@ -27,7 +27,9 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
         return array.astype(dtype)
     if array.dtype.type in (np.uint8, np.uint16):
         full = 2 ** (8 * array.dtype.itemsize) - 1
-        return np.asarray(array.astype(dtype) / np.dtype(dtype).type(full))
+        result = array.astype(dtype)
+        result /= np.dtype(dtype).type(full)
+        return result
     raise InputError(
         f"{what}: pixels of type {array.dtype} are not understood; "
         "use uint8, uint16, bool, or floats in [0, 1]"
@@ -59,7 +61,8 @@ def to_grey(image: object) -> NDArray[np.float32]:
     if array.size == 0:
         return np.zeros(array.shape[:2], np.float32)
     pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
-    low, high = float(pixels.min()), float(pixels.max())
+    floats = array.dtype.type in FLOATS
+    low, high = (float(pixels.min()), float(pixels.max())) if floats else (0.0, 1.0)
     if low < -1 or high > 2:
         raise InputError(
             f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "

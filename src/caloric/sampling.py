@@ -5,6 +5,7 @@ Coordinates are the descriptor's own; ``half_width`` says how many σ of the fra
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Sampling(ABC):
 
     def farthest(self) -> float:
         """The largest distance of a point from the centre, in its own smoothing."""
-        return float((np.hypot(*self.points().T) / self.smoothing()).max())
+        return _farthest(self)
 
 
 @dataclass(frozen=True)
@@ -121,3 +122,8 @@ class Foveated(Sampling):
     def smoothing(self) -> FloatArray:
         """One pitch."""
         return np.concatenate([np.full(n, pitch) for _, pitch, n in self._rings()])
+
+
+@lru_cache(maxsize=16)
+def _farthest(sampling: Sampling) -> float:
+    return float((np.hypot(*sampling.points().T) / sampling.smoothing()).max())

@@ -103,9 +103,9 @@ def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.i
 
 @lru_cache(maxsize=64)
 def taps(sigma: float) -> Image32:
-    """A Gaussian at whole pixels, to 4σ each way, of sum 1; symmetric, an odd number of taps."""
-    radius = (round(8 * sigma + 1) | 1) // 2
-    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    """A Gaussian at whole pixels, to 4σ each way, of sum 1; an odd number of taps, 1 for σ = 0."""
+    radius = (round(8 * sigma + 1) | 1) // 2 if sigma else 0
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / (sigma or 1)) ** 2)
     result = np.asarray(weights / weights.sum(), np.float32)
     result.setflags(write=False)
     return result
@@ -113,26 +113,25 @@ def taps(sigma: float) -> Image32:
 
 def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
     """Smoothed further; at the rim the image is its own mirror."""
-    weights, core = taps(sigma), native.core()
-    height, reach = len(pixels), len(weights) // 2
+    weights, height = taps(sigma), len(pixels)
+    reach, border = len(weights) // 2, cv2.BORDER_REFLECT_101
 
-    def compiled(rows: range) -> None:
-        core.blur(pixels, result, weights, rows.start, rows.stop)
-
-    def plain(rows: range) -> None:
+    def strip(rows: range) -> None:
         # With the rows around it that it needs; at the rim there are none.
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, height)
-        border = cv2.BORDER_REFLECT_101
         if len(rows) == height:
             cv2.sepFilter2D(pixels, -1, weights, weights, dst=result, borderType=border)
             return
-        part = cv2.sepFilter2D(pixels[top:bottom], -1, weights, weights, borderType=border)
+        part = memory.workspace((bottom - top) * pixels.shape[1]).reshape(bottom - top, -1)
+        cv2.sepFilter2D(pixels[top:bottom], -1, weights, weights, dst=part, borderType=border)
         result[rows.start : rows.stop] = part[rows.start - top : rows.stop - top]
 
-    if core is not None:
-        threads.each(compiled, threads.strips(height))
-    else:
-        threads.each(plain, threads.strips(height, max(64, -(-height // threads.count()))))
+    threads.each(strip, _shares(height))
+
+
+def _shares(height: int) -> list[range]:
+    """A strip for each thread: no pixel depends on which strip it is in."""
+    return threads.strips(height, max(128, -(-height // threads.count())))
 
 
 @lru_cache(maxsize=16)
@@ -160,6 +159,13 @@ def octave(
     """From an image of smoothing ``first``, in its pixels; layers up to ``last``."""
     h, w = base.shape
     layers = memory.workspace((last + 1) * h * w).reshape(-1, h, w)
+    core = native.core()
+    if core is not None:
+        weights = [taps(sigma) for sigma in _steps(first, last)]
+        threads.each(
+            lambda rows: core.octave(base, layers, weights, rows.start, rows.stop), _shares(h)
+        )
+        return Octave(layers, step, corner)
     before = base
     for layer, sigma in zip(layers, _steps(first, last), strict=True):
         if sigma:
@@ -174,7 +180,13 @@ def enlarged_octave(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Octave:
     """Octave 0 of an image, or of a window on it that begins at ``corner``."""
     h, w = grey.shape
     twice = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
-    cv2.resize(grey, (2 * w, 2 * h), dst=twice, interpolation=cv2.INTER_LINEAR)
+
+    def strip(rows: range) -> None:
+        top, bottom = max(rows.start - 1, 0), min(rows.stop + 1, h)
+        part = cv2.resize(grey[top:bottom], (2 * w, 2 * (bottom - top)))
+        twice[2 * rows.start : 2 * rows.stop] = part[2 * (rows.start - top) :][: 2 * len(rows)]
+
+    threads.each(strip, threads.strips(h))
     return octave(twice, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]))
 
 

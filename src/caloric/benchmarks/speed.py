@@ -30,7 +30,8 @@ from caloric.errors import InputError
 from caloric.frames import Frames
 
 Report = dict[str, Any]
-KERNELS = ("sift", "dsp-inner", "dsp-both", "similarity", "heat")
+KERNELS = ("sift", "similarity", "heat")
+CLOSED = ("sift", "dsp-inner", "dsp-both")
 MATCHED = 8192
 SIZES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # megapixels, of the curve
 
@@ -90,6 +91,10 @@ def _images(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contende
     ]
     for name in ("caloric", *KERNELS):
         found += _both("describe", name, partial(features.describe, pixels, frames, name))
+    # The closed forms of DSP-SIFT cost what SIFT costs: told against that directly.
+    for name in CLOSED:
+        run = partial(features.describe, pixels, frames, name)
+        found.append(Contender("closed forms", name, run))
     return found
 
 
@@ -247,14 +252,42 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
     return report
 
 
+def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
+    """What ``count`` processes of this file print, run side by side."""
+    command = [sys.executable, "-m", "caloric.benchmarks.speed", *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, env=os.environ | settings, **pipes) for _ in range(count)]
+    printed = [process.communicate() for process in running]
+    for process, (_, errors) in zip(running, printed, strict=True):
+        if process.returncode:
+            raise InputError(f"{' '.join(arguments)}: {errors.strip().splitlines()[-1]}")
+    return [json.loads(text) for text, _ in printed]
+
+
 def large(path: Path, megapixels: float) -> Report:
     """One large image in a process of its own: seconds, features and peak memory."""
-    command = [sys.executable, "-m", "caloric.benchmarks.speed", str(path), str(megapixels)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InputError(f"{megapixels} megapixels: {done.stderr.strip().splitlines()[-1]}")
-    result: Report = json.loads(done.stdout)
+    result: Report = _processes(["large", str(path), str(megapixels)], 1)[0]
     return result
+
+
+def side_by_side(path: Path, count: int, repeat: int) -> Report:
+    """As many processes as cores, a thread each: how much more they do than one alone.
+
+    That is what the machine has to give, and what threads can be measured against.
+    """
+    arguments, cores = ["repeat", str(path), str(count), str(repeat)], os.cpu_count() or 1
+    one = {threads.SETTING: "1"}
+    alone = _processes(arguments, 1, **one)[0]
+    together = float(np.mean(_processes(arguments, cores, **one)))
+    return {"processes": cores, "alone": alone, "each": together, "gain": cores * alone / together}
+
+
+def _repeat(path: str, count: int, repeat: int) -> float:
+    from caloric.reading import read_image
+
+    image = np.asarray(grey(read_image(path)), np.uint8)
+    one = Contender("", "", lambda: features.extract(image, max_features=count))
+    return float(rounds([one], repeat)[""][""]["seconds"])
 
 
 def _alone(path: str, megapixels: float) -> Report:
@@ -303,9 +336,13 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
     report["matches in common with faiss"] = same_matches(MATCHED)
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
     cv2.setNumThreads(before)
+    report["side by side"] = side_by_side(path, count, 2 * repeat)
     report["large"] = [large(path, size) for size in sizes]
     return report
 
 
 if __name__ == "__main__":
-    print(json.dumps(_alone(sys.argv[1], float(sys.argv[2]))))
+    if sys.argv[1] == "large":
+        print(json.dumps(_alone(sys.argv[2], float(sys.argv[3]))))
+    else:
+        print(json.dumps(_repeat(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

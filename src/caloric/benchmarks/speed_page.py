@@ -15,7 +15,8 @@ def table(report: Report) -> list[str]:
             for name, figures in names.items():
                 low, high = figures["quartiles"]
                 ratio = f"{figures['ratio']:7.3f} ({low:.3f} to {high:.3f})"
-                lines.append(f"{task:9} {name:30} {ratio:26} {1000 * figures['seconds']:9.1f} ms")
+                lines.append(f"{task:12} {name:30} {ratio:26} {1000 * figures['seconds']:9.1f} ms")
+    lines.append("\n" + _gains(report))
     for one in report["large"]:
         lines.append(
             f"{one['pixels'] / 1e6:7.1f} megapixels: {one['seconds']:6.1f} s, "
@@ -36,12 +37,15 @@ the quartiles of {rounds} rounds. Times by themselves say more about the machine
 
 {tables}
 *core* is with the compiled core (`pip install 'caloric[fast]'`, which `make` does), *plain* without it: OpenCV,
-NumPy and BLAS. *describe* is at OpenCV's {features} keypoints, the scale space included; *match* is {matched} x {matched}
+NumPy and BLAS. *describe* is at OpenCV's {features} keypoints, the scale space included; *closed forms* is the same
+for the two closed forms of DSP-SIFT beside `sift`; *match* is {matched} x {matched}
 descriptors of 128, mutual nearest neighbours with a ratio{common}.
 
 ## How cost grows
 
 ![Seconds against pixels, features and threads; memory against pixels](speed.png)
+
+{gains}
 
 Images beyond the memory allowed (`memory=`, half a gigabyte by default; `--memory` on the command line) are worked
 on in tiles, with the same result. All features kept, each in a process of its own:
@@ -92,6 +96,18 @@ def page(report: Report) -> str:
         matched=f"{report['matched']:,}",
         common=shared,
         large=rows,
+        gains=_gains(report),
+    )
+
+
+def _gains(report: Report) -> str:
+    """What threads bring, beside what the machine has to give."""
+    rows, beside = report["curves"]["threads"], report["side by side"]
+    names = [name for name in rows[0] if name != "at"]
+    gains = "; ".join(f"{name} {rows[0][name] / rows[-1][name]:.2f}" for name in names)
+    return (
+        f"{rows[-1]['at']} threads against 1 are faster by: {gains}. {beside['processes']} processes side by side, with "
+        f"`CALORIC_THREADS=1` each, do {beside['gain']:.2f} times the work of one: more the machine does not give."
     )
 
 
