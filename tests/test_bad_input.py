@@ -234,3 +234,11 @@ def test_frames_on_an_empty_image_have_descriptors():
     frames = caloric.Frames.from_xysa([1.0, 2.0], 0, 2)
     nothing = caloric.describe(np.zeros((0, 0)), frames, "sift")
     np.testing.assert_array_equal(nothing, np.zeros((2, 128)))
+
+
+@pytest.mark.parametrize("image", [[1, 2, 3], 5, None, np.zeros(3), np.zeros((2, 2, 2, 2))])
+def test_what_is_no_image_says_so(image):
+    frames = caloric.Frames.from_xysa(1, 1, 1)
+    for call in (caloric.extract, caloric.detect, lambda i: caloric.describe(i, frames)):
+        with pytest.raises(caloric.InputError, match=r"expected shape \(h, w\)"):
+            call(image)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -111,11 +112,6 @@ def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
 
     (n, 13): place as layer, row, column; offset as x, y, layer; value; the Hessian's six.
     """
-    core = native.core()
-    return _moved(pixels, at) if core is None else np.asarray(core.refine(pixels, at))
-
-
-def _moved(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
     end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
     settled = []
     for _ in range(5):
@@ -138,12 +134,17 @@ def _octave(octave: Octave, contrast: float, edge: float) -> Extrema:
     if min(pixels.shape[1:]) < 3:
         return joined([])
 
-    # In strips, so that the differences stay in the cache and are never held as a whole.
-    def strip(rows: range) -> FloatArray:
-        inner = range(rows.start + 1, rows.stop + 1)
-        return _refine(pixels, _candidates(pixels, inner, 0.5 * contrast / SCALES))
+    core = native.core()
 
-    found = np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
+    # In strips, so that the differences stay in the cache and are never held as a whole.
+    def strip(rows: range) -> NDArray[np.generic]:
+        inner = range(rows.start + 1, rows.stop + 1)
+        at = _candidates(pixels, inner, 0.5 * contrast / SCALES)
+        return at if core is None else np.asarray(core.refine(pixels, at))
+
+    found: Any = np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
+    if core is None:
+        found = _refine(pixels, found)  # all at once: many small calls would take longer
     # Two candidates may have moved to the same extremum.
     index = np.ravel_multi_index(tuple(found[:, :3].astype(np.intp).T), pixels.shape)
     found = found[np.unique(index, return_index=True)[1]]

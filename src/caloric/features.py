@@ -332,8 +332,16 @@ def _find(
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, found, options)
         parts.append(_Part(found[rows], maps, describe(ladder, maps)))
+    return _merged(parts, options.max_features)
+
+
+def _merged(parts: list[_Part], most: int | None) -> tuple[Frames, NDArray[np.generic]]:
+    """The strongest of all tiles; those of one are in order already."""
+    if len(parts) == 1:
+        part, scores = parts[0], parts[0].extrema.response[:most].astype(np.float32)
+        return Frames(part.maps[:most], scores), part.values[:most]
     found = joined([part.extrema for part in parts])
-    order = found.order()[: options.max_features]
+    order = found.order()[:most]
     # Straight to where they belong: of a large image the descriptors are most of the memory.
     place = np.full(len(found), -1)
     place[order] = np.arange(len(order))
@@ -410,15 +418,20 @@ def describe_levels(
 ) -> NDArray[np.generic]:
     """Descriptors (n, d) of frames ``maps`` (n, 2, 3), read from levels that are there already."""
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
-    raw = np.zeros((len(maps), recipe.layout.dimension), np.float32)
-    for size in sizes:
+
+    def pooled(size: float) -> density.Floats:
         sized = maps.copy()
         sized[:, :, :2] *= size
-        pooled = pooling.pool_frames(
+        return pooling.pool_frames(
             ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
         )
+
+    raw = pooled(sizes[0])
+    if len(sizes) > 1:
         # As DSP-SIFT has it: each size is normalised and clipped on its own, then averaged.
-        raw += (normalise.clip(pooled) if len(sizes) > 1 else pooled) / len(sizes)
+        raw = normalise.clip(raw) / len(sizes)
+        for size in sizes[1:]:
+            raw += normalise.clip(pooled(size)) / len(sizes)
     return _finish(raw, recipe, output)
 
 

@@ -48,16 +48,22 @@ def as_array(pixels: object, what: str) -> NDArray[np.generic]:
         raise InputError(f"{what}: not an array; all rows must have the same length") from None
 
 
-def to_grey(image: object) -> NDArray[np.float32]:
-    """(h, w) float32, 0 to 1, of an image (h, w) or (h, w, 3 | 4) in RGB order.
-
-    Colours by Rec. 601's weights; what is transparent is seen on white.
-    """
+def _as_image(image: object) -> NDArray[np.generic]:
+    """An array (h, w) or (h, w, 3 | 4)."""
     array = as_array(image, "image")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[..., 0]
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
         raise InputError(f"image: expected shape (h, w) or (h, w, 3 or 4), got {array.shape}")
+    return array
+
+
+def to_grey(image: object) -> NDArray[np.float32]:
+    """(h, w) float32, 0 to 1, of an image (h, w) or (h, w, 3 | 4) in RGB order.
+
+    Colours by Rec. 601's weights; what is transparent is seen on white.
+    """
+    array = _as_image(image)
     if array.size == 0:
         return np.zeros(array.shape[:2], np.float32)
     pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
@@ -106,8 +112,8 @@ def source(image: object) -> Source:
             (windows.shape[0], windows.shape[1]),
             lambda rows, columns: to_grey(windows.window(rows, columns)),
         )
-    array = as_array(image, "image")
-    to_grey(array[:1, :1])  # says what is wrong with the kind of array
+    array = _as_image(image)
+    to_grey(array[:1, :1])  # says what is wrong with its type
     return Source(
         (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])
     )

@@ -4,22 +4,24 @@ For an image of half a megapixel that took as long as all the smoothing.
 """
 
 import weakref
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 KEPT = 256_000_000  # bytes at most, between calls
 
-_spare: list[NDArray[np.float32]] = []  # the smallest first
-_lock = Lock()
+# By id. No lock: arrays die whenever the garbage collector says, also while one is looked for here.
+_spare: dict[int, NDArray[np.float32]] = {}
 
 
 def workspace(count: int) -> NDArray[np.float32]:
     """``count`` numbers, not set; the memory is used again when no array refers to it."""
-    with _lock:
-        fitting = [i for i, buffer in enumerate(_spare) if len(buffer) >= count]
-        buffer = _spare.pop(fitting[0]) if fitting else np.empty(count, np.float32)
+    fitting = sorted((len(b), key) for key, b in list(_spare.items()) if len(b) >= count)
+    # Another thread may have taken one meanwhile.
+    taken = (_spare.pop(key, None) for _, key in fitting)
+    buffer = next((b for b in taken if b is not None), None)
+    if buffer is None:
+        buffer = np.empty(count, np.float32)
     # Parts of this array refer to it, and not to the buffer, which is behind a memoryview.
     view = np.frombuffer(buffer.data, np.float32)
     weakref.finalize(view, _give_back, buffer).atexit = False
@@ -28,8 +30,11 @@ def workspace(count: int) -> NDArray[np.float32]:
 
 def _give_back(buffer: NDArray[np.float32]) -> None:
     """Kept; where it is too much, the smallest go."""
-    with _lock:
-        _spare.append(buffer)
-        _spare.sort(key=len)
-        while _spare and sum(b.nbytes for b in _spare) > KEPT:
-            _spare.pop(0)
+    _spare[id(buffer)] = buffer
+    kept = sorted((b.nbytes, key) for key, b in list(_spare.items()))
+    surplus = sum(size for size, _ in kept) - KEPT
+    for size, key in kept:
+        if surplus <= 0:
+            return
+        _spare.pop(key, None)
+        surplus -= size

@@ -35,20 +35,21 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     Peaks are refined by a parabola. A row without mass keeps angle 0. Rows come in their order,
     and within a row the strongest peak first.
     """
-    h = histogram.astype(np.float64)
+    h = histogram
     before, after = np.roll(h, 1, 1), np.roll(h, -1, 1)
-    highest = h.max(1, keepdims=True, initial=0)
-    peak = (h > before) & (h >= after) & (h >= _SECOND * highest)
-    rows, bins = np.nonzero(peak)
-    left, middle, right = before[rows, bins], h[rows, bins], after[rows, bins]
+    least = h.dtype.type(_SECOND) * h.max(1, keepdims=True, initial=0)
+    rows, bins = np.nonzero((h > before) & (h >= after) & (h >= least))
+    left, middle, right = (v[rows, bins].astype(np.float64) for v in (before, h, after))
     offset = 0.5 * (left - right) / (left - 2 * middle + right)
     angles = (bins + offset) * (2 * np.pi / h.shape[1])
     order = np.lexsort((-middle, rows))
     rows, angles = rows[order], angles[order]
-    flat = np.setdiff1d(np.arange(len(h)), rows)
-    rows, angles = np.append(rows, flat), np.append(angles, np.zeros(len(flat)))
-    order = np.argsort(rows, kind="stable")
-    return rows[order].astype(np.intp), angles[order]
+    flat = np.flatnonzero(np.bincount(rows, minlength=len(h)) == 0)
+    if len(flat):
+        rows, angles = np.append(rows, flat), np.append(angles, np.zeros(len(flat)))
+        order = np.argsort(rows, kind="stable")
+        rows, angles = rows[order], angles[order]
+    return rows.astype(np.intp), angles
 
 
 def turned(maps: FloatArray, angles: FloatArray) -> FloatArray:
