@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -199,3 +200,18 @@ def test_large_images_of_the_benchmark():
     large = speed._scaled(pixels, 0.01)
     assert abs(large.size - 10_000) < 200
     assert (large[:3, :4] == pixels).all()
+
+
+def test_the_page_of_the_documentation_is_what_was_measured():
+    docs = Path(__file__).parents[1] / "docs"
+    report = json.loads((docs / "results" / "speed.json").read_text())
+    assert (docs / "speed.md").read_text() == speed_page.page(report)
+    # The README tells the same.
+    readme = (docs.parent / "README.md").read_text()
+    for task in ("extract", "detect", "describe", "match"):
+        ratios = [
+            f"{report['threads'][number][task][f'caloric, {path}']['ratio']:.2f}"
+            for number in "12"
+            for path in ("core", "plain")
+        ]
+        assert f"| {' | '.join(ratios)} |" in readme

@@ -2,7 +2,7 @@
 
     python tools/choose.py --photos PHOTOS --strecha STRECHA/fountain-P11
 
-Coordinate search, seeded, about a quarter of an hour on two cores. What is maximised is the sum of
+Coordinate search, seeded, five minutes with the compiled core. What is maximised is the sum of
 
 * mAP on 48 synthetic changes (view, light, blur, noise, JPEG) of 16 photographs, and
 * the share of keypoints of fountain-P11 that are mutual nearest neighbours within 1.5 pixels of

@@ -130,14 +130,13 @@ def measure_frames(
     fx -= where.read(ladder, -1, 0)
     fy = where.read(ladder, 0, 1)
     fy -= where.read(ladder, 0, -1)
-    a = maps[:, None, :, :2].astype(np.float32)
+    a = 0.5 * maps[:, None, :, :2].astype(np.float32)
     gx = fx * a[..., 0, 0] + fy * a[..., 1, 0]
     gy = fx * a[..., 0, 1] + fy * a[..., 1, 1]
     # Not by OpenCV, whose last bit depends on where an array lies in memory.
     length = np.sqrt(gx * gx + gy * gy)
     cos, sin = _direction(gx, gy, length)
-    for run, scale in zip(points.runs, where.scale.T, strict=True):
-        length[:, run] *= 0.5 * scale[:, None]
+    length *= where.scale
     length[where.crossing] *= where.inside
     weights = length if power == 1 else length ** np.float32(power)
     return Measure(weights * points.factors(power), cos, sin)
@@ -147,7 +146,7 @@ def measure_frames(
 class _Places:
     """Where the points of n frames fall on levels: ``x`` and ``y`` (n, p) in pixels of these.
 
-    ``parts`` are frames and points that are read from one level, ``scale`` is 1 / step (n, runs).
+    ``parts`` are frames and points that are read from one level, ``scale`` (n, p) is 1 / step.
     ``inside`` says which points of the frames ``crossing`` the image's rim are in the image; those
     of other frames all are.
     """
@@ -184,23 +183,30 @@ def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     origin = np.array([level.origin for level in ladder.levels])[levels]
     corner = np.array([level.corner for level in ladder.levels])[levels]
     x, y = (maps[:, i, :2].astype(np.float32) @ points.offsets for i in (0, 1))
-    # Farther from the centre than this no point can be.
-    reach = np.linalg.norm(maps[:, :, :2], axis=(1, 2)) * points.reach
+    # Farther from the centre than this no point can be: the longest axis times its reach.
+    square = (maps[:, :, :2] ** 2).sum((1, 2))
+    longest = np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * sigmas(maps) ** 4, 0))) / 2)
+    reach = longest * points.reach
     room = np.minimum(centres, (w - 1, h - 1) - centres).min(1) + 0.5
     crossing = np.flatnonzero(reach > room)
     column, row = (v[crossing] + centres[crossing, i, None] for i, v in enumerate((x, y)))
     inside = (column >= -0.5) & (column <= w - 0.5) & (row >= -0.5) & (row <= h - 0.5)
     shift = (centres[:, None] - origin[..., None]) * scale[..., None] - corner
     shift = np.clip(shift, -1e9, 1e9)  # as good as any place beyond the image
+    lengths = [run.stop - run.start for run in points.runs]
+
+    def to_points(of_runs: FloatArray) -> NDArray[np.float32]:
+        return np.repeat(of_runs.astype(np.float32), lengths, axis=1)
+
+    scales = to_points(scale)
     for v, moved in ((x, shift[..., 0]), (y, shift[..., 1])):
-        for i, run in enumerate(points.runs):
-            v[:, run] *= scale[:, i, None].astype(np.float32)
-            v[:, run] += moved[:, i, None].astype(np.float32)
+        v *= scales
+        v += to_points(moved)
     parts = []
     for run, of in zip(points.runs, levels.T, strict=True):
         ends = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
         parts += [(slice(a, b), run, int(of[a])) for a, b in pairwise(ends)]
-    return _Places(tuple(parts), scale.astype(np.float32), x, y, crossing, inside)
+    return _Places(tuple(parts), scales, x, y, crossing, inside)
 
 
 def harmonics(density: Measure, order: int) -> Floats:

@@ -107,7 +107,7 @@ def _gains(report: Report) -> str:
     gains = "; ".join(f"{name} {rows[0][name] / rows[-1][name]:.2f}" for name in names)
     return (
         f"{rows[-1]['at']} threads against 1 are faster by: {gains}. {beside['processes']} processes side by side, with "
-        f"`CALORIC_THREADS=1` each, do {beside['gain']:.2f} times the work of one: more the machine does not give."
+        f"`CALORIC_THREADS=1` each, do {beside['gain']:.2f} times the work of one: what this machine has to give."
     )
 
 
@@ -119,15 +119,17 @@ def plot(report: Report, path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
-    labels = {"pixels": "pixels", "features": "features kept", "threads": "threads"}
+    labels = {"pixels": "megapixels", "features": "features kept", "threads": "threads"}
     for axis, (name, label) in zip(axes, labels.items(), strict=False):
-        rows = report["curves"][name]
+        rows, unit = report["curves"][name], 1e-6 if name == "pixels" else 1
         for method in [key for key in rows[0] if key != "at"]:
-            axis.plot([r["at"] for r in rows], [r[method] for r in rows], "o-", label=method)
+            axis.plot([r["at"] * unit for r in rows], [r[method] for r in rows], "o-", label=method)
         axis.set(xlabel=label, ylabel="seconds to extract")
         axis.grid(alpha=0.3)
         if name == "pixels":
             axis.set(xscale="log", yscale="log")
+            axis.set_xticks([unit * r["at"] for r in rows], [f"{unit * r['at']:.2g}" for r in rows])
+            axis.minorticks_off()
         else:
             axis.set_ylim(0, None)
     axes[2].set_xticks([r["at"] for r in report["curves"]["threads"]])
