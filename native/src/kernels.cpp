@@ -76,9 +76,11 @@ struct Smoothing {
   const float *taps;
   int radius;
   std::vector<float> weights;  // the taps between zeros: every row counts in every sum of a band
-  i64 kept, stride, done, end;
+  i64 kept, done, end;
+  float *target;  // where rows top to bottom belong; those beyond are in the ring
+  i64 top, bottom, width;
   std::vector<float> ring;
-  float *row(i64 y) { return ring.data() + (y % kept) * stride; }
+  float *row(i64 y) { return y >= top && y < bottom ? target + y * width : ring.data() + (y % kept) * width; }
 };
 
 // The next rows of a layer: sum_k taps_k of the rows around, first down, then across.
@@ -103,12 +105,13 @@ void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *bu
       line[-k] = line[reflected(-k, width)];
       line[width - 1 + k] = line[reflected(width - 1 + k, width)];
     }
-    for (x = 0; x < width; x += LANES) {
-      const float *p = line + x;
+    const auto across = [&](const float *p) {
       Vec sum = centre[0] * load(p);
       for (int k = 1; k <= radius; ++k) sum += centre[k] * (load(p - k) + load(p + k));
-      store(out + x, sum);
-    }
+      return sum;
+    };
+    for (x = 0; x + LANES <= width; x += LANES) store(out + x, across(line + x));
+    if (x < width) store(out + x, across(line + x), width - x);
   }
 }
 
@@ -126,8 +129,11 @@ void octave(const float *base, float *const *targets, i64 height, i64 width, con
     layer.weights.assign(2 * radii[i] + 2 * BAND - 1, 0.0f);
     std::copy(taps[i], taps[i] + 2 * radii[i] + 1, layer.weights.begin() + BAND - 1);
     layer.kept = 2 * (i + 1 < count ? radii[i + 1] : 0) + 3 * BAND;
-    layer.stride = width + 2 * LANES;
-    layer.ring.resize(layer.kept * layer.stride);
+    layer.target = targets[i];
+    layer.top = top;
+    layer.bottom = bottom;
+    layer.width = width;
+    if (first < top || last > bottom) layer.ring.resize(layer.kept * width);
     layer.done = first;
     layer.end = last;
     first = std::max<i64>(0, first - radii[i]);
@@ -148,13 +154,11 @@ void octave(const float *base, float *const *targets, i64 height, i64 width, con
       } else {
         // Rows that no sum counts may be beyond what there is: any will do.
         y = std::min(y, layers[i - 1].done - 1);
-        row[k] = layers[i - 1].row(std::max(y, layers[i - 1].done - layers[i - 1].kept));
+        row[k] = layers[i - 1].row(std::max(y, layer.done - layer.radius));
       }
     }
     const i64 rows = std::min<i64>(BAND, layer.end - layer.done);
     smooth_band(layer, row.data(), width, buffer.data(), rows);
-    for (i64 y = layer.done; y < layer.done + rows; ++y)
-      if (y >= top && y < bottom) std::memcpy(targets[i] + y * width, layer.row(y), 4 * width);
     layer.done += rows;
   }
 }

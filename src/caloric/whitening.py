@@ -8,8 +8,9 @@ makes the differences of matched pairs equal in all directions, then turns likew
 """
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +65,14 @@ def apply(h: Floats, matrix: Floats) -> Floats:
         return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
     # BLAS sums in an order of each processor's own.
     result = np.empty((len(h), matrix.shape[1]), np.float32)
-    core.product(h, core.pack(np.ascontiguousarray(matrix.T, np.float32)), result)
+    core.product(h, _packed(core, core.kind(), matrix.shape, matrix.tobytes()), result)
     return normalise.l2(result)
+
+
+@lru_cache(maxsize=4)
+def _packed(core: Any, kind: str, shape: tuple[int, int], matrix: bytes) -> Any:
+    """A matrix as the compiled core multiplies by it, made once."""
+    return core.pack(np.ascontiguousarray(np.frombuffer(matrix, np.float32).reshape(shape).T))
 
 
 @cache
