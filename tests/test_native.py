@@ -206,3 +206,17 @@ def test_frames_from_anywhere_do_not_crash(image):
     for kind in ("0", *core.kinds()):
         values = by(kind, caloric.describe, image, far)
         assert np.isfinite(values).all()
+
+
+def test_what_is_written_to_is_never_a_copy():
+    square = np.zeros((4, 4), np.float32)
+    taps = [scalespace.taps(1.0)]
+    for layers in (np.zeros((1, 4, 4)), np.zeros((1, 4, 8), np.float32)[:, :, ::2]):
+        with pytest.raises(TypeError):
+            core.octave(square, layers, taps, 0, 4)
+
+
+def test_numbers_beyond_the_range_of_products():
+    far = np.full((3, 4), 1e25, np.float32)
+    with pytest.raises(caloric.InputError, match="divide them by their scale"):
+        caloric.match(far, far)

@@ -170,6 +170,7 @@ def test_bench_speed(image_file, tmp_path, monkeypatch):
             assert next(iter(names.values()))["ratio"] == 1
     assert report["large"][0]["peak bytes"] > 1e7
     assert report["side by side"]["gain"] > 0
+    assert set(report["with OpenCV alone"]["2"]["extract"]) >= {"OpenCV SIFT", "caloric, plain"}
     assert report["versions"]["opencv"] == cv2.__version__
     assert page.read_text() == speed_page.page(report)
     assert (tmp_path / "speed.png").stat().st_size > 10_000

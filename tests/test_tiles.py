@@ -1,5 +1,8 @@
 """Large images: tiles give what the whole gives, files are read by windows, memory is bounded."""
 
+import os
+
+import cv2
 import numpy as np
 import pytest
 import tifffile
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 import caloric
 import photographs
 from caloric import memory, native, tiff, tiles
+from caloric.benchmarks.speed import setting
 
 TILES = 20_000_000  # bytes: an image of 512 x 512 in four tiles
 
@@ -90,7 +94,7 @@ def test_every_place_is_one_tiles(h, w, size):
         assert 0 <= tile.left < tile.right <= w
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "much", None, True])
+@pytest.mark.parametrize("wrong", [0, -1, "much", None, True, np.inf, np.nan])
 def test_memory_is_a_number_of_bytes(wrong):
     with pytest.raises(caloric.InputError, match="memory must be"):
         caloric.extract(np.zeros((9, 9)), memory=wrong)
@@ -204,3 +208,64 @@ def test_a_damaged_strip_says_which(mosaic, tmp_path):
     opened = caloric.open_image(path)
     with pytest.raises(caloric.InputError, match="strip or tile 7 is damaged"):
         caloric.extract(opened)
+
+
+# ---- what was once wrong
+
+
+@pytest.mark.parametrize("shape", [(7, 1500), (10, 1500), (14, 1500), (1500, 14), (15, 1500)])
+def test_thin_images_in_tiles(shape):
+    image = cv2.GaussianBlur(np.random.default_rng(0).random(shape), (0, 0), 1.0)
+    image = np.clip(0.5 + 2 * (image - 0.5), 0, 1)
+    agree(caloric.extract(image), caloric.extract(image, memory=1))
+
+
+def test_long_thin_images_without_the_core():
+    image = cv2.GaussianBlur(np.random.default_rng(0).random((16, 70_000)), (0, 0), 1.5)
+    image = np.clip(0.5 + 3 * (image - 0.5), 0, 1)
+    with setting(CALORIC_NATIVE="0"):
+        plain = caloric.extract(image, max_features=300)
+    assert len(plain) == 300
+    if native.core() is not None:
+        compiled = caloric.extract(image, max_features=300)
+        cosines = np.einsum("ij,ij->i", plain.descriptors, compiled.descriptors)
+        assert np.median(cosines) > 0.999
+
+
+def test_a_descriptor_does_not_depend_on_the_others():
+    image = photographs.grey("camera")
+    frames = caloric.detect(image, max_features=50)
+    one_far = caloric.Frames(
+        np.concatenate([frames.maps, [[[1, 0, 1e5], [0, 1, 1e5]]]]), np.zeros(len(frames) + 1)
+    )
+    alone, beside = caloric.describe(image, frames), caloric.describe(image, one_far)
+    assert alone.tobytes() == beside[:-1].tobytes()
+    assert not beside[-1].any()
+
+
+def test_no_room_for_a_temporary_file(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tiles.os, "posix_fallocate", full)
+    with pytest.raises(caloric.InputError, match="set TMPDIR to another folder"):
+        tiles._room((100, 100), 0)
+
+
+def test_windows_in_forked_processes(mosaic, tmp_path):
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, mosaic, photometric="rgb", tile=(64, 64))
+    opened = caloric.open_image(path)
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            good = all(
+                np.array_equal(
+                    opened.window(slice(y, y + 64), slice(0, 2000)), mosaic[y : y + 64, :2000]
+                )
+                for y in range(0, 1900, 64)
+            )
+            os._exit(0 if good else 1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]

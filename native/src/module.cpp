@@ -328,22 +328,20 @@ NB_MODULE(caloric_native, m) {
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
-  m.def("octave", &octave);
+  // What is written to must be what was given, not a converted copy.
+  m.def("octave", &octave, nb::arg("base"), nb::arg("layers").noconvert(), nb::arg("taps"), nb::arg("top"),
+        nb::arg("bottom"));
   m.def("candidates", &candidates);
   m.def("refine", &refine);
-  m.def("describe", &describe);
-  m.def("panel", &panel);
+  m.def("describe", &describe, nb::arg("levels"), nb::arg("height"), nb::arg("width"), nb::arg("maps"),
+        nb::arg("which"), nb::arg("offsets"), nb::arg("areas"), nb::arg("relative"), nb::arg("runs"),
+        nb::arg("power"), nb::arg("table"), nb::arg("raw").noconvert());
   m.def("pack", &pack);
-  m.def("product", &product);
+  m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   m.def("nearest", &nearest, nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"), nb::arg("xy").none(),
-        nb::arg("radius"), nb::arg("column"), nb::arg("first"), nb::arg("second"), nb::arg("best_of_b"));
+        nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("first").noconvert(),
+        nb::arg("second").noconvert(), nb::arg("best_of_b").noconvert());
   nb::class_<Packed>(m, "Table")
       .def(nb::init<const std::vector<Matrix> &, const nb::object &, int>(), nb::arg("factors"),
-           nb::arg("synthesis").none(), nb::arg("order"))
-      .def_prop_ro("entries", &Packed::entries)
-      .def_prop_ro("values", [](const Packed &p) {
-        i64 n = 0;
-        for (const Factor &f : p.table.factors) n += f.values.size();
-        return n;
-      });
+           nb::arg("synthesis").none(), nb::arg("order"));
 }

@@ -176,6 +176,8 @@ def _extractor(
         except InputError as error:
             raise InputError(f"{name}: {error}" if name else str(error)) from None
 
+    if memory < 1:
+        raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
     extract("", [[]])
     return extract
 

@@ -21,6 +21,7 @@ from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
 
 Floats = NDArray[np.floating]
+_WIDEST = 32_766  # pixels: OpenCV's resampling addresses them with 16 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +165,12 @@ class _Places:
         y = self.y + np.float32(down) if down else self.y
         result = np.empty_like(x)
         for rows, run, level in self.parts:
+            pixels = ladder.levels[level].pixels
+            if max(pixels.shape) > _WIDEST:
+                result[rows, run] = _bilinear(pixels, x[rows, run], y[rows, run])
+                continue
             cv2.remap(
-                ladder.levels[level].pixels,
+                pixels,
                 x[rows, run],
                 y[rows, run],
                 cv2.INTER_LINEAR,
@@ -173,6 +178,21 @@ class _Places:
                 borderMode=cv2.BORDER_REPLICATE,
             )
         return result
+
+
+def _bilinear(
+    pixels: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The same for a level that is too long for OpenCV."""
+    (h, w), left, top = pixels.shape, np.floor(x), np.floor(y)
+    u, v = x - left, y - top
+
+    def at(row: int, column: int) -> NDArray[np.float32]:
+        i, j = np.clip(top + row, 0, h - 1), np.clip(left + column, 0, w - 1)
+        return np.asarray(pixels[i.astype(np.intp), j.astype(np.intp)])
+
+    across = [at(i, 0) * (1 - u) + at(i, 1) * u for i in (0, 1)]
+    return np.asarray(across[0] * (1 - v) + across[1] * v)
 
 
 def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:

@@ -291,7 +291,8 @@ def _allowed(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _memory(memory: int) -> int:
-    if isinstance(memory, bool) or not isinstance(memory, numbers.Real) or memory <= 0:
+    number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
+    if not number or not 0 < memory < np.inf:
         raise InputError(f"memory must be a number of bytes, got {memory!r}")
     return int(memory)
 
@@ -374,7 +375,8 @@ def detect(
     where features may be. ``detector="opencv"`` takes the extrema that OpenCV's SIFT finds.
     ``contrast`` is the least response times three, as OpenCV counts it: lower it for faint texture;
     ``edge`` is the largest ratio of the two curvatures. An image whose scale space takes more than
-    ``memory`` bytes is worked on in tiles, with the same result.
+    ``memory`` bytes is worked on in tiles, with the same result: to the byte by the compiled core,
+    to rounding without it and for ``affine``.
     """
     options = Options(max_features, affine, upright, detector, contrast, edge)
     pixels, memory = source(image), _memory(memory)

@@ -2,6 +2,7 @@
 
 import numbers
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from caloric.theory.gaussians import FloatArray
 
 _ROWS = 512  # of a at once, fewer where b is large
 _SCORES = 16_000_000  # at once
+_LARGEST = 1e15  # of an entry: products stay within the range of floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,8 @@ def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
     array = np.ascontiguousarray(array, np.float32)
     if not np.isfinite(array).all():
         raise InputError(f"{which}: NaN or infinite descriptors")
+    if array.size and max(-float(array.min()), float(array.max())) > _LARGEST:
+        raise InputError(f"{which}: descriptors beyond {_LARGEST:g}; divide them by their scale")
     return array
 
 
@@ -125,13 +129,17 @@ def _compiled(
     packed = core.pack(b)
     xy = None if xy_b is None else np.ascontiguousarray(xy_b, np.float64)
 
-    def block(rows: range) -> NDArray[np.float32]:
+    best_of_b, lock = np.full(len(b), -np.inf, np.float32), Lock()
+
+    def block(rows: range) -> None:
         part, tops = slice(rows.start, rows.stop), np.empty(len(b), np.float32)
         outputs = [array[part] for array in found]
         core.nearest(a[part], half_a[part], packed, half_b, xy, radius, *outputs, tops)
-        return tops
+        with lock:
+            np.maximum(best_of_b, tops, out=best_of_b)
 
-    return np.asarray(np.max(threads.each(block, threads.strips(len(a), 1024)), axis=0))
+    threads.each(block, threads.strips(len(a), 1024))
+    return best_of_b
 
 
 def _second(

@@ -1,7 +1,8 @@
 """The compiled core, where it is installed: the same formulas and tables, faster.
 
-``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2`` or ``portable`` chooses one of its builds,
-which differ in speed alone. Whatever it computes, the plain path computes too.
+``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2`` or ``portable`` chooses one of its builds.
+The first two give the same bytes; portable rounds in between. Whatever it computes, the plain path
+computes too.
 """
 
 import os

@@ -13,15 +13,20 @@ Normalisation = Literal["none", "l2", "clip", "root"]
 
 
 def l2(h: Floats) -> Floats:
-    """Unit Euclidean length; the rows that are zero stay zero."""
+    """Unit Euclidean length; the rows that are zero stay zero. No row depends on another."""
     square = np.einsum("ij,ij->i", h, h)
-    if ((square > 1e-30) & (square < 1e30)).all():
+    safe = (square > 1e-30) & (square < 1e30)
+    if safe.all():
         return np.asarray(h / np.sqrt(square)[:, None])
+    result = np.empty_like(h)
+    result[safe] = h[safe] / np.sqrt(square[safe])[:, None]
     # Divided by the largest entry first, so that no square leaves the range of floats.
-    largest = np.abs(h).max(1, keepdims=True, initial=0)
-    unit = np.divide(h, largest, out=np.zeros_like(h), where=largest > 0)
+    rest = h[~safe]
+    largest = np.abs(rest).max(1, keepdims=True, initial=0)
+    unit = np.divide(rest, largest, out=np.zeros_like(rest), where=largest > 0)
     length = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
-    return np.asarray(np.divide(unit, length, out=np.zeros_like(h), where=length > 0))
+    result[~safe] = np.divide(unit, length, out=np.zeros_like(rest), where=length > 0)
+    return result
 
 
 def clip(h: Floats, limit: float = 0.2) -> Floats:

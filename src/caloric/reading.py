@@ -51,8 +51,9 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
 def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic] | Windows:
     """The image, to be read by windows where the file allows: then any number of pixels.
 
-    Of a TIFF in strips or tiles that ``tifffile`` can decode one by one (the extra ``tiff``) no
-    more than a window is ever in memory; all else is read as :func:`read_image` does.
+    Of a TIFF in strips or tiles that ``tifffile`` can decode one by one (the extra ``tiff``) only
+    a window is in memory, and the strips or tiles that were decoded last, 128 megabytes of them;
+    all else is read as :func:`read_image` does.
     """
     from caloric import tiff
 

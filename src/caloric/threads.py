@@ -1,4 +1,4 @@
-"""One owner of threads: work is cut into blocks that do not depend on how many there are.
+"""One owner of threads: work is cut into blocks, and no result depends on how many there are.
 
 ``CALORIC_THREADS`` says how many a process may use; without it, as many as it has cores. A matrix
 product runs on one thread: OpenBLAS sums in another order when it splits one, and the same input

@@ -1,5 +1,6 @@
 """TIFF files by windows: strips and tiles are decoded when wanted, and the last ones kept."""
 
+import os
 import warnings
 import weakref
 from collections import OrderedDict
@@ -70,11 +71,17 @@ class TiffWindows:
                 self._kept.popitem(last=False)
             return part
 
+    def _bytes(self, offset: int, count: int) -> bytes:
+        if hasattr(os, "pread"):
+            # Processes that were forked share the place in the file; this does not move it.
+            return os.pread(self._file.fileno(), count, offset)
+        self._file.seek(offset)
+        return self._file.read(count)
+
     def _read(self, index: int) -> NDArray[np.generic]:
         page = self._page
         try:
-            self._file.seek(page.dataoffsets[index])
-            data = self._file.read(page.databytecounts[index])
+            data = self._bytes(page.dataoffsets[index], page.databytecounts[index])
             part, _, shape = page.decode(data, index, jpegtables=page.jpegtables)
             if part is None:  # left out of the file: nothing is there
                 part = np.full(shape, page.nodata, page.dtype)

@@ -7,6 +7,7 @@ the memory allowed, in a temporary file.
 """
 
 import math
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.errors import InputError
 from caloric.scalespace import (
     CAMERA,
     FIRST,
@@ -112,7 +114,9 @@ def spaces(
 def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
     """Equal tiles, as few as the memory allows."""
     h, w = size
-    if h * w * _PER_PIXEL <= memory and max(h, w) <= _LARGEST:
+    # One so thin that it has no octave 2 is whole: of its last octave everything may be read.
+    fits = h * w * _PER_PIXEL <= memory and max(h, w) <= _LARGEST
+    if fits or (min(h, w) + 1) // 2 < SMALLEST:
         return [Tile(0, h, 0, w, size)]
     side = min(max(_LEAST, int(math.sqrt(memory / _PER_PIXEL))), _LARGEST)
     # Even edges: every second pixel of a tile is then every second one of the image.
@@ -178,4 +182,13 @@ def _room(shape: tuple[int, int], memory: int) -> Image32:
     if 4 * shape[0] * shape[1] <= memory:
         return np.empty(shape, np.float32)
     with tempfile.TemporaryFile() as file:
-        return np.memmap(file, np.float32, "w+", shape=shape)
+        try:
+            # Room that is promised: writing to a map of a full disk would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
+            return np.memmap(file, np.float32, "r+" if file.seek(0, 2) else "w+", shape=shape)
+        except OSError as error:
+            raise InputError(
+                f"no room for {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
+                f"({error.strerror}); set TMPDIR to another folder, or allow more memory"
+            ) from None

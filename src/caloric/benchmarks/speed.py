@@ -231,13 +231,8 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
     """Seconds against pixels, features and threads, the median of a few, ours and OpenCV's."""
 
     def pair(image: NDArray[np.uint8], most: int) -> dict[str, float]:
-        sift = cv2.SIFT_create(most)  # type: ignore[attr-defined]
-        limit = most or None  # 0 is no limit to OpenCV
-        found = [
-            Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(image, None)),
-            *_both("extract", "caloric", partial(features.extract, image, max_features=limit)),
-        ]
-        return {n: v["seconds"] for n, v in rounds(found, repeat)["extract"].items()}
+        found = rounds(_extracting(image, most), repeat)["extract"]
+        return {name: figures["seconds"] for name, figures in found.items()}
 
     report: Report = {"pixels": [], "features": [], "threads": []}
     for megapixels in SIZES:
@@ -245,11 +240,35 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
         report["pixels"].append({"at": image.size, **pair(image, 0)})
     for most in (250, 500, 1000, 2000):
         report["features"].append({"at": most, **pair(pixels, most)})
-    for number in range(1, (os.cpu_count() or 1) + 1):
+    numbers = range(1, (os.cpu_count() or 1) + 1)
+    contenders = [
+        Contender("threads", f"{number} {one.name}", _held(number, one.run))
+        for number in numbers
+        for one in _extracting(pixels, count)
+    ]
+    seconds = {name: v["seconds"] for name, v in rounds(contenders, 3 * repeat)["threads"].items()}
+    for number in numbers:
+        names = [one.name for one in _extracting(pixels, count)]
+        report["threads"].append({"at": number} | {n: seconds[f"{number} {n}"] for n in names})
+    return report
+
+
+def _held(number: int, run: Callable[[], Any]) -> Callable[[], Any]:
+    def held() -> Any:
         with setting(**{threads.SETTING: str(number)}):
             _hold(number)
-            report["threads"].append({"at": number, **pair(pixels, count)})
-    return report
+            return run()
+
+    return held
+
+
+def _extracting(image: NDArray[np.uint8], most: int) -> list[Contender]:
+    """OpenCV and ours; 0 is no limit."""
+    sift = cv2.SIFT_create(most)  # type: ignore[attr-defined]
+    return [
+        Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(image, None)),
+        *_both("extract", "caloric", partial(features.extract, image, max_features=most or None)),
+    ]
 
 
 def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
@@ -260,13 +279,25 @@ def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
     printed = [process.communicate() for process in running]
     for process, (_, errors) in zip(running, printed, strict=True):
         if process.returncode:
-            raise InputError(f"{' '.join(arguments)}: {errors.strip().splitlines()[-1]}")
+            last = (errors.strip().splitlines() or [f"ended by {process.returncode}"])[-1]
+            raise InputError(f"{' '.join(arguments)}: {last}")
     return [json.loads(text) for text, _ in printed]
 
 
 def large(path: Path, megapixels: float) -> Report:
     """One large image in a process of its own: seconds, features and peak memory."""
     result: Report = _processes(["large", str(path), str(megapixels)], 1)[0]
+    return result
+
+
+def with_opencv(path: Path, count: int, number: int, repeat: int) -> Report:
+    """OpenCV and we alone in a process.
+
+    Other libraries leave a process with much free memory, which OpenCV, asking for all it needs
+    anew with each image, is then given faster.
+    """
+    arguments = ["pair", str(path), str(count), str(repeat)]
+    result: Report = _processes(arguments, 1, **{threads.SETTING: str(number)})[0]
     return result
 
 
@@ -280,6 +311,14 @@ def side_by_side(path: Path, count: int, repeat: int) -> Report:
     alone = _processes(arguments, 1, **one)[0]
     together = float(np.mean(_processes(arguments, cores, **one)))
     return {"processes": cores, "alone": alone, "each": together, "gain": cores * alone / together}
+
+
+def _pair(path: str, count: int, repeat: int) -> Report:
+    from caloric.reading import read_image
+
+    image = np.asarray(grey(read_image(path)), np.uint8)
+    cv2.setNumThreads(threads.count())
+    return rounds(_extracting(image, count), repeat)
 
 
 def _repeat(path: str, count: int, repeat: int) -> float:
@@ -345,13 +384,18 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
     report["matches in common with faiss"] = same_matches(MATCHED)
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
     cv2.setNumThreads(before)
+    report["with OpenCV alone"] = {
+        str(number): with_opencv(path, count, number, 2 * repeat) for number in numbers
+    }
     report["side by side"] = side_by_side(path, count, 2 * repeat)
     report["large"] = [large(path, size) for size in sizes]
     return report
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "large":
-        print(json.dumps(_alone(sys.argv[2], float(sys.argv[3]))))
+    what, image_path, *rest = sys.argv[1:]
+    if what == "large":
+        print(json.dumps(_alone(image_path, float(rest[0]))))
     else:
-        print(json.dumps(_repeat(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+        run_one = _pair if what == "pair" else _repeat
+        print(json.dumps(run_one(image_path, *map(int, rest))))
