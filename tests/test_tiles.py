@@ -115,7 +115,8 @@ def test_what_is_kept_may_be_in_a_file(monkeypatch):
     assert seen
 
 
-def test_memory_is_used_again_and_never_shared():
+def test_memory_is_used_again_and_never_shared(monkeypatch):
+    monkeypatch.setattr(memory, "_spare", {})
     first = memory.workspace(1000)
     first[:] = 1
     part = first[10:20].reshape(2, 5)

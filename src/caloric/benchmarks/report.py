@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
     """Of what the figures were made with."""
     found = {"caloric": caloric.__version__, "opencv": cv2.__version__}
     found |= {"numpy": np.__version__, "python": platform.python_version()}
-    for package in ("kornia", "torch", "pycolmap"):
+    for package in ("kornia", "torch", "pycolmap", "faiss-cpu"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
