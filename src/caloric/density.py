@@ -107,6 +107,12 @@ def in_sigmas(sampling: Sampling) -> Points:
     )
 
 
+def levels_of(ladder: Ladder, maps: FloatArray, points: Points) -> NDArray[np.intp]:
+    """(n, runs): which level each run of points around each frame is read from."""
+    smoothing = points.smoothing[[run.start for run in points.runs]]
+    return ladder.nearest(sigmas(maps)[:, None] * smoothing)
+
+
 def measure_frames(
     ladder: Ladder, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
 ) -> Measure:
@@ -197,8 +203,7 @@ def _bilinear(
 
 def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     (h, w), centres = ladder.size, maps[:, :, 2]
-    starts = [run.start for run in points.runs]
-    levels = ladder.nearest(sigmas(maps)[:, None] * points.smoothing[starts])
+    levels = levels_of(ladder, maps, points)
     scale = 1 / np.array([level.step for level in ladder.levels])[levels]
     origin = np.array([level.origin for level in ladder.levels])[levels]
     corner = np.array([level.corner for level in ladder.levels])[levels]

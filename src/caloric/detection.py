@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from caloric import affine_shape, extrema, orientation
 from caloric.errors import InputError
 from caloric.extrema import Extrema
-from caloric.scalespace import Ladder, ScaleSpace
+from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
 
 Detector = Literal["dog", "opencv"]
@@ -46,18 +46,13 @@ class Options:
     @property
     def farthest(self) -> float:
         """How far from a frame it is looked, in the smoothing there: see Sampling.farthest."""
-        shape = affine_shape.LONGEST**0.5 * affine_shape.SAMPLING.farthest() if self.affine else 0
-        return max(orientation.SAMPLING.farthest() * self.stretch, shape)
+        shape = affine_shape.SAMPLING.farthest() if self.affine else 0.0
+        return self.stretch * max(orientation.SAMPLING.farthest(), shape)
 
     @property
     def stretch(self) -> float:
         """How much longer than its σ a frame can be."""
         return affine_shape.LONGEST**0.5 if self.affine else 1.0
-
-
-def candidates(space: ScaleSpace, options: Options) -> Extrema:
-    """All extrema of a scale space, strongest first."""
-    return extrema.extrema(space, options.contrast, options.edge)
 
 
 def by_opencv(grey: NDArray[np.float32], options: Options) -> Extrema:

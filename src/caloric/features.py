@@ -148,20 +148,20 @@ def _output(dtype: DTypeLike, recipe: Descriptor) -> str:
 
 def _finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
     """Normalised, whitened, of the type asked for; in blocks, on several threads."""
-    rows = threads.strips(len(raw), 2 * _BLOCK)
-    parts = threads.each(lambda r: _finished(raw[r.start : r.stop], recipe, output), rows)
-    return np.concatenate(parts) if parts else np.zeros((0, recipe.dimension), output)
-
-
-def _finished(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
-    result = normalise.normalise(raw, recipe.normalisation)
-    signed = recipe.whitening is not None
+    whiten = None
     if recipe.whitening is not None:
-        matrix = whitening.load(recipe.whitening)[:, : recipe.dimension]
-        result = whitening.apply(result, matrix)
-    if output == "uint8":
-        return normalise.to_uint8(result, signed)
-    return result.astype(output, copy=False)
+        whiten = whitening.by(whitening.load(recipe.whitening)[:, : recipe.dimension])
+
+    def block(rows: range) -> NDArray[np.generic]:
+        result = normalise.normalise(raw[rows.start : rows.stop], recipe.normalisation)
+        if whiten is not None:
+            result = whiten(result)
+        if output == "uint8":
+            return normalise.to_uint8(result, signed=whiten is not None)
+        return result.astype(output, copy=False)
+
+    parts = threads.each(block, threads.strips(len(raw), 2 * _BLOCK))
+    return np.concatenate(parts) if parts else np.zeros((0, recipe.dimension), output)
 
 
 def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
@@ -325,7 +325,9 @@ def _find(
         whole = detection.by_opencv(image.read(*(slice(0, n) for n in image.size)), options)
     parts = []
     for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
-        found = detection.candidates(space, options) if whole is None else whole
+        found = whole
+        if found is None:
+            found = extrema.extrema(space, options.contrast, options.edge)
         found = found[tile.owns(found.xy)]
         if mask is not None:
             found = found[_allowed(found.xy, mask)]

@@ -65,12 +65,11 @@ def neighbours(
     a, b = a - mean, b - mean
     half_a = 0.5 * np.einsum("ij,ij->i", a, a)
     half_b = 0.5 * np.einsum("ij,ij->i", b, b)
+    sets = _Sets(a, b, half_a, half_b, xy_b, radius)
     nearest = np.empty(len(a), np.intp)
     best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
-    if native.core() is None:
-        tops = _scan(a, b, half_a, half_b, xy_b, radius, (nearest, best, second))
-    else:
-        tops = _compiled(a, b, half_a, half_b, xy_b, radius, (nearest, best, second))
+    scan = _scan if native.core() is None else _compiled
+    tops = scan(sets, (nearest, best, second))
     first = np.full(len(b), len(a))
     reaches = np.flatnonzero(best == tops[nearest])
     # Of rows that are equally near to the same b, the first.
@@ -84,62 +83,53 @@ def neighbours(
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 
-def _scan(
-    a: NDArray[np.float32],
-    b: NDArray[np.float32],
-    half_a: NDArray[np.float32],
-    half_b: NDArray[np.float32],
-    xy_b: FloatArray | None,
-    radius: float,
-    found: _Best,
-) -> NDArray[np.float32]:
+@dataclass(frozen=True, eq=False)
+class _Sets:
+    """What is compared: two sets, half the squared length of each row, and where b's rows are."""
+
+    a: NDArray[np.float32]
+    b: NDArray[np.float32]
+    half_a: NDArray[np.float32]
+    half_b: NDArray[np.float32]
+    xy_b: FloatArray | None
+    radius: float
+
+
+def _scan(sets: _Sets, found: _Best) -> NDArray[np.float32]:
     """Fill in the nearest, its score and the second's; return the best score of each b."""
     nearest, best, second = found
-    size = max(1, min(_ROWS, _SCORES // len(b)))
-
-    def block(start: int) -> NDArray[np.float32]:
-        part = slice(start, min(start + size, len(a)))
-        scores = a[part] @ b.T
-        scores -= half_b
-        scores -= half_a[part, None]
+    size = max(1, min(_ROWS, _SCORES // len(sets.b)))
+    tops = np.full(len(sets.b), -np.inf, np.float32)
+    # One block after the other: its scores are what the limit is for.
+    for start in range(0, len(sets.a), size):
+        part = slice(start, min(start + size, len(sets.a)))
+        scores = sets.a[part] @ sets.b.T
+        scores -= sets.half_b
+        scores -= sets.half_a[part, None]
         columns = scores.argmax(1)
         nearest[part], best[part] = columns, scores[np.arange(len(scores)), columns]
-        tops = scores.max(0)
-        second[part] = _second(scores, columns, xy_b, radius)
-        return np.asarray(tops)
-
-    # One after the other: the scores of a block are what the limit is for.
-    tops = np.full(len(b), -np.inf, np.float32)
-    for start in range(0, len(a), size):
-        np.maximum(tops, block(start), out=tops)
+        np.maximum(tops, scores.max(0), out=tops)
+        second[part] = _second(scores, columns, sets.xy_b, sets.radius)
     return tops
 
 
-def _compiled(
-    a: NDArray[np.float32],
-    b: NDArray[np.float32],
-    half_a: NDArray[np.float32],
-    half_b: NDArray[np.float32],
-    xy_b: FloatArray | None,
-    radius: float,
-    found: _Best,
-) -> NDArray[np.float32]:
+def _compiled(sets: _Sets, found: _Best) -> NDArray[np.float32]:
     """The same by the compiled core, which keeps no scores at all."""
     core = native.core()
-    packed = core.pack(b)
-    xy = None if xy_b is None else np.ascontiguousarray(xy_b, np.float64)
-
-    best_of_b, lock = np.full(len(b), -np.inf, np.float32), Lock()
+    packed = core.pack(sets.b)
+    xy = None if sets.xy_b is None else np.ascontiguousarray(sets.xy_b, np.float64)
+    tops, lock = np.full(len(sets.b), -np.inf, np.float32), Lock()
 
     def block(rows: range) -> None:
-        part, tops = slice(rows.start, rows.stop), np.empty(len(b), np.float32)
+        part, highest = slice(rows.start, rows.stop), np.empty(len(sets.b), np.float32)
         outputs = [array[part] for array in found]
-        core.nearest(a[part], half_a[part], packed, half_b, xy, radius, *outputs, tops)
+        left = sets.a[part], sets.half_a[part]
+        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *outputs, highest)
         with lock:
-            np.maximum(best_of_b, tops, out=best_of_b)
+            np.maximum(tops, highest, out=tops)
 
-    threads.each(block, threads.strips(len(a), 1024))
-    return best_of_b
+    threads.each(block, threads.strips(len(sets.a), 1024))
+    return tops
 
 
 def _second(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric import native, threads
-from caloric.density import Floats, Measure, harmonics, in_sigmas, measure_frames
+from caloric.density import Floats, Measure, harmonics, in_sigmas, levels_of, measure_frames
 from caloric.errors import InputError
 from caloric.frames import sigmas
 from caloric.kernels import Kernel
@@ -397,19 +397,17 @@ def _compiled(
 ) -> Floats:
     """One block of :func:`pool_frames`, by the compiled core."""
     points = in_sigmas(sampling)
-    starts = [run.start for run in points.runs]
-    which = ladder.nearest(sigmas(maps)[:, None] * points.smoothing[starts])
     levels = [(level.pixels, level.step, level.origin, *level.corner) for level in ladder.levels]
     raw = np.empty((len(maps), _entries(table)), np.float32)
     core.describe(
         levels,
         *ladder.size,
         maps,
-        which,
+        levels_of(ladder, maps, points),
         points.offsets,
         points.areas,
         points.relative,
-        np.array([*starts, len(points.areas)]),
+        np.array([0, *(run.stop for run in points.runs)]),
         power,
         table.compiled,
         raw,

@@ -8,9 +8,9 @@ makes the differences of matched pairs equal in all directions, then turns likew
 """
 
 import hashlib
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,21 +58,25 @@ def learn_supervised(
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)
 
 
+def by(matrix: Floats) -> Callable[[Floats], Floats]:
+    """Whitening by a matrix, to be applied to many blocks: see :func:`apply`."""
+    core = native.core()
+    packed = core and core.pack(np.ascontiguousarray(matrix.T, np.float32))
+
+    def whiten(h: Floats) -> Floats:
+        if core is None or h.dtype != np.float32:
+            return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
+        # BLAS sums in an order of each processor's own.
+        result = np.empty((len(h), matrix.shape[1]), np.float32)
+        core.product(h, packed, result)
+        return normalise.l2(result)
+
+    return whiten
+
+
 def apply(h: Floats, matrix: Floats) -> Floats:
     """Normalised descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
-    core = native.core()
-    if core is None or h.dtype != np.float32:
-        return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
-    # BLAS sums in an order of each processor's own.
-    result = np.empty((len(h), matrix.shape[1]), np.float32)
-    core.product(h, _packed(core, core.kind(), matrix.shape, matrix.tobytes()), result)
-    return normalise.l2(result)
-
-
-@lru_cache(maxsize=4)
-def _packed(core: Any, kind: str, shape: tuple[int, int], matrix: bytes) -> Any:
-    """A matrix as the compiled core multiplies by it, made once."""
-    return core.pack(np.ascontiguousarray(np.frombuffer(matrix, np.float32).reshape(shape).T))
+    return by(matrix)(h)
 
 
 @cache

@@ -15,6 +15,7 @@ import caloric
 from caloric import features, native, normalise, recipes
 from caloric.frames import Frames
 from caloric.images import as_unit_range
+from caloric.reading import read_image
 from caloric.sampling import SquarePatch
 
 KEYPOINTS = 1500
@@ -43,6 +44,11 @@ def grey(image: NDArray[Any]) -> NDArray[Any]:
     if image.ndim == 3 and image.shape[2] == 4:
         image = image[..., :3]
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)) if image.ndim == 3 else image
+
+
+def read_grey(path: str | Path) -> NDArray[np.uint8]:
+    """A file, in that grey."""
+    return np.asarray(grey(read_image(path)), np.uint8)
 
 
 def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:

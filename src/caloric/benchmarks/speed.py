@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import features, matching, native, threads
-from caloric.benchmarks.methods import grey
+from caloric.benchmarks.methods import read_grey
 from caloric.benchmarks.report import versions
 from caloric.errors import InputError
 from caloric.frames import Frames
@@ -62,17 +62,19 @@ def setting(**values: str) -> Iterator[None]:
         native.core.cache_clear()
 
 
-def _plain(run: Callable[[], Any]) -> Callable[[], Any]:
-    def without() -> Any:
-        with setting(**{native.SETTING: "0"}):
+def _set(run: Callable[[], Any], **values: str) -> Callable[[], Any]:
+    """The same with settings of its own."""
+
+    def with_settings() -> Any:
+        with setting(**values):
             return run()
 
-    return without
+    return with_settings
 
 
 def _both(task: str, name: str, run: Callable[[], Any]) -> list[Contender]:
     """With the compiled core, where there is one, and without."""
-    plain = Contender(task, f"{name}, plain", _plain(run))
+    plain = Contender(task, f"{name}, plain", _set(run, **{native.SETTING: "0"}))
     return [plain] if native.core() is None else [Contender(task, f"{name}, core", run), plain]
 
 
@@ -81,8 +83,7 @@ def _images(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contende
     keypoints = sift.detect(pixels, None)
     frames = Frames.from_opencv(keypoints)
     found = [
-        Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(pixels, None)),
-        *_both("extract", "caloric", lambda: features.extract(pixels, max_features=count)),
+        *_extracting(pixels, count),
         *_colmap(pixels, count, number),
         *_kornia(pixels, count),
         Contender("detect", "OpenCV SIFT", lambda: sift.detect(pixels, None)),
@@ -255,11 +256,10 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
 
 def _held(number: int, run: Callable[[], Any]) -> Callable[[], Any]:
     def held() -> Any:
-        with setting(**{threads.SETTING: str(number)}):
-            _hold(number)
-            return run()
+        _hold(number)
+        return run()
 
-    return held
+    return _set(held, **{threads.SETTING: str(number)})
 
 
 def _extracting(image: NDArray[np.uint8], most: int) -> list[Contender]:
@@ -314,25 +314,19 @@ def side_by_side(path: Path, count: int, repeat: int) -> Report:
 
 
 def _pair(path: str, count: int, repeat: int) -> Report:
-    from caloric.reading import read_image
-
-    image = np.asarray(grey(read_image(path)), np.uint8)
+    image = read_grey(path)
     cv2.setNumThreads(threads.count())
     return rounds(_extracting(image, count), repeat)
 
 
 def _repeat(path: str, count: int, repeat: int) -> float:
-    from caloric.reading import read_image
-
-    image = np.asarray(grey(read_image(path)), np.uint8)
+    image = read_grey(path)
     one = Contender("", "", lambda: features.extract(image, max_features=count))
     return float(rounds([one], repeat)[""][""]["seconds"])
 
 
 def _alone(path: str, megapixels: float) -> Report:
-    from caloric.reading import read_image
-
-    image = _scaled(np.asarray(grey(read_image(path)), np.uint8), megapixels)
+    image = _scaled(read_grey(path), megapixels)
     features.extract(image[:512, :512])  # tables
     started = time.perf_counter()
     found = features.extract(image)
@@ -363,9 +357,7 @@ def _processor() -> str:
 
 def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[float]) -> Report:
     """Everything, for an image file."""
-    from caloric.reading import read_image
-
-    pixels = np.asarray(grey(read_image(path)), np.uint8)
+    pixels = read_grey(path)
     before = cv2.getNumThreads()
     report: Report = {
         "image": {"name": path.name, "size": list(pixels.shape), "features": count},

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from caloric import features, scalespace, threads, whitening
 from caloric.benchmarks import synthetic
 from caloric.benchmarks.correspondence import corresponding
-from caloric.benchmarks.methods import grey, opencv_keypoints
+from caloric.benchmarks.methods import opencv_keypoints, read_grey
 from caloric.benchmarks.metrics import average_precision, right_matches
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.images import to_grey
 from caloric.matching import neighbours
-from caloric.reading import read_image
 from caloric.recipes import Descriptor
 from caloric.theory.gaussians import FloatArray
 
@@ -70,11 +69,7 @@ def pictures() -> list[NDArray[np.uint8]]:
     missing = [name for name in PICTURES if not (folder / name).is_file()]
     if missing:
         raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
-    return [_shrunk(_grey(folder / name)) for name in PICTURES]
-
-
-def _grey(path: Path) -> NDArray[np.uint8]:
-    return np.asarray(grey(read_image(path)), np.uint8)
+    return [_shrunk(read_grey(folder / name)) for name in PICTURES]
 
 
 def photographs(folder: Path) -> list[NDArray[np.uint8]]:
@@ -82,7 +77,7 @@ def photographs(folder: Path) -> list[NDArray[np.uint8]]:
     paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if not paths:
         raise InputError(f"{folder}: no photographs in it")
-    return [_shrunk(_grey(path)) for path in paths]
+    return [_shrunk(read_grey(path)) for path in paths]
 
 
 def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
@@ -170,7 +165,7 @@ class Scene:
         self.cameras: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         half = np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
         for name, camera in sorted(cameras.items()):
-            image = _grey(folder / "images" / name)
+            image = read_grey(folder / "images" / name)
             small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
             self.views.append(view(np.asarray(small, np.uint8), count))
             numbers = (half @ camera["K"], camera["R_world_to_cam"], camera["centre"])
