@@ -5,6 +5,7 @@
 'caloric'
 """
 
+from caloric.alignment import Alignment, align
 from caloric.errors import InputError
 from caloric.features import (
     Features,
@@ -23,10 +24,12 @@ from caloric.layout import Grid, Rings
 from caloric.matching import Matches
 from caloric.reading import open_image, read_image
 from caloric.recipes import Descriptor, descriptors
+from caloric.templates import TemplateMatch, find_template
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alignment",
     "Descriptor",
     "Features",
     "Frames",
@@ -35,12 +38,15 @@ __all__ = [
     "InputError",
     "Matches",
     "Rings",
+    "TemplateMatch",
     "__version__",
+    "align",
     "describe",
     "describe_patches",
     "descriptors",
     "detect",
     "extract",
+    "find_template",
     "kernel",
     "match",
     "open_image",

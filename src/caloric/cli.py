@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -20,6 +21,7 @@ from caloric.files import check_target, replacing
 from caloric.geometry import Model
 
 if TYPE_CHECKING:
+    from caloric.alignment import Alignment
     from caloric.features import Features
 
 app = typer.Typer(
@@ -89,6 +91,9 @@ def match(
     upright: Upright = False,
     detector: DetectorName = "dog",
     seed: Annotated[int, typer.Option(help="Of the robust estimation.")] = 0,
+    refine: Annotated[
+        bool, typer.Option("--refine", help="Matches to sub-pixel agreement.")
+    ] = False,
 ) -> None:
     """Match two images, and verify the matches by one geometry.
 
@@ -107,9 +112,12 @@ def match(
     with ThreadPoolExecutor(2) as pool:
         a, b = pool.map(extract, (image_a, image_b), pixels)
     chosen = cast(Model, model)
-    found = features.match(a, b, ratio=None if ratio == 1 else ratio)
+    images = (pixels[0], pixels[1]) if refine else None
+    found = features.match(a, b, ratio=None if ratio == 1 else ratio, refine=refine, images=images)
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
+    if found.refined is not None:
+        q = found.refined[:, :, 2]
     inliers = int(geometry.inliers.sum())
     summary = f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers"
     summary += f" of {_CALLED[chosen]}"
@@ -260,6 +268,145 @@ def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
         )
     _folder(output).mkdir(parents=True, exist_ok=True)
     return "folder"
+
+
+Picture = Annotated[Path | None, typer.Option("--output", "-o", help="A picture of the result.")]
+ModelName = Annotated[str, typer.Option("--model", help="translation, similarity, affine.")]
+FeatureName = Annotated[
+    str, typer.Option("--feature", help="orientation, or distribution-field[-heat]: same light.")
+]
+
+
+@app.command()
+@threads.ours
+def align(
+    template: Annotated[str, typer.Argument(help="The image to be found.")],
+    image: Annotated[str, typer.Argument(help="The image it is in.")],
+    output: Picture = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", help="The result as JSON; - for standard output.")
+    ] = None,
+    model: ModelName = "affine",
+    initial: Annotated[
+        str | None,
+        typer.Option(help="Begin there, without a search: a11,a12,tx,a21,a22,ty of the 2 x 3 map."),
+    ] = None,
+    inverted: Annotated[bool, typer.Option("--inverted", help="Bright may be dark.")] = False,
+    feature: FeatureName = "orientation",
+    method: Annotated[str, typer.Option(help="continuation, single, descriptor.")] = "continuation",
+) -> None:
+    """Where a template is in an image, by diffusion and continuation. Exit code 1: not found."""
+    from caloric import alignment, reading, viz
+    from caloric.registration import Model as Motion
+
+    for path in (output, _json_file(json_path)):
+        check_target(path)
+    if output is not None:
+        viz.check_format(output)
+    own, whole = reading.read_image(template), reading.read_image(image)
+    start = None
+    if initial is not None:
+        numbers = _numbers(initial, "--initial", float)
+        if len(numbers) != 6:
+            raise InputError("--initial needs six numbers: a11,a12,tx,a21,a22,ty")
+        start = [numbers[:3], numbers[3:]]
+    found = alignment.align(
+        own, whole,
+        model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
+        method=cast(alignment.Method, method),
+    )  # fmt: skip
+    if json_path is not None:
+        report = {"template": template, "image": image, "model": model} | _told(found)
+        _write_text(json_path, json.dumps(report))
+    if output is not None:
+        title = f"{Path(template).name} in {Path(image).name}: {found.reason}"
+        _draw_alignment(output, own, whole, found, start, title)
+    if json_path != "-":
+        for row in found.transform:
+            typer.echo("  ".join(f"{v:12.6f}" for v in row))
+        typer.echo(f"{found.reason}, confidence {found.confidence:.2f}")
+        if output is not None:
+            typer.echo(f"written: {output}")
+    if not found.converged:
+        raise typer.Exit(1)
+
+
+def _told(found: "Alignment") -> dict[str, Any]:
+    """An alignment as JSON has it; there are no infinities in JSON."""
+    finite = bool(np.isfinite(found.covariance).all())
+    return {
+        "transform": found.transform.tolist(),
+        "converged": found.converged,
+        "reason": found.reason,
+        "confidence": found.confidence,
+        "energy": found.energy if np.isfinite(found.energy) else None,
+        "inside": found.inside,
+        "covariance": found.covariance.tolist() if finite else None,
+        "path": [
+            {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost} for s in found.path
+        ],
+    }
+
+
+def _draw_alignment(
+    output: Path, template: Any, image: Any, found: "Alignment", start: Any, title: str
+) -> None:
+    from caloric import alignment, viz
+    from caloric.images import to_grey
+
+    begin = alignment.centred(to_grey(template), to_grey(image))
+    if start is not None:
+        begin = np.array(start)
+    steps = [(s.sigma, s.point, s.cost) for s in found.path if np.isfinite(s.cost)]
+    viz.write_picture(output, viz.draw_alignment(template, image, begin, steps, title))
+
+
+@app.command()
+@threads.ours
+def find(
+    image: Annotated[str, typer.Argument(help="The image to look in.")],
+    templates: Annotated[list[str], typer.Argument(help="The images to look for.")],
+    output: Picture = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", help="The result as JSON; - for standard output.")
+    ] = None,
+    model: ModelName = "affine",
+    kernel: Annotated[str, typer.Option(help="heat, sift, or another of `caloric info`.")] = "heat",
+) -> None:
+    """Which of some templates is in an image, and where. Exit code 1: none of them."""
+    from caloric import reading, viz
+    from caloric import templates as finding
+    from caloric.registration import Model as Motion
+
+    for path in (output, _json_file(json_path)):
+        check_target(path)
+    if output is not None:
+        viz.check_format(output)
+    whole = reading.read_image(image)
+    own = [reading.read_image(path) for path in templates]
+    found = finding.find_template(whole, own, kernel=kernel, model=cast(Motion, model))
+    name = templates[found.template]
+    if json_path is not None:
+        report = {
+            "image": image,
+            "template": name,
+            "index": found.template,
+            "found": found.found,
+            "scores": dict(zip(templates, found.scores.tolist(), strict=True)),
+        }
+        _write_text(json_path, json.dumps(report | _told(found.alignment)))
+    if output is not None:
+        title = f"{Path(name).name} in {Path(image).name}: {found.alignment.reason}"
+        _draw_alignment(output, own[found.template], whole, found.alignment, None, title)
+    if json_path != "-":
+        typer.echo(name if found.found else f"none for sure; the nearest is {name}")
+        for row in found.alignment.transform:
+            typer.echo("  ".join(f"{v:12.6f}" for v in row))
+        typer.echo(f"{found.alignment.reason}, confidence {found.alignment.confidence:.2f}")
+        if output is not None:
+            typer.echo(f"written: {output}")
+    if not found.found:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -464,6 +611,53 @@ def speed(
         speed_page.plot(report, plot)
     if json_path != "-":
         for line in speed_page.table(report):
+            typer.echo(line)
+
+
+@bench.command("align")
+def bench_align(
+    data: Data,
+    strecha: Annotated[
+        list[Path] | None, typer.Option(help="Folders with images/ and cameras.json, to refine.")
+    ] = None,
+    json_path: JsonOut = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page of the documentation, align.png beside it.")
+    ] = None,
+    cases: Annotated[int, typer.Option(help="Cases a cell.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of the random transforms.")] = 0,
+    only: Annotated[
+        str, typer.Option(help="Some sections, by commas; the others stay as in the JSON file.")
+    ] = "",
+) -> None:
+    """Alignment beside ECC, Lucas-Kanade and SIFT with RANSAC, on photographs."""
+    from caloric.benchmarks import align as benchmark
+    from caloric.benchmarks import align_page
+
+    for path in (_json_file(json_path), page):
+        check_target(path)
+    sections = only.split(",") if only else [*benchmark.SECTIONS]
+    unknown = [name for name in sections if name not in benchmark.SECTIONS]
+    if unknown:
+        raise InputError(f"no section {unknown[0]!r}; there are {', '.join(benchmark.SECTIONS)}")
+    if not strecha and "refine" in sections:
+        sections.remove("refine")
+    report: dict[str, Any] = {}
+    kept = _json_file(json_path)
+    if only and kept is not None and kept.exists():
+        report = json.loads(kept.read_text())
+    console = Console(stderr=True)
+    report |= benchmark.run(
+        data, strecha or [], cases, seed, sections,
+        lambda message: console.print(f"  {message}", highlight=False),
+    )  # fmt: skip
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if page is not None:
+        with replacing(page) as file:
+            file.write(align_page.page(report).encode())
+    if json_path != "-":
+        for line in align_page.tables(report):
             typer.echo(line)
 
 

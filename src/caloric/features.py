@@ -16,6 +16,7 @@ from caloric import (
     geometry,
     normalise,
     pooling,
+    refinement,
     scalespace,
     threads,
     tiles,
@@ -27,7 +28,7 @@ from caloric.extrema import Extrema, joined
 from caloric.files import replacing
 from caloric.frames import Frames
 from caloric.geometry import Geometry, Model
-from caloric.images import Source, as_array, as_unit_range, source
+from caloric.images import Source, as_array, as_unit_range, source, to_grey
 from caloric.kernels import Kernel
 from caloric.layout import Layout
 from caloric.matching import Matches, match_descriptors
@@ -532,15 +533,22 @@ def match(
     mutual: bool = True,
     ratio: float | None = 0.9,
     radius: float = 10.0,
+    refine: bool = False,
+    images: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Matches:
     """Exact nearest neighbours, mutual and with a ratio test unless told otherwise.
 
     Between two :class:`Features` the ratio is to the nearest descriptor that is not within
     ``radius`` pixels of the first; where one is a bare array (n, d), to the second nearest.
+    ``refine=True`` moves the second frame of each match to sub-pixel, affine-corrected agreement
+    with the first, which needs the two ``images``: ``matches.refined``, which :func:`verify` uses.
     """
+    both = isinstance(features_a, Features) and isinstance(features_b, Features)
+    if refine and (not both or images is None):
+        raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
     if isinstance(features_a, Features) and isinstance(features_b, Features):
         _comparable(features_a, features_b)
-        return match_descriptors(
+        found = match_descriptors(
             features_a.descriptors,
             features_b.descriptors,
             mutual=mutual,
@@ -548,8 +556,25 @@ def match(
             xy_b=features_b.frames.xy,
             radius=radius,
         )
+        if not refine or images is None:
+            return found
+        return _refined(features_a, features_b, found, images)
     a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
     return match_descriptors(a, b, mutual=mutual, ratio=ratio)
+
+
+def _refined(
+    a: Features, b: Features, found: Matches, images: tuple[ArrayLike, ArrayLike]
+) -> Matches:
+    pixels = [to_grey(image) for image in images]
+    for which, grey, own in zip("ab", pixels, (a, b), strict=True):
+        if grey.shape != own.image_size:
+            raise InputError(
+                f"images: {which} has shape {grey.shape}, its features are of {own.image_size}"
+            )
+    maps_a, maps_b = a.frames.maps[found.indices[:, 0]], b.frames.maps[found.indices[:, 1]]
+    moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b)
+    return replace(found, refined=moved.maps)
 
 
 def _comparable(a: Features, b: Features) -> None:
@@ -584,9 +609,10 @@ def verify(
         used = matches.indices[:, column]
         if len(used) and not 0 <= used.min() <= used.max() < len(frames):
             raise InputError("matches refer to features that are not there; are they of this pair?")
+    points = b.xy[matches.indices[:, 1]] if matches.refined is None else matches.refined[:, :, 2]
     return geometry.estimate(
         a.xy[matches.indices[:, 0]],
-        b.xy[matches.indices[:, 1]],
+        points,
         model=model,
         seed=seed,
         threshold=threshold,

@@ -18,10 +18,14 @@ _LARGEST = 1e15  # of an entry: products stay within the range of floats
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """``indices`` (m, 2) into the two sets, and the Euclidean ``distances`` (m,), nearest first."""
+    """``indices`` (m, 2) into the two sets, and the Euclidean ``distances`` (m,), nearest first.
+
+    ``refined`` (m, 2, 3), if matches were refined, has the frame in the second image of each.
+    """
 
     indices: NDArray[np.intp]
     distances: NDArray[np.float32]
+    refined: FloatArray | None = None
 
     def __len__(self) -> int:
         """The number of matches."""

@@ -76,6 +76,113 @@ def draw_matches(
     return np.asarray(canvas, np.uint8)
 
 
+_SIDE = 256
+_AHEAD, _BEHIND = (30, 170, 80), (235, 110, 30)
+
+
+def _equal(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """8 bits with all shades equally frequent: pictures of other light become comparable."""
+    return np.asarray(cv2.equalizeHist(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8)))
+
+
+def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
+    """A picture within a square of a fixed size, with a title above it."""
+    h, w = picture.shape[:2]
+    scale = _SIDE / max(h, w)
+    size = (max(1, round(w * scale)), max(1, round(h * scale)))
+    kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    panel = np.full((_SIDE + 28, _SIDE + _GAP, 3), 255, np.uint8)
+    panel[28 : 28 + size[1], : size[0]] = cv2.resize(picture, size, interpolation=kind)
+    _write(panel, title, (0, 19))
+    return panel
+
+
+def _write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int]) -> None:
+    cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (20, 20, 20), 1, cv2.LINE_AA)
+
+
+def _overlay(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Red and cyan: grey where both are alike."""
+    return np.stack([first, second, second], -1)
+
+
+def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Squares of the one and of the other in turn: edges go on across them where they agree."""
+    h, w = first.shape
+    side = max(1, max(h, w) // 8)
+    y, x = np.mgrid[:h, :w] // side
+    mixed = np.where((x + y) % 2 == 0, first, second)
+    return np.repeat(mixed[..., None], 3, -1)
+
+
+def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[np.uint8]:
+    """The image with the places of a template, the last in green, those before in orange."""
+    scale = min(1.0, 2 * _SIDE / max(image.shape))
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    canvas = np.repeat(np.rint(60 + 0.7 * small).astype(np.uint8)[..., None], 3, -1)
+    for i, outline in enumerate(outlines):
+        last = i == len(outlines) - 1
+        points = np.rint(16 * ((outline + 0.5) * scale - 0.5)).astype(np.int32)
+        colour, width = (_AHEAD, 2) if last else (_BEHIND, 1)
+        cv2.polylines(canvas, [points], True, colour, width, cv2.LINE_AA, 4)
+    return canvas
+
+
+def _curve(sigmas: list[float], energies: list[float]) -> NDArray[np.uint8]:
+    """Energy against σ, from the first step on the left to the last on the right."""
+    canvas = np.full((_SIDE, _SIDE, 3), 246, np.uint8)
+    count, top = len(energies), max([*energies, 1e-9]) * 1.1
+    x = 24 + (_SIDE - 40) * np.arange(count) / max(count - 1, 1)
+    y = _SIDE - 30 - (_SIDE - 50) * np.array(energies) / top
+    points = np.rint(np.stack([x, y], 1)).astype(np.int32)
+    cv2.polylines(canvas, [points], False, _BEHIND, 2, cv2.LINE_AA)
+    for i, at in enumerate(points):
+        cv2.circle(canvas, at.tolist(), 3, _AHEAD if i == count - 1 else _BEHIND, -1, cv2.LINE_AA)
+        if i % max(1, count // 5) == 0 or i == count - 1:
+            text = f"{sigmas[i]:.3g}"
+            cv2.putText(canvas, text, (int(at[0]) - 10, _SIDE - 8), cv2.FONT_HERSHEY_SIMPLEX, 0.38,
+                        (90, 90, 90), 1, cv2.LINE_AA)  # fmt: skip
+    return canvas
+
+
+def draw_alignment(
+    template: object,
+    image: object,
+    start: FloatArray,
+    steps: list[tuple[float, FloatArray, float]],
+    title: str,
+) -> NDArray[np.uint8]:
+    """Before and after as overlay and checkerboard, the path over the image, and energy over σ.
+
+    ``start`` (2, 3) is where it began, ``steps`` are σ, transform and energy of each.
+    """
+    own, whole = to_grey(template), to_grey(image)
+    h, w = own.shape
+    corners = np.array([[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]], float)
+    transforms = [start, *(transform for _, transform, _ in steps)]
+    shown = _equal(own)
+    panels = []
+    for name, transform in (("before", start), ("after", transforms[-1])):
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        seen = _equal(np.asarray(cv2.warpAffine(whole, transform, (w, h), flags=flags)))
+        panels.append(_panel(_overlay(shown, seen), f"{name}: red template, cyan image"))
+        panels.append(_panel(_checkerboard(shown, seen), f"{name}: checkerboard"))
+    outlines = [corners @ transform[:, :2].T + transform[:, 2] for transform in transforms]
+    path = _outlined(np.rint(255 * np.clip(whole, 0, 1)).astype(np.uint8), outlines)
+    sigmas, energies = [step[0] for step in steps], [step[2] for step in steps]
+    third = [_panel(path, "path in the image, end in green"),
+             _panel(_curve(sigmas, energies), "energy; below, sigma in pixels")]  # fmt: skip
+    rows = [
+        np.hstack([panels[0], panels[2], third[0]]),
+        np.hstack([panels[1], panels[3], third[1]]),
+    ]
+    header = np.full((30, rows[0].shape[1], 3), 255, np.uint8)
+    _write(header, title, (0, 20))
+    picture = np.vstack([header, *rows])
+    return np.pad(picture, ((_GAP, 0), (_GAP, 0), (0, 0)), constant_values=255)
+
+
 def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
     """Indices of at most ``most`` points, taken in turn from the cells of a grid."""
     if len(xy) <= most:

@@ -87,6 +87,22 @@ def global_minimum(
     return min(steps, key=lambda step: step.cost)
 
 
+def follow(
+    sigmas: Sequence[float], start: FloatArray, minimise: Callable[[FloatArray, float], Step]
+) -> Path:
+    """Step 3 of Algorithm 1: each minimum is where the search for the next begins.
+
+    ``minimise(point, sigma)`` finds the local minimum of g(·; σ) near a point.
+    """
+    if len(sigmas) == 0 or any(b >= a for a, b in pairwise(sigmas)):
+        raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
+    steps = []
+    for sigma in sigmas:
+        steps.append(minimise(start, sigma))
+        start = steps[-1].point
+    return Path(tuple(steps))
+
+
 def continuation(
     cost: Cost,
     sigmas: Sequence[float],
@@ -103,12 +119,13 @@ def continuation(
     2. x₀ = the global minimiser of g(·; σ₀), sought from ``seeds`` (n, dim).
     3. x_k = the local minimiser of g(·; σ_k) started at x_{k−1}.
     """
-    if len(sigmas) == 0 or any(b >= a for a, b in pairwise(sigmas)):
+    if len(sigmas) == 0:
         raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
-    steps = [
-        global_minimum(cost, seeds, sigmas[0], gradient=gradient, bounds=bounds, method=method)
-    ]
-    for sigma in sigmas[1:]:
-        start = steps[-1].point
-        steps.append(descend(cost, start, sigma, gradient=gradient, bounds=bounds, method=method))
-    return Path(tuple(steps))
+    first = global_minimum(cost, seeds, sigmas[0], gradient=gradient, bounds=bounds, method=method)
+
+    def local(point: FloatArray, sigma: float) -> Step:
+        if sigma == sigmas[0]:
+            return first
+        return descend(cost, point, sigma, gradient=gradient, bounds=bounds, method=method)
+
+    return follow(sigmas, first.point, local)

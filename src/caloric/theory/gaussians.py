@@ -61,15 +61,19 @@ def w(z: ArrayLike) -> FloatArray:
     large = z > _W_SWITCH
     small = z[~large]
     result[~large] = _SQRT_PI * (1 + 2 * small**2) * erfcx(small) - 2 * small
-    tail = z[large]
-    ratio = 1 / (2 * (tail + np.sqrt(tail**2 + _W_TERMS)))
-    product = np.ones_like(tail)
-    for k in range(_W_TERMS, -1, -1):
-        ratio = 1 / (2 * (tail + (k + 1) * ratio))
-        if k < 3:
-            product *= ratio
-    result[large] = 8 * product
+    result[large] = 8 * _ratios(z[large], 3)
     return result
+
+
+def _ratios(z: FloatArray, count: int) -> FloatArray:
+    """r₋₁ r₀ … of ``count`` factors: ∫₀^∞ r^n e^{−r²−2rz} dr is n! times n + 1 of them."""
+    ratio = 1 / (2 * (z + np.sqrt(z**2 + _W_TERMS)))
+    product = np.ones_like(z)
+    for k in range(_W_TERMS, -1, -1):
+        ratio = 1 / (2 * (z + (k + 1) * ratio))
+        if k < count:
+            product *= ratio
+    return product
 
 
 def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
@@ -89,6 +93,25 @@ def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
     result[ahead] = _SQRT_PI * (1 + 2 * forward**2) * (1 + erf(forward)) + 2 * forward * fall[ahead]
     result[~ahead] = fall[~ahead] * w(-u[~ahead])
     return np.asarray(decay * result)
+
+
+def decayed_mean(u: ArrayLike, excess: ArrayLike) -> FloatArray:
+    """e^{−P} ∫₀^∞ r e^{−r²+2ru} dr with P = u² + excess: what the slope of :func:`decayed_w` needs.
+
+    d/du w(−u) = 8 ∫ r³ e^{−r²+2ru} dr = 2u w(−u) + 8 ∫ r e^{−r²+2ru} dr, by parts.
+    """
+    from scipy.special import erf, erfcx
+
+    u, excess = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(excess, np.float64))
+    fall = np.exp(-u * u)
+    result = np.empty(u.shape)
+    ahead, behind = u >= 0, u < -_W_SWITCH
+    between = ~ahead & ~behind
+    forward, back = u[ahead], u[between]
+    result[ahead] = (_SQRT_PI * forward * (1 + erf(forward)) + fall[ahead]) / 2
+    result[between] = fall[between] * (1 + _SQRT_PI * back * erfcx(-back)) / 2
+    result[behind] = fall[behind] * _ratios(-u[behind], 2)
+    return np.asarray(np.exp(-excess) * result)
 
 
 def stretched_gaussian(

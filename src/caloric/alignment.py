@@ -1,0 +1,466 @@
+"""Align a template with an image: the theory's algorithm, with gradual sharpening and warping.
+
+The three columns of the paper's table are three settings of one routine, ``method``:
+
+* ``"continuation"``: σ₀ > σ₁ > … > 0, each minimum the start of the next (the default)
+* ``"single"``: one σ, and of a detector's candidates Θ the one of lowest diffused energy
+* ``"descriptor"``: the same with h_SIFT of each candidate's neighbourhood: what a SIFT matcher does
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric import features, fields, geometry, registration, threads
+from caloric import search as searching
+from caloric.errors import InputError
+from caloric.fields import Feature, Pixels
+from caloric.images import to_grey
+from caloric.registration import Diffusion, Model, Scene
+from caloric.theory.continuation import Path, Step, follow
+from caloric.theory.gaussians import FloatArray
+
+Method = Literal["continuation", "single", "descriptor"]
+
+# Below this confidence an alignment is not to be trusted, and says so by ``converged``.
+CONFIDENT = 0.5
+_SMALLEST = 8  # pixels across a template
+_LEAST_INSIDE = 0.25  # of the template, at the start
+_STILL_INSIDE = 0.5  # and at the end
+_LARGEST = 96.0  # of R, half the longer side, where the coarse σ are gone through
+_FINE = (1.4, 0.0)  # pixels: there the warped image is measured anew
+_COARSEST = 0.5  # σ/R at which the path from a given start begins
+_SEARCHED = 0.125  # σ/R at which that of a candidate does
+_AFFINE = 0.125  # σ/R from which the model may be affine
+_LOOKED_AT = 6  # candidates of a search
+_LOW = 0.45  # an energy at the last coarse σ that ends it
+_CORRELATED = 12.0  # pixels: the area over which the noise of fields is one and the same
+# (σ/R to begin at, σ/R from which it may turn): what is far away must be approached before it is
+# turned, what is turned much must be turned at once. All are followed, the lowest energy goes on.
+_PLANS = ((0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.25, 0.25))
+_SHIFTS = ((0.5, 0.0), (0.25, 0.0))
+_DETECTED = (24, 96)  # frames of the template and of the image that make candidates
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Where a template is in an image.
+
+    ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ, in pixels of the
+    template, the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
+    how alike the two are in the better half of the template, 0 to 1: below 0.5 do not trust it.
+    ``converged`` is that confidence, a path that came to rest, and a template that lies in the
+    image; ``reason`` says what is missing. ``covariance`` (6, 6) is that of the transform's entries
+    in the order of its rows; ``inside`` the share of the template that lies in the image.
+    """
+
+    transform: FloatArray
+    energy: float
+    path: tuple[Step, ...]
+    converged: bool
+    confidence: float
+    reason: str
+    covariance: FloatArray
+    inside: float
+
+    def __repr__(self) -> str:
+        """In one line."""
+        rows = "; ".join(" ".join(f"{v:.4g}" for v in row) for row in self.transform)
+        return f"Alignment([{rows}], confidence {self.confidence:.2f}, {self.reason})"
+
+
+def _sigmas(radius: float) -> tuple[float, ...]:
+    """The coarse σ in pixels, each 1/√2 of the one before."""
+    last = max(2.0, min(radius / 11.5, 6.0))
+    count = int(np.floor(2 * np.log2(_COARSEST * radius / last) + 1e-9)) + 1
+    return tuple(float(_COARSEST * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
+
+
+def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> Model:
+    """The model grows along the path: a translation, a similarity, an affine map."""
+    if sigma > 1.01 * turns_from * radius:
+        return "translation"
+    if model == "affine" and sigma > 1.01 * _AFFINE * radius:
+        return "similarity"
+    return model
+
+
+def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_from: float) -> Path:
+    """Through the coarse σ from ``begin`` R down."""
+    every = _sigmas(top.radius)
+    sigmas = [sigma for sigma in every if sigma <= 1.01 * begin * top.radius] or every[-1:]
+
+    def local(transform: FloatArray, sigma: float) -> Step:
+        at = top.level(sigma, _model_at(sigma, top.radius, turns_from, model))
+        return registration.minimise(top, at, transform)
+
+    return follow(sigmas, start, local)
+
+
+def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
+    """The coarse σ from one transform."""
+    plans = _SHIFTS if model == "translation" else _PLANS
+    paths = [_coarse(top, model, start, *plan) for plan in plans]
+    return min(paths, key=lambda path: path.cost)
+
+
+def from_candidates(top: Scene, model: Model, candidates: list[FloatArray]) -> Path:
+    """The coarse σ from the best of some transforms: the first that leads to a low energy."""
+    turns = 0.0 if model == "translation" else _SEARCHED
+    paths: list[Path] = []
+    for transform in candidates:
+        paths.append(_coarse(top, model, transform, _SEARCHED, turns))
+        if paths[-1].cost < _LOW:
+            break
+    return min(paths, key=lambda path: path.cost)
+
+
+def searched_over(model: Model) -> tuple[int, tuple[float, ...]]:
+    """How many turns, and which scales."""
+    return (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
+
+
+def _searched(top: Scene, model: Model) -> list[FloatArray]:
+    """Candidates of the coarse density, everywhere in the image."""
+    turns, scales = searched_over(model)
+    shape = top.template.shape
+    columns = searching.turned_templates(top.of_template, shape, top.feature, turns)
+    found = searching.search(
+        top.of_image, top.image.shape, [columns], shape,
+        turns=turns, scales=scales, most=_LOOKED_AT,
+    )  # fmt: skip
+    return [candidate.transform for candidate in found[0]]
+
+
+def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> FloatArray:
+    """The nearest transform of a model that moves the template's middle alike."""
+    if model == "affine":
+        return transform
+    A = np.eye(2)
+    if model == "similarity":
+        a = (transform[0, 0] + transform[1, 1]) / 2
+        c = (transform[1, 0] - transform[0, 1]) / 2
+        A = np.array([[a, -c], [c, a]])
+    middle = transform[:, :2] @ centre + transform[:, 2]
+    return np.column_stack([A, middle - A @ centre])
+
+
+def _matched(of: Scene, model: Model) -> FloatArray | None:
+    """The transform that matches of features agree on."""
+    a, b = features.extract(of.template), features.extract(of.image)
+    found = features.match(a, b)
+    p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
+    matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix
+    if matrix is None or np.linalg.det(matrix[:, :2]) < 0.01:
+        return None
+    return _restricted(matrix, model, of.centre)
+
+
+def _by_parts(top: Scene, model: Model) -> list[FloatArray]:
+    """Where each quarter of the template would put all of it, the lowest energy first.
+
+    Of a template that is covered in the middle, the whole finds no place, but a quarter may.
+    """
+    h, w = (n // 2 for n in top.template.shape)
+    if min(h, w) < _SMALLEST:
+        return []
+    found = []
+    for y in (0, top.template.shape[0] - h):
+        for x in (0, top.template.shape[1] - w):
+            part = np.s_[..., y : y + h, x : x + w]
+            own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
+            of = replace(top, template=top.template[part], of_template=own)
+            path = from_candidates(of, model, _searched(of, model))
+            transform = path.point.copy()
+            transform[:, 2] -= transform[:, :2] @ (x, y)
+            found.append((path.cost, transform))
+    return [transform for _, transform in sorted(found, key=lambda one: one[0])]
+
+
+def _escalated(top: Scene, model: Model) -> Iterator[FloatArray]:
+    """Other starts, for when the search over the whole template was not enough."""
+    matched = _matched(top, model)
+    if matched is not None:
+        yield matched
+    yield from _by_parts(top, model)
+
+
+def fine(of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = _FINE) -> Path:
+    """The last σ, in pixels, down to 0."""
+
+    def local(transform: FloatArray, sigma: float) -> Step:
+        return registration.minimise(of, of.level(sigma, model, fine=True), transform)
+
+    return follow(sigmas, start, local)
+
+
+def inside(transform: FloatArray, template: tuple[int, ...], image: tuple[int, ...]) -> float:
+    """The share of the template that lies in the image."""
+    y, x = np.meshgrid(np.linspace(0, template[0] - 1, 33), np.linspace(0, template[1] - 1, 33))
+    at = np.stack([x.ravel(), y.ravel()], 1) @ transform[:, :2].T + transform[:, 2]
+    low, high = (at >= -0.5).all(1), (at <= np.array(image[::-1]) - 0.5).all(1)
+    return float((low & high).mean())
+
+
+def agreement(of: Scene, model: Model, transform: FloatArray) -> float:
+    """The median over the template, by its density, of the cosine of both densities around.
+
+    A median, because what is covered or changed in less than half of it should not matter.
+    """
+    at = of.level(_FINE[0], model, fine=True)
+    here = registration.evaluate(of, at, transform)
+    size = tuple(-(-n // at.stride) for n in at.size)
+    width = max(of.radius / 8 / at.stride, 1.0)
+    sums = [
+        cv2.GaussianBlur(v.reshape(size), (0, 0), width)
+        for v in (
+            np.einsum("cn,cn->n", here.values, at.values),
+            np.einsum("cn,cn->n", here.values, here.values),
+            at.squares,
+        )
+    ]
+    cosines = (sums[0] / np.sqrt(sums[1] * sums[2] + 1e-12)).ravel()
+    order = np.argsort(cosines)
+    mass = np.cumsum(sums[2].ravel()[order])
+    return float(np.clip(cosines[order[np.searchsorted(mass, mass[-1] / 2)]], 0, 1))
+
+
+def _covariance(of: Scene, model: Model, transform: FloatArray) -> FloatArray:
+    """Of the transform's six entries: the inverse of the energy's curvature, times the noise."""
+    at = of.level(0.0, model, fine=True)
+    here = registration.evaluate(of, at, transform)
+    hessian, _ = registration.normal_equations(at, here)
+    residual = np.float32(here.gain) * here.values - at.values
+    noise = float((here.weights * (residual**2).mean(0)).sum() / here.weights.sum())
+    area = max(1.0, _CORRELATED / at.stride**2)
+    parameters = noise * area * np.linalg.pinv(hessian)
+    moves = np.stack(
+        [
+            (registration.composed(of, model, transform, 1e-4 * unit) - transform).ravel() / 1e-4
+            for unit in np.eye(len(hessian))
+        ],
+        1,
+    )
+    return np.asarray(moves @ parameters @ moves.T)
+
+
+def _scaled(transform: FloatArray, by: float) -> FloatArray:
+    """The same transform where pixels are ``by`` times as many across."""
+    result = np.array(transform, np.float64)
+    result[:, 2] *= by
+    return result
+
+
+def octaves(template: Pixels, image: Pixels) -> list[tuple[Pixels, Pixels]]:
+    """Both, and both of half the size, until the template is small enough to begin with."""
+    sizes = [(template, image)]
+    while max(sizes[-1][0].shape) / 2 > _LARGEST:
+        sizes.append(tuple(cv2.pyrDown(v) for v in sizes[-1]))  # type: ignore[arg-type]
+    return sizes
+
+
+def is_flat(pixels: Pixels) -> bool:
+    """Whether gradients are no more than noise."""
+    gx, gy = fields.gradients(pixels)
+    return float((gx * gx + gy * gy).mean()) < fields.NOISE**2 / 4
+
+
+def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
+    start = np.asarray(initial, np.float64)
+    if start.shape == (3, 3) and np.allclose(start[2], [0, 0, 1]):
+        start = start[:2]
+    if start.shape != (2, 3) or not np.isfinite(start).all():
+        raise InputError("initial must be a finite 2 x 3 transform from template to image pixels")
+    if np.linalg.det(start[:, :2]) <= 0:
+        raise InputError(
+            "initial mirrors the template or makes it flat; its determinant is not > 0"
+        )
+    share = inside(start, template.shape, image.shape)
+    if share < _LEAST_INSIDE:
+        raise InputError(
+            f"initial puts {share:.0%} of the template into the image; at least "
+            f"{_LEAST_INSIDE:.0%} are needed"
+        )
+    return start
+
+
+def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
+    """Both in grey; a template must have 8 x 8 pixels and fit into the image."""
+    small, large = to_grey(template), to_grey(image)
+    if min(small.shape) < _SMALLEST:
+        raise InputError(
+            f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
+            f"{_SMALLEST} x {_SMALLEST} are needed"
+        )
+    if small.shape[0] > large.shape[0] or small.shape[1] > large.shape[1]:
+        raise InputError(
+            f"template: {small.shape[0]} x {small.shape[1]} pixels do not fit into an image of "
+            f"{large.shape[0]} x {large.shape[1]}; exchange the two and invert the transform, or "
+            "cut out a part"
+        )
+    return small, large
+
+
+def check_choice(value: str, kind: object, what: str) -> None:
+    """An error unless the value is one of a Literal's."""
+    if value not in get_args(kind):
+        raise InputError(f"unknown {what} {value!r}; known are {', '.join(get_args(kind))}")
+
+
+@threads.ours
+def align(
+    template: ArrayLike,
+    image: ArrayLike,
+    *,
+    model: Model = "affine",
+    initial: ArrayLike | None = None,
+    feature: str = "orientation",
+    inverted: bool = False,
+    method: Method = "continuation",
+    diffusion: Diffusion = "partial",
+) -> Alignment:
+    """Where a template is in an image, by diffusion and continuation.
+
+    With ``initial`` (2 x 3, from template to image pixels) the path begins there and nowhere else;
+    without, the whole image is searched, at all turns and at scales from 1/2 to 2, and features
+    are matched where that is not enough. ``inverted`` lets bright be dark (orientations modulo π).
+    ``feature`` is one of "orientation", "unsigned-orientation" (what ``inverted`` sets),
+    "distribution-field" and "distribution-field-heat", which compare intensities and so need the
+    same light. ``diffusion`` is "partial", in translation and in what a turn does to orientations,
+    or "all": also in what turns and scales do to places (slower, and measured to be no better).
+    """
+    small, large = checked(template, image)
+    check_choice(model, Model, "model")
+    check_choice(method, Method, "method")
+    check_choice(diffusion, Diffusion, "diffusion")
+    if inverted:
+        if not feature.endswith("orientation"):
+            raise InputError(f"inverted contrast cannot be compared by {feature!r}")
+        feature = "unsigned-orientation"
+    kind = fields.feature(feature)
+    start = None if initial is None else _initial(initial, small, large)
+    return aligned(small, large, kind, model, start, method, diffusion)
+
+
+def aligned(
+    template: Pixels,
+    image: Pixels,
+    feature: Feature,
+    model: Model,
+    start: FloatArray | None,
+    method: Method = "continuation",
+    diffusion: Diffusion = "partial",
+) -> Alignment:
+    """:func:`align` of what has been checked."""
+    flat = [name for name, v in (("template", template), ("image", image)) if is_flat(v)]
+    if flat:
+        where = start if start is not None else centred(template, image)
+        unknown = np.full((6, 6), np.inf)
+        return Alignment(where, np.inf, (), False, 0.0, f"the {flat[0]} is flat", unknown, 0.0)
+    sizes = octaves(template, image)
+    by = 2.0 ** (len(sizes) - 1)
+    top = registration.scene(*sizes[-1], feature, diffusion)
+    if method != "continuation":
+        step = _of_detector(top, model, method)
+        return _result(registration.scene_fine(template, image, feature), model, [(by, step)])
+    if start is not None:
+        path = from_start(top, model, _scaled(start, 1 / by))
+        return descend(sizes, top, model, path)
+    best = descend(sizes, top, model, from_candidates(top, model, _searched(top, model)))
+    if best.converged:
+        return best
+    for transform in _escalated(top, model):
+        path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
+        best = max(best, descend(sizes, top, model, path), key=lambda one: one.confidence)
+        if best.converged:
+            break
+    return best
+
+
+def centred(template: Pixels, image: Pixels) -> FloatArray:
+    """The template upright in the middle of the image."""
+    (h, w), (rows, columns) = template.shape, image.shape
+    return np.array([[1.0, 0, (columns - w) / 2], [0, 1.0, (rows - h) / 2]])
+
+
+def descend(sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path) -> Alignment:
+    """The last σ at the size the path was found at, and at every larger one."""
+    last = len(sizes) - 1
+    steps = [(2.0**last, path)]
+    of = top
+    for octave in reversed(range(len(sizes))):
+        if octave != last:
+            of = registration.scene_fine(*sizes[octave], top.feature)
+        before, earlier = steps[-1]
+        begin = _scaled(earlier.point, before / 2.0**octave)
+        steps.append((2.0**octave, fine(of, model, begin)))
+    return _result(of, model, steps)
+
+
+def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
+    """Everything in pixels of the full size, and whether to believe it."""
+    steps = tuple(
+        replace(step, sigma=by * step.sigma, point=_scaled(step.point, by))
+        for by, path in paths
+        for step in path.steps
+    )
+    transform = steps[-1].point
+    share = inside(transform, of.template.shape, of.image.shape)
+    confidence = agreement(of, model, transform) if share else 0.0
+    reason = "converged"
+    if share < _STILL_INSIDE:
+        reason = f"it left the image: {share:.0%} of the template lies in it"
+    elif confidence < CONFIDENT:
+        reason = f"no agreement: a confidence of {confidence:.2f} is below {CONFIDENT}"
+    elif not steps[-1].converged:
+        reason = "still moving at the last step"
+    return Alignment(
+        transform=transform,
+        energy=steps[-1].cost,
+        path=steps,
+        converged=reason == "converged",
+        confidence=confidence,
+        reason=reason,
+        covariance=_covariance(of, model, transform),
+        inside=share,
+    )
+
+
+def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int, FloatArray]]:
+    """Θ: the transforms that take a frame of the template to one of the image, with their rows."""
+    own, others = (
+        features.detect(v, max_features=n).maps
+        for v, n in zip((template, image), _DETECTED, strict=True)
+    )
+    row = np.array([0.0, 0, 1])
+    inverses = [np.linalg.inv(np.vstack([frame, row])) for frame in own]
+    return [
+        (i, j, np.asarray(other @ inverse))
+        for i, inverse in enumerate(inverses)
+        for j, other in enumerate(others)
+    ]
+
+
+def _of_detector(top: Scene, model: Model, method: Method) -> Path:
+    """The middle and the right column: no σ but one, no place but a detector's."""
+    candidates = detector_candidates(top.template, top.image)
+    sigma = _SEARCHED * top.radius
+    if not candidates:
+        return Path((Step(sigma, centred(top.template, top.image), np.inf, False),))
+    at = top.level(sigma, "similarity")
+    if method == "single":
+        energies = [registration.evaluate(top, at, c).energy for _, _, c in candidates]
+    else:
+        own, others = (
+            np.asarray(features.extract(v, "sift", max_features=n).descriptors, np.float32)
+            for v, n in zip((top.template, top.image), _DETECTED, strict=True)
+        )
+        scores = own @ others.T
+        energies = [-float(scores[i, j]) for i, j, _ in candidates]
+    best = int(np.argmin(energies))
+    transform = _restricted(candidates[best][2], model, top.centre)
+    return Path((Step(sigma, transform, float(energies[best]), True),))

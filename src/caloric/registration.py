@@ -1,0 +1,425 @@
+"""Algorithm 1 on fields: the diffused energy of a template and an image, and its descent.
+
+At one σ both densities are diffused, by σ/√2 each in the sense of the theory's dot product, the
+image's after it is warped by the current estimate. What is minimised over the warp is::
+
+    E(θ; σ) = mean over x of log(1 + |a U(x; f ∘ τ_θ) − U(x; p)|² / c²),   U = all fields at x
+
+with the gain a fitted. Without the logarithm the best gain leaves |U_p|²(1 − cos²), which falls
+where the normalised dot product of the two densities (eq. 15) grows; the logarithm, a Cauchy
+weight, keeps what is covered or changed from pulling at the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from caloric import fields
+from caloric.fields import Feature, Pixels, Pyramid
+from caloric.theory.continuation import Step
+from caloric.theory.gaussians import FloatArray
+
+Model = Literal["translation", "similarity", "affine"]
+Diffusion = Literal["partial", "all"]
+
+_ROBUST = 0.5  # c², as a share of the template's mean |U|²
+_TURNS = 3.0  # rotations are diffused by this many σ/R: measured on photographs
+_MOST_STEPS = 12
+_MOST_POINTS = 1 << 18
+_AT_REST, _NEARLY = 0.03, 0.2  # of σ, or of half a pixel: a step that ends the descent, or may
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A template and an image (h, w), with the pyramids of their fields."""
+
+    template: Pixels
+    image: Pixels
+    feature: Feature
+    diffusion: Diffusion
+    of_template: Pyramid
+    of_image: Pyramid
+    _levels: "dict[tuple[float, Model, bool], Level]" = field(init=False, default_factory=dict)
+
+    def level(self, sigma: float, model: Model, *, fine: bool = False) -> "Level":
+        """The template's side of the energy at σ, made once; ``fine`` for the last few."""
+        key = (sigma, model, fine)
+        if key not in self._levels:
+            self._levels[key] = _level(self, sigma, model, fine)
+        return self._levels[key]
+
+    @property
+    def centre(self) -> FloatArray:
+        """The middle of the template, about which it turns and grows."""
+        h, w = self.template.shape
+        return np.array([(w - 1) / 2, (h - 1) / 2])
+
+    @property
+    def radius(self) -> float:
+        """R: half the template's longer side, the unit of the parameters."""
+        return float(max(self.template.shape) / 2)
+
+
+def light(radius: float) -> float:
+    """Over how many pixels light is taken to be the same."""
+    return max(radius / 4, 2.0)
+
+
+def light_of(template: Pixels) -> float:
+    """The same for a template."""
+    return light(max(template.shape) / 2)
+
+
+def scene(
+    template: Pixels, image: Pixels, feature: Feature, diffusion: Diffusion = "partial"
+) -> Scene:
+    """Both measured; the image's fields can serve other templates by :func:`scene_of`."""
+    around = light(max(template.shape) / 2)
+    return scene_of(
+        template, image, fields.pyramid(feature.measure(image, around)), feature, diffusion
+    )
+
+
+def scene_fine(template: Pixels, image: Pixels, feature: Feature) -> Scene:
+    """For the last σ alone, where the image is measured as it is warped."""
+    own = feature.measure(template, light_of(template))
+    return Scene(template, image, feature, "partial", Pyramid((own,), (0.0,)), Pyramid((), ()))
+
+
+def scene_of(
+    template: Pixels, image: Pixels, of_image: Pyramid, feature: Feature, diffusion: Diffusion
+) -> Scene:
+    """With the image's fields given."""
+    of_template = fields.pyramid(feature.measure(template, light_of(template)))
+    return Scene(template, image, feature, diffusion, of_template, of_image)
+
+
+def scale(transform: FloatArray) -> float:
+    """√|det A|."""
+    A = transform[:, :2]
+    return float(np.sqrt(abs(A[0, 0] * A[1, 1] - A[0, 1] * A[1, 0])))
+
+
+def angle(transform: FloatArray) -> float:
+    """Of the rotation nearest to A."""
+    A = transform[:, :2]
+    return float(np.arctan2(A[1, 0] - A[0, 1], A[0, 0] + A[1, 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The template at one σ: ``values`` (c, n) and their ``slopes`` (p, c, n) in the parameters.
+
+    n samples ``spacing`` pixels apart, on a grid of ``size``; ``products`` are sums over channels
+    of the slopes' products, of which the Hessian is a weighted sum.
+    """
+
+    sigma: float
+    model: Model
+    spacing: int
+    stride: int
+    size: tuple[int, int]
+    fine: bool
+    values: Pixels
+    squares: Pixels
+    slopes: Pixels
+    products: Pixels
+
+    @property
+    def power(self) -> float:
+        """The mean of |U|²."""
+        return float(self.squares.mean()) + 1e-12
+
+
+_PARAMETERS = {"translation": 2, "similarity": 4, "affine": 6}
+
+
+def _slopes(
+    values: Pixels, harmonics: tuple[int, ...], model: Model, x: Pixels, y: Pixels, per: float
+) -> Pixels:
+    """∂U(τx)/∂parameters at the identity, (p, c, h, w): ∇U · δ(x), and −imα U for the turn."""
+    dx, dy, spun = np.empty_like(values), np.empty_like(values), np.zeros_like(values)
+    for plane, out_x, out_y in zip(values, dx, dy, strict=True):
+        cv2.Sobel(plane, cv2.CV_32F, 1, 0, out_x, ksize=1, scale=0.5 * per)
+        cv2.Sobel(plane, cv2.CV_32F, 0, 1, out_y, ksize=1, scale=0.5 * per)
+    result = np.empty((_PARAMETERS[model], *values.shape), np.float32)
+    if model == "translation":
+        result[0], result[1] = dx, dy
+        return result
+    channel = 0
+    for m in harmonics:
+        if m:
+            spun[channel] = m * values[channel + 1]
+            spun[channel + 1] = -m * values[channel]
+        channel += 1 if m == 0 else 2
+    if model == "similarity":
+        result[0] = dx * x + dy * y
+        result[1] = dy * x - dx * y + spun
+    else:
+        spun *= np.float32(0.5)
+        result[0], result[1] = dx * x, dx * y - spun
+        result[2], result[3] = dy * x + spun, dy * y
+    result[-2], result[-1] = dx, dy
+    return result
+
+
+def _update(model: Model, p: FloatArray) -> FloatArray:
+    """3 x 3, of the parameters in units of R about the template's middle."""
+    if model == "translation":
+        return np.array([[1, 0, p[0]], [0, 1, p[1]], [0, 0, 1]])
+    if model == "similarity":
+        return np.array([[1 + p[0], -p[1], p[2]], [p[1], 1 + p[0], p[3]], [0, 0, 1]])
+    return np.array([[1 + p[0], p[1], p[4]], [p[2], 1 + p[3], p[5]], [0, 0, 1]])
+
+
+@lru_cache(maxsize=64)
+def _variances(size: tuple[int, int], spacing: int) -> Pixels:
+    """|x|²/R² over a grid: how much wider than σ² the affine diffusion of a place is (R of it)."""
+    h, w = size
+    y, x = np.mgrid[:h, :w].astype(np.float32)
+    x, y = x - (w - 1) / 2, y - (h - 1) / 2
+    return np.asarray((x * x + y * y) / (max(h, w) / 2) ** 2, np.float32)
+
+
+_BLENDED = 4
+
+
+def _widened(values: Pixels, sigma: float, spacing: int) -> Pixels:
+    """⋆ k of variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
+
+    Closed form (theory: A x + b is normal with this variance). Evaluated between a few blurs,
+    linear in the variance, in which Gaussians change slowly.
+    """
+    wider = _variances(values.shape[1:], spacing)
+    top = float(wider.max())
+    steps = np.linspace(0, top, _BLENDED)
+    result = np.zeros_like(values)
+    for extra in steps:
+        share = np.maximum(0, 1 - np.abs(wider - extra) * (_BLENDED - 1) / top)
+        result += share * fields.blurred(values, sigma * np.sqrt(1 + extra))
+    return result
+
+
+_NODES = 7
+
+
+@lru_cache(maxsize=32)
+def _similar(
+    size: tuple[int, int], harmonics: tuple[int, ...], spread: float
+) -> tuple[Callable[[Pixels], Pixels], ...]:
+    """For every harmonic, E over α and s of e^{−imα} u_m(e^s R_α x), both of deviation ``spread``.
+
+    By quadrature, seven nodes each; u between samples is bilinear. As sparse matrices, complex for
+    m ≠ 0, where a pair of channels is u's real and imaginary part.
+    """
+    from scipy.sparse import csr_matrix
+
+    h, w = size
+    nodes = np.linspace(-2.4, 2.4, _NODES)
+    mass = np.exp(-0.5 * nodes**2)
+    mass /= mass.sum()
+    nodes *= spread / np.sqrt(mass @ nodes**2)
+    y, x = np.mgrid[:h, :w].reshape(2, -1).astype(float)
+    z = (x - (w - 1) / 2) + 1j * (y - (h - 1) / 2)
+    turn, grow = (v.ravel() for v in np.meshgrid(nodes, nodes, indexing="ij"))
+    weight = np.outer(mass, mass).ravel()
+    to = np.exp(grow + 1j * turn)[:, None] * z
+    column, row = to.real + (w - 1) / 2, to.imag + (h - 1) / 2
+    left, top = np.floor(column), np.floor(row)
+    parts = []
+    for right in (0, 1):
+        for down in (0, 1):
+            share = np.abs(1 - right - (column - left)) * np.abs(1 - down - (row - top))
+            i, j = (left + right).astype(int), (top + down).astype(int)
+            inside = (i >= 0) & (i < w) & (j >= 0) & (j < h)
+            node, point = np.nonzero(inside)
+            parts.append(
+                (point, (j * w + i)[inside], (weight[:, None] * share)[inside], turn[node])
+            )
+    points, places, shares, turns = (np.concatenate(v) for v in zip(*parts, strict=True))
+
+    def operator(m: int) -> Callable[[Pixels], Pixels]:
+        values = shares * np.exp(-1j * m * turns) if m else shares
+        matrix = csr_matrix((values, (points, places)), (h * w, h * w))
+        return lambda u: matrix @ u
+
+    return tuple(operator(m) for m in harmonics)
+
+
+def diffused(
+    values: Pixels,
+    feature: Feature,
+    sigma: float,
+    have: float,
+    spacing: int,
+    radius: float,
+    model: Model,
+    diffusion: Diffusion,
+) -> Pixels:
+    """Fields diffused to σ pixels, of which they ``have`` some already.
+
+    Over translation exactly, by k_σ. Unless the model is a translation: over rotation, by Lemma 1,
+    e^{−m²σr²/2} on the dot product and so half of that exponent here; and with ``diffusion="all"``
+    over rotation and log-scale by what they do to places too, by quadrature, with σr = σs = σ/R.
+    """
+    rest = float(np.sqrt(max(0.0, sigma**2 - have**2))) / spacing
+    if model == "translation":
+        return fields.blurred(values, rest)
+    if feature.widens:
+        return _widened(values, rest, spacing)
+    result = fields.blurred(values, rest)
+    orders = feature.orders
+    if diffusion == "partial":
+        if orders.any():
+            result = result * np.exp(-((orders * _TURNS * sigma / radius) ** 2) / 4)[:, None, None]
+        return result
+    flat = result.reshape(len(result), -1)
+    out, channel = np.empty_like(flat), 0
+    operators = _similar(values.shape[1:], feature.harmonics, sigma / radius / np.sqrt(2))
+    for m, operator in zip(feature.harmonics, operators, strict=True):
+        if m == 0:
+            out[channel] = operator(flat[channel])
+            channel += 1
+            continue
+        u = operator(flat[channel] + 1j * flat[channel + 1])
+        out[channel], out[channel + 1] = u.real, u.imag
+        channel += 2
+    return out.reshape(result.shape)
+
+
+def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
+    if fine:
+        values, spacing, have = of.of_template.levels[0], 1, 0.0
+        values = fields.blurred(values, sigma)
+    else:
+        values, spacing, have = of.of_template.level(max(1.0, sigma / 1.4))
+        values = diffused(
+            values, of.feature, sigma, have, spacing, of.radius, model, of.diffusion
+        )  # fmt: skip
+    h, w = values.shape[1:]
+    x = ((np.arange(w) * spacing - of.centre[0]) / of.radius).astype(np.float32)[None, None, :]
+    y = ((np.arange(h) * spacing - of.centre[1]) / of.radius).astype(np.float32)[None, :, None]
+    stride = max(1, int(np.ceil(np.sqrt(h * w / _MOST_POINTS))))
+    slopes = _slopes(values, of.feature.harmonics, model, x, y, of.radius / spacing)
+    some = np.s_[..., ::stride, ::stride]
+    values, slopes = values[some], slopes[some]
+    flat = np.ascontiguousarray(values).reshape(len(values), -1)
+    slopes = np.ascontiguousarray(slopes).reshape(len(slopes), *flat.shape)
+    first, second = np.triu_indices(len(slopes))
+    products = np.stack(
+        [np.einsum("cn,cn->n", slopes[i], slopes[j]) for i, j in zip(first, second, strict=True)]
+    )
+    squares = np.einsum("cn,cn->n", flat, flat)
+    return Level(sigma, model, spacing, stride, (h, w), fine, flat, squares, slopes, products)
+
+
+def warped(of: Scene, at: Level, transform: FloatArray) -> Pixels:
+    """The image's side at σ, (c, n): its fields at τ(x), turned, diffused; below, measured anew."""
+    size = at.size
+    grown = scale(transform)
+    if at.fine:
+        values = fields.blurred(
+            of.feature.measure(seen(of.image, transform, size), light(of.radius)), at.sigma
+        )
+    else:
+        values, spacing, have = of.of_image.level(at.spacing * grown)
+        step = np.diag([at.spacing, at.spacing, 1.0])
+        values = fields.sampled(values, transform @ step / spacing, size)
+        fields.turned(values, of.feature.harmonics, angle(transform))
+        values = diffused(
+            values, of.feature, at.sigma, have / grown, at.spacing, of.radius,
+            at.model, of.diffusion,
+        )  # fmt: skip
+    some = np.ascontiguousarray(values[..., :: at.stride, :: at.stride])
+    return some.reshape(len(values), -1)
+
+
+def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
+    """The image as the template would see it."""
+    grown = scale(transform)
+    if grown > 1.05:  # what the template's pixels cannot hold would be aliased
+        image = np.asarray(cv2.GaussianBlur(image, (0, 0), 0.5 * float(np.sqrt(grown**2 - 1))))
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    return np.asarray(
+        cv2.warpAffine(image, transform, size[::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The energy at a transform, with what its next step is made of."""
+
+    energy: float
+    cosine: float
+    gain: float
+    values: Pixels
+    weights: Pixels
+
+
+def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
+    """E(θ; σ), its Cauchy weights (n,), and the cosine of the two densities."""
+    values = warped(of, at, transform)
+    own = np.einsum("cn,cn->n", values, values)
+    both = np.einsum("cn,cn->n", values, at.values)
+    around = float(np.sqrt(at.power / (float(own.mean()) + 1e-12)))
+    gain, scaled = around, np.float32(1 / (_ROBUST * at.power))
+    weights = own
+    for _ in range(3):
+        residual = np.float32(gain**2) * own - np.float32(2 * gain) * both + at.squares
+        weights = 1 / (1 + np.maximum(residual, 0) * scaled)
+        fitted = float(weights @ both) / (float(weights @ own) + 1e-12)
+        used, gain = gain, float(np.clip(fitted, 0.3 * around, 2 * around))
+    energy = -float(np.log(weights).mean())
+    cosine = float(both.sum()) / float(np.sqrt(float(own.sum()) * float(at.squares.sum())) + 1e-12)
+    return Evaluation(energy, cosine, used, values, weights)
+
+
+def normal_equations(at: Level, here: Evaluation) -> tuple[FloatArray, FloatArray]:
+    """Half the energy's Gauss-Newton Hessian and gradient in the parameters, but for 1/(n c²)."""
+    count = len(at.slopes)
+    hessian = np.zeros((count, count))
+    upper = np.triu_indices(count)
+    hessian[upper] = at.products @ here.weights
+    hessian = hessian + np.triu(hessian, 1).T
+    residual = (np.float32(here.gain) * here.values - at.values) * here.weights
+    gradient = at.slopes.reshape(count, -1) @ residual.ravel()
+    return hessian, gradient.astype(np.float64)
+
+
+def composed(of: Scene, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
+    """τ ∘ δ⁻¹: the template moved by δ is the image moved by its inverse."""
+    unit = np.diag([1 / of.radius, 1 / of.radius, 1.0])
+    unit[:2, 2] = -of.centre / of.radius
+    inverse = np.linalg.inv(unit) @ np.linalg.inv(_update(model, step)) @ unit
+    return np.asarray(transform @ inverse)
+
+
+def minimise(of: Scene, at: Level, transform: FloatArray) -> Step:
+    """A local minimum of E(·; σ) by Levenberg and Marquardt: only what lowers it is accepted."""
+    damping, trials, resting = 1e-3, 0, False
+    unit = max(at.sigma, 0.5)
+    here = evaluate(of, at, transform)
+    while trials < _MOST_STEPS and not resting:
+        hessian, gradient = normal_equations(at, here)
+        diagonal = np.diag(hessian.diagonal() + 1e-9 * np.trace(hessian) + 1e-12)
+        improved = False
+        while trials < _MOST_STEPS and not improved:
+            trials += 1
+            step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
+            moved = float(np.abs(step).max()) * of.radius
+            there = composed(of, at.model, transform, step)
+            if 0.1 < scale(there) < 10:
+                new = evaluate(of, at, there)
+                improved = new.energy < here.energy
+            if improved:
+                transform, here, damping = there, new, max(damping / 5, 1e-5)
+            else:
+                damping = max(8 * damping, 1e-2)
+                if moved < 0.01 * unit:
+                    break
+        resting = not improved or moved < _AT_REST * unit
+    return Step(at.sigma, transform, here.energy, resting or moved < _NEARLY * unit)

@@ -1,0 +1,186 @@
+"""Where a template may be: its coarse density against the image's, at every place, turn and scale.
+
+This is the start of Algorithm 1 where the diffused energy at the largest σ is not convex: the
+normalised dot product of eq. 15 at a σ of an eighth of the template, as one matrix product between
+all windows of the image and all turned templates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import fields, threads
+from caloric.fields import Feature, Pixels, Pyramid
+from caloric.theory.gaussians import FloatArray
+
+GRID = 12  # samples across the template
+TURNS = 24
+SCALES = (0.5, 0.63, 0.794, 1.0, 1.26, 1.587, 2.0)
+_PEAKS = 12  # of a template, a scale
+_BLOCK = 1 << 21  # numbers of windows at once
+_FAINT = 0.1  # of the mean energy: windows with less do not win by being divided by it
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A transform (2, 3), the score of a template under it, and which template it is."""
+
+    score: float
+    transform: FloatArray
+    template: int
+    place: tuple[float, float, int, float]  # in the grid's units: x, y, turn, log scale
+
+
+def _disc() -> NDArray[np.bool_]:
+    u = np.arange(GRID) - (GRID - 1) / 2
+    return np.asarray(u[:, None] ** 2 + u**2 <= (GRID / 2) ** 2)
+
+
+_INSIDE = _disc()
+_OFFSETS = [(int(y), int(x)) for y, x in zip(*np.nonzero(_INSIDE), strict=True)]
+
+
+def _angles(turns: int) -> FloatArray:
+    return np.asarray(np.arange(turns) * (2 * np.pi / turns), np.float64)
+
+
+def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turns: int) -> Pixels:
+    """The template's fields over a disc, at every turn, of norm 1: (channels x disc, turns)."""
+    h = max(shape) / GRID
+    values, spacing, have = of.level(h)
+    values = fields.blurred(values, float(np.sqrt(max(0.0, h * h - have * have))) / spacing)
+    middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) / spacing
+    columns = []
+    for a in _angles(turns):
+        c, s = np.cos(a), np.sin(a)
+        A = np.array([[c, s], [-s, c]]) * h / spacing
+        to = np.column_stack([A, middle - A @ np.full(2, (GRID - 1) / 2)])
+        turned = fields.turned(
+            fields.sampled(values, to, (GRID, GRID)), feature.harmonics, -float(a)
+        )
+        column = turned[:, _INSIDE].ravel()
+        columns.append(column / max(float(np.linalg.norm(column)), 1e-12))
+    return np.stack(columns, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plane:
+    """The image's fields on a grid of a spacing: sample (0, 0) is at ``corner``."""
+
+    values: Pixels
+    spacing: float
+    corner: tuple[float, float]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many windows there are down and across."""
+        return self.values.shape[1] - GRID + 1, self.values.shape[2] - GRID + 1
+
+    def scores(self, columns: Pixels) -> Pixels:
+        """Cosines (columns, windows) of all windows with columns (channels x disc, n) of norm 1."""
+        down, across = self.counts
+        channels = len(self.values)
+        energy = (self.values * self.values).sum(0)
+        norm = np.zeros((down, across), np.float32)
+        for y, x in _OFFSETS:
+            norm += energy[y : y + down, x : x + across]
+        norm = np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12))
+        rows = max(1, _BLOCK // (across * channels * len(_OFFSETS)))
+        scores = np.empty((columns.shape[1], down, across), np.float32)
+        for top in range(0, down, rows):
+            count = min(rows, down - top)
+            windows = np.empty((channels, len(_OFFSETS), count, across), np.float32)
+            for i, (y, x) in enumerate(_OFFSETS):
+                windows[:, i] = self.values[:, top + y : top + y + count, x : x + across]
+            product = columns.T @ windows.reshape(len(columns), -1)
+            scores[:, top : top + count] = product.reshape(-1, count, across)
+        scores /= norm
+        return scores
+
+
+def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
+    """With half a template of nothing around the image, so that it may hang over the edge."""
+    values, step, have = of.level(spacing)
+    h, w = shape
+    rows, columns = (int(np.ceil(n / spacing)) + GRID // 2 for n in (h, w))
+    x, y = (w - 1 - (columns - 1) * spacing) / 2, (h - 1 - (rows - 1) * spacing) / 2
+    to = np.array([[spacing, 0, x], [0, spacing, y]]) / step
+    values = fields.sampled(values, to, (rows, columns))
+    rest = float(np.sqrt(max(0.0, spacing**2 - have**2))) / spacing
+    return _Plane(fields.blurred(values, rest), spacing, (x, y))
+
+
+def search(
+    of_image: Pyramid,
+    image_shape: tuple[int, int],
+    templates: Sequence[Pixels],
+    template_shape: tuple[int, int],
+    *,
+    turns: int,
+    scales: Sequence[float],
+    most: int,
+) -> list[list[Candidate]]:
+    """For each template the ``most`` best candidates, best first, no two of them neighbours.
+
+    ``templates`` are :func:`turned_templates` of one shape. A scale at which the template is larger
+    than the image and its surroundings is left out.
+    """
+    columns = np.concatenate(list(templates), 1)
+    h = max(template_shape) / GRID
+    middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
+
+    def at_scale(s: float) -> list[list[Candidate]]:
+        plane = _plane(of_image, image_shape, s * h)
+        if min(plane.counts) < 1:
+            return [[] for _ in templates]
+        scores = plane.scores(columns).reshape(len(templates), turns, *plane.counts)
+        return [_peaks(own, plane, s, turns, middle, k) for k, own in enumerate(scores)]
+
+    by_scale = threads.each(at_scale, scales)
+    return [
+        _apart(sorted((c for one in by_scale for c in one[k]), key=lambda c: -c.score), turns, most)
+        for k in range(len(templates))
+    ]
+
+
+def _peaks(
+    scores: Pixels, plane: _Plane, scale: float, turns: int, middle: FloatArray, template: int
+) -> list[Candidate]:
+    """The best of scores (turns, down, across): a place's best turn, and of neighbours one."""
+    best = scores.max(0)
+    around = cv2.dilate(best, np.ones((3, 3), np.uint8))
+    rows, columns = np.nonzero(best >= around)
+    order = np.argsort(-best[rows, columns])[:_PEAKS]
+    found = []
+    for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        turn = int(scores[:, row, column].argmax())
+        at = np.array([column, row]) + (GRID - 1) / 2
+        centre = np.array(plane.corner) + at * plane.spacing
+        a = 2 * np.pi * turn / turns
+        A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+        transform = np.column_stack([A, centre - A @ middle])
+        x, y = (centre / plane.spacing).tolist()
+        place = (x, y, turn, float(np.log(scale)))
+        found.append(Candidate(float(best[row, column]), transform, template, place))
+    return found
+
+
+def _apart(candidates: list[Candidate], turns: int, most: int) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for one in candidates:
+        if len(kept) == most:
+            break
+        if not any(_near(one, other, turns) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _near(a: Candidate, b: Candidate, turns: int) -> bool:
+    (x, y, turn, s), (u, v, other, t) = a.place, b.place
+    between = abs(turn - other)
+    return (
+        abs(x - u) + abs(y - v) <= 2.5 and min(between, turns - between) <= 1 and abs(s - t) < 0.25
+    )
