@@ -27,7 +27,8 @@ from caloric.theory.gaussians import FloatArray
 Method = Literal["continuation", "single", "descriptor"]
 
 # Below this confidence an alignment is not to be trusted, and says so by ``converged``.
-CONFIDENT = 0.5
+CONFIDENT = 0.55
+_SURE = 0.85  # a confidence at which no other start is tried
 _SMALLEST = 8  # pixels across a template
 _LEAST_INSIDE = 0.25  # of the template, at the start
 _STILL_INSIDE = 0.5  # and at the end
@@ -52,7 +53,7 @@ class Alignment:
 
     ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ, in pixels of the
     template, the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
-    how alike the two are in the better half of the template, 0 to 1: below 0.5 do not trust it.
+    how alike the two are in the better half of the template, 0 to 1: below 0.55 do not trust it.
     ``converged`` is that confidence, a path that came to rest, and a template that lies in the
     image; ``reason`` says what is missing. ``covariance`` (6, 6) is that of the transform's entries
     in the order of its rows; ``inside`` the share of the template that lies in the image.
@@ -108,13 +109,15 @@ def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
     return min(paths, key=lambda path: path.cost)
 
 
-def from_candidates(top: Scene, model: Model, candidates: list[FloatArray]) -> Path:
-    """The coarse σ from the best of some transforms: the first that leads to a low energy."""
+def from_candidates(
+    top: Scene, model: Model, candidates: list[FloatArray], low: float = _LOW
+) -> Path:
+    """The coarse σ from the best of some transforms, or the first with an energy below ``low``."""
     turns = 0.0 if model == "translation" else _SEARCHED
     paths: list[Path] = []
     for transform in candidates:
         paths.append(_coarse(top, model, transform, _SEARCHED, turns))
-        if paths[-1].cost < _LOW:
+        if paths[-1].cost < low:
             break
     return min(paths, key=lambda path: path.cost)
 
@@ -181,11 +184,12 @@ def _by_parts(top: Scene, model: Model) -> list[FloatArray]:
     return [transform for _, transform in sorted(found, key=lambda one: one[0])]
 
 
-def _escalated(top: Scene, model: Model) -> Iterator[FloatArray]:
-    """Other starts, for when the search over the whole template was not enough."""
+def _escalated(top: Scene, model: Model, found: list[FloatArray]) -> Iterator[FloatArray]:
+    """Other starts, for when the first of a search's candidates was not enough."""
     matched = _matched(top, model)
     if matched is not None:
         yield matched
+    yield from_candidates(top, model, found, low=0.0).point
     yield from _by_parts(top, model)
 
 
@@ -207,7 +211,7 @@ def inside(transform: FloatArray, template: tuple[int, ...], image: tuple[int, .
 
 
 def agreement(of: Scene, model: Model, transform: FloatArray) -> float:
-    """The median over the template, by its density, of the cosine of both densities around.
+    """The median over the template of the cosine of both densities around each place.
 
     A median, because what is covered or changed in less than half of it should not matter.
     """
@@ -223,10 +227,8 @@ def agreement(of: Scene, model: Model, transform: FloatArray) -> float:
             at.squares,
         )
     ]
-    cosines = (sums[0] / np.sqrt(sums[1] * sums[2] + 1e-12)).ravel()
-    order = np.argsort(cosines)
-    mass = np.cumsum(sums[2].ravel()[order])
-    return float(np.clip(cosines[order[np.searchsorted(mass, mass[-1] / 2)]], 0, 1))
+    cosines = sums[0] / np.sqrt(sums[1] * sums[2] + 1e-12)
+    return float(np.clip(np.median(cosines), 0, 1))
 
 
 def _covariance(of: Scene, model: Model, transform: FloatArray) -> FloatArray:
@@ -370,13 +372,14 @@ def aligned(
     if start is not None:
         path = from_start(top, model, _scaled(start, 1 / by))
         return descend(sizes, top, model, path)
-    best = descend(sizes, top, model, from_candidates(top, model, _searched(top, model)))
-    if best.converged:
+    found = _searched(top, model)
+    best = descend(sizes, top, model, from_candidates(top, model, found))
+    if best.confidence >= _SURE:
         return best
-    for transform in _escalated(top, model):
+    for transform in _escalated(top, model, found):
         path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
-        best = max(best, descend(sizes, top, model, path), key=lambda one: one.confidence)
-        if best.converged:
+        best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
+        if best.confidence >= _SURE:
             break
     return best
 

@@ -62,17 +62,13 @@ def gradients(pixels: Pixels) -> tuple[Pixels, Pixels]:
 
 def _smoothed(plane: Pixels, sigma: float) -> Pixels:
     """⋆ k_σ, nearly: a wide blur is made on a coarse grid and read between its samples."""
-    step = int(sigma / 3)
-    if step < 2:
+    if sigma < 6:
         return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
     h, w = plane.shape
-    # Whole cells, so that the grid lies alike on images of any size.
-    padded = cv2.copyMakeBorder(plane, 0, -h % step, 0, -w % step, cv2.BORDER_REPLICATE)
-    size = (padded.shape[1] // step, padded.shape[0] // step)
-    small = cv2.resize(padded, size, interpolation=cv2.INTER_AREA)
-    small = cv2.GaussianBlur(small, (0, 0), sigma / step)
-    wide = cv2.resize(small, padded.shape[::-1], interpolation=cv2.INTER_LINEAR)
-    return np.asarray(wide[:h, :w])
+    size = (max(1, round(3 * w / sigma)), max(1, round(3 * h / sigma)))
+    small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
+    small = cv2.GaussianBlur(small, (0, 0), sigma * size[0] / w, sigmaY=sigma * size[1] / h)
+    return np.asarray(cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR))
 
 
 def _turning(step: int) -> Callable[[Pixels, float], Pixels]:

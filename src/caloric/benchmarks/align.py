@@ -166,7 +166,24 @@ def hard(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
         outcomes = _run(cases, _contenders(**options))
         report[name] = {method: _summary(found) for method, found in outcomes.items()}
         own += outcomes[START] + outcomes[SEARCH]
-    return {"conditions": report, "honesty": honesty(own)}
+    told("templates that are not there")
+    found = [_absent(photos, seed + i) for i in range(count)]
+    return {
+        "conditions": report,
+        "honesty": honesty(own),
+        "not there": {
+            "cases": count,
+            "that say so": float(np.mean([not a.converged for a in found])),
+            "highest confidence": max(a.confidence for a in found),
+        },
+    }
+
+
+def _absent(photos: list[Pixels], seed: int) -> Alignment:
+    """A template looked for in a view of another photograph."""
+    case = make(photos, "all", 0.5, seed)
+    elsewhere = [p for i, p in enumerate(photos) if i != case.photograph]
+    return alignment.align(case.template, make(elsewhere, "all", 0.5, seed).image)
 
 
 # What the theory says beside what the default does, from the identity unless it searches.

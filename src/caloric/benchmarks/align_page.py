@@ -43,6 +43,12 @@ def _honesty(title: str, honesty: Report) -> Iterator[str]:
     yield ""
 
 
+def _absent(absent: Report) -> Iterator[str]:
+    said = f"{absent['that say so']:.0%}"
+    yield f"Of {absent['cases']} templates looked for in another photograph {said} say so."
+    yield ""
+
+
 def _conditions(hard: Report) -> Iterator[str]:
     rows = []
     names = list(next(iter(hard["conditions"].values())))
@@ -106,6 +112,7 @@ def tables(report: Report) -> Iterator[str]:
     if "hard" in report:
         yield from _conditions(report["hard"])
         yield from _honesty("Ours under these", report["hard"]["honesty"])
+        yield from _absent(report["hard"]["not there"])
     if "settings" in report:
         yield from _settings(report["settings"])
     if "templates" in report:
@@ -119,7 +126,7 @@ def page(report: Report) -> str:
     cells = report["cells"]
     ours, photographs = cells["overall"][SEARCH], cells["about"]["photographs"]
     lines = [
-        "# Alignment",
+        "# Alignment, measured",
         "",
         "<!-- Written by `caloric bench align --page`; edit benchmarks/align_page.py instead. -->",
         "",
@@ -153,6 +160,7 @@ def page(report: Report) -> str:
             lines += [f"## {title}", "", *section(report[name])]
             if name == "hard":
                 lines += _honesty("Ours under these", report["hard"]["honesty"])
+                lines += _absent(report["hard"]["not there"])
             if name == "templates":
                 lines += [
                     "One is right, 20 are that one with a quarter to a half of it replaced, 29 are",

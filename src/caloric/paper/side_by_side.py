@@ -18,7 +18,7 @@ from caloric.density import measure
 from caloric.kernels import kernel
 from caloric.paper.letters import Move, render, sample
 from caloric.sampling import SquarePatch
-from caloric.theory import diffusion, energy
+from caloric.theory import alignment, diffusion, energy
 from caloric.theory.continuation import Path, continuation
 from caloric.theory.energy import (
     OrientationDensity,
@@ -136,29 +136,23 @@ def ideal(image: OrientationDensity, templates: list[OrientationDensity]) -> Pat
     """Algorithm 1 on (c₁, c₂, c₃, a, c, b₁, b₂), all diffused, in closed form.
 
     τ(x) = [[a, −c], [c, a]] x + b: in this parameterisation the diffusion over rotation, scale and
-    translation is exact (:func:`caloric.theory.diffusion.linear_similarity`).
+    translation is exact, and so is its gradient (:func:`caloric.theory.alignment.similarity`).
     """
 
-    def dissimilarities(z: FloatArray, sigma: float) -> FloatArray:
-        diffuse = partial(
-            diffusion.linear_similarity, sigma_d=sigma, sigma_a=sigma, z=z[:2], b=z[2:]
-        )
-        return np.array([dissimilarity(diffused_density(diffuse, image), p) for p in templates])
+    def fits(z: FloatArray, sigma: float) -> list[alignment.Slope]:
+        return [alignment.similarity(image, p, z, sigma) for p in templates]
 
     def cost(point: FloatArray, sigma: float) -> float:
         c, z = point[:3], point[3:]
-        return energy.cost(
-            c, dissimilarities(z, sigma), PENALTY * diffusion.choice_penalty(c, sigma)
-        )
+        penalty = PENALTY * diffusion.choice_penalty(c, sigma)
+        return energy.cost(c, [fit.energy for fit in fits(z, sigma)], penalty)
 
     def gradient(point: FloatArray, sigma: float) -> FloatArray:
-        """In the choice exact, in the transformation by forward differences."""
-        c, z, h = point[:3], point[3:], 1e-5
-        here = dissimilarities(z, sigma)
-        ahead = [dissimilarities(z + h * step, sigma) for step in np.eye(4)]
-        slope = diffusion.choice_penalty_gradient(c, sigma)
-        moved = np.array([c @ (there - here) / h for there in ahead])
-        return np.concatenate([here + PENALTY * slope, moved])
+        c, z = point[:3], point[3:]
+        found = fits(z, sigma)
+        in_c = np.array([fit.energy for fit in found])
+        in_c += PENALTY * diffusion.choice_penalty_gradient(c, sigma)
+        return np.concatenate([in_c, c @ np.stack([fit.gradient for fit in found])])
 
     start = np.array([1 / 3, 1 / 3, 1 / 3, 1.0, 0.0, 0.0, 0.0])
     return continuation(cost, SIGMAS, start[None], gradient=gradient, bounds=BOUNDS)

@@ -1,0 +1,167 @@
+"""The exact diffused energies against random transformations, and the paper's first problem."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import photographs
+from caloric.theory import alignment, diffusion, energy, intensity, toy
+from caloric.theory.energy import OrientationDensity
+from caloric.theory.gaussians import decayed_mean
+from caloric.theory.oracle import Blobs
+
+POINTS = {
+    "similarity": np.array([1.1, 0.2, 0.1, -0.2]),
+    "affine": np.array([1.1, 0.2, -0.1, 0.9, 0.1, -0.2]),
+}
+
+
+def density(count, seed):
+    rng = np.random.default_rng(seed)
+    return OrientationDensity(
+        rng.uniform(-1, 1, (count, 2)), rng.uniform(0, 2 * np.pi, count), rng.uniform(0.2, 1, count)
+    )
+
+
+@pytest.mark.parametrize("u", [-6.0, -1.6, -1.4, -0.3, 0.0, 0.4, 3.0, 9.0])
+def test_decayed_mean_is_its_integral(u):
+    # Around its peak, so that the quadrature cannot miss it.
+    expected = quad(lambda r: r * np.exp(-(r**2) + 2 * r * u - u * u), 0, max(u, 0) + 8)[0]
+    if u < -5:
+        expected = np.exp(-u * u) * quad(lambda r: r * np.exp(-(r**2) + 2 * r * u), 0, 3)[0]
+    assert decayed_mean(u, 0.0) == pytest.approx(expected, rel=1e-9)
+    assert decayed_mean(u, 2.0) == pytest.approx(expected * np.exp(-2), rel=1e-9)
+
+
+@pytest.mark.parametrize("model", POINTS)
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.7])
+def test_energy_is_the_sum_of_the_kernel_and_its_gradient_that_of_differences(model, sigma):
+    image, template, point = density(30, 0), density(20, 1), POINTS[model]
+    found = alignment.ENERGIES[model](image, template, point, sigma)
+    widths = {"sigma_d": sigma, "sigma_a": sigma}
+    if model == "similarity":
+        kernel = partial(diffusion.linear_similarity, **widths, z=point[:2], b=point[2:])
+    else:
+        A = point[:4].reshape(2, 2)
+        kernel = partial(diffusion.affine, **widths, A=A, b=point[4:])
+    expected = energy.dissimilarity(energy.diffused_density(kernel, image), template)
+    assert found.energy == pytest.approx(expected, rel=1e-12)
+    h = 1e-5 * sigma
+    slopes = [
+        np.diff([alignment.ENERGIES[model](image, template, point + s * h * e, sigma).energy
+                 for s in (-1, 1)])[0] / (2 * h)
+        for e in np.eye(len(point))
+    ]  # fmt: skip
+    np.testing.assert_allclose(found.gradient, slopes, rtol=1e-6, atol=1e-7 * np.abs(slopes).max())
+
+
+@pytest.mark.parametrize("model", POINTS)
+def test_diffused_energy_is_the_mean_energy_of_random_transformations(model):
+    """The undiffused energy of an image moved at random, angles in bins: no formula of ours."""
+    image = Blobs((1.0, -0.8, 0.6), ((0.2, 0.1), (-0.4, 0.3), (0.1, -0.5)), (0.35, 0.3, 0.4))
+    x = np.array([[0.3, 0.1], [-0.2, 0.4], [0.1, -0.3], [-0.4, -0.2]])
+    angles, weights = np.array([0.4, 2.0, 4.0, 5.5]), np.array([1.0, 0.7, 0.9, 0.5])
+    point, sigma, bin_width = POINTS[model], 0.25, 0.5
+    rng = np.random.default_rng(3)
+    draws = point + sigma * rng.standard_normal((400_000, len(point)))
+    if model == "similarity":
+        a, c = draws[:, 0], draws[:, 1]
+        A = np.stack([np.stack([a, -c], -1), np.stack([c, a], -1)], -2)
+    else:
+        A = draws[:, :4].reshape(-1, 2, 2)
+    b = draws[:, -2:]
+    energies = np.zeros(len(draws))
+    for place, angle, weight in zip(x, angles, weights, strict=True):
+        g = np.einsum("nij,ni->nj", A, image.gradient(A @ place + b))
+        away = (np.arctan2(g[:, 1], g[:, 0]) - angle + np.pi) % (2 * np.pi) - np.pi
+        energies -= weight * np.hypot(g[:, 0], g[:, 1]) * (np.abs(away) < bin_width / 2) / bin_width
+    line = np.linspace(-3, 3, 121)
+    y = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
+    g = image.gradient(y)
+    seen = OrientationDensity(y, np.arctan2(g[:, 1], g[:, 0]), np.hypot(*g.T) * 0.05**2)
+    nodes, shares = np.polynomial.legendre.leggauss(6)
+    exact = sum(
+        share / 2 * alignment.ENERGIES[model](
+            seen, OrientationDensity(x, angles + node * bin_width / 2, weights), point, sigma
+        ).energy
+        for node, share in zip(nodes, shares, strict=True)
+    )  # fmt: skip
+    error = energies.std() / np.sqrt(len(energies))
+    assert abs(exact - energies.mean()) < 4 * error
+    assert error < 0.01 * abs(exact)
+
+
+def test_algorithm_1_on_the_exact_energy_finds_the_similarity():
+    template = density(25, 5)
+    z, b = np.array([1.1, 0.35]), np.array([0.15, -0.1])
+    A = np.array([[z[0], -z[1]], [z[1], z[0]]])
+    turn = np.arctan2(z[1], z[0])
+    image = OrientationDensity(template.points @ A.T + b, template.angles + turn, template.weights)
+    path = alignment.align(
+        image, template, (0.6, 0.4, 0.25, 0.15, 0.1, 0.06), np.array([1.0, 0, 0, 0]),
+        bounds=((0.5, 1.6), (-1, 1), (-0.8, 0.8), (-0.8, 0.8)),
+    )  # fmt: skip
+    # The sum over pairs pulls a little: neighbours are seen through kernels of finite width.
+    np.testing.assert_allclose(path.point, [*z, *b], atol=0.03)
+
+
+def test_intensity_solves_the_toy_from_samples():
+    samples, support = np.linspace(-2, 2, 401), np.linspace(*toy.SUPPORT, 241)
+    found = intensity.match(
+        toy.IMAGE(samples), [p(support) for p in toy.TEMPLATES], start=[80.0],
+        sigmas=(1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.0),
+    )  # fmt: skip
+    assert found.template == 0
+    # f(x + θ) here, f(x − θ) in the toy: 0.25 to the right is 25 samples to the left.
+    assert found.offset[0] == pytest.approx(80 - 25, abs=0.1)
+    np.testing.assert_allclose(found.choice, [1, 0], atol=1e-3)
+
+
+def camera():
+    return photographs.grey("camera")[::4, ::4] / 255
+
+
+def test_intensity_finds_a_patch_of_a_photograph():
+    image = camera()
+    patches = [image[40:72, 50:82], image[70:102, 20:52], image[30:62, 80:112]]
+    rng = np.random.default_rng(0)
+    noisy = image + 0.02 * rng.standard_normal(image.shape)
+    found = intensity.match(noisy, patches, start=[42.0, 48.5])
+    assert found.template == 0
+    np.testing.assert_allclose(found.offset, [40, 50], atol=0.2)
+    assert [s.sigma for s in found.path.steps] == list(intensity.SIGMAS)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_intensity_energy_is_smoothed_and_its_gradient_that_of_differences(dimensions):
+    image = camera() if dimensions == 2 else camera()[40]
+    cut = np.s_[40:72] if dimensions == 1 else np.s_[40:72, 50:82]
+    problem = intensity.Problem(image, np.stack([image[cut], image[cut][::-1]]), 0.3)
+    point = np.array([0.3, 0.6, *(2.3, 3.1)[:dimensions]])
+    for sigma in (0.0, 0.1, 0.3):
+        cost = problem.diffused(sigma)
+        h = 1e-5
+        slopes = [(cost(point + h * e)[0] - cost(point - h * e)[0]) / (2 * h)
+                  for e in np.eye(len(point))]  # fmt: skip
+        np.testing.assert_allclose(cost(point)[1], slopes, rtol=1e-6, atol=1e-7)
+    plain, sigma = problem.diffused(0.0), 0.1
+    draws = point + sigma * np.random.default_rng(1).standard_normal((6000, len(point)))
+    values = np.array([plain(draw)[0] for draw in draws])
+    assert abs(problem.diffused(sigma)(point)[0] - values.mean()) < 4 * values.std() / np.sqrt(6000)
+
+
+@pytest.mark.parametrize(
+    ("image", "templates", "match"),
+    [
+        (np.zeros((9, 9, 9)), [np.zeros((5, 5))], "1 or 2 dimensions"),
+        (np.zeros((9, 9)), [np.zeros(5)], "as many dimensions"),
+        (np.zeros(9), [np.full(5, np.nan)], "NaN"),
+        (np.zeros(9), [np.zeros(3)], "at least 4"),
+        (np.zeros(9), [np.zeros(12)], "larger"),
+    ],
+)
+def test_intensity_says_what_is_wrong(image, templates, match):
+    with pytest.raises(ValueError, match=match):
+        intensity.match(image, templates)
