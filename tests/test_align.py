@@ -155,6 +155,30 @@ def test_leaving_the_image_is_told():
     assert "left the image" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("template", "image"), [((8, 8), (8, 8)), ((8, 200), (20, 210)), ((8, 9), (70, 90))]
+)
+@pytest.mark.parametrize("model", ["translation", "similarity", "affine"])
+def test_small_and_thin_templates_are_not_an_error(template, image, model):
+    rng = np.random.default_rng(0)
+    pixels = cv2.GaussianBlur(rng.random(image).astype(np.float32), (0, 0), 1.0)
+    part = pixels[: template[0], : template[1]]
+    found = caloric.align(part, pixels, model=model)
+    assert np.isfinite(found.transform).all()
+    assert 0 <= found.confidence <= 1
+    still = caloric.align(part, pixels, model=model, initial=[[1, 0, 0], [0, 1, 0]])
+    assert np.isfinite(still.transform).all()
+
+
+def test_a_part_of_a_large_image_is_found():
+    rng = np.random.default_rng(1)
+    noise = rng.random((700, 900)).astype(np.float32)
+    large = cv2.GaussianBlur(noise, (0, 0), 2.0) * 3 - 1
+    found = caloric.align(large[500:560, 700:764], np.clip(large, 0, 1), model="similarity")
+    assert found.converged
+    np.testing.assert_allclose(found.transform, [[1, 0, 700], [0, 1, 500]], atol=0.05)
+
+
 BAD = [
     ({"template": np.zeros((7, 40))}, "at least 8 x 8"),
     ({"template": np.zeros((400, 20))}, "do not fit"),

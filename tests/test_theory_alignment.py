@@ -93,6 +93,29 @@ def test_diffused_energy_is_the_mean_energy_of_random_transformations(model):
     assert error < 0.01 * abs(exact)
 
 
+def test_translation_energy_its_gradient_and_its_minimum_at_infinity():
+    image, template, point = density(30, 0), density(20, 1), np.array([0.1, -0.2])
+    smooth = partial(diffusion.similarity, sigma_d=0.3, sigma_r=0.3, b=point)
+    found = alignment.translation(image, template, point, 0.3)
+    # With places not turned, that is, at x = 0, the exact kernel is the same.
+    still = OrientationDensity(np.zeros_like(template.points), template.angles, template.weights)
+    at_zero = alignment.translation(image, still, point, 0.3).energy
+    expected = energy.dissimilarity(energy.diffused_density(smooth, image), still)
+    assert at_zero == pytest.approx(expected, rel=1e-12)
+    h = 1e-6
+    slopes = [
+        (alignment.translation(image, template, point + h * e, 0.3).energy
+         - alignment.translation(image, template, point - h * e, 0.3).energy) / (2 * h)
+        for e in np.eye(2)
+    ]  # fmt: skip
+    np.testing.assert_allclose(found.gradient, slopes, rtol=1e-6)
+    path = alignment.align(image, template, (30.0,), np.zeros(2), model="translation")
+    widest = alignment.widest_shift(image, template)
+    there = alignment.translation(image, template, widest, 30.0)
+    assert there.energy <= path.cost + 1e-12 * abs(path.cost)
+    np.testing.assert_allclose(there.gradient, 0, atol=1e-4 * abs(there.energy) / 30)
+
+
 def test_algorithm_1_on_the_exact_energy_finds_the_similarity():
     template = density(25, 5)
     z, b = np.array([1.1, 0.35]), np.array([0.15, -0.1])

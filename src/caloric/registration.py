@@ -338,9 +338,24 @@ def warped(of: Scene, at: Level, transform: FloatArray) -> Pixels:
     return some.reshape(len(values), -1)
 
 
+def _around(
+    image: Pixels, transform: FloatArray, size: tuple[int, int], margin: float
+) -> tuple[Pixels, FloatArray]:
+    """The part of the image that a template falls on, and the transform into that part."""
+    h, w = size
+    corners = np.array([[0, 0, 1], [w - 1, 0, 1], [0, h - 1, 1], [w - 1, h - 1, 1]]) @ transform.T
+    limits = np.array(image.shape[::-1])
+    low = np.clip(np.floor(corners.min(0) - margin), 0, limits - 1).astype(int)
+    high = np.clip(np.ceil(corners.max(0) + margin) + 1, low + 1, limits).astype(int)
+    moved = np.array(transform)
+    moved[:, 2] -= low
+    return image[low[1] : high[1], low[0] : high[0]], moved
+
+
 def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
-    """The image as the template would see it."""
+    """The image as the template would see it, (h, w) = ``size``."""
     grown = scale(transform)
+    image, transform = _around(image, transform, size, margin=4 * grown + 4)
     if grown > 1.05:  # what the template's pixels cannot hold would be aliased
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), 0.5 * float(np.sqrt(grown**2 - 1))))
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP

@@ -21,6 +21,7 @@ TURNS = 24
 SCALES = (0.5, 0.63, 0.794, 1.0, 1.26, 1.587, 2.0)
 _PEAKS = 12  # of a template, a scale
 _BLOCK = 1 << 21  # numbers of windows at once
+_KEPT = 1 << 25  # scores of windows at once
 _FAINT = 0.1  # of the mean energy: windows with less do not win by being divided by it
 
 
@@ -79,8 +80,11 @@ class _Plane:
         """How many windows there are down and across."""
         return self.values.shape[1] - GRID + 1, self.values.shape[2] - GRID + 1
 
-    def scores(self, columns: Pixels) -> Pixels:
-        """Cosines (columns, windows) of all windows with columns (channels x disc, n) of norm 1."""
+    def best(self, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
+        """The highest cosine over turns and which turn it is, (templates, down, across) each.
+
+        ``columns`` (channels x disc, templates x turns) have norm 1.
+        """
         down, across = self.counts
         channels = len(self.values)
         energy = (self.values * self.values).sum(0)
@@ -88,24 +92,27 @@ class _Plane:
         for y, x in _OFFSETS:
             norm += energy[y : y + down, x : x + across]
         norm = np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12))
-        rows = max(1, _BLOCK // (across * channels * len(_OFFSETS)))
-        scores = np.empty((columns.shape[1], down, across), np.float32)
+        rows = max(1, _BLOCK // (across * max(len(columns), columns.shape[1])))
+        scores = np.empty((columns.shape[1] // turns, down, across), np.float32)
+        which = np.empty(scores.shape, np.uint8)
         for top in range(0, down, rows):
             count = min(rows, down - top)
             windows = np.empty((channels, len(_OFFSETS), count, across), np.float32)
             for i, (y, x) in enumerate(_OFFSETS):
                 windows[:, i] = self.values[:, top + y : top + y + count, x : x + across]
             product = columns.T @ windows.reshape(len(columns), -1)
-            scores[:, top : top + count] = product.reshape(-1, count, across)
+            table = product.reshape(-1, turns, count, across)
+            table.max(1, out=scores[:, top : top + count])
+            which[:, top : top + count] = table.argmax(1)
         scores /= norm
-        return scores
+        return scores, which
 
 
 def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
     """With half a template of nothing around the image, so that it may hang over the edge."""
     values, step, have = of.level(spacing)
     h, w = shape
-    rows, columns = (int(np.ceil(n / spacing)) + GRID // 2 for n in (h, w))
+    rows, columns = (max(int(np.ceil(n / spacing)) + GRID // 2, GRID) for n in (h, w))
     x, y = (w - 1 - (columns - 1) * spacing) / 2, (h - 1 - (rows - 1) * spacing) / 2
     to = np.array([[spacing, 0, x], [0, spacing, y]]) / step
     values = fields.sampled(values, to, (rows, columns))
@@ -125,19 +132,22 @@ def search(
 ) -> list[list[Candidate]]:
     """For each template the ``most`` best candidates, best first, no two of them neighbours.
 
-    ``templates`` are :func:`turned_templates` of one shape. A scale at which the template is larger
-    than the image and its surroundings is left out.
+    ``templates`` are :func:`turned_templates` of one shape.
     """
-    columns = np.concatenate(list(templates), 1)
     h = max(template_shape) / GRID
     middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
 
     def at_scale(s: float) -> list[list[Candidate]]:
         plane = _plane(of_image, image_shape, s * h)
-        if min(plane.counts) < 1:
-            return [[] for _ in templates]
-        scores = plane.scores(columns).reshape(len(templates), turns, *plane.counts)
-        return [_peaks(own, plane, s, turns, middle, k) for k, own in enumerate(scores)]
+        some = max(1, _KEPT // int(np.prod(plane.counts)))
+        found = []
+        for k in range(0, len(templates), some):
+            scores, which = plane.best(np.concatenate(templates[k : k + some], 1), turns)
+            found += [
+                _peaks(own, turn, plane, s, turns, middle, k + i)
+                for i, (own, turn) in enumerate(zip(scores, which, strict=True))
+            ]
+        return found
 
     by_scale = threads.each(at_scale, scales)
     return [
@@ -147,16 +157,21 @@ def search(
 
 
 def _peaks(
-    scores: Pixels, plane: _Plane, scale: float, turns: int, middle: FloatArray, template: int
+    best: Pixels,
+    which: NDArray[np.uint8],
+    plane: _Plane,
+    scale: float,
+    turns: int,
+    middle: FloatArray,
+    template: int,
 ) -> list[Candidate]:
-    """The best of scores (turns, down, across): a place's best turn, and of neighbours one."""
-    best = scores.max(0)
+    """The highest of scores (down, across) at their best turns, of neighbours one."""
     around = cv2.dilate(best, np.ones((3, 3), np.uint8))
     rows, columns = np.nonzero(best >= around)
     order = np.argsort(-best[rows, columns])[:_PEAKS]
     found = []
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
-        turn = int(scores[:, row, column].argmax())
+        turn = int(which[row, column])
         at = np.array([column, row]) + (GRID - 1) / 2
         centre = np.array(plane.corner) + at * plane.spacing
         a = 2 * np.pi * turn / turns

@@ -16,7 +16,15 @@ import numpy as np
 from caloric.theory import diffusion
 from caloric.theory.continuation import Path, continuation
 from caloric.theory.energy import OrientationDensity
-from caloric.theory.gaussians import FloatArray, decayed_mean, decayed_w, gaussian, inner
+from caloric.theory.gaussians import (
+    FloatArray,
+    decayed_mean,
+    decayed_w,
+    gaussian,
+    gaussian_2d,
+    inner,
+    periodic_gaussian,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +113,31 @@ def affine(
     return Slope(float((weight * value).sum()), np.einsum("ij,pij->p", weight, slope))
 
 
-ENERGIES = {"similarity": similarity, "affine": affine}
+def translation(
+    image: OrientationDensity, template: OrientationDensity, point: FloatArray, sigma: float
+) -> Slope:
+    """d(θ; σ) of τ(x) = x + b at θ = b, b diffused by σ; and orientations, for a value at all.
+
+    A shift does not turn gradients, and two combs that do not coincide have no product: k̃_σ over
+    orientations stands in for a diffusion over rotation, as in SIFT (Lemma 1).
+    """
+    offset = image.points - template.points[:, None] - point
+    angular = periodic_gaussian(image.angles - template.angles[:, None], sigma)
+    mass = template.weights[:, None] * image.weights * angular * gaussian_2d(offset, sigma)
+    return Slope(-float(mass.sum()), -np.einsum("ij,ijk->k", mass, offset) / sigma**2)
+
+
+def widest_shift(image: OrientationDensity, template: OrientationDensity) -> FloatArray:
+    """The minimum of :func:`translation` as σ → ∞, in closed form: the centres of mass coincide.
+
+    There every pair of points weighs the same, and the energy is a parabola. For a template in a
+    larger image that is the image's own centre, which is why :mod:`caloric.search` looks around.
+    """
+    centres = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
+    return np.asarray(centres[0] - centres[1])
+
+
+ENERGIES = {"translation": translation, "similarity": similarity, "affine": affine}
 
 
 def align(
