@@ -621,7 +621,7 @@ def test_small_benchmark_and_its_page(tmp_path):
 
 def test_template_benchmark_hides_one_among_fifty():
     names = ("astronaut", "coffee", "camera", "rocket")
-    photos = [unit(photograph(name, (420, 420))) for name in names]
+    photos = benchmark.Photographs([unit(photograph(name, (420, 420))) for name in names], [*names])
     case, candidates, place = benchmark.template_problem(photos, 0)
     assert len(candidates) == 50
     np.testing.assert_array_equal(candidates[place], case.template)

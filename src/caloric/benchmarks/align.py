@@ -23,6 +23,7 @@ from caloric.reading import read_image
 from caloric.theory.gaussians import FloatArray
 
 RIGHT = 1.0  # pixels of mean error
+MARGIN = 2 * TEMPLATE  # pixels across a photograph, at least
 Report = dict[str, Any]
 Told = Callable[[str], None]
 
@@ -35,14 +36,31 @@ HARD: dict[str, dict[str, Any]] = {
 START, SEARCH = "caloric from the identity", "caloric"
 
 
-def photographs(folder: Path) -> list[Pixels]:
-    """The images of a folder in grey, 0 to 1, by name."""
+@dataclass(frozen=True, eq=False)
+class Photographs:
+    """Grey images, 0 to 1, and what they show: their file's name without its number."""
+
+    pixels: list[Pixels]
+    scenes: list[str]
+
+    def elsewhere(self, index: int) -> list[Pixels]:
+        """Those of other scenes than that of one of them."""
+        scene = self.scenes[index]
+        return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
+
+
+def photographs(folder: Path) -> Photographs:
+    """The images of a folder, by name."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    found = [np.asarray(read_grey(p) / 255, np.float32) for p in paths]
-    found = [p for p in found if min(p.shape) >= 2 * TEMPLATE]
-    if len(found) < 2:
-        raise InputError(f"{folder}: at least two photographs (.jpg, .png) are needed in it")
-    return found
+    found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
+    found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= MARGIN]
+    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]
+    if len(set(scenes)) < 2:
+        raise InputError(
+            f"{folder}: photographs (.jpg, .png) of at least two scenes are needed in it; a scene "
+            "is known by the file's name without its number"
+        )
+    return Photographs([pixels for pixels, _ in found], scenes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +149,14 @@ def predicted(found: Alignment) -> float:
     return float(np.sqrt(middle @ C[:3, :3] @ middle + middle @ C[3:, 3:] @ middle))
 
 
-def cells(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
+def cells(photos: Photographs, count: int, seed: int, told: Told) -> Report:
     """Every kind at every strength."""
     table: Report = {}
     every: dict[str, list[Outcome]] = {}
     for kind in KINDS:
         for strength in STRENGTHS:
             told(f"{kind} {strength:g}")
-            cases = (make(photos, kind, strength, seed + i) for i in range(count))
+            cases = (make(photos.pixels, kind, strength, seed + i) for i in range(count))
             for name, outcomes in _run(cases, _contenders()).items():
                 table.setdefault(name, {}).setdefault(kind, {})[f"{strength:g}"] = _share(outcomes)
                 every.setdefault(name, []).extend(outcomes)
@@ -155,14 +173,14 @@ def cells(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
     }
 
 
-def hard(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
+def hard(photos: Photographs, count: int, seed: int, told: Told) -> Report:
     """Covered, blurred and inverted."""
     report: Report = {}
     own: list[Outcome] = []
     for name, conditions in HARD.items():
         told(name)
         options = {"inverted": True} if conditions.get("inverted") else {}
-        cases = (make(photos, "all", 0.5, seed + i, **conditions) for i in range(count))
+        cases = (make(photos.pixels, "all", 0.5, seed + i, **conditions) for i in range(count))
         outcomes = _run(cases, _contenders(**options))
         report[name] = {method: _summary(found) for method, found in outcomes.items()}
         own += outcomes[START] + outcomes[SEARCH]
@@ -179,10 +197,10 @@ def hard(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
     }
 
 
-def _absent(photos: list[Pixels], seed: int) -> Alignment:
+def _absent(photos: Photographs, seed: int) -> Alignment:
     """A template looked for in a view of another photograph."""
-    case = make(photos, "all", 0.5, seed)
-    elsewhere = [p for i, p in enumerate(photos) if i != case.photograph]
+    case = make(photos.pixels, "all", 0.5, seed)
+    elsewhere = photos.elsewhere(case.photograph)
     return alignment.align(case.template, make(elsewhere, "all", 0.5, seed).image)
 
 
@@ -198,13 +216,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
+def settings(photos: Photographs, count: int, seed: int, told: Told) -> Report:
     """The paper's three columns and the other settings of the routine, on two cells."""
     report: Report = {}
     runners: dict[str, Runner] = {name: partial(_ours, **o) for name, o in SETTINGS.items()}
     for kind, strength in (("rotation", 0.5), ("all", 0.5)):
         told(f"settings: {kind} {strength:g}")
-        cases = (make(photos, kind, strength, seed + i) for i in range(count))
+        cases = (make(photos.pixels, kind, strength, seed + i) for i in range(count))
         for name, outcomes in _run(cases, runners).items():
             errors = [o.error for o in outcomes]
             report.setdefault(name, {})[f"{kind} {strength:g}"] = {
@@ -214,11 +232,11 @@ def settings(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
     return report
 
 
-def template_problem(photos: list[Pixels], seed: int) -> tuple[Case, list[NDArray[np.uint8]], int]:
+def template_problem(photos: Photographs, seed: int) -> tuple[Case, list[NDArray[np.uint8]], int]:
     """A case, 50 templates and which of them it is: 20 are it with a quarter to a half replaced."""
-    case = make(photos, "all", 0.5, seed)
+    case = make(photos.pixels, "all", 0.5, seed)
     rng = np.random.default_rng([seed, 50])
-    elsewhere = [p for i, p in enumerate(photos) if i != case.photograph]
+    elsewhere = photos.elsewhere(case.photograph)
     others = [make(elsewhere, "translation", 0.25, 100 * seed + i).template for i in range(49)]
     found = others[:29]
     for other in others[29:]:
@@ -263,7 +281,7 @@ def correlation(
     return which, 2 * at + 0.5
 
 
-def finding(photos: list[Pixels], count: int, seed: int, told: Told) -> Report:
+def finding(photos: Photographs, count: int, seed: int, told: Told) -> Report:
     """50 templates: which one, and its middle within 5 pixels."""
     middle = np.full(2, (TEMPLATE - 1) / 2)
     right: dict[str, list[bool]] = {"caloric": [], "normalised cross-correlation": []}
@@ -347,8 +365,8 @@ def run(
 ) -> Report:
     """The sections asked for, with what they were run with."""
     report: Report = {}
-    photos = photographs(data) if set(only) - {"refine"} else []
-    about = {"versions": versions(), "photographs": len(photos), "seed": seed}
+    photos = photographs(data) if set(only) - {"refine"} else Photographs([], [])
+    about = {"versions": versions(), "photographs": len(photos.pixels), "seed": seed}
     sections = {"cells": cells, "hard": hard, "settings": settings, "templates": finding}
     for name, section in sections.items():
         if name in only:

@@ -37,6 +37,8 @@ class Case:
 
     def error(self, transform: FloatArray) -> float:
         """The mean distance, in pixels of the image, from where the template's points belong."""
+        if not np.isfinite(transform).all():
+            return np.inf
         side = np.linspace(0, TEMPLATE - 1, 9)
         x = np.stack([*np.meshgrid(side, side), np.ones((9, 9))], -1).reshape(-1, 3)
         return float(np.linalg.norm(x @ (transform - self.truth).T, axis=1).mean())

@@ -45,7 +45,7 @@ def _honesty(title: str, honesty: Report) -> Iterator[str]:
 
 def _absent(absent: Report) -> Iterator[str]:
     said = f"{absent['that say so']:.0%}"
-    yield f"Of {absent['cases']} templates looked for in another photograph {said} say so."
+    yield f"Of {absent['cases']} templates looked for in another scene {said} say that they failed."
     yield ""
 
 
