@@ -1,6 +1,7 @@
 """Alignment, templates and refined matches, on photographs of scikit-image."""
 
 import json
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -617,6 +618,21 @@ def test_small_benchmark_and_its_page(tmp_path):
     assert page.read_text() == align_page.page(report)
     assert run("bench", "align", *options, "--only", "speed").exit_code != 0
     assert run("bench", "align", "--data", tmp_path / "none").exit_code != 0
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_documentation_has_the_figures_of_the_benchmark():
+    report = json.loads((ROOT / "docs/results/align.json").read_text())
+    assert set(report) == set(benchmark.SECTIONS)
+    assert (ROOT / "docs/align.md").read_text() == align_page.page(report)
+    readme = (ROOT / "README.md").read_text()
+    for method in ("ECC on a pyramid", "SIFT + RANSAC", benchmark.START, benchmark.SEARCH):
+        share, overall = (report["cells"][name][method] for name in ("share", "overall"))
+        columns = [" ".join(f"{v:.2f}" for v in kind.values()) for kind in share.values()]
+        figures = f"{overall['median error']:.3f} px | {1000 * overall['mean seconds']:.0f} ms"
+        assert f"| {method} | {' | '.join(columns)} | {figures} |" in readme
 
 
 def test_template_benchmark_hides_one_among_fifty():

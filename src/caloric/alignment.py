@@ -39,7 +39,7 @@ _SEARCHED = 0.125  # σ/R at which that of a candidate does
 _AFFINE = 0.125  # σ/R from which the model may be affine
 _LOOKED_AT = 6  # candidates of a search
 _LOW = 0.45  # an energy at the last coarse σ that ends it
-_CORRELATED = 12.0  # pixels: the area over which the noise of fields is one and the same
+_CORRELATED = 20.0  # pixels: the area over which the noise of fields is one; measured
 # (σ/R to begin at, σ/R from which it may turn): what is far away must be approached before it is
 # turned, what is turned much must be turned at once. All are followed, the lowest energy goes on.
 _PLANS = ((0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.25, 0.25))

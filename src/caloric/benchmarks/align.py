@@ -143,10 +143,12 @@ def honesty(outcomes: Sequence[Outcome]) -> Report:
 
 
 def predicted(found: Alignment) -> float:
-    """The root-mean-square error, in pixels at the template's middle, that the covariance tells."""
-    middle = np.array([(TEMPLATE - 1) / 2, (TEMPLATE - 1) / 2, 1.0])
+    """The root-mean-square error over the template, in pixels, that the covariance tells."""
+    side = np.linspace(0, TEMPLATE - 1, 9)
+    x = np.stack([*np.meshgrid(side, side), np.ones((9, 9))], -1).reshape(-1, 3)
     C = found.covariance
-    return float(np.sqrt(middle @ C[:3, :3] @ middle + middle @ C[3:, 3:] @ middle))
+    variances = np.einsum("ni,ij,nj->n", x, C[:3, :3] + C[3:, 3:], x)
+    return float(np.sqrt(variances.mean()))
 
 
 def cells(photos: Photographs, count: int, seed: int, told: Told) -> Report:
@@ -250,35 +252,50 @@ def template_problem(photos: Photographs, seed: int) -> tuple[Case, list[NDArray
     return case, found, place
 
 
+def _correlated(
+    image: NDArray[np.uint8],
+    candidates: list[NDArray[np.uint8]],
+    shrink: int,
+    among: Sequence[tuple[float, int, Sequence[int]]],
+) -> list[tuple[float, int, float, int, FloatArray]]:
+    """For every scale, turn and template its highest normalised cross-correlation, best first.
+
+    The image is turned and scaled, so that templates stay whole; ``shrink`` makes all smaller.
+    Each is the score, the template, the scale, the turn, and the middle in the image.
+    """
+    size = (TEMPLATE // shrink, TEMPLATE // shrink)
+    own = [cv2.resize(v, size, interpolation=cv2.INTER_AREA) for v in candidates]
+    h, w = (n // shrink for n in image.shape)
+    small = cv2.resize(image, (w, h), interpolation=cv2.INTER_AREA)
+    found = []
+    for scale, turn, which in among:
+        side = max(int(np.ceil(np.hypot(h, w) / scale)), *size)
+        degrees, about = 360 * turn / search.TURNS, ((w - 1) / 2, (h - 1) / 2)
+        to = np.array(cv2.getRotationMatrix2D(about, degrees, 1 / scale), np.float64)
+        to[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
+        turned = cv2.warpAffine(small, to, (side, side), borderValue=float(small.mean()))
+        for k in which:
+            scores = cv2.matchTemplate(turned, own[k], cv2.TM_CCOEFF_NORMED)
+            _, score, _, corner = cv2.minMaxLoc(scores)
+            middle = np.array(corner) + (np.array(size) - 1) / 2
+            at = np.asarray(np.linalg.solve(to[:, :2], middle - to[:, 2]), np.float64)
+            found.append((float(score), k, scale, turn, shrink * at + (shrink - 1) / 2))
+    return sorted(found, key=lambda one: -one[0])
+
+
 def correlation(
     image: NDArray[np.uint8], candidates: list[NDArray[np.uint8]]
 ) -> tuple[int, FloatArray]:
-    """The highest normalised cross-correlation over the search's turns and scales, at half size.
-
-    The image is turned and scaled, so that templates stay whole. Which one, and its middle.
-    """
-    half = [cv2.resize(v, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) for v in candidates]
-    small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    h, w = small.shape
-    best, which, at = -np.inf, 0, np.zeros(2)
-    for scale in search.SCALES:
-        size = int(np.ceil(np.hypot(h, w) / scale))
-        for turn in range(search.TURNS):
-            degrees = 360 * turn / search.TURNS
-            about = ((w - 1) / 2, (h - 1) / 2)
-            to = np.array(cv2.getRotationMatrix2D(about, degrees, 1 / scale), np.float64)
-            to[:, 2] += (size - 1) / 2 - np.array([w - 1, h - 1]) / 2
-            turned = cv2.warpAffine(small, to, (size, size), borderValue=float(small.mean()))
-            for k, template in enumerate(half):
-                if min(turned.shape) < len(template):
-                    continue
-                scores = cv2.matchTemplate(turned, template, cv2.TM_CCOEFF_NORMED)
-                _, score, _, corner = cv2.minMaxLoc(scores)
-                if score > best:
-                    best, which = score, k
-                    middle = np.array(corner) + (np.array(template.shape[::-1]) - 1) / 2
-                    at = np.asarray(np.linalg.solve(to[:, :2], middle - to[:, 2]), np.float64)
-    return which, 2 * at + 0.5
+    """Which template, and its middle: all turns and scales of the search at a quarter of the size,
+    the best thirty once more at full size."""
+    every = range(len(candidates))
+    turns = range(search.TURNS)
+    coarse = _correlated(
+        image, candidates, 4, [(scale, turn, every) for scale in search.SCALES for turn in turns]
+    )
+    best = [(scale, turn, [k]) for _, k, scale, turn, _ in coarse[:30]]
+    _, which, _, _, at = _correlated(image, candidates, 1, best)[0]
+    return which, at
 
 
 def finding(photos: Photographs, count: int, seed: int, told: Told) -> Report:

@@ -165,7 +165,8 @@ def page(report: Report) -> str:
                 lines += [
                     "One is right, 20 are that one with a quarter to a half of it replaced, 29 are",
                     "of other photographs. Right means this one, its middle within 5 pixels.",
-                    "Normalised cross-correlation goes over the same turns and scales, half size.",
+                    "Normalised cross-correlation goes over the same turns and scales at a quarter",
+                    "of the size, and over the best thirty again at full size.",
                     "",
                 ]
             if name == "refine":
