@@ -7,7 +7,7 @@ The three columns of the paper's table are three settings of one routine, ``meth
 * ``"descriptor"``: the same with h_SIFT of each candidate's neighbourhood: what a SIFT matcher does
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -41,9 +41,10 @@ _LOOKED_AT = 6  # candidates of a search
 _LOW = 0.45  # an energy at the last coarse σ that ends it
 _CORRELATED = 20.0  # pixels: the area over which the noise of fields is one; measured
 # (σ/R to begin at, σ/R from which it may turn): what is far away must be approached before it is
-# turned, what is turned much must be turned at once. All are followed, the lowest energy goes on.
-_PLANS = ((0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.25, 0.25))
-_SHIFTS = ((0.5, 0.0), (0.25, 0.0))
+# turned, what is turned much must be turned at once, what is near needs no wide σ. The first that
+# leads to a low energy goes on, or the lowest of all.
+_PLANS = ((0.25, 0.25), (0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.18, 0.18), (0.125, 0.125))
+_SHIFTS = ((0.25, 0.0), (0.5, 0.0), (0.125, 0.0))
 _DETECTED = (24, 96)  # frames of the template and of the image that make candidates
 
 
@@ -105,8 +106,17 @@ def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_fro
 def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
     """The coarse σ from one transform."""
     plans = _SHIFTS if model == "translation" else _PLANS
-    paths = [_coarse(top, model, start, *plan) for plan in plans]
-    return min(paths, key=lambda path: path.cost)
+    return _first_low((_coarse(top, model, start, *plan) for plan in plans), _LOW)
+
+
+def _first_low(paths: Iterable[Path], low: float) -> Path:
+    """The first path that ends below an energy, or the one that ends lowest."""
+    found = []
+    for path in paths:
+        found.append(path)
+        if path.cost < low:
+            break
+    return min(found, key=lambda path: path.cost)
 
 
 def from_candidates(
@@ -114,12 +124,7 @@ def from_candidates(
 ) -> Path:
     """The coarse σ from the best of some transforms, or the first with an energy below ``low``."""
     turns = 0.0 if model == "translation" else _SEARCHED
-    paths: list[Path] = []
-    for transform in candidates:
-        paths.append(_coarse(top, model, transform, _SEARCHED, turns))
-        if paths[-1].cost < low:
-            break
-    return min(paths, key=lambda path: path.cost)
+    return _first_low((_coarse(top, model, c, _SEARCHED, turns) for c in candidates), low)
 
 
 def searched_over(model: Model) -> tuple[int, tuple[float, ...]]:

@@ -29,7 +29,7 @@ def _cells(cells: Report) -> Iterator[str]:
         error = overall["median error"]
         shown = "" if error is None else f"{error:.3f} px"
         rows.append([method, *own, shown, _seconds(overall["mean seconds"])])
-    yield f"Share with a mean error below 1 pixel, at strengths {', '.join(map(str, STRENGTHS))}; "
+    yield f"Share with a mean error below 1 pixel, at strengths {', '.join(map(str, STRENGTHS))};"
     yield f"{cells['cases a cell']} cases a cell."
     yield ""
     yield from _table(["", *KINDS, "median error", "mean time"], rows)
@@ -37,9 +37,9 @@ def _cells(cells: Report) -> Iterator[str]:
 
 def _honesty(title: str, honesty: Report) -> Iterator[str]:
     said, alarms = honesty["failures that say so"], honesty["false alarms"]
-    yield f"{title}: of {honesty['failures']} failures "
-    yield f"{'none' if said is None else f'{said:.1%}'} say `converged=False`; of the successes "
-    yield f"{alarms:.1%} do."
+    share = "none" if said is None else f"{said:.1%}"
+    yield f"{title}: of {honesty['failures']} failures {share} say `converged=False`;"
+    yield f"of the successes {alarms:.1%} do."
     yield ""
 
 
@@ -125,6 +125,7 @@ def page(report: Report) -> str:
     """The whole page."""
     cells = report["cells"]
     ours, photographs = cells["overall"][SEARCH], cells["about"]["photographs"]
+    ratio = cells["error over what the covariance tells"]
     lines = [
         "# Alignment, measured",
         "",
@@ -141,9 +142,8 @@ def page(report: Report) -> str:
         "upright in the middle, as the row *from the identity* has.",
         "",
         *_cells(cells),
-        f"The search needs {_seconds(ours['mean seconds'])} on average; what the covariance of an "
-        f"alignment tells is {cells['error over what the covariance tells']:.2f} times what its",
-        "error is, in the median.",
+        f"With the search it takes {_seconds(ours['mean seconds'])} on average. The error of an",
+        f"alignment is {ratio:.2f} times what its covariance tells, in the median.",
         "",
         "## Does it know when it failed?",
         "",
