@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from caloric.theory.gaussians import FloatArray
 
@@ -54,6 +53,8 @@ def descend(
     method: str = "L-BFGS-B",
 ) -> Step:
     """A local minimiser of g(·; σ) from ``start``, by SciPy's ``method``."""
+    from scipy.optimize import minimize
+
     result = minimize(
         lambda x: cost(x, sigma),
         np.asarray(start, np.float64),
