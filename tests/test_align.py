@@ -127,6 +127,19 @@ def test_covariance_is_one_of_six_numbers_and_small_where_it_fits():
         assert (values > 1e-12 * values.max()).sum() <= rank
 
 
+@pytest.mark.parametrize("matrix", [
+    [[2000.0, 0, 10], [0, 2000, 10]], [[1, 0, 0], [0, -1, 90]], [[1, 50, 0], [0, 1, 0]],
+    [[np.nan, 0, 0], [0, 1, 0]],
+])  # fmt: skip
+def test_absurd_matches_of_features_are_no_start(matrix, monkeypatch):
+    """They came up, and blurring for a scale of thousands took minutes."""
+    found = alignment.geometry.Geometry("affine", np.array(matrix), np.ones(0, bool), np.ones(0))
+    monkeypatch.setattr(alignment.geometry, "estimate", lambda *a, **k: found)
+    template, image, _ = problem()
+    scene = registration.scene(unit(template), unit(image), fields.feature("orientation"))
+    assert alignment._matched(scene, "affine") is None
+
+
 def test_what_is_not_there_is_not_found():
     found = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
     assert not found.converged
@@ -190,6 +203,7 @@ BAD = [
     ({"initial": np.full((2, 3), np.nan)}, "2 x 3"),
     ({"initial": [[1, 0, 900], [0, 1, 0]]}, "0% of the template"),
     ({"initial": [[-1, 0, 50], [0, 1, 0]]}, "mirrors"),
+    ({"initial": [[40, 0, 0], [0, 40, 0]]}, "more than 10"),
     ({"model": "homography"}, "unknown model"),
     ({"method": "luck"}, "unknown method"),
     ({"diffusion": "none"}, "unknown diffusion"),

@@ -163,7 +163,7 @@ def _matched(of: Scene, model: Model) -> FloatArray | None:
     found = features.match(a, b)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix
-    if matrix is None or np.linalg.det(matrix[:, :2]) < 0.01:
+    if matrix is None or not registration.plausible(matrix):
         return None
     return _restricted(matrix, model, of.centre)
 
@@ -282,9 +282,9 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
         start = start[:2]
     if start.shape != (2, 3) or not np.isfinite(start).all():
         raise InputError("initial must be a finite 2 x 3 transform from template to image pixels")
-    if np.linalg.det(start[:, :2]) <= 0:
+    if not registration.plausible(start):
         raise InputError(
-            "initial mirrors the template or makes it flat; its determinant is not > 0"
+            "initial mirrors the template, or scales it by more than 10 or less than 0.1"
         )
     share = inside(start, template.shape, image.shape)
     if share < _LEAST_INSIDE:
@@ -446,11 +446,12 @@ def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int,
     )
     row = np.array([0.0, 0, 1])
     inverses = [np.linalg.inv(np.vstack([frame, row])) for frame in own]
-    return [
+    found = (
         (i, j, np.asarray(other @ inverse))
         for i, inverse in enumerate(inverses)
         for j, other in enumerate(others)
-    ]
+    )
+    return [one for one in found if registration.plausible(one[2])]
 
 
 def _of_detector(top: Scene, model: Model, method: Method) -> Path:

@@ -104,6 +104,15 @@ def scale(transform: FloatArray) -> float:
     return float(np.sqrt(abs(A[0, 0] * A[1, 1] - A[0, 1] * A[1, 0])))
 
 
+def plausible(transform: FloatArray) -> bool:
+    """Finite, not mirrored, no scale in any direction beyond ten times or a tenth."""
+    A = transform[:, :2]
+    if not np.isfinite(transform).all() or np.linalg.det(A) <= 0:
+        return False
+    stretch = np.linalg.svd(A, compute_uv=False)
+    return bool(stretch[0] < 10 and stretch[1] > 0.1)
+
+
 def angle(transform: FloatArray) -> float:
     """Of the rotation nearest to A."""
     A = transform[:, :2]
@@ -427,7 +436,7 @@ def minimise(of: Scene, at: Level, transform: FloatArray) -> Step:
             step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
             moved = float(np.abs(step).max()) * of.radius
             there = composed(of, at.model, transform, step)
-            if 0.1 < scale(there) < 10:
+            if plausible(there):
                 new = evaluate(of, at, there)
                 improved = new.energy < here.energy
             if improved:
