@@ -140,6 +140,34 @@ def test_absurd_matches_of_features_are_no_start(matrix, monkeypatch):
     assert alignment._matched(scene, "affine") is None
 
 
+def test_what_is_not_determined_is_not_known():
+    """A straight edge fixes no place along itself."""
+    edge = np.where(np.arange(160) < 80, 60, 180).astype(np.uint8) * np.ones((160, 1), np.uint8)
+    found = caloric.align(
+        edge[40:104, 48:112], edge, model="translation", initial=[[1, 0, 48], [0, 1, 40]]
+    )
+    assert np.sqrt(found.covariance[5, 5]) > 10 * np.sqrt(found.covariance[2, 2])
+
+
+def test_the_model_is_kept_from_a_sheared_start():
+    template, image, truth = problem(degrees=10)
+    start = truth.copy()
+    start[0, 1] += 0.1
+    for model in ("translation", "similarity"):
+        A = caloric.align(template, image, model=model, initial=start).transform[:, :2]
+        assert A[0, 0] == pytest.approx(A[1, 1])
+        assert A[0, 1] == pytest.approx(-A[1, 0])
+
+
+def test_a_textured_patch_in_a_plain_image_is_not_flat():
+    template, _, _ = problem()
+    plain = np.full((600, 600), 120, np.uint8)
+    plain[300 : 300 + SIZE, 200 : 200 + SIZE] = template
+    found = caloric.align(template, plain)
+    assert found.converged
+    np.testing.assert_allclose(found.transform, [[1, 0, 200], [0, 1, 300]], atol=0.05)
+
+
 def test_what_is_not_there_is_not_found():
     found = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
     assert not found.converged
@@ -196,7 +224,9 @@ def test_a_part_of_a_large_image_is_found():
 BAD = [
     ({"template": np.zeros((7, 40))}, "at least 8 x 8"),
     ({"template": np.zeros((400, 20))}, "do not fit"),
-    ({"template": np.full((20, 20), np.nan)}, "NaN"),
+    ({"template": np.full((20, 20), np.nan)}, "template: NaN"),
+    ({"initial": "there"}, "numbers"),
+    ({"initial": [[1, 0, 60], [0, 1, 120]], "method": "single"}, "detector"),
     ({"image": np.full((90, 90), np.inf)}, "NaN"),
     ({"image": "photo.jpg"}, "read_image"),
     ({"initial": np.eye(2)}, "2 x 3"),
@@ -503,10 +533,13 @@ def test_refined_matches_agree_better_and_stay_near():
 
 
 def test_refining_leaves_flat_places_and_nothing_alone():
-    flat = np.full((80, 80), 0.5, np.float32)
     frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
     from caloric import refinement
 
+    black, textured = np.zeros((80, 80), np.float32), unit(photograph("camera", (80, 80)))
+    for pair in ((black, black), (black, textured), (textured, black)):
+        assert not refinement.refine(*pair, frames.maps, frames.maps).moved.any()
+    flat = np.full((80, 80), 0.5, np.float32)
     found = refinement.refine(flat, flat, frames.maps, frames.maps + 0.3)
     assert not found.moved.any()
     np.testing.assert_array_equal(found.maps, frames.maps + 0.3)

@@ -45,6 +45,7 @@ _CORRELATED = 20.0  # pixels: the area over which the noise of fields is one; me
 # leads to a low energy goes on, or the lowest of all.
 _PLANS = ((0.25, 0.25), (0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.18, 0.18), (0.125, 0.125))
 _SHIFTS = ((0.25, 0.0), (0.5, 0.0), (0.125, 0.0))
+_UNDETERMINED = 1e-6  # of the largest curvature: a smaller one is taken for that
 _DETECTED = (24, 96)  # frames of the template and of the image that make candidates
 
 
@@ -244,7 +245,10 @@ def _covariance(of: Scene, model: Model, transform: FloatArray) -> FloatArray:
     residual = np.float32(here.gain) * here.values - at.values
     noise = float((here.weights * (residual**2).mean(0)).sum() / here.weights.sum())
     area = max(1.0, _CORRELATED / at.stride**2)
-    parameters = noise * area * np.linalg.pinv(hessian)
+    values, vectors = np.linalg.eigh(hessian)
+    # What the energy does not change with is not known at all, rather than perfectly.
+    known = np.maximum(values, _UNDETERMINED * max(float(values[-1]), 1e-30))
+    parameters = noise * area * (vectors / known) @ vectors.T
     moves = np.stack(
         [
             (registration.composed(of, model, transform, 1e-4 * unit) - transform).ravel() / 1e-4
@@ -271,13 +275,16 @@ def octaves(template: Pixels, image: Pixels) -> list[tuple[Pixels, Pixels]]:
 
 
 def is_flat(pixels: Pixels) -> bool:
-    """Whether gradients are no more than noise."""
+    """Whether no gradient is more than noise."""
     gx, gy = fields.gradients(pixels)
-    return float((gx * gx + gy * gy).mean()) < fields.NOISE**2 / 4
+    return float((gx * gx + gy * gy).max()) < fields.NOISE**2
 
 
 def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
-    start = np.asarray(initial, np.float64)
+    try:
+        start = np.asarray(initial, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("initial must be numbers: a 2 x 3 transform") from None
     if start.shape == (3, 3) and np.allclose(start[2], [0, 0, 1]):
         start = start[:2]
     if start.shape != (2, 3) or not np.isfinite(start).all():
@@ -297,7 +304,11 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
 
 def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
     """Both in grey; a template must have 8 x 8 pixels and fit into the image."""
-    small, large = to_grey(template), to_grey(image)
+    try:
+        small = to_grey(template)
+    except InputError as error:
+        raise InputError(str(error).replace("image:", "template:", 1)) from None
+    large = to_grey(image)
     if min(small.shape) < _SMALLEST:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
@@ -349,7 +360,12 @@ def align(
             raise InputError(f"inverted contrast cannot be compared by {feature!r}")
         feature = "unsigned-orientation"
     kind = fields.feature(feature)
-    start = None if initial is None else _initial(initial, small, large)
+    start = None
+    if initial is not None:
+        if method != "continuation":
+            raise InputError(f"method {method!r} takes a detector's candidates, not an initial one")
+        begin = _initial(initial, small, large)
+        start = _restricted(begin, model, (np.array(small.shape[::-1]) - 1) / 2)
     return aligned(small, large, kind, model, start, method, diffusion)
 
 

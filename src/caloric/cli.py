@@ -622,7 +622,7 @@ def bench_align(
     ] = None,
     json_path: JsonOut = None,
     page: Annotated[
-        Path | None, typer.Option(help="A page of the documentation, align.png beside it.")
+        Path | None, typer.Option(help="A page of the documentation; needs the section cells.")
     ] = None,
     cases: Annotated[int, typer.Option(help="Cases a cell.")] = 100,
     seed: Annotated[int, typer.Option(help="Of the random transforms.")] = 0,
@@ -637,6 +637,8 @@ def bench_align(
     for path in (_json_file(json_path), page):
         check_target(path)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
+    if cases < 1:
+        raise InputError(f"--cases must be a whole number from 1, got {cases}")
     unknown = [name for name in sections if name not in benchmark.SECTIONS]
     if unknown:
         raise InputError(f"no section {unknown[0]!r}; there are {', '.join(benchmark.SECTIONS)}")
@@ -653,7 +655,9 @@ def bench_align(
     )  # fmt: skip
     if json_path is not None:
         _write_text(json_path, json.dumps(report, indent=1) + "\n")
-    if page is not None:
+    if page is not None and "cells" not in report:
+        typer.echo("no page: the section cells is missing", err=True)
+    elif page is not None:
         with replacing(page) as file:
             file.write(align_page.page(report).encode())
     if json_path != "-":

@@ -544,7 +544,7 @@ def match(
     with the first, which needs the two ``images``: ``matches.refined``, which :func:`verify` uses.
     """
     both = isinstance(features_a, Features) and isinstance(features_b, Features)
-    if refine and (not both or images is None):
+    if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
     if isinstance(features_a, Features) and isinstance(features_b, Features):
         _comparable(features_a, features_b)

@@ -23,6 +23,7 @@ _STEPS = 4  # at each
 _FARTHEST = 1.0  # σ of the second frame, that a match may move
 _LARGEST = 1.7  # factor by which its frame may be stretched
 _BLOCK = 512
+_LONGEST = 0.4  # of a parameter in one step: what it makes can be inverted
 _FLAT = 1e-4  # mean square of gradients, of images from 0 to 1, below which there is nothing
 
 
@@ -121,9 +122,9 @@ def _level(
     weighted = (slopes * _WINDOW).reshape(len(a), 6, -1)
     slopes = slopes.reshape(len(a), 6, -1)
     hessian = (weighted @ slopes.transpose(0, 2, 1)).astype(np.float64)
-    diagonal = hessian * np.eye(6) + 1e-6 * np.trace(hessian, axis1=1, axis2=2)[
-        :, None, None
-    ] * np.eye(6)
+    # Where there is no gradient at all, the matrix is 0: the step is then 0, and nothing moves.
+    least = 1e-6 * np.trace(hessian, axis1=1, axis2=2)[:, None, None] + 1e-9
+    diagonal = (hessian + least) * np.eye(6)
     damping = np.full(len(a), 1e-3)
     values, _ = _fields(_blurred(_patches(second, b), blur))
     residual = values - template
@@ -131,7 +132,7 @@ def _level(
     for _ in range(_STEPS):
         gradient = (weighted @ residual.reshape(len(a), -1, 1)).astype(np.float64)
         step = np.linalg.solve(hessian + damping[:, None, None] * diagonal, gradient)[:, :, 0]
-        trial = _moved(b, np.clip(step, -0.5, 0.5))
+        trial = _moved(b, np.clip(step, -_LONGEST, _LONGEST))
         values, _ = _fields(_blurred(_patches(second, trial), blur))
         new = values - template
         lower = _costs(new) < cost

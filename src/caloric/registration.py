@@ -1,7 +1,7 @@
 """Algorithm 1 on fields: the diffused energy of a template and an image, and its descent.
 
-At one σ both densities are diffused, by σ/√2 each in the sense of the theory's dot product, the
-image's after it is warped by the current estimate. What is minimised over the warp is::
+At one σ both densities are blurred by it, the image's after it is warped by the current estimate:
+in the theory's dot product that is a diffusion by √2 σ. What is minimised over the warp is::
 
     E(θ; σ) = mean over x of log(1 + |a U(x; f ∘ τ_θ) − U(x; p)|² / c²),   U = all fields at x
 

@@ -236,8 +236,9 @@ def settings(photos: Photographs, count: int, seed: int, told: Told) -> Report:
 
 def template_problem(photos: Photographs, seed: int) -> tuple[Case, list[NDArray[np.uint8]], int]:
     """A case, 50 templates and which of them it is: 20 are it with a quarter to a half replaced."""
-    case = make(photos.pixels, "all", 0.5, seed)
     rng = np.random.default_rng([seed, 50])
+    # At any strength: at a fixed one all turns would lie alike between those that are searched.
+    case = make(photos.pixels, "all", float(rng.uniform(0.1, 0.6)), seed)
     elsewhere = photos.elsewhere(case.photograph)
     others = [make(elsewhere, "translation", 0.25, 100 * seed + i).template for i in range(49)]
     found = others[:29]

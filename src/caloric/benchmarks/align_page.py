@@ -39,7 +39,7 @@ def _honesty(title: str, honesty: Report) -> Iterator[str]:
     said, alarms = honesty["failures that say so"], honesty["false alarms"]
     share = "none" if said is None else f"{said:.1%}"
     yield f"{title}: of {honesty['failures']} failures {share} say `converged=False`;"
-    yield f"of the successes {alarms:.1%} do."
+    yield f"of the successes {'none' if alarms is None else f'{alarms:.1%}'} do."
     yield ""
 
 
