@@ -378,14 +378,13 @@ class Evaluation:
     """The energy at a transform, with what its next step is made of."""
 
     energy: float
-    cosine: float
     gain: float
     values: Pixels
     weights: Pixels
 
 
 def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
-    """E(θ; σ), its Cauchy weights (n,), and the cosine of the two densities."""
+    """E(θ; σ), and its Cauchy weights (n,)."""
     values = warped(of, at, transform)
     own = np.einsum("cn,cn->n", values, values)
     both = np.einsum("cn,cn->n", values, at.values)
@@ -398,8 +397,7 @@ def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
         fitted = float(weights @ both) / (float(weights @ own) + 1e-12)
         used, gain = gain, float(np.clip(fitted, 0.3 * around, 2 * around))
     energy = -float(np.log(weights).mean())
-    cosine = float(both.sum()) / float(np.sqrt(float(own.sum()) * float(at.squares.sum())) + 1e-12)
-    return Evaluation(energy, cosine, used, values, weights)
+    return Evaluation(energy, used, values, weights)
 
 
 def normal_equations(at: Level, here: Evaluation) -> tuple[FloatArray, FloatArray]:

@@ -27,11 +27,10 @@ _FAINT = 0.1  # of the mean energy: windows with less do not win by being divide
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A transform (2, 3), the score of a template under it, and which template it is."""
+    """A transform (2, 3), and the score of a template under it."""
 
     score: float
     transform: FloatArray
-    template: int
     place: tuple[float, float, int, float]  # in the grid's units: x, y, turn, log scale
 
 
@@ -144,8 +143,8 @@ def search(
         for k in range(0, len(templates), some):
             scores, which = plane.best(np.concatenate(templates[k : k + some], 1), turns)
             found += [
-                _peaks(own, turn, plane, s, turns, middle, k + i)
-                for i, (own, turn) in enumerate(zip(scores, which, strict=True))
+                _peaks(own, turn, plane, s, turns, middle)
+                for own, turn in zip(scores, which, strict=True)
             ]
         return found
 
@@ -163,7 +162,6 @@ def _peaks(
     scale: float,
     turns: int,
     middle: FloatArray,
-    template: int,
 ) -> list[Candidate]:
     """The highest of scores (down, across) at their best turns, of neighbours one."""
     around = cv2.dilate(best, np.ones((3, 3), np.uint8))
@@ -179,7 +177,7 @@ def _peaks(
         transform = np.column_stack([A, centre - A @ middle])
         x, y = (centre / plane.spacing).tolist()
         place = (x, y, turn, float(np.log(scale)))
-        found.append(Candidate(float(best[row, column]), transform, template, place))
+        found.append(Candidate(float(best[row, column]), transform, place))
     return found
 
 
