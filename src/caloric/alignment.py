@@ -7,7 +7,7 @@ The three columns of the paper's table are three settings of one routine, ``meth
 * ``"descriptor"``: the same with h_SIFT of each candidate's neighbourhood: what a SIFT matcher does
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -128,21 +128,17 @@ def from_candidates(
     return _first_low((_coarse(top, model, c, _SEARCHED, turns) for c in candidates), low)
 
 
-def searched_over(model: Model) -> tuple[int, tuple[float, ...]]:
-    """How many turns, and which scales."""
-    return (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
-
-
-def _searched(top: Scene, model: Model) -> list[FloatArray]:
-    """Candidates of the coarse density, everywhere in the image."""
-    turns, scales = searched_over(model)
-    shape = top.template.shape
-    columns = searching.turned_templates(top.of_template, shape, top.feature, turns)
+def searched(scenes: Sequence[Scene], model: Model, most: int) -> list[list[FloatArray]]:
+    """Candidates of the coarse density everywhere in the image, for templates of one shape."""
+    turns, scales = (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
+    first, shape = scenes[0], scenes[0].template.shape
+    columns = [
+        searching.turned_templates(one.of_template, shape, one.feature, turns) for one in scenes
+    ]
     found = searching.search(
-        top.of_image, top.image.shape, [columns], shape,
-        turns=turns, scales=scales, most=_LOOKED_AT,
-    )  # fmt: skip
-    return [candidate.transform for candidate in found[0]]
+        first.of_image, first.image.shape, columns, shape, turns=turns, scales=scales, most=most
+    )
+    return [[candidate.transform for candidate in own] for own in found]
 
 
 def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> FloatArray:
@@ -183,7 +179,7 @@ def _by_parts(top: Scene, model: Model) -> list[FloatArray]:
             part = np.s_[..., y : y + h, x : x + w]
             own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
             of = replace(top, template=top.template[part], of_template=own)
-            path = from_candidates(of, model, _searched(of, model))
+            path = from_candidates(of, model, searched([of], model, _LOOKED_AT)[0])
             transform = path.point.copy()
             transform[:, 2] -= transform[:, :2] @ (x, y)
             found.append((path.cost, transform))
@@ -268,9 +264,16 @@ def _scaled(transform: FloatArray, by: float) -> FloatArray:
 
 def octaves(template: Pixels, image: Pixels) -> list[tuple[Pixels, Pixels]]:
     """Both, and both of half the size, until the template is small enough to begin with."""
-    sizes = [(template, image)]
-    while max(sizes[-1][0].shape) / 2 > _LARGEST:
-        sizes.append(tuple(cv2.pyrDown(v) for v in sizes[-1]))  # type: ignore[arg-type]
+    return list(zip(smaller(template), fields.halves(image), strict=False))
+
+
+def smaller(template: Pixels) -> list[Pixels]:
+    """The template, and it at half its size, until it is small enough to begin with."""
+    sizes = []
+    for size in fields.halves(template):
+        sizes.append(size)
+        if max(size.shape) / 2 <= _LARGEST:
+            break
     return sizes
 
 
@@ -381,7 +384,7 @@ def aligned(
     """:func:`align` of what has been checked."""
     flat = [name for name, v in (("template", template), ("image", image)) if is_flat(v)]
     if flat:
-        where = start if start is not None else centred(template, image)
+        where = start if start is not None else centred(template.shape, image.shape)
         unknown = np.full((6, 6), np.inf)
         return Alignment(where, np.inf, (), False, 0.0, f"the {flat[0]} is flat", unknown, 0.0)
     sizes = octaves(template, image)
@@ -393,7 +396,7 @@ def aligned(
     if start is not None:
         path = from_start(top, model, _scaled(start, 1 / by))
         return descend(sizes, top, model, path)
-    found = _searched(top, model)
+    found = searched([top], model, _LOOKED_AT)[0]
     best = descend(sizes, top, model, from_candidates(top, model, found))
     if best.confidence >= _SURE:
         return best
@@ -405,9 +408,9 @@ def aligned(
     return best
 
 
-def centred(template: Pixels, image: Pixels) -> FloatArray:
-    """The template upright in the middle of the image."""
-    (h, w), (rows, columns) = template.shape, image.shape
+def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
+    """A template of a shape upright in the middle of an image of another."""
+    (h, w), (rows, columns) = template[:2], image[:2]
     return np.array([[1.0, 0, (columns - w) / 2], [0, 1.0, (rows - h) / 2]])
 
 
@@ -475,7 +478,7 @@ def _of_detector(top: Scene, model: Model, method: Method) -> Path:
     candidates = detector_candidates(top.template, top.image)
     sigma = _SEARCHED * top.radius
     if not candidates:
-        return Path((Step(sigma, centred(top.template, top.image), np.inf, False),))
+        return Path((Step(sigma, centred(top.template.shape, top.image.shape), np.inf, False),))
     at = top.level(sigma, "similarity")
     if method == "single":
         energies = [registration.evaluate(top, at, c).energy for _, _, c in candidates]

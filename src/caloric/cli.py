@@ -103,10 +103,7 @@ def match(
 
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
-    for path in (output, html, _json_file(json_path)):
-        check_target(path)
-    if output is not None:
-        viz.check_format(output)
+    _check_outputs(json_path, output, html)
     extract = _extractor(descriptor, max_features, affine, upright, detector)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
     with ThreadPoolExecutor(2) as pool:
@@ -193,6 +190,16 @@ def _extractor(
 def _json_file(json_path: str | None) -> Path | None:
     """The file that --json names, if it names one."""
     return None if json_path in (None, "-") else Path(str(json_path))
+
+
+def _check_outputs(json_path: str | None, picture: Path | None, *others: Path | None) -> None:
+    """Before the work: that what is asked for can be written, and the picture in its format."""
+    from caloric import viz
+
+    for path in (_json_file(json_path), picture, *others):
+        check_target(path)
+    if picture is not None:
+        viz.check_format(picture)
 
 
 def _write_text(path: str, text: str) -> None:
@@ -296,13 +303,10 @@ def align(
     method: Annotated[str, typer.Option(help="continuation, single, descriptor.")] = "continuation",
 ) -> None:
     """Where a template is in an image, by diffusion and continuation. Exit code 1: not found."""
-    from caloric import alignment, reading, viz
+    from caloric import alignment, reading
     from caloric.registration import Model as Motion
 
-    for path in (output, _json_file(json_path)):
-        check_target(path)
-    if output is not None:
-        viz.check_format(output)
+    _check_outputs(json_path, output)
     own, whole = reading.read_image(template), reading.read_image(image)
     start = None
     if initial is not None:
@@ -315,12 +319,33 @@ def align(
         model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
         method=cast(alignment.Method, method),
     )  # fmt: skip
-    if json_path is not None:
-        report = {"template": template, "image": image, "model": model} | _told(found)
-        _write_text(json_path, json.dumps(report))
     if output is not None:
         title = f"{Path(template).name} in {Path(image).name}: {found.reason}"
         _draw_alignment(output, own, whole, found, start, title)
+    about = {"template": template, "image": image, "model": model}
+    _tell(found, about, json_path, output)
+
+
+def _tell(
+    found: "Alignment", about: dict[str, Any], json_path: str | None, output: Path | None
+) -> None:
+    """An alignment as JSON, which has no infinities, and in words; exit code 1 if it failed."""
+    if json_path is not None:
+        finite = bool(np.isfinite(found.covariance).all())
+        report = about | {
+            "transform": found.transform.tolist(),
+            "converged": found.converged,
+            "reason": found.reason,
+            "confidence": found.confidence,
+            "energy": found.energy if np.isfinite(found.energy) else None,
+            "inside": found.inside,
+            "covariance": found.covariance.tolist() if finite else None,
+            "path": [
+                {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost}
+                for s in found.path
+            ],
+        }
+        _write_text(json_path, json.dumps(report))
     if json_path != "-":
         for row in found.transform:
             typer.echo("  ".join(f"{v:12.6f}" for v in row))
@@ -331,30 +356,12 @@ def align(
         raise typer.Exit(1)
 
 
-def _told(found: "Alignment") -> dict[str, Any]:
-    """An alignment as JSON has it; there are no infinities in JSON."""
-    finite = bool(np.isfinite(found.covariance).all())
-    return {
-        "transform": found.transform.tolist(),
-        "converged": found.converged,
-        "reason": found.reason,
-        "confidence": found.confidence,
-        "energy": found.energy if np.isfinite(found.energy) else None,
-        "inside": found.inside,
-        "covariance": found.covariance.tolist() if finite else None,
-        "path": [
-            {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost} for s in found.path
-        ],
-    }
-
-
 def _draw_alignment(
     output: Path, template: Any, image: Any, found: "Alignment", start: Any, title: str
 ) -> None:
     from caloric import alignment, viz
-    from caloric.images import to_grey
 
-    begin = alignment.centred(to_grey(template), to_grey(image))
+    begin = alignment.centred(np.shape(template), np.shape(image))
     if start is not None:
         begin = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in found.path if np.isfinite(s.cost)]
@@ -374,39 +381,28 @@ def find(
     kernel: Annotated[str, typer.Option(help="heat, sift, or another of `caloric info`.")] = "heat",
 ) -> None:
     """Which of some templates is in an image, and where. Exit code 1: none of them."""
-    from caloric import reading, viz
+    from caloric import reading
     from caloric import templates as finding
     from caloric.registration import Model as Motion
 
-    for path in (output, _json_file(json_path)):
-        check_target(path)
-    if output is not None:
-        viz.check_format(output)
+    _check_outputs(json_path, output)
     whole = reading.read_image(image)
     own = [reading.read_image(path) for path in templates]
     found = finding.find_template(whole, own, kernel=kernel, model=cast(Motion, model))
     name = templates[found.template]
-    if json_path is not None:
-        report = {
-            "image": image,
-            "template": name,
-            "index": found.template,
-            "found": found.found,
-            "scores": dict(zip(templates, found.scores.tolist(), strict=True)),
-        }
-        _write_text(json_path, json.dumps(report | _told(found.alignment)))
     if output is not None:
         title = f"{Path(name).name} in {Path(image).name}: {found.alignment.reason}"
         _draw_alignment(output, own[found.template], whole, found.alignment, None, title)
+    about = {
+        "image": image,
+        "template": name,
+        "index": found.template,
+        "found": found.found,
+        "scores": dict(zip(templates, found.scores.tolist(), strict=True)),
+    }
     if json_path != "-":
         typer.echo(name if found.found else f"none for sure; the nearest is {name}")
-        for row in found.alignment.transform:
-            typer.echo("  ".join(f"{v:12.6f}" for v in row))
-        typer.echo(f"{found.alignment.reason}, confidence {found.alignment.confidence:.2f}")
-        if output is not None:
-            typer.echo(f"written: {output}")
-    if not found.found:
-        raise typer.Exit(1)
+    _tell(found.alignment, about, json_path, output)
 
 
 @app.command()
@@ -462,13 +458,9 @@ def _bench(
     from rich.progress import Progress
     from rich.table import Table
 
-    from caloric import viz
     from caloric.benchmarks import datasets, evaluate, methods, report
 
-    check_target(_json_file(json_path))
-    check_target(plot)
-    if plot is not None:
-        viz.check_format(plot)
+    _check_outputs(json_path, plot)
     if methods.absent():
         typer.echo(f"not installed, left out: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
@@ -590,14 +582,10 @@ def speed(
     ] = "6.25,25,100",
 ) -> None:
     """Speed beside OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
-    from caloric import viz
     from caloric.benchmarks import speed as benchmark
     from caloric.benchmarks import speed_page
 
-    for path in (_json_file(json_path), plot, page):
-        check_target(path)
-    if plot is not None:
-        viz.check_format(plot)
+    _check_outputs(json_path, plot, page)
     numbers = _numbers(thread_counts, "--threads", int)
     sizes = [size for size in _numbers(large, "--large", float) if size]
     report = benchmark.run(image, max_features, numbers, rounds, sizes)
@@ -634,8 +622,7 @@ def bench_align(
     from caloric.benchmarks import align as benchmark
     from caloric.benchmarks import align_page
 
-    for path in (_json_file(json_path), page):
-        check_target(path)
+    _check_outputs(json_path, None, page)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
     if cases < 1:
         raise InputError(f"--cases must be a whole number from 1, got {cases}")

@@ -11,8 +11,9 @@ that changes from place to place. Distribution fields (eq. 8) have intensities' 
 whose layers no rotation turns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -128,19 +129,33 @@ def feature(name: str) -> Feature:
     return FEATURES[name]
 
 
+def channels(harmonics: tuple[int, ...]) -> list[tuple[int, int]]:
+    """m and the first channel of every harmonic: where m is not 0, the second one follows it."""
+    widths = [1 if m == 0 else 2 for m in harmonics]
+    return [(m, sum(widths[:i])) for i, m in enumerate(harmonics)]
+
+
 def turned(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
     """e^{−imα} u_m: the fields as an image turned by α has them. In place."""
-    channel = 0
-    for m in harmonics:
-        if m == 0:
-            channel += 1
-            continue
-        c, s = np.cos(m * angle), np.sin(m * angle)
-        pair = fields[channel : channel + 2]
-        flat = np.array([[c, s], [-s, c]], np.float32) @ pair.reshape(2, -1)
-        pair[:] = flat.reshape(pair.shape)
-        channel += 2
+    for m, channel in channels(harmonics):
+        if m:
+            c, s = np.cos(m * angle), np.sin(m * angle)
+            pair = fields[channel : channel + 2]
+            flat = np.array([[c, s], [-s, c]], np.float32) @ pair.reshape(2, -1)
+            pair[:] = flat.reshape(pair.shape)
     return fields
+
+
+def missing(sigma: float, have: float) -> float:
+    """The blur that makes one of ``have`` up to one of σ."""
+    return float(np.sqrt(max(0.0, sigma**2 - have**2)))
+
+
+def halves(pixels: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """An image, and it at half, a quarter, … of its size: pixel i of each is at i times 2, 4, …"""
+    while True:
+        yield pixels
+        pixels = np.asarray(cv2.pyrDown(pixels), pixels.dtype)
 
 
 def blurred(fields: Pixels, sigma: float) -> Pixels:

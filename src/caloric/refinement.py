@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import threads
+from caloric import fields, threads
 from caloric.fields import Pixels
 from caloric.frames import sigmas
 from caloric.theory.gaussians import FloatArray
@@ -36,9 +36,11 @@ class Refined:
 
 
 def _octaves(image: Pixels) -> list[Pixels]:
-    levels = [image]
-    while min(levels[-1].shape) >= 32:
-        levels.append(np.asarray(cv2.pyrDown(levels[-1]), np.float32))
+    levels = []
+    for level in fields.halves(image):
+        levels.append(level)
+        if min(level.shape) < 32:
+            break
     return levels
 
 
@@ -101,10 +103,13 @@ def _moved(maps: FloatArray, steps: FloatArray) -> FloatArray:
 
 
 def _level(
-    first: list[Pixels], second: list[Pixels], a: FloatArray, b: FloatArray, blur: float
+    template: Pixels, second: list[Pixels], b: FloatArray, blur: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The second frames after some steps at one σ, and the share of cost that is left."""
-    template, _ = _fields(_blurred(_patches(first, a), blur))
+    """The second frames after some steps at one σ, and the share of cost that is left.
+
+    ``template`` (m, 2, n) are the fields around the first frames at that σ.
+    """
+    count = len(template)
     planes = template.reshape(-1, SIDE, SIDE)
     across, down = (v.reshape(template.shape) for v in _gradients(planes))
     x, y = _GRID[:, 0].astype(np.float32), _GRID[:, 1].astype(np.float32)
@@ -119,18 +124,18 @@ def _level(
         [across * x + turned[0], across * y + turned[1], down * x + turned[2],
          down * y + turned[3], across, down], 1,
     )  # fmt: skip
-    weighted = (slopes * _WINDOW).reshape(len(a), 6, -1)
-    slopes = slopes.reshape(len(a), 6, -1)
+    weighted = (slopes * _WINDOW).reshape(count, 6, -1)
+    slopes = slopes.reshape(count, 6, -1)
     hessian = (weighted @ slopes.transpose(0, 2, 1)).astype(np.float64)
     # Where there is no gradient at all, the matrix is 0: the step is then 0, and nothing moves.
     least = 1e-6 * np.trace(hessian, axis1=1, axis2=2)[:, None, None] + 1e-9
     diagonal = (hessian + least) * np.eye(6)
-    damping = np.full(len(a), 1e-3)
+    damping = np.full(count, 1e-3)
     values, _ = _fields(_blurred(_patches(second, b), blur))
     residual = values - template
     cost = _costs(residual)
     for _ in range(_STEPS):
-        gradient = (weighted @ residual.reshape(len(a), -1, 1)).astype(np.float64)
+        gradient = (weighted @ residual.reshape(count, -1, 1)).astype(np.float64)
         step = np.linalg.solve(hessian + damping[:, None, None] * diagonal, gradient)[:, :, 0]
         trial = _moved(b, np.clip(step, -_LONGEST, _LONGEST))
         values, _ = _fields(_blurred(_patches(second, trial), blur))
@@ -153,13 +158,13 @@ def refine(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> Re
 
     def block(rows: range) -> tuple[FloatArray, NDArray[np.bool_]]:
         at = slice(rows.start, rows.stop)
-        own, start = a[at], b[at]
+        own, start = _patches(first, a[at]), b[at]
+        _, textured = _fields(own)
         moved = start
         for blur in _BLURS:
-            moved, cost = _level(first, second, own, moved, blur)
-        _, textured = _fields(_patches(first, own))
+            template, _ = _fields(_blurred(own, blur))
+            moved, cost = _level(template, second, moved, blur)
         before = _fields(_blurred(_patches(second, start), _BLURS[-1]))[0]
-        template = _fields(_blurred(_patches(first, own), _BLURS[-1]))[0]
         better = cost < _costs(before - template) / _WINDOW.sum()
         fits = textured & better & _allowed(start, moved) & (cost < 0.5)
         return np.where(fits[:, None, None], moved, start), fits

@@ -64,29 +64,22 @@ class Scene:
         return float(max(self.template.shape) / 2)
 
 
-def light(radius: float) -> float:
-    """Over how many pixels light is taken to be the same."""
-    return max(radius / 4, 2.0)
-
-
-def light_of(template: Pixels) -> float:
-    """The same for a template."""
-    return light(max(template.shape) / 2)
+def light(template: Pixels) -> float:
+    """Over how many pixels light is taken to be the same: R/4."""
+    return float(max(max(template.shape) / 8, 2.0))
 
 
 def scene(
     template: Pixels, image: Pixels, feature: Feature, diffusion: Diffusion = "partial"
 ) -> Scene:
     """Both measured; the image's fields can serve other templates by :func:`scene_of`."""
-    around = light(max(template.shape) / 2)
-    return scene_of(
-        template, image, fields.pyramid(feature.measure(image, around)), feature, diffusion
-    )
+    of_image = fields.pyramid(feature.measure(image, light(template)))
+    return scene_of(template, image, of_image, feature, diffusion)
 
 
 def scene_fine(template: Pixels, image: Pixels, feature: Feature) -> Scene:
     """For the last σ alone, where the image is measured as it is warped."""
-    own = feature.measure(template, light_of(template))
+    own = feature.measure(template, light(template))
     return Scene(template, image, feature, "partial", Pyramid((own,), (0.0,)), Pyramid((), ()))
 
 
@@ -94,7 +87,7 @@ def scene_of(
     template: Pixels, image: Pixels, of_image: Pyramid, feature: Feature, diffusion: Diffusion
 ) -> Scene:
     """With the image's fields given."""
-    of_template = fields.pyramid(feature.measure(template, light_of(template)))
+    of_template = fields.pyramid(feature.measure(template, light(template)))
     return Scene(template, image, feature, diffusion, of_template, of_image)
 
 
@@ -159,12 +152,10 @@ def _slopes(
     if model == "translation":
         result[0], result[1] = dx, dy
         return result
-    channel = 0
-    for m in harmonics:
+    for m, channel in fields.channels(harmonics):
         if m:
             spun[channel] = m * values[channel + 1]
             spun[channel + 1] = -m * values[channel]
-        channel += 1 if m == 0 else 2
     if model == "similarity":
         result[0] = dx * x + dy * y
         result[1] = dy * x - dx * y + spun
@@ -186,7 +177,7 @@ def _update(model: Model, p: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _variances(size: tuple[int, int], spacing: int) -> Pixels:
+def _variances(size: tuple[int, int]) -> Pixels:
     """|x|²/R² over a grid: how much wider than σ² the affine diffusion of a place is (R of it)."""
     h, w = size
     y, x = np.mgrid[:h, :w].astype(np.float32)
@@ -197,13 +188,13 @@ def _variances(size: tuple[int, int], spacing: int) -> Pixels:
 _BLENDED = 4
 
 
-def _widened(values: Pixels, sigma: float, spacing: int) -> Pixels:
+def _widened(values: Pixels, sigma: float) -> Pixels:
     """⋆ k of variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
 
     Closed form (theory: A x + b is normal with this variance). Evaluated between a few blurs,
     linear in the variance, in which Gaussians change slowly.
     """
-    wider = _variances(values.shape[1:], spacing)
+    wider = _variances(values.shape[1:])
     top = float(wider.max())
     steps = np.linspace(0, top, _BLENDED)
     result = np.zeros_like(values)
@@ -275,11 +266,11 @@ def diffused(
     e^{−m²σr²/2} on the dot product and so half of that exponent here; and with ``diffusion="all"``
     over rotation and log-scale by what they do to places too, by quadrature, with σr = σs = σ/R.
     """
-    rest = float(np.sqrt(max(0.0, sigma**2 - have**2))) / spacing
+    rest = fields.missing(sigma, have) / spacing
     if model == "translation":
         return fields.blurred(values, rest)
     if feature.widens:
-        return _widened(values, rest, spacing)
+        return _widened(values, rest)
     result = fields.blurred(values, rest)
     orders = feature.orders
     if diffusion == "partial":
@@ -287,16 +278,14 @@ def diffused(
             result = result * np.exp(-((orders * _TURNS * sigma / radius) ** 2) / 4)[:, None, None]
         return result
     flat = result.reshape(len(result), -1)
-    out, channel = np.empty_like(flat), 0
+    out = np.empty_like(flat)
     operators = _similar(values.shape[1:], feature.harmonics, sigma / radius / np.sqrt(2))
-    for m, operator in zip(feature.harmonics, operators, strict=True):
+    for (m, channel), operator in zip(fields.channels(feature.harmonics), operators, strict=True):
         if m == 0:
             out[channel] = operator(flat[channel])
-            channel += 1
-            continue
-        u = operator(flat[channel] + 1j * flat[channel + 1])
-        out[channel], out[channel + 1] = u.real, u.imag
-        channel += 2
+        else:
+            u = operator(flat[channel] + 1j * flat[channel + 1])
+            out[channel], out[channel + 1] = u.real, u.imag
     return out.reshape(result.shape)
 
 
@@ -305,7 +294,7 @@ def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
         values, spacing, have = of.of_template.levels[0], 1, 0.0
         values = fields.blurred(values, sigma)
     else:
-        values, spacing, have = of.of_template.level(max(1.0, sigma / 1.4))
+        values, spacing, have = of.of_template.level(sigma / 1.4)
         values = diffused(
             values, of.feature, sigma, have, spacing, of.radius, model, of.diffusion
         )  # fmt: skip
@@ -332,7 +321,7 @@ def warped(of: Scene, at: Level, transform: FloatArray) -> Pixels:
     grown = scale(transform)
     if at.fine:
         values = fields.blurred(
-            of.feature.measure(seen(of.image, transform, size), light(of.radius)), at.sigma
+            of.feature.measure(seen(of.image, transform, size), light(of.template)), at.sigma
         )
     else:
         values, spacing, have = of.of_image.level(at.spacing * grown)

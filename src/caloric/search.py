@@ -51,7 +51,7 @@ def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turn
     """The template's fields over a disc, at every turn, of norm 1: (channels x disc, turns)."""
     h = max(shape) / GRID
     values, spacing, have = of.level(h)
-    values = fields.blurred(values, float(np.sqrt(max(0.0, h * h - have * have))) / spacing)
+    values = fields.blurred(values, fields.missing(h, have) / spacing)
     middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) / spacing
     columns = []
     for a in _angles(turns):
@@ -115,8 +115,8 @@ def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
     x, y = (w - 1 - (columns - 1) * spacing) / 2, (h - 1 - (rows - 1) * spacing) / 2
     to = np.array([[spacing, 0, x], [0, spacing, y]]) / step
     values = fields.sampled(values, to, (rows, columns))
-    rest = float(np.sqrt(max(0.0, spacing**2 - have**2))) / spacing
-    return _Plane(fields.blurred(values, rest), spacing, (x, y))
+    values = fields.blurred(values, fields.missing(spacing, have) / spacing)
+    return _Plane(values, spacing, (x, y))
 
 
 def search(

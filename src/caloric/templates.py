@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric import alignment, density, features, fields, registration, search, threads
+from caloric import alignment, density, features, fields, registration, threads
 from caloric.alignment import Alignment
 from caloric.density import Measure
 from caloric.errors import InputError
@@ -24,8 +24,9 @@ from caloric.kernels import Kernel
 from caloric.layout import Grid
 from caloric.recipes import descriptor
 from caloric.registration import Model
-from caloric.search import Candidate
 from caloric.theory.gaussians import FloatArray
+
+Octaves = list[tuple[Pixels, Pixels]]
 
 SIDE = 12  # samples across a patch, and places of h
 DIRECTIONS = 12
@@ -63,6 +64,7 @@ class _Group:
 
     indices: list[int]
     scenes: list[registration.Scene]
+    sizes: list[Octaves]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,28 +79,15 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
         shapes.setdefault(template.shape, []).append(index)
     groups = []
     for indices in shapes.values():
-        octaves = [alignment.octaves(templates[i], image) for i in indices]
-        small = octaves[0][-1][1]
-        of_image = fields.pyramid(feature.measure(small, registration.light_of(octaves[0][-1][0])))
+        first = alignment.octaves(templates[indices[0]], image)
+        images = [whole for _, whole in first]
+        sizes = [list(zip(alignment.smaller(templates[i]), images, strict=True)) for i in indices]
+        of_image = fields.pyramid(feature.measure(images[-1], registration.light(first[-1][0])))
         scenes = [
-            registration.scene_of(levels[-1][0], small, of_image, feature, "partial")
-            for levels in octaves
+            registration.scene_of(*levels[-1], of_image, feature, "partial") for levels in sizes
         ]
-        groups.append(_Group(indices, scenes))
+        groups.append(_Group(indices, scenes, sizes))
     return groups
-
-
-def _candidates(group: _Group, feature: Feature, model: Model) -> list[list[Candidate]]:
-    turns, scales = alignment.searched_over(model)
-    columns = [
-        search.turned_templates(scene.of_template, group.shape, feature, turns)
-        for scene in group.scenes
-    ]
-    scene = group.scenes[0]
-    return search.search(
-        scene.of_image, scene.image.shape, columns, group.shape,
-        turns=turns, scales=scales, most=_CANDIDATES,
-    )  # fmt: skip
 
 
 def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pixels:
@@ -189,12 +178,12 @@ def _best(
     model: Model,
 ) -> TemplateMatch:
     groups = _groups(image, [templates[i] for i in textured], feature)
-    where: dict[int, tuple[registration.Scene, list[FloatArray]]] = {}
+    where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
     best = np.zeros(len(templates))
     for group in groups:
-        found = _candidates(group, feature, model)
+        found = alignment.searched(group.scenes, model, _CANDIDATES)
         every = [one for own in found for one in own]
-        patches = np.stack([_patch(group.scenes[0].image, c.transform, group.shape) for c in every])
+        patches = np.stack([_patch(group.scenes[0].image, one, group.shape) for one in every])
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
         raw = np.stack([_patch(s.template, identity, group.shape) for s in group.scenes])
         table = scores(kernel, patches, raw)
@@ -202,14 +191,13 @@ def _best(
             order = np.argsort(-table[:, k])[:_CANDIDATES]
             index = textured[group.indices[k]]
             best[index] = table[order[0], k]
-            where[index] = scene, [every[j].transform for j in order]
+            where[index] = scene, group.sizes[k], [every[j] for j in order]
     finalists = sorted(where, key=lambda i: -best[i])[:_REFINED]
     aligned = {}
     for index in finalists:
-        scene, starts = where[index]
+        scene, sizes, starts = where[index]
         path = alignment.from_candidates(scene, model, starts)
-        octaves = alignment.octaves(templates[index], image)
-        aligned[index] = alignment.descend(octaves, scene, model, path)
+        aligned[index] = alignment.descend(sizes, scene, model, path)
     ranked = sorted(aligned, key=lambda i: (not aligned[i].converged, aligned[i].energy))
     others = {i: aligned[i] for i in ranked[1:]}
     return TemplateMatch(ranked[0], aligned[ranked[0]], best, others)

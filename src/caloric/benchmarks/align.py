@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from caloric import alignment, features, geometry, search, templates
 from caloric.alignment import Alignment
 from caloric.benchmarks import align_peers
-from caloric.benchmarks.align_cases import KINDS, STRENGTHS, TEMPLATE, Case, Pixels, make
+from caloric.benchmarks.align_cases import KINDS, POINTS, STRENGTHS, TEMPLATE, Case, Pixels, make
 from caloric.benchmarks.methods import read_grey
 from caloric.benchmarks.report import versions
 from caloric.errors import InputError
@@ -144,10 +144,8 @@ def honesty(outcomes: Sequence[Outcome]) -> Report:
 
 def predicted(found: Alignment) -> float:
     """The root-mean-square error over the template, in pixels, that the covariance tells."""
-    side = np.linspace(0, TEMPLATE - 1, 9)
-    x = np.stack([*np.meshgrid(side, side), np.ones((9, 9))], -1).reshape(-1, 3)
     C = found.covariance
-    variances = np.einsum("ni,ij,nj->n", x, C[:3, :3] + C[3:, 3:], x)
+    variances = np.einsum("ni,ij,nj->n", POINTS, C[:3, :3] + C[3:, 3:], POINTS)
     return float(np.sqrt(variances.mean()))
 
 

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric import alignment
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 
@@ -17,6 +18,10 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
 TEXTURE = 0.02
 _TRIES = 200
+# 9 x 9 of the template's, homogeneous: where errors are measured.
+POINTS = np.stack(
+    [*np.meshgrid(*[np.linspace(0, TEMPLATE - 1, 9)] * 2), np.ones((9, 9))], -1
+).reshape(-1, 3)
 
 Pixels = NDArray[np.float32]
 
@@ -33,15 +38,13 @@ class Case:
     @property
     def centred(self) -> FloatArray:
         """The template upright in the middle of the image: where the start from the identity is."""
-        return np.hstack([np.eye(2), np.full((2, 1), (IMAGE - TEMPLATE) / 2)])
+        return alignment.centred(self.template.shape, self.image.shape)
 
     def error(self, transform: FloatArray) -> float:
         """The mean distance, in pixels of the image, from where the template's points belong."""
         if not np.isfinite(transform).all():
             return np.inf
-        side = np.linspace(0, TEMPLATE - 1, 9)
-        x = np.stack([*np.meshgrid(side, side), np.ones((9, 9))], -1).reshape(-1, 3)
-        return float(np.linalg.norm(x @ (transform - self.truth).T, axis=1).mean())
+        return float(np.linalg.norm(POINTS @ (transform - self.truth).T, axis=1).mean())
 
 
 def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

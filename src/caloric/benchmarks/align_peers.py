@@ -1,12 +1,14 @@
 """Other people's ways to align, with their own defaults: OpenCV's."""
 
 from collections.abc import Callable
+from itertools import islice
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.benchmarks.align_cases import IMAGE, TEMPLATE, Case
+from caloric.fields import halves
 from caloric.theory.gaussians import FloatArray
 
 Aligner = Callable[[Case], FloatArray | None]
@@ -29,10 +31,7 @@ def _ecc(
 
 def ecc_pyramid(case: Case, levels: int = 4) -> FloatArray | None:
     """The same from coarse to fine; a level that fails hands on what it was given."""
-    templates, images = [case.template], [case.image]
-    for _ in range(levels - 1):
-        templates.append(np.asarray(cv2.pyrDown(templates[-1]), np.uint8))
-        images.append(np.asarray(cv2.pyrDown(images[-1]), np.uint8))
+    templates, images = (list(islice(halves(v), levels)) for v in (case.template, case.image))
     transform: FloatArray = case.centred
     found = None
     for level in reversed(range(levels)):

@@ -34,7 +34,6 @@ class IntensityMatch:
 class _Blurred:
     """f ⋆ k_σ and f² ⋆ k_σ as splines: values and slopes (dim, n) at places (n, dim)."""
 
-    sigma: float
     signal: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
     square: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -63,14 +62,14 @@ def _spline(values: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, Floa
     return two
 
 
-def _blurred(image: FloatArray, width: float, sigma: float) -> _Blurred:
+def _blurred(image: FloatArray, width: float) -> _Blurred:
     from scipy.ndimage import gaussian_filter
 
     signal, square = (
         gaussian_filter(v, width, mode="nearest", truncate=6) if width else v
         for v in (image, image**2)
     )
-    return _Blurred(sigma, _spline(signal), _spline(square))
+    return _Blurred(_spline(signal), _spline(square))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +87,7 @@ class Problem:
 
     def diffused(self, sigma: float) -> Callable[[FloatArray], tuple[float, FloatArray]]:
         """g(·; σ) and its gradient at points (c₁ … c_n, θ)."""
-        blurred = _blurred(self.image, sigma * self.unit, sigma)
+        blurred = _blurred(self.image, sigma * self.unit)
         grid = np.stack(
             np.meshgrid(*(np.arange(n) for n in self.templates.shape[1:]), indexing="ij"), -1
         )
