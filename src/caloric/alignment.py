@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike
 
+from caloric import confidence as believing
 from caloric import features, fields, geometry, registration, threads
 from caloric import search as searching
 from caloric.errors import InputError
@@ -27,25 +27,30 @@ from caloric.theory.gaussians import FloatArray
 Method = Literal["continuation", "single", "descriptor"]
 
 # Below this confidence an alignment is not to be trusted, and says so by ``converged``.
-CONFIDENT = 0.55
-_SURE = 0.85  # a confidence at which no other start is tried
+CONFIDENT = 0.5
+_SURE = 0.98  # a confidence at which no other start is tried
 _SMALLEST = 8  # pixels across a template
 _LEAST_INSIDE = 0.25  # of the template, at the start
 _STILL_INSIDE = 0.5  # and at the end
-_LARGEST = 96.0  # of R, half the longer side, where the coarse σ are gone through
+_LARGEST = 96.0  # of R where the coarse σ are gone through
 _FINE = (1.4, 0.0)  # pixels: there the warped image is measured anew
 _COARSEST = 0.5  # σ/R at which the path from a given start begins
 _SEARCHED = 0.125  # σ/R at which that of a candidate does
 _AFFINE = 0.125  # σ/R from which the model may be affine
 _LOOKED_AT = 6  # candidates of a search
 _LOW = 0.45  # an energy at the last coarse σ that ends it
-_CORRELATED = 20.0  # pixels: the area over which the noise of fields is one; measured
 # (σ/R to begin at, σ/R from which it may turn): what is far away must be approached before it is
 # turned, what is turned much must be turned at once, what is near needs no wide σ. The first that
 # leads to a low energy goes on, or the lowest of all.
-_PLANS = ((0.25, 0.25), (0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.18, 0.18), (0.125, 0.125))
-_SHIFTS = ((0.25, 0.0), (0.5, 0.0), (0.125, 0.0))
-_UNDETERMINED = 1e-6  # of the largest curvature: a smaller one is taken for that
+# Last, from the start itself.
+_PLANS = (
+    *((0.25, 0.25), (0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.18, 0.18), (0.125, 0.125)),
+    (0.0, 1.0),
+)
+_SHIFTS = ((0.25, 0.0), (0.5, 0.0), (0.125, 0.0), (0.0, 0.0))
+_THIN = 2.0  # times as long as wide: then parts are searched for
+_MOST_PARTS = 8
+_SMALLEST_QUARTER = 40  # pixels across: smaller ones are alike everywhere
 _DETECTED = (24, 96)  # frames of the template and of the image that make candidates
 
 
@@ -55,10 +60,11 @@ class Alignment:
 
     ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ, in pixels of the
     template, the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
-    how alike the two are in the better half of the template, 0 to 1: below 0.55 do not trust it.
-    ``converged`` is that confidence, a path that came to rest, and a template that lies in the
-    image; ``reason`` says what is missing. ``covariance`` (6, 6) is that of the transform's entries
-    in the order of its rows; ``inside`` the share of the template that lies in the image.
+    the probability that it is right, of how alike the two are and how sharply that fixes the place
+    (:mod:`caloric.confidence`): below 0.5 do not trust it. ``converged`` is that confidence, a path
+    that came to rest, and a template that lies in the image; ``reason`` says what is missing.
+    ``covariance`` (6, 6) is that of the transform's entries in the order of its rows; ``inside``
+    the share of the template that lies in the image.
     """
 
     transform: FloatArray
@@ -130,6 +136,8 @@ def from_candidates(
 
 def searched(scenes: Sequence[Scene], model: Model, most: int) -> list[list[FloatArray]]:
     """Candidates of the coarse density everywhere in the image, for templates of one shape."""
+    if max(scenes[0].template.shape) > _THIN * min(scenes[0].template.shape):
+        return [_by_parts(one, model, _pieces(one.template.shape))[:most] for one in scenes]
     turns, scales = (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
     first, shape = scenes[0], scenes[0].template.shape
     columns = [
@@ -165,34 +173,64 @@ def _matched(of: Scene, model: Model) -> FloatArray | None:
     return _restricted(matrix, model, of.centre)
 
 
-def _by_parts(top: Scene, model: Model) -> list[FloatArray]:
-    """Where each quarter of the template would put all of it, the lowest energy first.
+Part = tuple[int, int, int, int]  # its corner's row and column, its height and width
 
-    Of a template that is covered in the middle, the whole finds no place, but a quarter may.
-    """
-    h, w = (n // 2 for n in top.template.shape)
-    if min(h, w) < _SMALLEST:
+
+def _quarters(shape: tuple[int, ...]) -> list[Part]:
+    h, w = shape[0] // 2, shape[1] // 2
+    if min(h, w) < _SMALLEST_QUARTER:
         return []
+    return [(y, x, h, w) for y in (0, shape[0] - h) for x in (0, shape[1] - w)]
+
+
+def _pieces(shape: tuple[int, ...]) -> list[Part]:
+    """Of a thin template, all along it."""
+    longer, shorter = max(shape), min(shape)
+    length = int(_THIN * shorter)
+    count = min(-(-longer // length), _MOST_PARTS)
+    begins = [round(v) for v in np.linspace(0, longer - length, count)]
+    if shape[0] < shape[1]:
+        return [(0, at, shorter, length) for at in begins]
+    return [(at, 0, length, shorter) for at in begins]
+
+
+def _by_parts(top: Scene, model: Model, parts: list[Part]) -> list[FloatArray]:
+    """Where each part of the template would put all of it, the lowest energy first."""
     found = []
-    for y in (0, top.template.shape[0] - h):
-        for x in (0, top.template.shape[1] - w):
-            part = np.s_[..., y : y + h, x : x + w]
-            own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
-            of = replace(top, template=top.template[part], of_template=own)
-            path = from_candidates(of, model, searched([of], model, _LOOKED_AT)[0])
-            transform = path.point.copy()
-            transform[:, 2] -= transform[:, :2] @ (x, y)
-            found.append((path.cost, transform))
+    for y, x, h, w in parts:
+        part = np.s_[..., y : y + h, x : x + w]
+        own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
+        of = replace(top, template=top.template[part], of_template=own)
+        path = from_candidates(of, model, searched([of], model, _LOOKED_AT)[0])
+        transform = path.point.copy()
+        transform[:, 2] -= transform[:, :2] @ (x, y)
+        found.append((path.cost, transform))
     return [transform for _, transform in sorted(found, key=lambda one: one[0])]
 
 
-def _escalated(top: Scene, model: Model, found: list[FloatArray]) -> Iterator[FloatArray]:
-    """Other starts, for when the first of a search's candidates was not enough."""
+def escalated(
+    sizes: list[tuple[Pixels, Pixels]],
+    top: Scene,
+    model: Model,
+    found: list[FloatArray],
+    best: Alignment,
+) -> Alignment:
+    """The best of other starts too, until one is sure: for when a search's first was not enough."""
+    for transform in _other_starts(top, model, found):
+        path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
+        best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
+        if best.confidence >= _SURE:
+            break
+    return best
+
+
+def _other_starts(top: Scene, model: Model, found: list[FloatArray]) -> Iterator[FloatArray]:
     matched = _matched(top, model)
     if matched is not None:
         yield matched
     yield from_candidates(top, model, found, low=0.0).point
-    yield from _by_parts(top, model)
+    # Of a template that is covered in the middle, the whole finds no place, but a quarter may.
+    yield from _by_parts(top, model, _quarters(top.template.shape))
 
 
 def fine(of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = _FINE) -> Path:
@@ -212,49 +250,6 @@ def inside(transform: FloatArray, template: tuple[int, ...], image: tuple[int, .
     return float((low & high).mean())
 
 
-def agreement(of: Scene, model: Model, transform: FloatArray) -> float:
-    """The median over the template of the cosine of both densities around each place.
-
-    A median, because what is covered or changed in less than half of it should not matter.
-    """
-    at = of.level(_FINE[0], model, fine=True)
-    here = registration.evaluate(of, at, transform)
-    size = tuple(-(-n // at.stride) for n in at.size)
-    width = max(of.radius / 8 / at.stride, 1.0)
-    sums = [
-        cv2.GaussianBlur(v.reshape(size), (0, 0), width)
-        for v in (
-            np.einsum("cn,cn->n", here.values, at.values),
-            np.einsum("cn,cn->n", here.values, here.values),
-            at.squares,
-        )
-    ]
-    cosines = sums[0] / np.sqrt(sums[1] * sums[2] + 1e-12)
-    return float(np.clip(np.median(cosines), 0, 1))
-
-
-def _covariance(of: Scene, model: Model, transform: FloatArray) -> FloatArray:
-    """Of the transform's six entries: the inverse of the energy's curvature, times the noise."""
-    at = of.level(0.0, model, fine=True)
-    here = registration.evaluate(of, at, transform)
-    hessian, _ = registration.normal_equations(at, here)
-    residual = np.float32(here.gain) * here.values - at.values
-    noise = float((here.weights * (residual**2).mean(0)).sum() / here.weights.sum())
-    area = max(1.0, _CORRELATED / at.stride**2)
-    values, vectors = np.linalg.eigh(hessian)
-    # What the energy does not change with is not known at all, rather than perfectly.
-    known = np.maximum(values, _UNDETERMINED * max(float(values[-1]), 1e-30))
-    parameters = noise * area * (vectors / known) @ vectors.T
-    moves = np.stack(
-        [
-            (registration.composed(of, model, transform, 1e-4 * unit) - transform).ravel() / 1e-4
-            for unit in np.eye(len(hessian))
-        ],
-        1,
-    )
-    return np.asarray(moves @ parameters @ moves.T)
-
-
 def _scaled(transform: FloatArray, by: float) -> FloatArray:
     """The same transform where pixels are ``by`` times as many across."""
     result = np.array(transform, np.float64)
@@ -272,7 +267,7 @@ def smaller(template: Pixels) -> list[Pixels]:
     sizes = []
     for size in fields.halves(template):
         sizes.append(size)
-        if max(size.shape) / 2 <= _LARGEST:
+        if registration.side(size.shape) / 2 <= _LARGEST or min(size.shape) < 4 * _SMALLEST:
             break
     return sizes
 
@@ -358,11 +353,7 @@ def align(
     check_choice(model, Model, "model")
     check_choice(method, Method, "method")
     check_choice(diffusion, Diffusion, "diffusion")
-    if inverted:
-        if not feature.endswith("orientation"):
-            raise InputError(f"inverted contrast cannot be compared by {feature!r}")
-        feature = "unsigned-orientation"
-    kind = fields.feature(feature)
+    kind = fields.feature(feature, inverted)
     start = None
     if initial is not None:
         if method != "continuation":
@@ -398,14 +389,7 @@ def aligned(
         return descend(sizes, top, model, path)
     found = searched([top], model, _LOOKED_AT)[0]
     best = descend(sizes, top, model, from_candidates(top, model, found))
-    if best.confidence >= _SURE:
-        return best
-    for transform in _escalated(top, model, found):
-        path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
-        best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
-        if best.confidence >= _SURE:
-            break
-    return best
+    return best if best.confidence >= _SURE else escalated(sizes, top, model, found, best)
 
 
 def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
@@ -437,7 +421,7 @@ def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignme
     )
     transform = steps[-1].point
     share = inside(transform, of.template.shape, of.image.shape)
-    confidence = agreement(of, model, transform) if share else 0.0
+    confidence = believing.confidence(of, transform) if share else 0.0
     reason = "converged"
     if share < _STILL_INSIDE:
         reason = f"it left the image: {share:.0%} of the template lies in it"
@@ -452,7 +436,7 @@ def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignme
         converged=reason == "converged",
         confidence=confidence,
         reason=reason,
-        covariance=_covariance(of, model, transform),
+        covariance=believing.covariance(of, model, transform),
         inside=share,
     )
 

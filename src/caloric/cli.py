@@ -279,6 +279,7 @@ def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
 
 Picture = Annotated[Path | None, typer.Option("--output", "-o", help="A picture of the result.")]
 ModelName = Annotated[str, typer.Option("--model", help="translation, similarity, affine.")]
+Inverted = Annotated[bool, typer.Option("--inverted", help="Bright may be dark.")]
 FeatureName = Annotated[
     str, typer.Option("--feature", help="orientation, or distribution-field[-heat]: same light.")
 ]
@@ -298,12 +299,16 @@ def align(
         str | None,
         typer.Option(help="Begin there, without a search: a11,a12,tx,a21,a22,ty of the 2 x 3 map."),
     ] = None,
-    inverted: Annotated[bool, typer.Option("--inverted", help="Bright may be dark.")] = False,
+    inverted: Inverted = False,
     feature: FeatureName = "orientation",
     method: Annotated[str, typer.Option(help="continuation, single, descriptor.")] = "continuation",
+    diffusion: Annotated[
+        str, typer.Option(help="partial, or all: turns and scales move places too.")
+    ] = "partial",
 ) -> None:
     """Where a template is in an image, by diffusion and continuation. Exit code 1: not found."""
     from caloric import alignment, reading
+    from caloric.registration import Diffusion
     from caloric.registration import Model as Motion
 
     _check_outputs(json_path, output)
@@ -317,7 +322,7 @@ def align(
     found = alignment.align(
         own, whole,
         model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
-        method=cast(alignment.Method, method),
+        method=cast(alignment.Method, method), diffusion=cast(Diffusion, diffusion),
     )  # fmt: skip
     if output is not None:
         title = f"{Path(template).name} in {Path(image).name}: {found.reason}"
@@ -379,6 +384,8 @@ def find(
     ] = None,
     model: ModelName = "affine",
     kernel: Annotated[str, typer.Option(help="heat, sift, or another of `caloric info`.")] = "heat",
+    inverted: Inverted = False,
+    feature: FeatureName = "orientation",
 ) -> None:
     """Which of some templates is in an image, and where. Exit code 1: none of them."""
     from caloric import reading
@@ -388,7 +395,11 @@ def find(
     _check_outputs(json_path, output)
     whole = reading.read_image(image)
     own = [reading.read_image(path) for path in templates]
-    found = finding.find_template(whole, own, kernel=kernel, model=cast(Motion, model))
+    found = finding.find_template(
+        whole, own,
+        kernel=kernel, model=cast(Motion, model), feature=feature, inverted=inverted,
+        names=templates,
+    )  # fmt: skip
     name = templates[found.template]
     if output is not None:
         title = f"{Path(name).name} in {Path(image).name}: {found.alignment.reason}"
@@ -398,7 +409,10 @@ def find(
         "template": name,
         "index": found.template,
         "found": found.found,
-        "scores": dict(zip(templates, found.scores.tolist(), strict=True)),
+        "scores": [
+            {"template": path, "score": score}
+            for path, score in zip(templates, found.scores.tolist(), strict=True)
+        ],
     }
     if json_path != "-":
         typer.echo(name if found.found else f"none for sure; the nearest is {name}")

@@ -122,11 +122,13 @@ FEATURES = {
 }
 
 
-def feature(name: str) -> Feature:
-    """By name, or an error with the names there are."""
+def feature(name: str, inverted: bool = False) -> Feature:
+    """By name, or an error with the names there are; ``inverted``: where bright may be dark."""
     if name not in FEATURES:
         raise InputError(f"unknown feature {name!r}; known are {', '.join(FEATURES)}")
-    return FEATURES[name]
+    if inverted and not name.endswith("orientation"):
+        raise InputError(f"inverted contrast cannot be compared by {name!r}")
+    return FEATURES["unsigned-orientation" if inverted else name]
 
 
 def channels(harmonics: tuple[int, ...]) -> list[tuple[int, int]]:

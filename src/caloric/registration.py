@@ -17,6 +17,7 @@ from typing import Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric import fields
 from caloric.fields import Feature, Pixels, Pyramid
@@ -60,13 +61,21 @@ class Scene:
 
     @property
     def radius(self) -> float:
-        """R: half the template's longer side, the unit of the parameters."""
-        return float(max(self.template.shape) / 2)
+        """R: half the side of the square of the template's area, the unit of the parameters."""
+        return side(self.template.shape) / 2
+
+
+def side(shape: tuple[int, ...]) -> float:
+    """√(h w), for which what is thin is small."""
+    return float(np.sqrt(shape[0] * shape[1]))
 
 
 def light(template: Pixels) -> float:
-    """Over how many pixels light is taken to be the same: R/4."""
-    return float(max(max(template.shape) / 8, 2.0))
+    """Over how many pixels light is taken to be the same: R/4, but for a power of √2.
+
+    So templates of about one size share the image's fields.
+    """
+    return float(2 ** (round(2 * np.log2(max(side(template.shape) / 8, 2.0))) / 2))
 
 
 def scene(
@@ -141,13 +150,27 @@ _PARAMETERS = {"translation": 2, "similarity": 4, "affine": 6}
 
 
 def _slopes(
-    values: Pixels, harmonics: tuple[int, ...], model: Model, x: Pixels, y: Pixels, per: float
+    values: Pixels,
+    harmonics: tuple[int, ...],
+    model: Model,
+    x: Pixels,
+    y: Pixels,
+    per: float,
+    stride: int,
 ) -> Pixels:
-    """∂U(τx)/∂parameters at the identity, (p, c, h, w): ∇U · δ(x), and −imα U for the turn."""
-    dx, dy, spun = np.empty_like(values), np.empty_like(values), np.zeros_like(values)
-    for plane, out_x, out_y in zip(values, dx, dy, strict=True):
-        cv2.Sobel(plane, cv2.CV_32F, 1, 0, out_x, ksize=1, scale=0.5 * per)
-        cv2.Sobel(plane, cv2.CV_32F, 0, 1, out_y, ksize=1, scale=0.5 * per)
+    """∂U(τx)/∂parameters at the identity, (p, c, h, w): ∇U · δ(x), and −imα U for the turn.
+
+    At every ``stride``-th place, of which x and y are the coordinates.
+    """
+    dx, dy = (
+        np.stack(
+            [cv2.Sobel(v, cv2.CV_32F, *d, ksize=1, scale=0.5 * per)[::stride, ::stride]
+             for v in values]
+        )
+        for d in ((1, 0), (0, 1))
+    )  # fmt: skip
+    values = values[:, ::stride, ::stride]
+    spun = np.zeros_like(values)
     result = np.empty((_PARAMETERS[model], *values.shape), np.float32)
     if model == "translation":
         result[0], result[1] = dx, dy
@@ -182,14 +205,14 @@ def _variances(size: tuple[int, int]) -> Pixels:
     h, w = size
     y, x = np.mgrid[:h, :w].astype(np.float32)
     x, y = x - (w - 1) / 2, y - (h - 1) / 2
-    return np.asarray((x * x + y * y) / (max(h, w) / 2) ** 2, np.float32)
+    return np.asarray((x * x + y * y) / (side(size) / 2) ** 2, np.float32)
 
 
 _BLENDED = 4
 
 
-def _widened(values: Pixels, sigma: float) -> Pixels:
-    """⋆ k of variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
+def _widened(values: Pixels, sigma: float, have: float) -> Pixels:
+    """To variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
 
     Closed form (theory: A x + b is normal with this variance). Evaluated between a few blurs,
     linear in the variance, in which Gaussians change slowly.
@@ -200,7 +223,8 @@ def _widened(values: Pixels, sigma: float) -> Pixels:
     result = np.zeros_like(values)
     for extra in steps:
         share = np.maximum(0, 1 - np.abs(wider - extra) * (_BLENDED - 1) / top)
-        result += share * fields.blurred(values, sigma * np.sqrt(1 + extra))
+        rest = fields.missing(sigma * float(np.sqrt(1 + extra)), have)
+        result += share * fields.blurred(values, rest)
     return result
 
 
@@ -270,7 +294,7 @@ def diffused(
     if model == "translation":
         return fields.blurred(values, rest)
     if feature.widens:
-        return _widened(values, rest)
+        return _widened(values, sigma / spacing, have / spacing)
     result = fields.blurred(values, rest)
     orders = feature.orders
     if diffusion == "partial":
@@ -299,14 +323,17 @@ def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
             values, of.feature, sigma, have, spacing, of.radius, model, of.diffusion
         )  # fmt: skip
     h, w = values.shape[1:]
-    x = ((np.arange(w) * spacing - of.centre[0]) / of.radius).astype(np.float32)[None, None, :]
-    y = ((np.arange(h) * spacing - of.centre[1]) / of.radius).astype(np.float32)[None, :, None]
     stride = max(1, int(np.ceil(np.sqrt(h * w / _MOST_POINTS))))
-    slopes = _slopes(values, of.feature.harmonics, model, x, y, of.radius / spacing)
-    some = np.s_[..., ::stride, ::stride]
-    values, slopes = values[some], slopes[some]
-    flat = np.ascontiguousarray(values).reshape(len(values), -1)
-    slopes = np.ascontiguousarray(slopes).reshape(len(slopes), *flat.shape)
+    x, y = (
+        ((np.arange(0, n, stride) * spacing - middle) / of.radius).astype(np.float32)
+        for n, middle in zip((w, h), of.centre, strict=True)
+    )
+    per = of.radius / spacing
+    slopes = _slopes(
+        values, of.feature.harmonics, model, x[None, None, :], y[None, :, None], per, stride
+    )
+    flat = np.ascontiguousarray(values[:, ::stride, ::stride]).reshape(len(values), -1)
+    slopes = slopes.reshape(len(slopes), *flat.shape)
     first, second = np.triu_indices(len(slopes))
     products = np.stack(
         [np.einsum("cn,cn->n", slopes[i], slopes[j]) for i, j in zip(first, second, strict=True)]
@@ -362,6 +389,22 @@ def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
     )
 
 
+def _beyond(of: Scene, at: Level, transform: FloatArray) -> NDArray[np.bool_] | None:
+    """Which of the level's places fall outside the image (n,), or None if none do."""
+    h, w = at.size
+    limits = np.array(of.image.shape[::-1]) - 0.5
+
+    def out(places: FloatArray) -> NDArray[np.bool_]:
+        moved = places @ transform[:, :2].T + transform[:, 2]
+        return np.asarray(((moved < -0.5) | (moved > limits)).any(1))
+
+    corners = np.array([[0, 0], [w - 1, 0], [0, h - 1], [w - 1, h - 1]], np.float64)
+    if not out(at.spacing * corners).any():
+        return None
+    y, x = np.mgrid[: h : at.stride, : w : at.stride].reshape(2, -1).astype(np.float64)
+    return out(at.spacing * np.stack([x, y], 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The energy at a transform, with what its next step is made of."""
@@ -373,8 +416,15 @@ class Evaluation:
 
 
 def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
-    """E(θ; σ), and its Cauchy weights (n,)."""
+    """E(θ; σ), and its Cauchy weights (n,).
+
+    Beyond the image's edge there is nothing: it costs what the template has there, so that leaving
+    does not pay, and pulls at nothing.
+    """
     values = warped(of, at, transform)
+    beyond = _beyond(of, at, transform) if at.fine else None
+    if beyond is not None:
+        values[:, beyond] = 0
     own = np.einsum("cn,cn->n", values, values)
     both = np.einsum("cn,cn->n", values, at.values)
     around = float(np.sqrt(at.power / (float(own.mean()) + 1e-12)))
@@ -386,6 +436,8 @@ def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
         fitted = float(weights @ both) / (float(weights @ own) + 1e-12)
         used, gain = gain, float(np.clip(fitted, 0.3 * around, 2 * around))
     energy = -float(np.log(weights).mean())
+    if beyond is not None:
+        weights = np.where(beyond, np.float32(0), weights)
     return Evaluation(energy, used, values, weights)
 
 

@@ -32,13 +32,14 @@ SIDE = 12  # samples across a patch, and places of h
 DIRECTIONS = 12
 _CANDIDATES = 3  # a template
 _REFINED = 8  # templates that are aligned in the end
+_ESCALATED = 2  # of them, that are looked for by other ways too when none is believed
 
 
 @dataclass(frozen=True, eq=False)
 class TemplateMatch:
     """``template`` k* is in the image under ``alignment.transform``, if ``found``.
 
-    ``scores`` (n,) has the best score of every template before alignment, at most 1;
+    ``scores`` (n,) has the best score of every template before alignment, 1 for a perfect fit;
     ``others`` the alignments of the runners-up by their index, best first.
     """
 
@@ -78,13 +79,19 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
     for index, template in enumerate(templates):
         shapes.setdefault(template.shape, []).append(index)
     groups = []
+    halves = fields.halves(image)
+    images: list[Pixels] = []
+    measured: dict[tuple[int, float], fields.Pyramid] = {}
     for indices in shapes.values():
-        first = alignment.octaves(templates[indices[0]], image)
-        images = [whole for _, whole in first]
-        sizes = [list(zip(alignment.smaller(templates[i]), images, strict=True)) for i in indices]
-        of_image = fields.pyramid(feature.measure(images[-1], registration.light(first[-1][0])))
+        own = [alignment.smaller(templates[i]) for i in indices]
+        count = len(own[0])
+        images += [next(halves) for _ in range(count - len(images))]
+        sizes = [list(zip(one, images, strict=False)) for one in own]
+        of = count, registration.light(own[0][-1])
+        if of not in measured:
+            measured[of] = fields.pyramid(feature.measure(images[count - 1], of[1]))
         scenes = [
-            registration.scene_of(*levels[-1], of_image, feature, "partial") for levels in sizes
+            registration.scene_of(*levels[-1], measured[of], feature, "partial") for levels in sizes
         ]
         groups.append(_Group(indices, scenes, sizes))
     return groups
@@ -138,13 +145,16 @@ def find_template(
     kernel: str | Kernel = "heat",
     model: Model = "affine",
     feature: str = "orientation",
+    inverted: bool = False,
+    names: Sequence[str] | None = None,
 ) -> TemplateMatch:
     """Which template k* appears in the image, and under which transform.
 
     The candidates are those of a search over places, turns and scales, for each template; the
     score over candidates and templates is that of the module, with a ``kernel`` by its name or
     from :func:`caloric.kernel`; the best few templates are aligned with ``model``, and the one
-    that fits best wins. The templates need not be of one size.
+    that fits best wins. The templates need not be of one size. ``feature`` and ``inverted`` are
+    those of :func:`caloric.align`; ``names`` is what errors call the templates by.
     """
     if len(templates) == 0:
         raise InputError("templates: there are none; give a list of images")
@@ -154,13 +164,14 @@ def find_template(
     chosen = kernel if isinstance(kernel, Kernel) else descriptor(kernel).kernel
     if chosen.feature != "orientation":
         raise InputError(f"kernel {chosen.name!r} is not of gradient orientations")
-    kind = fields.feature(feature)
+    kind = fields.feature(feature, inverted)
+    called = [f"template {i}" for i in range(len(templates))] if names is None else names
     checked = []
     for index, template in enumerate(templates):
         try:
             small, large = alignment.checked(template, image)
         except InputError as error:
-            raise InputError(f"template {index}: {error}") from None
+            raise InputError(f"{called[index]}: {error}") from None
         checked.append(small)
     textured = [i for i, t in enumerate(checked) if not alignment.is_flat(t)]
     if not textured or alignment.is_flat(large):
@@ -187,6 +198,8 @@ def _best(
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
         raw = np.stack([_patch(s.template, identity, group.shape) for s in group.scenes])
         table = scores(kernel, patches, raw)
+        if feature is fields.FEATURES["unsigned-orientation"]:
+            table = np.maximum(table, scores(kernel, 1 - patches, raw))
         for k, scene in enumerate(group.scenes):
             order = np.argsort(-table[:, k])[:_CANDIDATES]
             index = textured[group.indices[k]]
@@ -198,6 +211,16 @@ def _best(
         scene, sizes, starts = where[index]
         path = alignment.from_candidates(scene, model, starts)
         aligned[index] = alignment.descend(sizes, scene, model, path)
-    ranked = sorted(aligned, key=lambda i: (not aligned[i].converged, aligned[i].energy))
+    ranked = _ranked(aligned)
+    if not aligned[ranked[0]].converged:
+        for index in ranked[:_ESCALATED]:
+            scene, sizes, starts = where[index]
+            aligned[index] = alignment.escalated(sizes, scene, model, starts, aligned[index])
+        ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
     return TemplateMatch(ranked[0], aligned[ranked[0]], best, others)
+
+
+def _ranked(aligned: dict[int, Alignment]) -> list[int]:
+    """Those that are believed first, by their energy."""
+    return sorted(aligned, key=lambda i: (not aligned[i].converged, aligned[i].energy))

@@ -14,16 +14,22 @@ from numpy.typing import NDArray
 
 from caloric import alignment, features, geometry, search, templates
 from caloric.alignment import Alignment
-from caloric.benchmarks import align_peers
-from caloric.benchmarks.align_cases import KINDS, POINTS, STRENGTHS, TEMPLATE, Case, Pixels, make
-from caloric.benchmarks.methods import read_grey
+from caloric.benchmarks import align_confidence, align_peers
+from caloric.benchmarks.align_cases import (
+    KINDS,
+    RIGHT,
+    STRENGTHS,
+    TEMPLATE,
+    Case,
+    Photographs,
+    make,
+    photographs,
+    points,
+)
 from caloric.benchmarks.report import versions
-from caloric.errors import InputError
 from caloric.reading import read_image
 from caloric.theory.gaussians import FloatArray
 
-RIGHT = 1.0  # pixels of mean error
-MARGIN = 2 * TEMPLATE  # pixels across a photograph, at least
 Report = dict[str, Any]
 Told = Callable[[str], None]
 
@@ -34,33 +40,6 @@ HARD: dict[str, dict[str, Any]] = {
     "inverted contrast": {"inverted": True},
 }
 START, SEARCH = "caloric from the identity", "caloric"
-
-
-@dataclass(frozen=True, eq=False)
-class Photographs:
-    """Grey images, 0 to 1, and what they show: their file's name without its number."""
-
-    pixels: list[Pixels]
-    scenes: list[str]
-
-    def elsewhere(self, index: int) -> list[Pixels]:
-        """Those of other scenes than that of one of them."""
-        scene = self.scenes[index]
-        return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
-
-
-def photographs(folder: Path) -> Photographs:
-    """The images of a folder, by name."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
-    found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= MARGIN]
-    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]
-    if len(set(scenes)) < 2:
-        raise InputError(
-            f"{folder}: photographs (.jpg, .png) of at least two scenes are needed in it; a scene "
-            "is known by the file's name without its number"
-        )
-    return Photographs([pixels for pixels, _ in found], scenes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +124,8 @@ def honesty(outcomes: Sequence[Outcome]) -> Report:
 def predicted(found: Alignment) -> float:
     """The root-mean-square error over the template, in pixels, that the covariance tells."""
     C = found.covariance
-    variances = np.einsum("ni,ij,nj->n", POINTS, C[:3, :3] + C[3:, 3:], POINTS)
+    at = points(np.empty((TEMPLATE, TEMPLATE), np.uint8))
+    variances = np.einsum("ni,ij,nj->n", at, C[:3, :3] + C[3:, 3:], at)
     return float(np.sqrt(variances.mean()))
 
 
@@ -373,7 +353,7 @@ def refining(folder: Path, told: Told, most: int = 4000) -> Report:
     }
 
 
-SECTIONS = ("cells", "hard", "settings", "templates", "refine")
+SECTIONS = ("cells", "hard", "confidence", "settings", "templates", "refine")
 
 
 def run(
@@ -383,7 +363,8 @@ def run(
     report: Report = {}
     photos = photographs(data) if set(only) - {"refine"} else Photographs([], [])
     about = {"versions": versions(), "photographs": len(photos.pixels), "seed": seed}
-    sections = {"cells": cells, "hard": hard, "settings": settings, "templates": finding}
+    sections = {"cells": cells, "hard": hard, "confidence": align_confidence.measured,
+                "settings": settings, "templates": finding}  # fmt: skip
     for name, section in sections.items():
         if name in only:
             report[name] = {"about": about, **section(photos, count, seed, told)}

@@ -1,13 +1,15 @@
 """Made problems of alignment: photographs moved, lit, blurred and covered, with the truth known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric import alignment
+from caloric.benchmarks.methods import read_grey
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 
@@ -17,13 +19,43 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 # What each kind is at strength 1.
 SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
 TEXTURE = 0.02
+RIGHT = 1.0  # pixels of mean error
 _TRIES = 200
-# 9 x 9 of the template's, homogeneous: where errors are measured.
-POINTS = np.stack(
-    [*np.meshgrid(*[np.linspace(0, TEMPLATE - 1, 9)] * 2), np.ones((9, 9))], -1
-).reshape(-1, 3)
-
 Pixels = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Photographs:
+    """Grey images, 0 to 1, and what they show: their file's name without its number."""
+
+    pixels: list[Pixels]
+    scenes: list[str]
+
+    def elsewhere(self, index: int) -> list[Pixels]:
+        """Those of other scenes than that of one of them."""
+        scene = self.scenes[index]
+        return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
+
+
+def photographs(folder: Path) -> Photographs:
+    """The images of a folder, by name."""
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
+    found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= IMAGE]
+    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]
+    if len(set(scenes)) < 2:
+        raise InputError(
+            f"{folder}: photographs (.jpg, .png) of at least {IMAGE} pixels and of two scenes are "
+            "needed in it; a scene is known by the file's name without its number"
+        )
+    return Photographs([pixels for pixels, _ in found], scenes)
+
+
+def points(template: NDArray[np.uint8]) -> FloatArray:
+    """9 x 9 of a template's places, homogeneous: where errors are measured."""
+    h, w = template.shape
+    x, y = np.meshgrid(np.linspace(0, w - 1, 9), np.linspace(0, h - 1, 9))
+    return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +76,16 @@ class Case:
         """The mean distance, in pixels of the image, from where the template's points belong."""
         if not np.isfinite(transform).all():
             return np.inf
-        return float(np.linalg.norm(POINTS @ (transform - self.truth).T, axis=1).mean())
+        off = points(self.template) @ (transform - self.truth).T
+        return float(np.linalg.norm(off, axis=1).mean())
+
+    def middle(self, side: int) -> "Case":
+        """The same with a smaller template: what is in the middle of it."""
+        low = (len(self.template) - side) // 2
+        truth = self.truth.copy()
+        truth[:, 2] += truth[:, :2] @ (low, low)
+        template = self.template[low : low + side, low : low + side]
+        return replace(self, template=template, truth=truth)
 
 
 def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -77,15 +118,17 @@ def _textured(patch: Pixels) -> bool:
     return True
 
 
-def _crop(photographs: Sequence[Pixels], rng: np.random.Generator) -> tuple[int, int, int]:
-    """A photograph and the corner of a textured square in it."""
+def _crop(
+    photographs: Sequence[Pixels], rng: np.random.Generator, textured: bool
+) -> tuple[int, int, int]:
+    """A photograph and the corner of a square in it."""
     for _ in range(_TRIES):
         index = int(rng.integers(len(photographs)))
         h, w = photographs[index].shape
         if min(h, w) < TEMPLATE:
             continue
         y, x = int(rng.integers(h - TEMPLATE + 1)), int(rng.integers(w - TEMPLATE + 1))
-        if _textured(photographs[index][y : y + TEMPLATE, x : x + TEMPLATE]):
+        if not textured or _textured(photographs[index][y : y + TEMPLATE, x : x + TEMPLATE]):
             return index, y, x
     raise InputError(
         f"the photographs have no textured square of {TEMPLATE} pixels; use other ones"
@@ -126,14 +169,15 @@ def make(
     blur: float | None = None,
     covered: float = 0.0,
     inverted: bool = False,
+    textured: bool = True,
 ) -> Case:
     """One problem; every one has other light, noise of 0.02 and a blur of up to 1.2 pixels.
 
     ``blur`` sets the blur, ``covered`` hides a share of the template, ``inverted`` turns bright to
-    dark.
+    dark. Templates have texture in each quarter unless ``textured`` is not asked for.
     """
     rng = np.random.default_rng([seed, KINDS.index(kind), round(100 * strength)])
-    index, top, left = _crop(photographs, rng)
+    index, top, left = _crop(photographs, rng, textured)
     photograph = photographs[index]
     A, b = moved(kind, strength, rng)
     middle = (TEMPLATE - 1) / 2

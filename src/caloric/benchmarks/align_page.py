@@ -57,13 +57,33 @@ def _conditions(hard: Report) -> Iterator[str]:
         for condition in hard["conditions"].values():
             found = condition[method]
             error = found["median error"]
-            row.append(f"{found['share']:.2f}" + ("" if error is None else f" ({error:.2f} px)"))
+            own = [] if error is None else [f"{error:.2f} px"]
+            told = ", ".join([*own, _seconds(found["mean seconds"])])
+            row.append(f"{found['share']:.2f} ({told})")
         rows.append(row)
     count = next(iter(hard["conditions"].values()))[SEARCH]["cases"]
-    yield f"All kinds of motion at half strength, {count} cases each; median error of successes."
+    yield f"All kinds of motion at half strength, {count} cases each; the median error of what is"
+    yield "found, and the mean time."
     yield "Only ours can be told that contrast is inverted (`inverted=True`)."
     yield ""
     yield from _table(["", *hard["conditions"]], rows)
+
+
+def _confidence(found: Report) -> Iterator[str]:
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.1%}"
+
+    rows = [
+        [name, f"{v['right']:.2f}", str(v["wrong"]), share(v["wrong that say so"]),
+         share(v["false alarms"]), str(v["not there"]), share(v["not there that say so"])]
+        for name, v in [*found["groups"].items(), ("all", found["all"])]
+    ]  # fmt: skip
+    yield "Random squares of each size, smooth ones among them; the last three with texture in each"
+    yield "quarter. Every kind of motion at half strength, the whole image searched. *Not there*:"
+    yield "the template is of another scene than the image."
+    yield ""
+    head = ["", "found", "wrong", "that say so", "right, but say no", "not there", "that say so"]
+    yield from _table(head, rows)
 
 
 def _settings(settings: Report) -> Iterator[str]:
@@ -113,6 +133,8 @@ def tables(report: Report) -> Iterator[str]:
         yield from _conditions(report["hard"])
         yield from _honesty("Ours under these", report["hard"]["honesty"])
         yield from _absent(report["hard"]["not there"])
+    if "confidence" in report:
+        yield from _confidence(report["confidence"])
     if "settings" in report:
         yield from _settings(report["settings"])
     if "templates" in report:
@@ -151,6 +173,7 @@ def page(report: Report) -> str:
     ]
     sections = (
         ("hard", "Covered, blurred, inverted", _conditions),
+        ("confidence", "Templates of any size, there or not", _confidence),
         ("settings", "The paper's columns, and other settings", _settings),
         ("templates", "Which template is it?", _templates),
         ("refine", "Refined matches", _refined),
@@ -161,6 +184,12 @@ def page(report: Report) -> str:
             if name == "hard":
                 lines += _honesty("Ours under these", report["hard"]["honesty"])
                 lines += _absent(report["hard"]["not there"])
+            if name == "confidence":
+                lines += [
+                    "The coefficients of the confidence were fitted on other squares of the same",
+                    "photographs; so were the few constants of the schedule of σ chosen on them.",
+                    "",
+                ]
             if name == "templates":
                 lines += [
                     "One is right, 20 are that one with a quarter to a half of it replaced, 29 are",

@@ -30,7 +30,7 @@ def _ecc(
 
 
 def ecc_pyramid(case: Case, levels: int = 4) -> FloatArray | None:
-    """The same from coarse to fine; a level that fails hands on what it was given."""
+    """The same from coarse to fine; a level that fails hands on what it was given, but the last."""
     templates, images = (list(islice(halves(v), levels)) for v in (case.template, case.image))
     transform: FloatArray = case.centred
     found = None

@@ -127,7 +127,10 @@ def match(
     signal = np.asarray(image, np.float64)
     if signal.ndim not in (1, 2):
         raise ValueError(f"the image must have 1 or 2 dimensions, got {signal.ndim}")
-    patches = np.stack([np.asarray(p, np.float64) for p in templates])
+    arrays = [np.asarray(p, np.float64) for p in templates]
+    if len({a.shape for a in arrays}) != 1:
+        raise ValueError(f"templates of one shape are needed, got {[a.shape for a in arrays]}")
+    patches = np.stack(arrays)
     if patches.ndim != signal.ndim + 1:
         raise ValueError("the templates must have as many dimensions as the image")
     if not (np.isfinite(signal).all() and np.isfinite(patches).all()):
@@ -139,6 +142,8 @@ def match(
         raise ValueError("the templates must not be larger than the image")
     free = np.array(signal.shape) - np.array(patches.shape[1:])
     where = free / 2 if start is None else np.asarray(start, np.float64)
+    if where.shape != free.shape or not np.isfinite(where).all():
+        raise ValueError(f"start must be {len(free)} finite numbers, an offset in samples")
     count = len(patches)
     seed = np.concatenate([np.full(count, 1 / count), where / problem.unit])
     costs = {sigma: problem.diffused(sigma) for sigma in sigmas}
