@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import alignment, cli, fields, registration, templates, viz
+from caloric import alignment, cli, confidence, fields, registration, templates, viz
 from caloric.benchmarks import align as benchmark
 from caloric.benchmarks import align_cases, align_page
 from caloric.theory import energy
@@ -209,7 +209,53 @@ def test_small_and_thin_templates_are_not_an_error(template, image, model):
     assert np.isfinite(found.transform).all()
     assert 0 <= found.confidence <= 1
     still = caloric.align(part, pixels, model=model, initial=[[1, 0, 0], [0, 1, 0]])
-    assert np.isfinite(still.transform).all()
+    np.testing.assert_allclose(still.transform, [[1, 0, 0], [0, 1, 0]], atol=0.3)
+
+
+@pytest.mark.parametrize("shape", [(16, 256), (256, 20), (32, 128)])
+def test_thin_templates_are_found(shape):
+    image = photograph()
+    (h, w), (y, x) = shape, (90, 60)
+    found = caloric.align(image[y : y + h, x : x + w], image)
+    assert found.converged
+    np.testing.assert_allclose(found.transform, [[1, 0, x], [0, 1, y]], atol=0.3)
+
+
+def test_what_hangs_over_the_edge_is_aligned_by_what_is_in_it():
+    template, image, truth = problem(degrees=10)
+    cut = int(truth[0, 2]) + 20
+    truth[0, 2] -= cut
+    found = caloric.align(template, image[:, cut:])
+    assert found.converged
+    assert 0.5 < found.inside < 0.95
+    assert error(found.transform, truth) < 0.3
+
+
+def test_small_and_smooth_templates_are_not_found_elsewhere():
+    """They agree with some place in any image; what they do not do is fix it."""
+    rng = np.random.default_rng(0)
+    elsewhere, image = photograph("coffee"), photograph()
+    believed = []
+    for size in (24, 32, 48, 64):
+        for _ in range(6):
+            y, x = rng.integers(0, 360 - size, 2)
+            believed.append(caloric.align(elsewhere[y : y + size, x : x + size], image).converged)
+    assert sum(believed) <= 1
+
+
+def test_covariance_is_that_of_repeated_noise():
+    template, image, truth = problem(shift=(0.3, -0.4))
+    rng = np.random.default_rng(0)
+    places, told = [], []
+    for _ in range(30):
+        noisy = np.clip(image + 6 * rng.standard_normal(image.shape), 0, 255).astype(np.uint8)
+        found = caloric.align(template, noisy, model="translation", initial=truth)
+        places.append(found.transform[:, 2])
+        told.append(found.covariance[[2, 5], [2, 5]])
+    scatter = np.std(places, 0)
+    predicted = np.sqrt(np.mean(told, 0))
+    assert (predicted / scatter > 0.5).all()
+    assert (predicted / scatter < 2.5).all()
 
 
 def test_a_part_of_a_large_image_is_found():
@@ -238,6 +284,7 @@ BAD = [
     ({"method": "luck"}, "unknown method"),
     ({"diffusion": "none"}, "unknown diffusion"),
     ({"feature": "colour"}, "unknown feature"),
+    ({"feature": 3, "inverted": True}, "unknown feature"),
     ({"feature": "distribution-field", "inverted": True}, "inverted"),
 ]
 
@@ -264,9 +311,9 @@ def test_the_papers_other_columns_take_a_detectors_candidate(method):
     found = caloric.align(template, image, method=method)
     assert len(found.path) == 1
     candidates = alignment.detector_candidates(*alignment.checked(template, image))
-    # As near as a detector's frames are, and no nearer than the best of them.
-    assert error(found.transform, truth) < 25
-    assert min(error(c, truth) for _, _, c in candidates) <= error(found.transform, truth) + 1e-9
+    # A detector's frames are not exact; of all pairs of them it is one of the best.
+    errors = [error(c, truth) for _, _, c in candidates]
+    assert error(found.transform, truth) <= np.quantile(errors, 0.02)
 
 
 def test_all_parameters_diffused_align_too():
@@ -616,17 +663,29 @@ def test_find_command(files):
     found = json.loads(result.stdout)
     assert found["template"] == str(folder / "t.png")
     assert found["index"] == 1
-    assert set(found["scores"]) == {str(n) for n in names}
+    assert [one["template"] for one in found["scores"]] == [str(n) for n in names]
+    assert found["scores"][1]["score"] > found["scores"][0]["score"]
     assert error(np.array(found["transform"]), truth) < 0.3
     assert run("find", folder / "i.png", folder / "o.png").exit_code == 1
+    cv2.imwrite(str(folder / "n.png"), 255 - cv2.imread(str(folder / "i.png")))
+    assert run("find", folder / "n.png", *names, "--inverted").exit_code == 0
+    cv2.imwrite(str(folder / "tiny.png"), np.zeros((5, 5), np.uint8))
+    result = run("find", folder / "i.png", folder / "tiny.png")
+    assert result.exit_code != 0
+    assert "tiny.png" in str(result.exception)
 
 
 def test_match_command_refines(files):
     folder, _ = files
     cv2.imwrite(str(folder / "j.png"), photograph())
-    result = run("match", folder / "i.png", folder / "j.png", "--refine", "--json", "-")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["inliers"] > 50
+    moved = photographs.similarity(1, 20, (6, 3), (60 + (SIZE - 1) / 2, 120 + (SIZE - 1) / 2))
+    errors = []
+    for refine in ([], ["--refine"]):
+        result = run("match", folder / "j.png", folder / "i.png", *refine, "--json", "-")
+        assert result.exit_code == 0
+        matrix = np.array(json.loads(result.stdout)["matrix"])
+        errors.append(error(matrix[:2] / matrix[2, 2], moved, 300))
+    assert errors[1] < errors[0]
 
 
 def test_pictures_of_alignments_have_no_path_too():
@@ -674,6 +733,9 @@ def test_the_documentation_has_the_figures_of_the_benchmark():
     report = json.loads((ROOT / "docs/results/align.json").read_text())
     assert set(report) == set(benchmark.SECTIONS)
     assert (ROOT / "docs/align.md").read_text() == align_page.page(report)
+    used = [confidence.AGREEMENT, confidence.SHARPNESS, confidence.OFFSET]
+    assert report["confidence"]["used"] == used
+    np.testing.assert_allclose(report["confidence"]["fitted"], used, rtol=0.25)
     readme = (ROOT / "README.md").read_text()
     for method in ("ECC on a pyramid", "SIFT + RANSAC", benchmark.START, benchmark.SEARCH):
         share, overall = (report["cells"][name][method] for name in ("share", "overall"))
@@ -684,12 +746,17 @@ def test_the_documentation_has_the_figures_of_the_benchmark():
 
 def test_template_benchmark_hides_one_among_fifty():
     names = ("astronaut", "coffee", "camera", "rocket")
-    photos = benchmark.Photographs([unit(photograph(name, (420, 420))) for name in names], [*names])
+    photos = align_cases.Photographs(
+        [unit(photograph(name, (420, 420))) for name in names], [*names]
+    )
     case, candidates, place = benchmark.template_problem(photos, 0)
     assert len(candidates) == 50
     np.testing.assert_array_equal(candidates[place], case.template)
     same = [np.mean(one == case.template) for one in candidates]
     assert sum(0.4 < s < 0.95 for s in same) == 20
-    which, at = benchmark.correlation(case.image, [candidates[place], candidates[place - 1]])
-    assert which in (0, 1)
-    assert (at > -50).all()
+    # At the same turn and scale, which the coarse search has, cross-correlation is right.
+    still = case.image.copy()
+    still[100:228, 90:218] = case.template
+    which, at = benchmark.correlation(still, [candidates[place - 1], candidates[place]])
+    assert which == 1
+    np.testing.assert_allclose(at, [90 + 63.5, 100 + 63.5], atol=0.6)

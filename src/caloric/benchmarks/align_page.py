@@ -21,6 +21,10 @@ def _seconds(value: float) -> str:
     return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
+def _numbers(values: list[float]) -> str:
+    return ", ".join(f"{v:.2f}" for v in values)
+
+
 def _cells(cells: Report) -> Iterator[str]:
     rows = []
     for method, shares in cells["share"].items():
@@ -186,8 +190,10 @@ def page(report: Report) -> str:
                 lines += _absent(report["hard"]["not there"])
             if name == "confidence":
                 lines += [
-                    "The coefficients of the confidence were fitted on other squares of the same",
-                    "photographs; so were the few constants of the schedule of σ chosen on them.",
+                    "The confidence's coefficients were fitted to other squares of the same",
+                    f"photographs; here they come out as {_numbers(report[name]['fitted'])}, in use",
+                    f"are {_numbers(report[name]['used'])}. The constants of the search and of the",
+                    "schedule of σ were chosen on these photographs too.",
                     "",
                 ]
             if name == "templates":
