@@ -191,7 +191,7 @@ def page(report: Report) -> str:
             if name == "confidence":
                 lines += [
                     "The confidence's coefficients were fitted to other squares of the same",
-                    f"photographs; here they come out as {_numbers(report[name]['fitted'])}, in use",
+                    f"photographs; here they are {_numbers(report[name]['fitted'])}, in use",
                     f"are {_numbers(report[name]['used'])}. The constants of the search and of the",
                     "schedule of σ were chosen on these photographs too.",
                     "",
