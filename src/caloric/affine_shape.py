@@ -15,21 +15,21 @@ from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
-_WINDOW = 1.5 / 4.5
-_ANY = Sift(sigma_d=1.0, sigma_r=1.0)
-_STEPS = 10
-_ROUND = 0.05  # anisotropy below which a frame is done
+WINDOW = 1.5 / 4.5
+ANY = Sift(sigma_d=1.0, sigma_r=1.0)
+STEPS = 10
+ROUND = 0.05  # anisotropy below which a frame is done
 LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it was
 _BLOCK = 256
 
 
 def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
     """(n, 2, 2): the Gaussian-weighted mean of ∇f ∇f^T in each frame's own coordinates."""
-    window = gaussian_2d(SAMPLING.points(), _WINDOW)
+    window = gaussian_2d(SAMPLING.points(), WINDOW)
     result = np.empty((len(maps), 2, 2))
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(ladder, maps[part], SAMPLING, _ANY)
+        seen = density.measure_frames(ladder, maps[part], SAMPLING, ANY)
         mass = window * seen.weights.astype(np.float64) ** 2
         cos, sin = seen.cos.astype(np.float64), seen.sin.astype(np.float64)
         total = mass.sum(1)
@@ -55,14 +55,14 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
     shapes = np.tile(np.eye(2), (len(maps), 1, 1))
     settled = np.zeros(len(maps), bool)
     active = np.arange(len(maps))
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         if len(active) == 0:
             break
         current = np.concatenate(
             [sigma[active, None, None] * shapes[active], maps[active, :, 2:]], -1
         )
         moments = second_moments(ladder, current)
-        done = _anisotropy(moments) < _ROUND
+        done = _anisotropy(moments) < ROUND
         settled[active[done]] = True
         moments, active = moments[~done], active[~done]
         values, vectors = np.linalg.eigh(moments)

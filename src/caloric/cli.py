@@ -22,7 +22,7 @@ from caloric.geometry import Model
 
 if TYPE_CHECKING:
     from caloric.alignment import Alignment
-    from caloric.features import Features
+    from caloric.features import Features, Plan
 
 app = typer.Typer(
     name="caloric",
@@ -65,6 +65,7 @@ _CALLED: dict[Model, str] = {
 }
 
 
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …, auto: a GPU if there is one.")]
 Memory = Annotated[
     int, typer.Option(help="Megabytes to work in: a larger image is taken in tiles.")
 ]
@@ -94,23 +95,34 @@ def match(
     refine: Annotated[
         bool, typer.Option("--refine", help="Matches to sub-pixel agreement.")
     ] = False,
+    device: Device = "cpu",
 ) -> None:
     """Match two images, and verify the matches by one geometry.
 
     An essential matrix needs intrinsics: use caloric.verify from Python for it.
     """
-    from caloric import features, reading, viz
+    from caloric import features, reading, tiles, viz
 
     if model not in ("homography", "affine", "fundamental"):
         raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
     _check_outputs(json_path, output, html)
-    extract = _extractor(descriptor, max_features, affine, upright, detector)
+    plan = _plan(descriptor, max_features, affine, upright, detector, device)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
+
+    def one(path: str, image: Any) -> "Features":
+        for _, found in features.extract_each([(image, None)], plan, device, tiles.MEMORY):
+            if not isinstance(found, InputError):
+                return found
+            raise InputError(f"{path}: {found}")
+        raise AssertionError("each image gives features or an error")
+
     with ThreadPoolExecutor(2) as pool:
-        a, b = pool.map(extract, (image_a, image_b), pixels)
+        a, b = pool.map(one, (image_a, image_b), pixels)
     chosen = cast(Model, model)
     images = (pixels[0], pixels[1]) if refine else None
-    found = features.match(a, b, ratio=None if ratio == 1 else ratio, refine=refine, images=images)
+    found = features.match(
+        a, b, ratio=None if ratio == 1 else ratio, refine=refine, images=images, device=device
+    )
     geometry = features.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     if found.refined is not None:
@@ -156,35 +168,16 @@ def match(
                 typer.echo(f"written: {written}")
 
 
-def _extractor(
-    descriptor: str,
-    max_features: int,
-    affine: bool,
-    upright: bool,
-    detector: str,
-    memory: int = 500,
-) -> Callable[[str, Any], "Features"]:
-    """(name, pixels) to features; errors of the image name it, those of options come here."""
-    from caloric import detection, features
+def _plan(
+    descriptor: str, max_features: int, affine: bool, upright: bool, detector: str, device: str
+) -> "Plan":
+    """What is to be extracted: errors of options come here, before the work."""
+    from caloric import detection, features, recipes
+    from caloric.backends import devices
 
-    def extract(name: str, pixels: Any) -> "Features":
-        try:
-            return features.extract(
-                pixels,
-                descriptor,
-                max_features=max_features,
-                affine=affine,
-                upright=upright,
-                detector=cast(detection.Detector, detector),
-                memory=memory * 1_000_000,
-            )
-        except InputError as error:
-            raise InputError(f"{name}: {error}" if name else str(error)) from None
-
-    if memory < 1:
-        raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
-    extract("", [[]])
-    return extract
+    devices.resolve(device)
+    options = detection.Options(max_features, affine, upright, cast(detection.Detector, detector))
+    return features.Plan.of(descriptor, recipes.descriptor(descriptor), options)
 
 
 def _json_file(json_path: str | None) -> Path | None:
@@ -222,29 +215,34 @@ def extract(
     upright: Upright = False,
     detector: DetectorName = "dog",
     memory: Memory = 500,
+    device: Device = "cpu",
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
-    from caloric import features, reading
+    from caloric import features
     from caloric.interop import hdf5
 
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
     kind = _kind(output)
-    one = _extractor(descriptor, max_features, affine, upright, detector, memory)
+    if memory < 1:
+        raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
+    plan = _plan(descriptor, max_features, affine, upright, detector, device)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
 
     def found() -> Iterator[tuple[str, features.Features]]:
-        for number, (image, name) in enumerate(zip(images, names, strict=True), 1):
-            try:
-                result = one(image, reading.open_image(image))
-            except (InputError, MemoryError) as error:
-                skipped.append(image)
-                reason = error if isinstance(error, InputError) else f"{image}: not enough memory"
-                typer.echo(f"skipped: {reason}", err=True)
+        opened = _opened(images, device)
+        each = features.extract_each(((one, None) for one in opened), plan, device, 10**6 * memory)
+        for number, (index, result) in enumerate(each, 1):
+            if isinstance(result, InputError):
+                skipped.append(images[index])
+                reason = str(result)
+                named = reason if reason.startswith(images[index]) else f"{images[index]}: {reason}"
+                typer.echo(f"skipped: {named}", err=True)
                 continue
+            name = names[index]
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
             yield name, result
 
@@ -262,6 +260,27 @@ def extract(
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
     if skipped:
         raise typer.Exit(1)
+
+
+def _opened(images: list[str], device: str) -> Iterator[Any]:
+    """Images, or why they cannot be read: for a device decoded ahead, on threads."""
+    from caloric import reading
+    from caloric.backends import devices, stream
+    from caloric.images import Windows, to_grey
+
+    def read(path: str) -> Any:
+        image = reading.open_image(path)
+        return image if isinstance(image, Windows) else to_grey(image)
+
+    if devices.resolve(device) is None:
+        for path in images:
+            try:
+                yield reading.open_image(path)
+            except InputError as error:
+                yield error
+    else:
+        for _, image in stream.decoded(images, read):
+            yield image
 
 
 def _kind(output: Path) -> Literal["npz", "h5", "folder"]:

@@ -2,9 +2,11 @@
 
 import json
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -22,20 +24,23 @@ from caloric import (
     tiles,
     whitening,
 )
+from caloric.backends import devices
 from caloric.detection import Detector, Options, Strongest
 from caloric.errors import InputError
 from caloric.extrema import Extrema, joined
 from caloric.files import replacing
 from caloric.frames import Frames
 from caloric.geometry import Geometry, Model
-from caloric.images import Source, as_array, as_unit_range, source, to_grey
+from caloric.images import Source, as_array, as_unit_range, several, source, to_grey
 from caloric.kernels import Kernel
 from caloric.layout import Layout
-from caloric.matching import Matches, match_descriptors
+from caloric.matching import Finder, Matches, match_descriptors, neighbours
 from caloric.normalise import Normalisation
 from caloric.recipes import Descriptor, descriptor
 from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
+
+R = TypeVar("R")
 
 _BLOCK = 256
 _FORMAT = 2
@@ -179,7 +184,7 @@ def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
 
 
 def _check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
-    if kernel.feature == "intensity" and pixels.size:
+    if kernel.feature == "intensity" and 0 not in pixels.shape:
         low, high = float(pixels.min()), float(pixels.max())
         if low < -1e-3 or high > 1.001:
             raise InputError(
@@ -268,11 +273,6 @@ def response_map(
     points = SquarePatch(pixels.shape[1]).points()
     maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(int(side)).points(), part, points)
     return maps.T.reshape(len(angles), side, side)
-
-
-def _check_device(device: str) -> None:
-    if device not in ("cpu", "auto"):
-        raise InputError(f"device {device!r} is not available in this version; use 'cpu' or 'auto'")
 
 
 def _mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | None:
@@ -460,14 +460,20 @@ def describe(
     several relative sizes, and the mean is taken; a number n stands for COLMAP's n sizes from 1/6
     to 3 (its own default is 10).
     """
-    _check_device(device)
     recipe = _recipe(descriptor, layout, normalisation, parameters)
     output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
+    target = devices.resolve(device)
     if not isinstance(frames, Frames):
         raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
     pixels, memory = source(image), _memory(memory)
     if 0 in pixels.size or len(frames) == 0:
         return np.zeros((len(frames), recipe.dimension), output)
+    if target is not None:
+        from caloric.backends import pipeline
+
+        job = pipeline.Job(recipe, Options(), sizes, output)
+        whole = _checked(pixels.read, recipe.kernel)(*(slice(0, n) for n in pixels.size))
+        return pipeline.describe_frames(whole, frames.maps, job, target).astype(output, copy=False)
     result = np.zeros((len(frames), recipe.dimension), output)
     stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
     around = tiles.halo(recipe.sampling.farthest() * stretch)
@@ -482,13 +488,25 @@ def describe(
     return result
 
 
+@overload
+def extract(
+    image: list[Any] | tuple[Any, ...], descriptor: str | Descriptor | Kernel = ..., **options: Any
+) -> list[Features]: ...
+
+
+@overload
+def extract(
+    image: ArrayLike, descriptor: str | Descriptor | Kernel = ..., **options: Any
+) -> Features: ...
+
+
 @threads.ours
 def extract(
-    image: ArrayLike,
+    image: Any,
     descriptor: str | Descriptor | Kernel = "caloric",
     *,
     max_features: int | None = None,
-    mask: ArrayLike | None = None,
+    mask: Any = None,
     device: str = "cpu",
     affine: bool = False,
     upright: bool = False,
@@ -501,28 +519,148 @@ def extract(
     domain_sizes: int | Sequence[float] | None = None,
     memory: int = tiles.MEMORY,
     **parameters: float,
-) -> Features:
-    """Detect and describe, over one scale space. The options are those of the two."""
-    _check_device(device)
+) -> Features | list[Features]:
+    """Detect and describe, over one scale space. The options are those of the two.
+
+    Of a list of images, or a tensor (b, c, h, w), a list, with a list of masks if any. ``device``
+    is "cpu", "cuda", "cuda:1", "auto" or "torch:cpu"; on a GPU images of one size go together.
+    """
     recipe = _recipe(descriptor, layout, normalisation, parameters)
-    output, sizes = _output(dtype, recipe), _sizes(domain_sizes)
     options = Options(max_features, affine, upright, detector, contrast, edge)
-    name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
-    made_by = recipe.fingerprint(sizes)
-    pixels, memory = source(image), _memory(memory)
+    plan = Plan.of(descriptor, recipe, options, domain_sizes, dtype)
+    many = several(image)
+    images, masks = ([image], [mask]) if many is None else (many, _each_mask(mask, len(many)))
+    found: dict[int, Features] = {}
+    for index, one in extract_each(zip(images, masks, strict=True), plan, device, _memory(memory)):
+        if isinstance(one, InputError):
+            raise one
+        found[index] = one
+    return [found[i] for i in range(len(images))] if many is not None else found[0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be extracted, checked."""
+
+    recipe: Descriptor
+    options: Options
+    sizes: tuple[float, ...]
+    output: str
+    name: str
+
+    @classmethod
+    def of(
+        cls,
+        name: str | Descriptor | Kernel,
+        recipe: Descriptor,
+        options: Options,
+        domain_sizes: int | Sequence[float] | None = None,
+        dtype: DTypeLike = "float32",
+    ) -> "Plan":
+        """With what was asked for by ``name``."""
+        known = name if isinstance(name, str) else recipe.kernel.name
+        return cls(recipe, options, _sizes(domain_sizes), _output(dtype, recipe), known)
+
+    def features(self, frames: Frames, values: NDArray[Any], size: tuple[int, int]) -> Features:
+        """With what they were made by."""
+        return Features(frames, values, size, self.name, self.recipe.fingerprint(self.sizes))
+
+    def nothing(self, size: tuple[int, int]) -> Features:
+        """Of an image that has no pixels."""
+        empty = np.zeros((0, self.recipe.dimension), self.output)
+        return self.features(Frames.empty(), empty, size)
+
+
+def _each_mask(mask: Any, count: int) -> list[Any]:
+    if mask is None:
+        return [None] * count
+    if not isinstance(mask, list | tuple) or len(mask) != count:
+        raise InputError(f"mask: of {count} images a list of {count} masks is needed, or None")
+    return list(mask)
+
+
+def _extracted(image: Any, mask: Any, plan: Plan, memory: int) -> Features:
+    pixels = source(image)
     if 0 in pixels.size:
-        nothing = np.zeros((0, recipe.dimension), output)
-        return Features(Frames.empty(), nothing, pixels.size, name, made_by)
-    pixels = replace(pixels, read=_checked(pixels.read, recipe.kernel))
+        return plan.nothing(pixels.size)
+    recipe = plan.recipe
     frames, values = _find(
-        pixels,
+        replace(pixels, read=_checked(pixels.read, recipe.kernel)),
         _mask(mask, pixels.size),
-        options,
+        plan.options,
         recipe.sampling.farthest(),
-        lambda ladder, maps: describe_levels(ladder, maps, recipe, sizes, output),
+        lambda ladder, maps: describe_levels(ladder, maps, recipe, plan.sizes, plan.output),
         memory,
     )
-    return Features(frames, values, pixels.size, name, made_by)
+    return plan.features(frames, values, pixels.size)
+
+
+def extract_each(
+    images: Iterable[tuple[Any, Any]], plan: Plan, device: str, memory: int
+) -> Iterator[tuple[int, Features | InputError]]:
+    """(index, features) of images with their masks or None, or why there are none; as they come.
+
+    On a device they go in batches, those of one size together, and in any order; an image that does
+    not fit there alone is worked on here. An image may be an error already.
+    """
+    target = devices.resolve(device)
+    if target is not None:
+        yield from _extracted_on(target, images, plan, memory)
+        return
+    for index, (image, mask) in enumerate(images):
+        yield index, _or_error(image, partial(_extracted, image, mask, plan, memory))
+
+
+def _or_error(image: Any, work: Callable[[], R]) -> R | InputError:
+    try:
+        return image if isinstance(image, InputError) else work()
+    except InputError as error:
+        return error
+    except MemoryError:
+        return InputError("not enough memory")
+
+
+def _extracted_on(
+    device: Any, images: Iterable[tuple[Any, Any]], plan: Plan, memory: int
+) -> Iterator[tuple[int, Features | InputError]]:
+    from caloric.backends import pipeline
+
+    if plan.options.detector != "dog":
+        raise InputError(f"detector {plan.options.detector!r} runs on the CPU alone")
+    job = pipeline.Job(plan.recipe, plan.options, plan.sizes, plan.output)
+    known: dict[int, tuple[Any, Any]] = {}  # on their way: what does not fit is needed again
+    early: list[tuple[int, Features | InputError]] = []
+
+    def items() -> Iterator[tuple[int, Any, Any]]:
+        for index, (image, mask) in enumerate(images):
+            ready = _or_error(image, partial(_ready, image, mask, plan, device))
+            if isinstance(ready, InputError):
+                early.append((index, ready))
+            elif 0 in ready[0].shape:
+                early.append((index, plan.nothing(ready[0].shape)))
+            else:
+                known[index] = (image, mask)
+                yield index, *ready
+
+    for index, one in pipeline.extract_all(items(), job, device):
+        yield from early
+        early.clear()
+        image, mask = known.pop(index)
+        if one is None:
+            yield index, _extracted(image, mask, plan, memory)
+        else:
+            values = one.descriptors.astype(plan.output, copy=False)
+            yield index, plan.features(Frames(one.maps, one.strengths), values, one.size)
+    yield from early
+
+
+def _ready(image: Any, mask: Any, plan: Plan, device: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+    """The grey pixels, on the device if they were, and the mask: checked."""
+    from caloric.backends import pipeline
+
+    grey = pipeline.pixels(image, device)
+    _check_range(grey, plan.recipe.kernel)
+    return grey, _mask(mask, (grey.shape[0], grey.shape[1]))
 
 
 @threads.ours
@@ -535,6 +673,7 @@ def match(
     radius: float = 10.0,
     refine: bool = False,
     images: tuple[ArrayLike, ArrayLike] | None = None,
+    device: str = "cpu",
 ) -> Matches:
     """Exact nearest neighbours, mutual and with a ratio test unless told otherwise.
 
@@ -542,7 +681,9 @@ def match(
     ``radius`` pixels of the first; where one is a bare array (n, d), to the second nearest.
     ``refine=True`` moves the second frame of each match to sub-pixel, affine-corrected agreement
     with the first, which needs the two ``images``: ``matches.refined``, which :func:`verify` uses.
+    ``device`` is where neighbours are looked for: "cpu", "cuda", "auto".
     """
+    find = _finder(device)
     both = isinstance(features_a, Features) and isinstance(features_b, Features)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
@@ -555,12 +696,22 @@ def match(
             ratio=ratio,
             xy_b=features_b.frames.xy,
             radius=radius,
+            find=find,
         )
         if not refine or images is None:
             return found
         return _refined(features_a, features_b, found, images)
     a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
-    return match_descriptors(a, b, mutual=mutual, ratio=ratio)
+    return match_descriptors(a, b, mutual=mutual, ratio=ratio, find=find)
+
+
+def _finder(device: str) -> Finder:
+    target = devices.resolve(device)
+    if target is None:
+        return neighbours
+    from caloric.backends import matching
+
+    return partial(matching.neighbours, device=target)
 
 
 def _refined(

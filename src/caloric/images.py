@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -48,8 +48,27 @@ def as_array(pixels: object, what: str) -> NDArray[np.generic]:
         raise InputError(f"{what}: not an array; all rows must have the same length") from None
 
 
+def is_tensor(image: object) -> bool:
+    """Whether it is PyTorch's, which is not imported to find out."""
+    return type(image).__module__.partition(".")[0] == "torch" and hasattr(image, "detach")
+
+
+def several(image: Any) -> list[Any] | None:
+    """The images of a list, a tuple or a tensor (b, c, h, w); None if it is a single one."""
+    if is_tensor(image) and image.ndim == 4:
+        return list(image)
+    if isinstance(image, list | tuple) and image:
+        shapes = [getattr(one, "shape", ()) for one in image]
+        if all(len(shape) >= 2 for shape in shapes):
+            return list(image)
+    return None
+
+
 def _as_image(image: object) -> NDArray[np.generic]:
-    """An array (h, w) or (h, w, 3 | 4)."""
+    """An array (h, w) or (h, w, 3 | 4); of a tensor (c, h, w) too."""
+    if is_tensor(image):
+        pixels = image.detach().cpu().numpy()  # type: ignore[attr-defined]
+        image = np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
     array = as_array(image, "image")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[..., 0]

@@ -1,6 +1,7 @@
 """Nearest neighbours among descriptors, exactly, in blocks that never hold the whole matrix."""
 
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
@@ -84,6 +85,7 @@ def neighbours(
     return Neighbours(nearest, apart, beyond, first[nearest] == np.arange(len(a)))
 
 
+Finder = Callable[[NDArray[np.float32], NDArray[np.float32], FloatArray | None, float], Neighbours]
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 
@@ -168,13 +170,14 @@ def match_descriptors(
     ratio: float | None = 0.9,
     xy_b: FloatArray | None = None,
     radius: float = 10.0,
+    find: Finder = neighbours,
 ) -> Matches:
     """Nearest neighbours of a (n, d) in b (m, d) by Euclidean distance.
 
     ``mutual`` keeps those that are each other's nearest. ``ratio`` keeps those nearer than
     ``ratio`` times the second nearest; with the positions ``xy_b`` (m, 2) of b, the second is the
     nearest one that is not within ``radius`` pixels of the first (FGINN): the same corner detected
-    twice does not speak against itself.
+    twice does not speak against itself. ``find`` is what looks for neighbours, on another device.
     """
     if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
         raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
@@ -190,7 +193,7 @@ def match_descriptors(
             f"descriptors of {left.shape[1]} and {right.shape[1]} dimensions cannot be compared; "
             "describe both images the same way"
         )
-    found = neighbours(left, right, xy_b if ratio is not None else None, radius)
+    found = find(left, right, xy_b if ratio is not None else None, radius)
     keep = np.ones(len(left), bool)
     if mutual:
         keep &= found.mutual

@@ -17,16 +17,16 @@ from caloric.theory.gaussians import FloatArray
 
 # Lowe's window: a Gaussian of 1.5 σ, cut at 4.5 σ; bins of 10° smoothed by about as much.
 SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)
-_KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
-_LAYOUT = Rings(radii=(0.0,), directions=36)
-_ORDER = 12  # of its series: more, or finer samples, find no better directions
+KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
+LAYOUT = Rings(radii=(0.0,), directions=36)
+ORDER = 12  # of its series: more, or finer samples, find no better directions
 _SECOND = 0.8  # of the highest peak: how strong another must be to count
 
 
 def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
     """(n, 36): gradient mass around each frame by direction, in the frame's own axes."""
-    table = pooling.tabulate(_KERNEL, _LAYOUT, SAMPLING, most=_ORDER)
-    return pooling.pool_frames(ladder, maps, SAMPLING, _KERNEL, table)
+    table = pooling.tabulate(KERNEL, LAYOUT, SAMPLING, most=ORDER)
+    return pooling.pool_frames(ladder, maps, SAMPLING, KERNEL, table)
 
 
 def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:

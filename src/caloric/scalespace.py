@@ -135,7 +135,7 @@ def _shares(height: int) -> list[range]:
 
 
 @lru_cache(maxsize=16)
-def _steps(first: float, last: int) -> tuple[float, ...]:
+def steps(first: float, last: int = SCALES + 2) -> tuple[float, ...]:
     """By how much each layer up to ``last`` is smoothed from the one before, 0 for not at all."""
     before = (first, *_FACTORS)
     return tuple(
@@ -146,7 +146,7 @@ def _steps(first: float, last: int) -> tuple[float, ...]:
 
 def reach(first: float, last: int = SCALES + 2) -> int:
     """How many pixels away the last layer of an octave still depends on its base."""
-    return sum(len(taps(sigma)) // 2 for sigma in _steps(first, last) if sigma)
+    return sum(len(taps(sigma)) // 2 for sigma in steps(first, last) if sigma)
 
 
 def octave(
@@ -161,13 +161,13 @@ def octave(
     layers = memory.workspace((last + 1) * h * w).reshape(-1, h, w)
     core = native.core()
     if core is not None:
-        weights = [taps(sigma) for sigma in _steps(first, last)]
+        weights = [taps(sigma) for sigma in steps(first, last)]
         threads.each(
             lambda rows: core.octave(base, layers, weights, rows.start, rows.stop), _shares(h)
         )
         return Octave(layers, step, corner)
     before = base
-    for layer, sigma in zip(layers, _steps(first, last), strict=True):
+    for layer, sigma in zip(layers, steps(first, last), strict=True):
         if sigma:
             _blur(before, sigma, layer)
         else:

@@ -1,0 +1,49 @@
+"""Which device a name means."""
+
+from functools import cache
+from typing import Any
+
+from caloric.errors import InputError
+
+
+@cache
+def available() -> bool:
+    """Whether PyTorch is here and sees a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+def resolve(name: object) -> Any:
+    """The ``torch.device`` of "cuda", "cuda:1" or "torch:cpu"; None for "cpu", the path without.
+
+    "auto" is a GPU where there is one.
+    """
+    if name == "cpu" or (name == "auto" and not available()):
+        return None
+    if not isinstance(name, str) or (
+        name not in ("auto", "cuda", "torch:cpu") and not _numbered(name)
+    ):
+        raise InputError(f"unknown device {name!r}; use cpu, auto, cuda, cuda:0 … or torch:cpu")
+    try:
+        import torch
+    except ImportError:
+        raise InputError(
+            f"device {name!r} needs PyTorch: pip install 'caloric[torch]', or use device='cpu'"
+        ) from None
+    if name == "torch:cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InputError(f"device {name!r}: PyTorch sees no GPU here; use device='cpu' or 'auto'")
+    number = int(name[5:]) if _numbered(name) else torch.cuda.current_device()
+    if number >= torch.cuda.device_count():
+        raise InputError(
+            f"device {name!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0"
+        )
+    return torch.device("cuda", number)
+
+
+def _numbered(name: str) -> bool:
+    return name.startswith("cuda:") and name[5:].isdecimal()

@@ -1,0 +1,163 @@
+"""The density around frames of a batch, on its angular basis: what a table is contracted with."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from caloric import density
+from caloric.backends.pyramid import Plan
+from caloric.kernels import Kernel
+from caloric.sampling import Sampling
+from caloric.scalespace import FIRST, SCALES
+
+
+def padding(count: int) -> int:
+    """So many points of no area make it a multiple of 16: products of matrices like that."""
+    return -count % 16
+
+
+def padded(values: Tensor) -> Tensor:
+    """With zeros for these points, last."""
+    return torch.nn.functional.pad(values, (0, padding(values.shape[-1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A sampling on a device, padded by points of no area: offsets (2, p) in σ, what a power of the
+    gradient is multiplied by (p,), and by how many levels a point's differs from σ's (p,)."""
+
+    offsets: Tensor
+    factors: Tensor
+    levels: Tensor
+    count: int
+
+    @property
+    def padded(self) -> int:
+        """p."""
+        return int(self.offsets.shape[1])
+
+
+@lru_cache(maxsize=64)
+def points(sampling: Sampling, power: float, device: Any, dtype: Any) -> Points:
+    """Made once for each."""
+    own = density.in_sigmas(sampling)
+    count = len(own.areas)
+    first = FIRST / 2  # the smoothing of the first level, in pixels of the image
+    levels = SCALES * np.log2(own.smoothing / first)
+
+    def there(values: Any) -> Tensor:
+        return padded(torch.as_tensor(np.array(values), dtype=dtype, device=device))
+
+    factors = own.areas.astype(np.float64) * own.relative.astype(np.float64) ** power
+    return Points(there(own.offsets), there(factors), there(levels), count)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """The levels of a plan on a device, each (levels,): offset, height, width, 1 / step, origin."""
+
+    offset: Tensor
+    height: Tensor
+    width: Tensor
+    scale: Tensor
+    origin: Tensor
+
+
+@lru_cache(maxsize=64)
+def ladder(of: Plan, device: Any, dtype: Any) -> Ladder:
+    """Made once for each."""
+    rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in of.levels]
+    columns = [*zip(*rows, strict=True)]
+    whole = [torch.tensor(c, dtype=torch.int64, device=device) for c in columns[:3]]
+    return Ladder(*whole, *(torch.tensor(c, dtype=dtype, device=device) for c in columns[3:]))
+
+
+def _sigmas(maps: Tensor) -> Tensor:
+    a = maps[..., :2]
+    return (a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]).abs().clamp_min(1e-24).sqrt()
+
+
+def directions(gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Length, cosine and sine; where there is no gradient all are 0, and so are their slopes."""
+    square = gx * gx + gy * gy
+    there = square > torch.finfo(gx.dtype).tiny
+    length = torch.where(there, square, 1.0).sqrt()
+    inverse = torch.where(there, 1 / length, 0.0)
+    return torch.where(there, length, 0.0), gx * inverse, gy * inverse
+
+
+def powered(length: Tensor, power: float) -> Tensor:
+    """length^power, with a slope of 0 at 0."""
+    if power == 1:
+        return length
+    there = length > 0
+    return torch.where(there, torch.where(there, length, 1.0) ** power, 0.0)
+
+
+def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
+    """(n, (2·order + 1) p): ρ, then ρ cos mφ and ρ sin mφ."""
+    found = [weights]
+    if order:
+        found += [weights * cos, weights * sin]
+    for _ in range(2, order + 1):
+        c, s = found[-2], found[-1]
+        found += [c * cos - s * sin, s * cos + c * sin]
+    return torch.cat(found, 1)
+
+
+def measured(
+    rows: Tensor,
+    of: Plan,
+    maps: Tensor,
+    image: Tensor,
+    sampling: Sampling,
+    kernel: Kernel,
+    power: float,
+    order: int,
+) -> Tensor:
+    """Harmonics (n, (2·order + 1) p) around frames ``maps`` (n, 2, 3) of images ``image`` (n,).
+
+    The plain form of :func:`caloric.density.measure_frames`, with gradients to pixels and frames.
+    """
+    dtype = rows.dtype
+    at, levels = points(sampling, power, rows.device, dtype), ladder(of, rows.device, dtype)
+    sigma = _sigmas(maps).detach()
+    wanted = torch.round(SCALES * torch.log2(sigma)[:, None] + at.levels)
+    level = wanted.clamp(0, len(levels.offset) - 1).long()
+    offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
+    scale, origin = levels.scale[level], levels.origin[level]
+    x = maps[:, :1, :2] @ at.offsets
+    y = maps[:, 1:, :2] @ at.offsets
+    x, y = x[:, 0] + maps[:, 0, 2:], y[:, 0] + maps[:, 1, 2:]
+    inside = (x >= -0.5) & (x <= of.size[1] - 0.5) & (y >= -0.5) & (y <= of.size[0] - 0.5)
+    x, y = (x - origin) * scale, (y - origin) * scale
+    left, top = x.detach().clamp(-9, 1e8).floor(), y.detach().clamp(-9, 1e8).floor()
+    u, v = (x - left).clamp(0, 1), (y - top).clamp(0, 1)
+    begin = offset + image[:, None] * of.total
+    flat = rows.reshape(-1)
+
+    def pixel(dy: int, dx: int) -> Tensor:
+        column = (left.long() + dx).clamp_min(0).minimum(w - 1)
+        row = (top.long() + dy).clamp_min(0).minimum(h - 1)
+        return flat[begin + row * w + column]
+
+    def read(right: int, down: int) -> Tensor:
+        a, b = pixel(down, right), pixel(down, right + 1)
+        c, d = pixel(down + 1, right), pixel(down + 1, right + 1)
+        return (1 - v) * ((1 - u) * a + u * b) + v * ((1 - u) * c + u * d)
+
+    if kernel.feature == "intensity":
+        angle = read(0, 0) * (2 * np.pi / kernel.period)
+        weights = at.factors * inside
+        return harmonics(weights, angle.cos(), angle.sin(), order)
+    fx, fy = read(1, 0) - read(-1, 0), read(0, 1) - read(0, -1)
+    a = 0.5 * maps[:, :, :2]
+    gx = fx * a[:, 0, 0, None] + fy * a[:, 1, 0, None]
+    gy = fx * a[:, 0, 1, None] + fy * a[:, 1, 1, None]
+    length, cos, sin = directions(gx, gy)
+    weights = powered(length * scale, power) * at.factors * inside
+    return harmonics(weights, cos, sin, order)

@@ -1,0 +1,287 @@
+"""``caloric bench gpu``: images, frames and pairs a second, as shares of what a GPU can do."""
+
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from caloric import features, native, threads
+from caloric.backends import describe, detect, orient, pipeline, pyramid
+from caloric.backends import matching as matching_there
+from caloric.backends.pipeline import Job
+from caloric.backends.reading import Reader
+from caloric.benchmarks.report import versions
+from caloric.benchmarks.speed import setting
+from caloric.detection import Options
+from caloric.errors import InputError
+from caloric.images import to_grey
+from caloric.reading import read_image
+from caloric.recipes import descriptor
+
+Report = dict[str, Any]
+Told = Callable[[str], None]
+Pixels = NDArray[np.float32]
+SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1080, 1920, 4000)}
+BATCHES = (1, 8, 32)
+MATCHED = 4096
+FRAMES = 65_536
+
+
+def _photographs(folder: Path, height: int, width: int, count: int) -> list[Pixels]:
+    """Photographs of a folder, of one size; of a small one a part is enlarged."""
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    if not paths:
+        raise InputError(f"{folder}: photographs (.jpg, .png) are needed in it")
+    found = []
+    for path in paths[:count]:
+        grey = to_grey(read_image(path))
+        grow = max(height / grey.shape[0], width / grey.shape[1])
+        how = cv2.INTER_AREA if grow < 1 else cv2.INTER_CUBIC
+        size = (max(width, round(grey.shape[1] * grow)), max(height, round(grey.shape[0] * grow)))
+        found.append(np.clip(cv2.resize(grey, size, interpolation=how)[:height, :width], 0, 1))
+    return [np.ascontiguousarray(found[i % len(found)]) for i in range(count)]
+
+
+def milliseconds(run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0) -> float:
+    """The median over repetitions after warming up, each waited for."""
+    for _ in range(3):
+        run()
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < least or (time.perf_counter() - began < budget and len(times) < 200):
+        torch.cuda.synchronize(device)
+        started = time.perf_counter()
+        run()
+        torch.cuda.synchronize(device)
+        times.append(1000 * (time.perf_counter() - started))
+    return statistics.median(times)
+
+
+def limits(device: Any) -> Report:
+    """What the device copies and multiplies, measured here."""
+    source = torch.rand(1 << 28, device=device)
+    target = torch.empty_like(source)
+    copied = milliseconds(lambda: target.copy_(source), device)
+    rates = {}
+    for name, kind in (("half", torch.float16), ("float32", torch.float32)):
+        square = torch.rand((8192, 8192), device=device).to(kind)
+        rates[name] = 2 * 8192**3 / milliseconds(partial(torch.mm, square, square), device) / 1e9
+    return {
+        "copy, terabytes a second": 8 * source.numel() / copied / 1e9,
+        "products, teraflops a second": rates,
+    }
+
+
+def stages(images: Any, job: Job) -> Report:
+    """Milliseconds an image of each step, and of the bytes that pyramids must at least move."""
+    device, count = images.device, len(images)
+    of, fused = pyramid.plan(*images.shape[1:]), pipeline.fusing(device)
+    rows = pipeline.pyramids(images, of, fused)
+    capacity = pipeline.room(of.size)
+    found = pipeline.found(rows, of, job.options, fused, capacity)
+    most = job.options.max_features or 0
+    places, strengths = detect.strongest(found, most)
+    maps = torch.zeros((count, most, 2, 3), device=device)
+    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
+    maps[..., 2] = places[..., :2]
+    reader = Reader(rows, of, most, fused)
+    recipe, kind = job.recipe, pipeline.product(job, device)
+    table = describe.table(
+        recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, device, kind
+    )
+    flat = maps.view(-1, 2, 3)
+
+    def seen() -> Any:
+        return reader.harmonics(
+            flat, recipe.sampling, recipe.kernel, recipe.power, table.order, 0, kind
+        )
+
+    density = seen()
+    raw = describe.pool(density, table)
+    runs: dict[str, Callable[[], Any]] = {
+        "pyramid": lambda: pipeline.pyramids(images, of, fused),
+        "extrema": lambda: pipeline.found(rows, of, job.options, fused, capacity),
+        "strongest": lambda: detect.strongest(found, most),
+        "directions": lambda: orient.turned(reader, maps, strengths),
+        "density": seen,
+        "table": lambda: describe.pool(density, table),
+        "normalised, whitened": lambda: describe.finish(raw, recipe),
+    }
+    # Each level is read once and written once; extrema read all of them again.
+    return {
+        "milliseconds an image": {
+            name: milliseconds(run, device, budget=0.3) / count for name, run in runs.items()
+        },
+        "gigabytes an image of the pyramid": 8 * of.total / 1e9,
+        "gigabytes an image of the densities": density[0].nbytes * most / 1e9,
+    }  # fmt: skip
+
+
+def _resident(images: Any, job: Job) -> Callable[[], Any]:
+    """Everything on the device, in one recording."""
+
+    def run() -> Any:
+        with torch.no_grad():
+            return pipeline.replayed(images, job)
+
+    return run
+
+
+def _to_host(run: Callable[[], Any], size: tuple[int, int]) -> Any:
+    return pipeline.to_host(run(), size)
+
+
+def throughput(photographs: Path, device: Any, told: Told) -> Report:
+    """Images a second by size and batch: on the device alone, and with the result on the host."""
+    report: Report = {}
+    for name, (height, width, most) in SIZES.items():
+        told(name)
+        job = Job(descriptor("caloric"), Options(max_features=most))
+        host = _photographs(photographs, height, width, max(BATCHES))
+        own: Report = {}
+        for count in BATCHES:
+            images = torch.from_numpy(np.stack(host[:count])).to(device)
+            run = _resident(images, job)
+            on_device = milliseconds(run, device)
+            out = milliseconds(partial(_to_host, run, (height, width)), device)
+            own[str(count)] = {
+                "milliseconds a batch": on_device,
+                "images a second": 1000 * count / on_device,
+                "images a second, results on the host": 1000 * count / out,
+            }
+        own["stages"] = stages(images, job)
+        pipeline.forget()
+        report[name] = own
+    return report
+
+
+def describing(photographs: Path, device: Any) -> Report:
+    """Frames a second by description alone: density, table, normalisation, whitening."""
+    job = Job(descriptor("caloric"), Options(max_features=2000))
+    (image,) = _photographs(photographs, 640, 800, 1)
+    with torch.no_grad():
+        images = torch.from_numpy(image)[None].to(device)
+        of, fused = pyramid.plan(640, 800), pipeline.fusing(device)
+        rows = pipeline.pyramids(images, of, fused)
+        frames = pipeline.replayed(images, job).maps[0]
+        maps = frames.repeat(-(-FRAMES // len(frames)), 1, 1)[:FRAMES].contiguous()
+        reader = Reader(rows, of, FRAMES, fused)
+        report: Report = {"frames": FRAMES}
+        for kind in (torch.float16, torch.float32):
+            took = milliseconds(partial(reader.described, maps, job.recipe, (1.0,), kind), device)
+            report[str(kind).removeprefix("torch.")] = {
+                "milliseconds": took, "million frames a second": FRAMES / took / 1e3,
+            }  # fmt: skip
+    return report
+
+
+def pairing(device: Any) -> Report:
+    """Pairs of 4,096 x 4,096 descriptors a second."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((MATCHED, 128)).astype(np.float32) for _ in range(2))
+    left, right = (
+        torch.from_numpy(v / np.linalg.norm(v, axis=1)[:, None]).to(device) for v in (a, b)
+    )
+    places = torch.from_numpy(rng.uniform(0, 1000, (MATCHED, 2)).astype(np.float32)).to(device)
+    report: Report = {}
+    for name, xy in (("ratio to the second", None), ("ratio beyond 10 pixels", places)):
+        took = milliseconds(partial(matching_there.nearest_rows, left, right, xy, 10.0), device)
+        report[name] = {"milliseconds": took, "pairs a second": 1000 / took}
+    return report
+
+
+def agreement(photographs: Path, device_name: str, told: Told, count: int = 8) -> Report:
+    """The device's frames and descriptors beside the CPU's, of the same images."""
+    near, cosines = [], []
+    for image in _photographs(photographs, 640, 800, count):
+        told("agreement with the CPU")
+        here = features.extract(image, max_features=2000)
+        there = features.extract(image, max_features=2000, device=device_name)
+        common, own = compared(here, there)
+        near.append(common)
+        cosines.append(own)
+    every = np.concatenate(cosines)
+    return {
+        "images": count,
+        "frames within 0.05 px and 1 % of scale": float(np.mean(near)),
+        "least share of an image": float(np.min(near)),
+        "lowest cosine of common frames": float(every.min()),
+        "common frames with a cosine of 0.9999": float((every >= 0.9999).mean()),
+    }
+
+
+def compared(
+    here: features.Features, there: features.Features
+) -> tuple[float, NDArray[np.float64]]:
+    """The share of frames that have one within 0.05 pixels and 1 % of scale, and the cosines of
+    the descriptors of those whose direction is the same to 0.01."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(there.frames.xy)
+    found, cosines = 0, []
+    for i, near in enumerate(tree.query_ball_point(here.frames.xy, 0.05)):
+        ratio = np.abs(there.frames.sigma[near] / here.frames.sigma[i] - 1)
+        own = np.array(near, int)[ratio < 0.01]
+        found += len(own) > 0
+        turn = there.frames.angle[own] - here.frames.angle[i]
+        own = own[np.abs((turn + np.pi) % (2 * np.pi) - np.pi) < 0.01]
+        if len(own):
+            pairs = there.descriptors[own].astype(float) @ here.descriptors[i].astype(float)
+            cosines.append(float(pairs.max()))
+    return found / max(len(here), 1), np.array(cosines)
+
+
+def on_cpu(photographs: Path, told: Told) -> Report:
+    """One process with two threads, of the same images, on this machine."""
+    report: Report = {}
+    for name, (height, width, most) in SIZES.items():
+        told(f"on the CPU: {name}")
+        images = _photographs(photographs, height, width, 4)
+        with setting(CALORIC_THREADS="2"):
+            features.extract(images[0], max_features=most)
+            started = time.perf_counter()
+            for image in images:
+                features.extract(image, max_features=most)
+            took = (time.perf_counter() - started) / len(images)
+        report[name] = {"images a second": 1 / took, "compiled core": native.core() is not None}
+    return report
+
+
+def _driver() -> str | None:
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.split("\n")[0].strip()
+
+
+def run(photographs: Path, device: Any, commit: str | None, told: Told) -> Report:
+    """All of it."""
+    report: Report = {
+        "about": {
+            "device": torch.cuda.get_device_name(device), "driver": _driver(),
+            "cuda": torch.version.cuda, "versions": versions(), "commit": commit,
+            "processor": platform.processor() or platform.machine(), "threads": threads.count(),
+        }
+    }  # fmt: skip
+    told("limits")
+    report["limits"] = limits(device)
+    report["agreement"] = agreement(photographs, str(device), told)
+    report["images"] = throughput(photographs, device, told)
+    told("description, matching")
+    report["description"] = describing(photographs, device)
+    report["matching"] = pairing(device)
+    report["cpu"] = on_cpu(photographs, told)
+    return report

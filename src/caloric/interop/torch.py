@@ -1,0 +1,135 @@
+"""Caloric inside PyTorch: descriptors as modules, and features that stay on the device.
+
+    from caloric.interop.torch import Descriptor
+    kornia.feature.LAFDescriptor(Descriptor("heat"), patch_size=32)
+
+Tables are buffers: they move and change their type with the module. Pixels and frames have
+gradients; a place without gradients in the image has a slope of 0.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from caloric import whitening
+from caloric.backends import describe, measure, pipeline, pyramid
+from caloric.detection import Options
+from caloric.errors import InputError
+from caloric.images import is_tensor
+from caloric.kernels import Kernel
+from caloric.recipes import Descriptor as Recipe
+from caloric.recipes import descriptor as recipe_of
+from caloric.sampling import Sampling, SquarePatch
+
+
+class Descriptor(nn.Module):
+    """A descriptor of patches (n, 1, S, S), or of an image (b, 1, h, w) at frames (b, n, 2, 3).
+
+    ``forward(patches)`` is (n, d), as kornia's ``SIFTDescriptor`` has it, S being ``patch_size``;
+    ``forward(image, lafs)`` is (b, n, d). Values are expected in [0, 1]. The descriptors that
+    sample rings, ``caloric`` among them, have no patches: they need the image.
+    """
+
+    def __init__(
+        self, name: str | Recipe | Kernel = "caloric", patch_size: int = 32, **parameters: float
+    ) -> None:
+        """The recipe by its name, with kernel parameters changed if given."""
+        super().__init__()
+        self.recipe = recipe_of(name, **parameters)
+        self.patch_size = patch_size
+        own = self.recipe.sampling
+        self.order = self._register("table", own)
+        self.patch_order = self.order
+        if isinstance(own, SquarePatch) and own.size != patch_size:
+            self.patch_order = self._register("patch_table", SquarePatch(patch_size))
+        if self.recipe.whitening is not None:
+            matrix = whitening.load(self.recipe.whitening)[:, : self.recipe.dimension]
+            self.register_buffer("whitening", torch.tensor(matrix.copy()))
+
+    def _register(self, name: str, sampling: Sampling) -> int:
+        recipe = self.recipe
+        made = describe.table(
+            recipe.kernel, recipe.layout, sampling, recipe.harmonics, torch.device("cpu"),
+            torch.float32,
+        )  # fmt: skip
+        self.register_buffer(name, made.matrix)
+        return made.order
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.recipe.dimension
+
+    def forward(self, pixels: Tensor, lafs: Tensor | None = None) -> Tensor:
+        """Descriptors of patches, or of an image's frames."""
+        if pixels.ndim != 4 or pixels.shape[1] != 1:
+            raise InputError(f"pixels: expected shape (n, 1, h, w), got {tuple(pixels.shape)}")
+        raw = self._of_patches(pixels) if lafs is None else self._of_frames(pixels, lafs)
+        result = describe.normalised(raw, self.recipe.normalisation)
+        if self.recipe.whitening is not None:
+            result = describe.l2(result @ self.whitening)
+        return result if lafs is None else result.view(*lafs.shape[:2], -1)
+
+    def _of_patches(self, patches: Tensor) -> Tensor:
+        if not isinstance(self.recipe.sampling, SquarePatch):
+            raise InputError("this descriptor samples rings beyond any patch: pass image and lafs")
+        size = patches.shape[-1]
+        if patches.shape[-2:] != (self.patch_size, self.patch_size):
+            raise InputError(
+                f"patches of {tuple(patches.shape[-2:])} pixels; this module was made for "
+                f"patch_size={self.patch_size}"
+            )
+        kernel, n = self.recipe.kernel, len(patches)
+        area = SquarePatch(size).pitch ** 2
+        flat = patches[:, 0]
+        if kernel.feature == "intensity":
+            angle = flat.reshape(n, -1) * (2 * torch.pi / kernel.period)
+            seen = (torch.full_like(angle, area), angle.cos(), angle.sin())
+        else:
+            gy, gx = torch.gradient(flat, spacing=SquarePatch(size).pitch, dim=(1, 2))
+            length, cos, sin = measure.directions(gx.reshape(n, -1), gy.reshape(n, -1))
+            seen = (length * area, cos, sin)
+        table = getattr(self, "patch_table", self.table)
+        weights, cos, sin = (measure.padded(v) for v in seen)
+        return measure.harmonics(weights, cos, sin, self.patch_order) @ table
+
+    def _of_frames(self, image: Tensor, lafs: Tensor) -> Tensor:
+        if lafs.ndim != 4 or lafs.shape[2:] != (2, 3) or len(lafs) != len(image):
+            raise InputError(
+                f"lafs: expected shape ({len(image)}, n, 2, 3), got {tuple(lafs.shape)}"
+            )
+        b, n = lafs.shape[:2]
+        of = pyramid.plan(*image.shape[2:])
+        rows = pyramid.build(image[:, 0], of)
+        index = torch.arange(b, device=image.device).repeat_interleave(n)
+        recipe = self.recipe
+        seen = measure.measured(
+            rows, of, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel, recipe.power,
+            self.order,
+        )  # fmt: skip
+        return seen @ self.table
+
+
+def extract(
+    images: Tensor,
+    descriptor: str | Recipe | Kernel = "caloric",
+    *,
+    max_features: int = 2000,
+    affine: bool = False,
+    upright: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Frames (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d), where the images are.
+
+    Of images (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``, the strongest first, and
+    a strength of 0 says that there are no more. Without gradients: see :class:`Descriptor`.
+    """
+    if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise InputError("images: expected a tensor (b, 1 or 3, h, w)")
+    job = pipeline.Job(
+        recipe_of(descriptor), Options(max_features=max_features, affine=affine, upright=upright)
+    )
+    with torch.no_grad():
+        grey = torch.stack([pipeline.grey(image) for image in images])
+        batch: Any = pipeline.run(grey, job, None)
+        return batch.maps.clone(), batch.strengths.clone(), batch.descriptors.clone()

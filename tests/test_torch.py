@@ -1,0 +1,406 @@
+"""The path of the GPU, on PyTorch's CPU: the same frames and descriptors as without it."""
+
+import logging
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import caloric
+import photographs
+from caloric import cli, native, scalespace
+from caloric.backends import detect, devices, pipeline, pyramid, stream
+from caloric.benchmarks.gpu import compared
+from caloric.detection import Options
+from caloric.interop import torch as interop
+from caloric.recipes import descriptor
+
+HERE = "torch:cpu"
+
+
+def photograph(name="astronaut", size=(260, 300)):
+    return photographs.grey(name, size)
+
+
+@pytest.mark.parametrize("size", [(61, 90), (9, 200), (3, 5), (1, 1)])
+def test_pyramids_are_those_of_the_cpu(size):
+    grey = np.asarray(photograph(size=size), np.float32) / 255
+    plan = pyramid.plan(*size)
+    rows = pyramid.build(torch.from_numpy(grey)[None], plan)
+    space = scalespace.build(grey)
+    assert len(plan.octaves) == len(space.octaves)
+    for octave, own in zip(plan.octaves, space.octaves, strict=True):
+        found = rows[0, octave.offset :][: octave.count].reshape(own.pixels.shape).numpy()
+        np.testing.assert_allclose(found, own.pixels, atol=1e-6)
+        assert (octave.step, octave.origin) == (own.step, own.origin)
+    ladder = space.ladder()
+    assert [o.step for _, o in plan.levels] == [level.step for level in ladder.levels]
+
+
+@pytest.mark.parametrize("name", ["astronaut", "coffee"])
+@pytest.mark.parametrize("options", [{}, {"affine": True}, {"upright": True}])
+def test_extract_is_that_of_the_cpu(name, options):
+    image = photograph(name)
+    here = caloric.extract(image, max_features=400, **options)
+    there = caloric.extract(image, max_features=400, device=HERE, **options)
+    assert len(there) == pytest.approx(len(here), abs=1)
+    assert (here.descriptor, here.recipe) == (there.descriptor, there.recipe)
+    for a, b in ((here, there), (there, here)):
+        common, cosines = compared(a, b)
+        assert common >= 0.99
+        assert len(cosines) > 0.98 * len(a)
+        if native.core() is not None:  # OpenCV rounds places to 1/32 of a pixel
+            assert cosines.min() >= 0.9999
+        assert np.mean(cosines >= 0.9999) > 0.99
+    assert (np.diff(there.scores) <= 0).all()
+
+
+def test_all_features_are_those_of_the_cpu():
+    image = photograph("camera", (150, 170))
+    here, there = caloric.extract(image), caloric.extract(image, device=HERE)
+    assert len(here) == pytest.approx(len(there), abs=1)
+    assert compared(here, there)[0] >= 0.99
+
+
+def test_a_mask_types_and_domain_sizes_on_a_device():
+    image = photograph("coffee")
+    mask = np.zeros(image.shape, bool)
+    mask[:, 120:] = True
+    options = {"max_features": 150, "mask": mask, "domain_sizes": 4, "dtype": "uint8"}
+    here = caloric.extract(image, "sift", **options)
+    there = caloric.extract(image, "sift", device=HERE, **options)
+    assert there.descriptors.dtype == np.uint8
+    assert (there.frames.xy[:, 0] > 119).all()
+    assert compared(here, there)[0] >= 0.99
+    own = np.array(
+        [np.abs(here.descriptors.astype(int) - d).sum(1).min() for d in there.descriptors]
+    )
+    assert np.mean(own <= 8) > 0.98
+
+
+def test_images_of_different_sizes_come_back_in_their_order():
+    whole = photograph()
+    parts = [whole, whole[:120, :200], np.zeros((0, 5), np.uint8), whole, whole[:120, :200]]
+    found = caloric.extract(parts, max_features=60, device=HERE)
+    assert [f.image_size for f in found] == [(300, 260), (120, 200), (0, 5), (300, 260), (120, 200)]
+    assert len(found[2]) == 0
+    np.testing.assert_array_equal(found[0].descriptors, found[3].descriptors)
+    np.testing.assert_array_equal(found[1].frames.maps, found[4].frames.maps)
+    cpu = caloric.extract(parts, max_features=60)
+    assert [f.image_size for f in cpu] == [f.image_size for f in found]
+    for a, b in zip(cpu, found, strict=True):
+        assert len(a) == len(b)
+    masks = [None, np.zeros((120, 200), bool), None, None, None]
+    found = caloric.extract(parts, max_features=60, device=HERE, mask=masks)
+    assert [len(f) for f in found] == [60, 0, 0, 60, len(found[4])]
+    with pytest.raises(caloric.InputError, match="list of 5 masks"):
+        caloric.extract(parts, mask=masks[1])
+
+
+def test_tensors_are_images():
+    image = photograph("coffee")
+    colour = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+    plain = caloric.extract(image, max_features=50)
+    grey = torch.from_numpy(image)
+    channels = torch.from_numpy(np.moveaxis(colour, 2, 0).copy())
+    for tensor in (grey, grey[None], channels, channels.float() / 255):
+        for device in ("cpu", HERE):
+            found = caloric.extract(tensor, max_features=50, device=device)
+            assert compared(plain, found)[0] >= 0.98
+    several = caloric.extract(torch.stack([channels, channels]), max_features=50, device=HERE)
+    assert len(several) == 2
+    with pytest.raises(caloric.InputError, match="tensor"):
+        caloric.extract(torch.zeros(2, 30, 30), device=HERE)
+    with pytest.raises(caloric.InputError, match="tensor of"):
+        caloric.extract(torch.zeros(30, 30, dtype=torch.int64), device=HERE)
+    with pytest.raises(caloric.InputError, match="NaN"):
+        caloric.extract(torch.full((30, 30), torch.nan), device=HERE)
+
+
+@pytest.mark.parametrize("name", ["caloric", "heat", "sift", "dsp-inner", "distribution-field"])
+def test_describe_is_that_of_the_cpu(name):
+    image = photograph()
+    frames = caloric.detect(image, max_features=80)
+    here = caloric.describe(image, frames, name)
+    there = caloric.describe(image, frames, name, device=HERE)
+    cosines = (here * there).sum(1) / np.linalg.norm(here, axis=1) / np.linalg.norm(there, axis=1)
+    assert cosines.min() >= 0.9999
+
+
+@pytest.mark.parametrize("options", [{}, {"ratio": None}, {"mutual": False, "ratio": 0.95}])
+def test_matches_are_those_of_the_cpu(options):
+    a = caloric.extract(photograph(size=(260, 300)), max_features=300)
+    b = caloric.extract(np.rot90(photograph(size=(260, 300))).copy(), max_features=250)
+    here = caloric.match(a, b, **options)
+    there = caloric.match(a, b, device=HERE, **options)
+    np.testing.assert_array_equal(here.indices, there.indices)
+    np.testing.assert_allclose(here.distances, there.distances, atol=1e-5)
+    bare = caloric.match(a.descriptors, b.descriptors, device=HERE, **options)
+    same = caloric.match(a.descriptors, b.descriptors, **options)
+    np.testing.assert_array_equal(bare.indices, same.indices)
+
+
+def test_equal_descriptors_match_as_on_the_cpu():
+    rng = np.random.default_rng(0)
+    few = rng.standard_normal((6, 16)).astype(np.float32)
+    a, b = few[[0, 0, 1, 2, 3]], few[[1, 0, 0, 4, 3]]
+    for mutual in (True, False):
+        here = caloric.match(a, b, ratio=None, mutual=mutual)
+        there = caloric.match(a, b, ratio=None, mutual=mutual, device=HERE)
+        np.testing.assert_array_equal(here.indices, there.indices)
+
+
+# Devices, and what does not fit.
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(monkeypatch):
+    image = photograph(size=(40, 40))
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(caloric.InputError, match=r"no GPU here.*'auto'"):
+            caloric.extract(image, device=device)
+    found = caloric.extract(image, device="auto")
+    np.testing.assert_array_equal(found.descriptors, caloric.extract(image).descriptors)
+    for device in ("gpu", "cuda:x", 3, None):
+        with pytest.raises(caloric.InputError, match="unknown device"):
+            caloric.extract(image, device=device)
+    with pytest.raises(caloric.InputError, match="CPU alone"):
+        caloric.extract(image, device=HERE, detector="opencv")
+
+
+def test_without_pytorch_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(caloric.InputError, match=r"caloric\[torch\]"):
+        devices.resolve("cuda")
+    assert devices.resolve("cpu") is None
+
+
+def test_nothing_of_the_cpus_path_imports_pytorch():
+    code = (
+        "import sys, numpy, caloric\n"
+        "image = numpy.random.default_rng(0).random((60, 60))\n"
+        "found = caloric.extract([image, image])\n"
+        "caloric.match(*found)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
+    whole, tried = pipeline._batch, []
+
+    def small(part, job, device):
+        tried.append(len(part))
+        if len(part) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return whole(part, job, device)
+
+    monkeypatch.setattr(pipeline, "_batch", small)
+    images = [photograph(size=(60, 70))] * 7
+    with caplog.at_level(logging.WARNING, "caloric"):
+        found = caloric.extract(images, max_features=20, device=HERE)
+    assert tried == [7, 3, 1, 2, 4, 2, 2]
+    assert "7 images of 60 x 70 do not fit" in caplog.text
+    for one in found:
+        np.testing.assert_array_equal(one.descriptors, found[0].descriptors)
+
+
+def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
+    def never(part, job, device):
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(pipeline, "_batch", never)
+    image = photograph(size=(60, 70))
+    with caplog.at_level(logging.WARNING, "caloric"):
+        found = caloric.extract(image, max_features=20, device=HERE)
+    assert "on the CPU" in caplog.text
+    np.testing.assert_array_equal(
+        found.descriptors, caloric.extract(image, max_features=20).descriptors
+    )
+
+
+def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch):
+    whole, tried = pipeline.extract, []
+
+    def crowded(images, job, masks=None, capacity=0):
+        tried.append(capacity)
+        batch = whole(images, job, masks, capacity)
+        full = torch.ones(len(images), dtype=torch.bool)
+        return pipeline.replace(batch, crowded=full) if len(tried) < 3 else batch
+
+    monkeypatch.setattr(pipeline, "extract", crowded)
+    caloric.extract(photograph(size=(60, 70)), device=HERE)
+    room = pipeline.room((60, 70))
+    assert tried == [0, 4 * room, 16 * room]
+
+
+def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
+    monkeypatch.setattr(pipeline, "_WAITING", 1000)
+    items = [(i, np.zeros((10, 10 + i), np.float32), None) for i in range(30)]
+    parts = list(pipeline._batches(iter(items)))
+    assert sorted(index for part in parts for index, _, _ in part) == list(range(30))
+    assert len(parts) == 30
+
+
+def test_strongest_has_no_extremum_twice():
+    keys = torch.tensor([[5 << 32 | 7, 9 << 32 | 1, 5 << 32 | 7, 0]])
+    places = torch.arange(12.0).view(1, 4, 3)
+    found = detect.Found(keys, places, torch.tensor([3]))
+    kept, strengths = detect.strongest(found, 3)
+    assert (strengths[0, :2] > 0).all()
+    assert strengths[0, 2] == 0
+    assert kept[0, 0].tolist() == [3.0, 4.0, 5.0]
+
+
+# Modules.
+
+
+@pytest.mark.parametrize("name", caloric.descriptors()[1:])
+def test_modules_describe_patches_and_have_gradients(name):
+    torch.manual_seed(0)
+    module = interop.Descriptor(name)
+    patches = torch.rand(6, 1, 32, 32)
+    expected = caloric.describe_patches(patches[:, 0].numpy(), name)
+    np.testing.assert_allclose(module(patches).numpy(), expected, atol=1e-5)
+    assert "table" in module.state_dict()
+    flat = torch.full((2, 1, 32, 32), 0.5, requires_grad=True)
+    module(flat).sum().backward()
+    assert torch.isfinite(flat.grad).all()
+    small = interop.Descriptor(name, patch_size=8).double()
+    some = torch.rand(2, 1, 8, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(small, (some,), eps=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", caloric.descriptors())
+def test_modules_have_gradients_to_frames_and_pixels(name):
+    torch.manual_seed(0)
+    image = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 34, 34, dtype=torch.float64), 3, 1)
+    laf = torch.tensor([[[[1.3, 0.2, 15.3], [-0.3, 1.1, 16.1]]]], dtype=torch.float64)
+    laf.requires_grad_()
+    module = interop.Descriptor(name).double()
+    assert torch.autograd.gradcheck(lambda f: module(image, f), (laf,), eps=1e-7, atol=1e-4)
+    pixels = image.clone().requires_grad_()
+    weights = torch.rand(module.dimension, dtype=torch.float64)
+    (slopes,) = torch.autograd.grad((module(pixels, laf) @ weights).sum(), pixels)
+    way = torch.rand_like(pixels)
+    with torch.no_grad():
+        step = 1e-6
+        ahead, behind = (module(image + s * step * way, laf) @ weights for s in (1, -1))
+    assert (slopes * way).sum().item() == pytest.approx(
+        (ahead - behind).item() / (2 * step), rel=1e-3, abs=1e-6
+    )
+    flat = torch.full((1, 1, 32, 32), 0.5, dtype=torch.float64, requires_grad=True)
+    module(flat, laf).sum().backward()
+    assert torch.isfinite(flat.grad).all()
+
+
+@pytest.mark.parametrize("name", ["caloric", "heat"])
+def test_modules_describe_frames_like_the_pipeline(name):
+    image = photograph("camera")
+    frames = caloric.detect(image, max_features=40)
+    pixels = torch.from_numpy(image)[None, None].float() / 255
+    found = interop.Descriptor(name)(pixels, torch.from_numpy(frames.to_laf()))
+    expected = caloric.describe(image, frames, name)
+    assert found.shape == (1, 40, expected.shape[1])
+    assert ((found[0].numpy() * expected).sum(1) >= 0.9999).all()
+
+
+def test_modules_say_what_is_wrong():
+    module = interop.Descriptor("sift")
+    for arguments, match in (
+        ((torch.rand(3, 32, 32),), "expected shape"),
+        ((torch.rand(3, 1, 16, 16),), "patch_size=32"),
+        ((torch.rand(3, 1, 32, 32), torch.rand(2, 4, 2, 3)), "lafs"),
+    ):
+        with pytest.raises(caloric.InputError, match=match):
+            module(*arguments)
+    with pytest.raises(caloric.InputError, match="rings"):
+        interop.Descriptor("caloric")(torch.rand(1, 1, 32, 32))
+    with pytest.raises(caloric.InputError, match="tensor"):
+        interop.extract(np.zeros((1, 1, 30, 30)))
+
+
+def test_features_stay_tensors():
+    image = photograph()
+    images = torch.from_numpy(np.stack([image, image[::-1].copy()]))[:, None]
+    lafs, scores, values = interop.extract(images, max_features=120)
+    assert lafs.shape == (2, 120, 2, 3)
+    assert values.shape == (2, 120, 128)
+    own = caloric.extract(image, max_features=120, device=HERE)
+    np.testing.assert_array_equal(own.descriptors, values[0, : len(own)].numpy())
+    np.testing.assert_array_equal(own.scores, scores[0, : len(own)].numpy())
+
+
+@pytest.mark.filterwarnings("default")
+def test_inside_kornia():
+    feature = pytest.importorskip("kornia.feature")
+    image = photograph()
+    pixels = torch.from_numpy(image)[None, None].float() / 255
+    frames = caloric.detect(image, max_features=60)
+    lafs = torch.from_numpy(frames.to_laf())
+    ours = feature.LAFDescriptor(interop.Descriptor("heat"), patch_size=32)
+    theirs = feature.LAFDescriptor(feature.SIFTDescriptor(32, rootsift=True), patch_size=32)
+    assert ours(pixels, lafs).shape == theirs(pixels, lafs).shape == (1, 60, 128)
+    patches = feature.extract_patches_from_pyramid(pixels, lafs, PS=32)
+    expected = caloric.describe_patches(patches[0, :, 0].numpy(), "heat")
+    np.testing.assert_allclose(ours(pixels, lafs)[0].numpy(), expected, atol=1e-4)
+
+    class Detector(torch.nn.Module):
+        def forward(self, image, mask=None):
+            return lafs, torch.tensor(frames.scores)[None]
+
+    local = feature.LocalFeature(Detector(), ours)
+    found, _, described = local(pixels)
+    assert described.shape == (1, 60, 128)
+    torch.testing.assert_close(found, lafs)
+
+
+# The command line.
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
+
+
+def test_commands_on_a_device(tmp_path):
+    for name, size in (("astronaut", (150, 180)), ("coffee", (150, 180)), ("camera", (90, 120))):
+        cv2.imwrite(str(tmp_path / f"{name}.png"), photograph(name, size))
+    (tmp_path / "bad.jpg").write_bytes(b"not a picture")
+    files = sorted(tmp_path.glob("*.*"))
+    result = run("extract", *files, "-o", tmp_path / "out", "--device", HERE, "--max-features", 50)
+    assert result.exit_code == 1
+    assert "3 of 4 images" in result.output
+    assert "bad.jpg" in result.output
+    own = caloric.Features.load(tmp_path / "out" / "camera.png.npz")
+    expected = caloric.extract(caloric.read_image(tmp_path / "camera.png"), max_features=50)
+    assert compared(expected, own)[0] >= 0.98
+    result = run("match", files[0], files[0], "--device", HERE)
+    assert result.exit_code == 0
+    assert run("match", files[0], files[0], "--device", "gpu").exit_code != 0
+
+
+def test_files_are_decoded_in_order(monkeypatch):
+    monkeypatch.setattr(stream, "_AHEAD", 3)
+
+    def read(name):
+        if name == "5":
+            raise caloric.InputError("5: broken")
+        if name == "6":
+            raise MemoryError
+        return int(name)
+
+    found = list(stream.decoded([str(i) for i in range(20)], read))
+    assert [index for index, _ in found] == list(range(20))
+    assert [v for i, v in found if i not in (5, 6)] == [i for i in range(20) if i not in (5, 6)]
+    assert str(found[5][1]) == "5: broken"
+    assert "not enough memory" in str(found[6][1])
+
+
+def test_jobs_are_told_apart():
+    a, b = (pipeline.Job(descriptor("sift"), Options(max_features=n)) for n in (10, 20))
+    assert a != b
+    assert hash(a) == hash(pipeline.Job(descriptor("sift"), Options(max_features=10)))
