@@ -154,6 +154,18 @@ def test_equal_descriptors_match_as_on_the_cpu():
         np.testing.assert_array_equal(here.indices, there.indices)
 
 
+def test_alignments_are_those_of_the_cpu():
+    image = photograph(size=(200, 220))
+    template = image[60:130, 40:120]
+    here, there = (caloric.align(template, image, device=d) for d in ("cpu", HERE))
+    assert there.converged
+    np.testing.assert_allclose(here.transform, there.transform, atol=1e-6)
+    found = caloric.find_template(image, [photograph("coffee")[:80, :80], template], device=HERE)
+    assert found.template == 1
+    with pytest.raises(caloric.InputError, match="unknown device"):
+        caloric.align(template, image, device="tpu")
+
+
 # Devices, and what does not fit.
 
 

@@ -17,10 +17,12 @@ from numpy.typing import ArrayLike
 from caloric import confidence as believing
 from caloric import features, fields, geometry, registration, threads
 from caloric import search as searching
+from caloric.backends import devices
 from caloric.errors import InputError
 from caloric.fields import Feature, Pixels
 from caloric.images import to_grey
 from caloric.registration import Diffusion, Model, Scene
+from caloric.search import Correlate
 from caloric.theory.continuation import Path, Step, follow
 from caloric.theory.gaussians import FloatArray
 
@@ -134,18 +136,31 @@ def from_candidates(
     return _first_low((_coarse(top, model, c, _SEARCHED, turns) for c in candidates), low)
 
 
-def searched(scenes: Sequence[Scene], model: Model, most: int) -> list[list[FloatArray]]:
+def correlator(device: str) -> Correlate:
+    """What compares templates with all places of an image, on a device."""
+    target = devices.resolve(device)
+    if target is None:
+        return searching.correlate
+    from caloric.backends import search
+
+    return search.on(target)
+
+
+def searched(
+    scenes: Sequence[Scene], model: Model, most: int, by: Correlate = searching.correlate
+) -> list[list[FloatArray]]:
     """Candidates of the coarse density everywhere in the image, for templates of one shape."""
     if max(scenes[0].template.shape) > _THIN * min(scenes[0].template.shape):
-        return [_by_parts(one, model, _pieces(one.template.shape))[:most] for one in scenes]
+        return [_by_parts(one, model, _pieces(one.template.shape), by)[:most] for one in scenes]
     turns, scales = (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
     first, shape = scenes[0], scenes[0].template.shape
     columns = [
         searching.turned_templates(one.of_template, shape, one.feature, turns) for one in scenes
     ]
     found = searching.search(
-        first.of_image, first.image.shape, columns, shape, turns=turns, scales=scales, most=most
-    )
+        first.of_image, first.image.shape, columns, shape,
+        turns=turns, scales=scales, most=most, by=by,
+    )  # fmt: skip
     return [[candidate.transform for candidate in own] for own in found]
 
 
@@ -194,14 +209,14 @@ def _pieces(shape: tuple[int, ...]) -> list[Part]:
     return [(at, 0, length, shorter) for at in begins]
 
 
-def _by_parts(top: Scene, model: Model, parts: list[Part]) -> list[FloatArray]:
+def _by_parts(top: Scene, model: Model, parts: list[Part], by: Correlate) -> list[FloatArray]:
     """Where each part of the template would put all of it, the lowest energy first."""
     found = []
     for y, x, h, w in parts:
         part = np.s_[..., y : y + h, x : x + w]
         own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
         of = replace(top, template=top.template[part], of_template=own)
-        path = from_candidates(of, model, searched([of], model, _LOOKED_AT)[0])
+        path = from_candidates(of, model, searched([of], model, _LOOKED_AT, by)[0])
         transform = path.point.copy()
         transform[:, 2] -= transform[:, :2] @ (x, y)
         found.append((path.cost, transform))
@@ -214,9 +229,10 @@ def escalated(
     model: Model,
     found: list[FloatArray],
     best: Alignment,
+    by: Correlate = searching.correlate,
 ) -> Alignment:
     """The best of other starts too, until one is sure: for when a search's first was not enough."""
-    for transform in _other_starts(top, model, found):
+    for transform in _other_starts(top, model, found, by):
         path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
         best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
         if best.confidence >= _SURE:
@@ -224,13 +240,15 @@ def escalated(
     return best
 
 
-def _other_starts(top: Scene, model: Model, found: list[FloatArray]) -> Iterator[FloatArray]:
+def _other_starts(
+    top: Scene, model: Model, found: list[FloatArray], by: Correlate
+) -> Iterator[FloatArray]:
     matched = _matched(top, model)
     if matched is not None:
         yield matched
     yield from_candidates(top, model, found, low=0.0).point
     # Of a template that is covered in the middle, the whole finds no place, but a quarter may.
-    yield from _by_parts(top, model, _quarters(top.template.shape))
+    yield from _by_parts(top, model, _quarters(top.template.shape), by)
 
 
 def fine(of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = _FINE) -> Path:
@@ -338,6 +356,7 @@ def align(
     inverted: bool = False,
     method: Method = "continuation",
     diffusion: Diffusion = "partial",
+    device: str = "cpu",
 ) -> Alignment:
     """Where a template is in an image, by diffusion and continuation.
 
@@ -348,6 +367,7 @@ def align(
     "distribution-field" and "distribution-field-heat", which compare intensities and so need the
     same light. ``diffusion`` is "partial", in translation and in what a turn does to orientations,
     or "all": also in what turns and scales do to places (slower, and measured to be no better).
+    ``device`` is where the image is searched: "cuda", "auto"; what follows is small, and done here.
     """
     small, large = checked(template, image)
     check_choice(model, Model, "model")
@@ -360,7 +380,7 @@ def align(
             raise InputError(f"method {method!r} takes a detector's candidates, not an initial one")
         begin = _initial(initial, small, large)
         start = _restricted(begin, model, (np.array(small.shape[::-1]) - 1) / 2)
-    return aligned(small, large, kind, model, start, method, diffusion)
+    return aligned(small, large, kind, model, start, method, diffusion, correlator(device))
 
 
 def aligned(
@@ -371,6 +391,7 @@ def aligned(
     start: FloatArray | None,
     method: Method = "continuation",
     diffusion: Diffusion = "partial",
+    by: Correlate = searching.correlate,
 ) -> Alignment:
     """:func:`align` of what has been checked."""
     flat = [name for name, v in (("template", template), ("image", image)) if is_flat(v)]
@@ -379,17 +400,17 @@ def aligned(
         unknown = np.full((6, 6), np.inf)
         return Alignment(where, np.inf, (), False, 0.0, f"the {flat[0]} is flat", unknown, 0.0)
     sizes = octaves(template, image)
-    by = 2.0 ** (len(sizes) - 1)
+    times = 2.0 ** (len(sizes) - 1)
     top = registration.scene(*sizes[-1], feature, diffusion)
     if method != "continuation":
         step = _of_detector(top, model, method)
-        return _result(registration.scene_fine(template, image, feature), model, [(by, step)])
+        return _result(registration.scene_fine(template, image, feature), model, [(times, step)])
     if start is not None:
-        path = from_start(top, model, _scaled(start, 1 / by))
+        path = from_start(top, model, _scaled(start, 1 / times))
         return descend(sizes, top, model, path)
-    found = searched([top], model, _LOOKED_AT)[0]
+    found = searched([top], model, _LOOKED_AT, by)[0]
     best = descend(sizes, top, model, from_candidates(top, model, found))
-    return best if best.confidence >= _SURE else escalated(sizes, top, model, found, best)
+    return best if best.confidence >= _SURE else escalated(sizes, top, model, found, best, by)
 
 
 def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:

@@ -216,6 +216,9 @@ def extract(
     detector: DetectorName = "dog",
     memory: Memory = 500,
     device: Device = "cpu",
+    decode: Annotated[
+        str, typer.Option(help="gpu: JPEGs by nvJPEG, if torchvision has it; levels may differ.")
+    ] = "cpu",
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
     from caloric import features
@@ -227,14 +230,16 @@ def extract(
     kind = _kind(output)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
+    if decode not in ("cpu", "gpu"):
+        raise InputError(f"--decode must be cpu or gpu, got {decode!r}")
     plan = _plan(descriptor, max_features, affine, upright, detector, device)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
 
     def found() -> Iterator[tuple[str, features.Features]]:
-        opened = _opened(images, device)
-        each = features.extract_each(((one, None) for one in opened), plan, device, 10**6 * memory)
+        pixels = ((one, None) for one in opened(images, device, decode))
+        each = features.extract_each(pixels, plan, device, 10**6 * memory)
         for number, (index, result) in enumerate(each, 1):
             if isinstance(result, InputError):
                 skipped.append(images[index])
@@ -262,17 +267,22 @@ def extract(
         raise typer.Exit(1)
 
 
-def _opened(images: list[str], device: str) -> Iterator[Any]:
+def opened(images: list[str], device: str, decode: str = "cpu") -> Iterator[Any]:
     """Images, or why they cannot be read: for a device decoded ahead, on threads."""
     from caloric import reading
     from caloric.backends import devices, stream
     from caloric.images import Windows, to_grey
 
+    target = devices.resolve(device)
+
     def read(path: str) -> Any:
+        there = stream.by_nvjpeg(path, target) if decode == "gpu" else None
+        if there is not None:
+            return there
         image = reading.open_image(path)
         return image if isinstance(image, Windows) else to_grey(image)
 
-    if devices.resolve(device) is None:
+    if target is None:
         for path in images:
             try:
                 yield reading.open_image(path)
@@ -324,6 +334,7 @@ def align(
     diffusion: Annotated[
         str, typer.Option(help="partial, or all: turns and scales move places too.")
     ] = "partial",
+    device: Device = "cpu",
 ) -> None:
     """Where a template is in an image, by diffusion and continuation. Exit code 1: not found."""
     from caloric import alignment, reading
@@ -342,6 +353,7 @@ def align(
         own, whole,
         model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
         method=cast(alignment.Method, method), diffusion=cast(Diffusion, diffusion),
+        device=device,
     )  # fmt: skip
     if output is not None:
         title = f"{Path(template).name} in {Path(image).name}: {found.reason}"
@@ -405,6 +417,7 @@ def find(
     kernel: Annotated[str, typer.Option(help="heat, sift, or another of `caloric info`.")] = "heat",
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
+    device: Device = "cpu",
 ) -> None:
     """Which of some templates is in an image, and where. Exit code 1: none of them."""
     from caloric import reading
@@ -417,7 +430,7 @@ def find(
     found = finding.find_template(
         whole, own,
         kernel=kernel, model=cast(Motion, model), feature=feature, inverted=inverted,
-        names=templates,
+        names=templates, device=device,
     )  # fmt: skip
     name = templates[found.template]
     if output is not None:
@@ -633,6 +646,44 @@ def speed(
     if json_path != "-":
         for line in speed_page.table(report):
             typer.echo(line)
+
+
+@bench.command()
+def gpu(
+    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    oxford: Annotated[
+        Path | None, typer.Option(help="Oxford Affine: accuracy beside the CPU's.")
+    ] = None,
+    json_path: JsonOut = None,
+    page: Annotated[Path | None, typer.Option(help="A page of the documentation.")] = None,
+    device: Device = "cuda",
+    commit: Annotated[str | None, typer.Option(help="What was measured.")] = None,
+) -> None:
+    """A GPU: images, frames and pairs a second, as shares of what it copies and multiplies."""
+    from caloric.backends import devices
+    from caloric.benchmarks import gpu_page
+
+    _check_outputs(json_path, None, page)
+    devices.resolve(device)
+    from caloric.benchmarks import gpu as benchmark
+
+    console = Console(stderr=True)
+
+    def told(message: str) -> None:
+        console.print(f"  {message}", highlight=False)
+
+    report = benchmark.run(data, device, commit, told)
+    if oxford is not None:
+        if json_path not in (None, "-"):  # what is known so far, before what takes longest
+            _write_text(str(json_path), json.dumps(report, indent=1) + "\n")
+        report["oxford"] = benchmark.accuracy(oxford, device, told)
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if page is not None:
+        with replacing(page) as file:
+            file.write(gpu_page.page(report).encode())
+    if json_path != "-":
+        typer.echo(gpu_page.page(report))
 
 
 @bench.command("align")

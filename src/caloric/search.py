@@ -5,7 +5,7 @@ normalised dot product of eq. 15 at a σ of an eighth of the template, as one ma
 all windows of the image and all turned templates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -39,8 +39,8 @@ def _disc() -> NDArray[np.bool_]:
     return np.asarray(u[:, None] ** 2 + u**2 <= (GRID / 2) ** 2)
 
 
-_INSIDE = _disc()
-_OFFSETS = [(int(y), int(x)) for y, x in zip(*np.nonzero(_INSIDE), strict=True)]
+INSIDE = _disc()
+_OFFSETS = [(int(y), int(x)) for y, x in zip(*np.nonzero(INSIDE), strict=True)]
 
 
 def _angles(turns: int) -> FloatArray:
@@ -61,7 +61,7 @@ def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turn
         turned = fields.turned(
             fields.sampled(values, to, (GRID, GRID)), feature.harmonics, -float(a)
         )
-        column = turned[:, _INSIDE].ravel()
+        column = turned[:, INSIDE].ravel()
         columns.append(column / max(float(np.linalg.norm(column)), 1e-12))
     return np.stack(columns, 1)
 
@@ -79,32 +79,38 @@ class _Plane:
         """How many windows there are down and across."""
         return self.values.shape[1] - GRID + 1, self.values.shape[2] - GRID + 1
 
-    def best(self, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
-        """The highest cosine over turns and which turn it is, (templates, down, across) each.
-
-        ``columns`` (channels x disc, templates x turns) have norm 1.
-        """
+    def norms(self) -> Pixels:
+        """The length of every window (down, across)."""
         down, across = self.counts
-        channels = len(self.values)
         energy = (self.values * self.values).sum(0)
         norm = np.zeros((down, across), np.float32)
         for y, x in _OFFSETS:
             norm += energy[y : y + down, x : x + across]
-        norm = np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12))
-        rows = max(1, _BLOCK // (across * max(len(columns), columns.shape[1])))
-        scores = np.empty((columns.shape[1] // turns, down, across), np.float32)
-        which = np.empty(scores.shape, np.uint8)
-        for top in range(0, down, rows):
-            count = min(rows, down - top)
-            windows = np.empty((channels, len(_OFFSETS), count, across), np.float32)
-            for i, (y, x) in enumerate(_OFFSETS):
-                windows[:, i] = self.values[:, top + y : top + y + count, x : x + across]
-            product = columns.T @ windows.reshape(len(columns), -1)
-            table = product.reshape(-1, turns, count, across)
-            table.max(1, out=scores[:, top : top + count])
-            which[:, top : top + count] = table.argmax(1)
-        scores /= norm
-        return scores, which
+        return np.asarray(np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12)))
+
+
+def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
+    """The highest product over turns with each window of fields (channels, h, w), and which turn.
+
+    ``columns`` (channels x disc, templates x turns); the results are (templates, down, across).
+    """
+    channels, down, across = len(values), values.shape[1] - GRID + 1, values.shape[2] - GRID + 1
+    rows = max(1, _BLOCK // (across * max(len(columns), columns.shape[1])))
+    scores = np.empty((columns.shape[1] // turns, down, across), np.float32)
+    which = np.empty(scores.shape, np.uint8)
+    for top in range(0, down, rows):
+        count = min(rows, down - top)
+        windows = np.empty((channels, len(_OFFSETS), count, across), np.float32)
+        for i, (y, x) in enumerate(_OFFSETS):
+            windows[:, i] = values[:, top + y : top + y + count, x : x + across]
+        product = columns.T @ windows.reshape(len(columns), -1)
+        table = product.reshape(-1, turns, count, across)
+        table.max(1, out=scores[:, top : top + count])
+        which[:, top : top + count] = table.argmax(1)
+    return scores, which
+
+
+Correlate = Callable[[Pixels, Pixels, int], tuple[Pixels, NDArray[np.uint8]]]
 
 
 def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
@@ -128,10 +134,12 @@ def search(
     turns: int,
     scales: Sequence[float],
     most: int,
+    by: Correlate = correlate,
 ) -> list[list[Candidate]]:
     """For each template the ``most`` best candidates, best first, no two of them neighbours.
 
-    ``templates`` are :func:`turned_templates` of one shape.
+    ``templates`` are :func:`turned_templates` of one shape; ``by`` is what compares them, on
+    another device.
     """
     h = max(template_shape) / GRID
     middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
@@ -139,9 +147,11 @@ def search(
     def at_scale(s: float) -> list[list[Candidate]]:
         plane = _plane(of_image, image_shape, s * h)
         some = max(1, _KEPT // int(np.prod(plane.counts)))
+        norms = plane.norms()
         found = []
         for k in range(0, len(templates), some):
-            scores, which = plane.best(np.concatenate(templates[k : k + some], 1), turns)
+            scores, which = by(plane.values, np.concatenate(templates[k : k + some], 1), turns)
+            scores /= norms
             found += [
                 _peaks(own, turn, plane, s, turns, middle)
                 for own, turn in zip(scores, which, strict=True)

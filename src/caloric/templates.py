@@ -24,6 +24,7 @@ from caloric.kernels import Kernel
 from caloric.layout import Grid
 from caloric.recipes import descriptor
 from caloric.registration import Model
+from caloric.search import Correlate
 from caloric.theory.gaussians import FloatArray
 
 Octaves = list[tuple[Pixels, Pixels]]
@@ -147,6 +148,7 @@ def find_template(
     feature: str = "orientation",
     inverted: bool = False,
     names: Sequence[str] | None = None,
+    device: str = "cpu",
 ) -> TemplateMatch:
     """Which template k* appears in the image, and under which transform.
 
@@ -154,7 +156,8 @@ def find_template(
     score over candidates and templates is that of the module, with a ``kernel`` by its name or
     from :func:`caloric.kernel`; the best few templates are aligned with ``model``, and the one
     that fits best wins. The templates need not be of one size. ``feature`` and ``inverted`` are
-    those of :func:`caloric.align`; ``names`` is what errors call the templates by.
+    those of :func:`caloric.align`, and so is ``device``; ``names`` is what errors call the
+    templates by.
     """
     if len(templates) == 0:
         raise InputError("templates: there are none; give a list of images")
@@ -177,7 +180,8 @@ def find_template(
     if not textured or alignment.is_flat(large):
         flat = alignment.aligned(checked[0], large, kind, model, None)
         return TemplateMatch(0, flat, np.zeros(len(checked)), {})
-    return _best(large, checked, textured, kind, chosen, model)
+    by = alignment.correlator(device)
+    return _best(large, checked, textured, kind, chosen, model, by)
 
 
 def _best(
@@ -187,12 +191,13 @@ def _best(
     feature: Feature,
     kernel: Kernel,
     model: Model,
+    by: Correlate,
 ) -> TemplateMatch:
     groups = _groups(image, [templates[i] for i in textured], feature)
     where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
     best = np.zeros(len(templates))
     for group in groups:
-        found = alignment.searched(group.scenes, model, _CANDIDATES)
+        found = alignment.searched(group.scenes, model, _CANDIDATES, by)
         every = [one for own in found for one in own]
         patches = np.stack([_patch(group.scenes[0].image, one, group.shape) for one in every])
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
@@ -215,7 +220,7 @@ def _best(
     if not aligned[ranked[0]].converged:
         for index in ranked[:_ESCALATED]:
             scene, sizes, starts = where[index]
-            aligned[index] = alignment.escalated(sizes, scene, model, starts, aligned[index])
+            aligned[index] = alignment.escalated(sizes, scene, model, starts, aligned[index], by)
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
     return TemplateMatch(ranked[0], aligned[ranked[0]], best, others)

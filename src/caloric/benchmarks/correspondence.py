@@ -82,9 +82,11 @@ def corresponding(
     for start in range(0, len(rows), _BLOCK):
         i, j = rows[start : start + _BLOCK], columns[start : start + _BLOCK]
         apart = (b.xy[j] - centres[i]) / scale[i, None]
-        points = np.einsum("nij,pj->npi", shapes_b[j], _disc()) + apart[:, None]
-        inside = np.einsum("nij,npj->npi", np.linalg.inv(shapes[i]), points)
-        share = (np.einsum("npi,npi->np", inside, inside) <= 1).mean(1)
+        # Points of b's disc in the coordinates of a's, x and y one after the other.
+        back = np.linalg.inv(shapes[i])
+        moved = back @ shapes_b[j]
+        x, y = (moved @ _disc().T + back @ apart[..., None]).transpose(1, 0, 2)
+        share = (x * x + y * y <= 1).mean(1)
         shared[start : start + _BLOCK] = share * area_b[j]
     overlap = shared / (area_a[rows] + area_b[columns] - shared)
     keep = overlap > least

@@ -1,6 +1,6 @@
 """``caloric bench gpu``: images, frames and pairs a second, as shares of what a GPU can do."""
 
-import platform
+import logging
 import statistics
 import subprocess
 import time
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from caloric import features, native, threads
-from caloric.backends import describe, detect, orient, pipeline, pyramid
+from caloric.backends import describe, detect, devices, measure, orient, pipeline, pyramid
 from caloric.backends import matching as matching_there
 from caloric.backends.pipeline import Job
 from caloric.backends.reading import Reader
@@ -256,6 +256,106 @@ def on_cpu(photographs: Path, told: Told) -> Report:
     return report
 
 
+def fused_kernels(photographs: Path, device: Any) -> Report:
+    """Each kernel beside its plain form, on the device: |difference| / |plain form|."""
+    from caloric.backends import fused
+
+    images = torch.from_numpy(np.stack(_photographs(photographs, 300, 401, 3))).to(device)
+    of = pyramid.plan(300, 401)
+
+    def apart(found: Any, plain: Any) -> float:
+        return float((found - plain).double().norm() / plain.double().norm())
+
+    plain = pyramid.build(images, of)
+    report = {"pyramid": apart(fused.build(images, of), plain)}
+    options = Options()
+    capacity = pipeline.room(of.size)
+    both = (
+        fused.find(plain, of, options.contrast, options.edge, capacity),
+        detect.find(plain, of, options.contrast, options.edge),
+    )
+    (places, strengths), (expected, known) = (detect.strongest(one, 500) for one in both)
+    there = known > 0
+    report["extrema: strengths"] = apart(strengths, known)
+    report["extrema: places"] = apart(places[there], expected[there])
+    maps = torch.zeros((3, 500, 2, 3), device=device)
+    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(there, expected[..., 2], 1.0)
+    maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
+    maps[..., 2] = expected[..., :2]
+    flat = maps.view(-1, 2, 3)
+    image = torch.arange(len(flat), device=device) // 500
+    for name in ("caloric", "heat", "distribution-field"):
+        recipe = descriptor(name)
+        what = (recipe.sampling, recipe.kernel, recipe.power, 6)
+        found = fused.measured(plain, of, flat, 0, 500, *what, torch.float32)
+        report[f"density: {name}"] = apart(found, measure.measured(plain, of, flat, image, *what))
+    return report
+
+
+def out_of_memory(photographs: Path, device_name: str) -> Report:
+    """With room for a few images alone: batches are halved, and the results are the same."""
+    images = _photographs(photographs, 640, 800, 16)
+    expected = features.extract(images, max_features=500, device=device_name)
+    pipeline.forget()
+    device = devices.resolve(device_name)
+    total = torch.cuda.get_device_properties(device).total_memory
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    pipeline.log.addHandler(handler)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, 1.2e9 / total), device)
+    try:
+        found = features.extract(images, max_features=500, device=device_name)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+        pipeline.log.removeHandler(handler)
+        pipeline.forget()
+    same = [
+        np.array_equal(a.descriptors, b.descriptors) for a, b in zip(expected, found, strict=True)
+    ]
+    return {"told": told, "images": len(images), "same descriptors": int(sum(same))}
+
+
+def folder(photographs: Path, device_name: str) -> Report:
+    """Images a second from files to features in memory: decoded, copied, extracted, copied back."""
+    from caloric.cli import opened
+
+    paths = sorted(str(p) for p in photographs.rglob("*.jpg"))
+    files = paths * max(1, 512 // len(paths))
+    plan = features.Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
+
+    def run(decode: str) -> list[Any]:
+        images = ((one, None) for one in opened(files, device_name, decode))
+        found = dict(features.extract_each(images, plan, device_name, 10**9))
+        return [found[i] for i in range(len(files))]
+
+    report: Report = {"files": len(files)}
+    results = {}
+    for decode in ("cpu", "gpu"):
+        run(decode)
+        started = time.perf_counter()
+        results[decode] = run(decode)
+        report[f"images a second, decoded by the {decode}"] = len(files) / (
+            time.perf_counter() - started
+        )
+    near = [compared(*both)[0] for both in zip(results["cpu"], results["gpu"], strict=True)]
+    report["frames that both decoders lead to"] = float(np.mean(near[: len(paths)]))
+    return report
+
+
+def accuracy(oxford: Path, device_name: str, told: Told) -> Report:
+    """mAP on Oxford Affine by the device and by the CPU, at OpenCV's keypoints and at our own."""
+    from caloric.benchmarks import datasets, evaluate, methods
+
+    chosen = [
+        methods.ours("caloric", f"{where}{', own frames' if own else ''}", own, device=where)
+        for own in (False, True)
+        for where in ("cpu", device_name)
+    ]
+    results = evaluate.evaluate(datasets.oxford(oxford), chosen, None, told)
+    return {r.method: float(np.mean(r.figures["mAP"])) for r in results}
+
+
 def _driver() -> str | None:
     try:
         told = subprocess.run(
@@ -267,21 +367,29 @@ def _driver() -> str | None:
     return told.stdout.split("\n")[0].strip()
 
 
-def run(photographs: Path, device: Any, commit: str | None, told: Told) -> Report:
-    """All of it."""
+def run(photographs: Path, device_name: str, commit: str | None, told: Told) -> Report:
+    """All of it but :func:`accuracy`."""
+    device = devices.resolve(device_name)
+    if device is None or device.type != "cuda":
+        raise InputError("this benchmark needs a GPU that PyTorch sees")
+    name = str(device)
     report: Report = {
         "about": {
             "device": torch.cuda.get_device_name(device), "driver": _driver(),
             "cuda": torch.version.cuda, "versions": versions(), "commit": commit,
-            "processor": platform.processor() or platform.machine(), "threads": threads.count(),
+            "threads": threads.count(), "compiled core": native.core() is not None,
         }
     }  # fmt: skip
     told("limits")
     report["limits"] = limits(device)
-    report["agreement"] = agreement(photographs, str(device), told)
+    report["kernels"] = fused_kernels(photographs, device)
+    report["agreement"] = agreement(photographs, name, told)
     report["images"] = throughput(photographs, device, told)
     told("description, matching")
     report["description"] = describing(photographs, device)
     report["matching"] = pairing(device)
+    told("a folder")
+    report["folder"] = folder(photographs, name)
+    report["out of memory"] = out_of_memory(photographs, name)
     report["cpu"] = on_cpu(photographs, told)
     return report

@@ -1,0 +1,137 @@
+"""The page of the documentation on GPUs, written from the benchmark's figures alone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+Report = dict[str, Any]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def _images(report: Report) -> Iterator[str]:
+    cpu = report["cpu"]
+    rows = []
+    for name, found in report["images"].items():
+        here = cpu[name]["images a second"]
+        for count, own in found.items():
+            if count == "stages":
+                continue
+            rate = own["images a second"]
+            rows.append([
+                name, count, f"{own['milliseconds a batch']:.2f} ms", f"{rate:,.0f}",
+                f"{own['images a second, results on the host']:,.0f}", f"{rate / here:.0f}",
+            ])  # fmt: skip
+    head = ["images", "at once", "time", "images a second", "with results on the host",
+            "times two threads of a CPU"]  # fmt: skip
+    yield from _table(head, rows)
+
+
+def _stages(report: Report) -> Iterator[str]:
+    name, found = next(iter(report["images"].items()))
+    stages = found["stages"]
+    copy = report["limits"]["copy, terabytes a second"]
+    least = stages["gigabytes an image of the pyramid"] / copy
+    rows = []
+    for stage, took in stages["milliseconds an image"].items():
+        share = ""
+        if stage == "pyramid":
+            share = f"{least / took:.0%}: each level read and written once"
+        elif stage == "extrema":
+            share = f"{least / 2 / took:.0%}: each level read once"
+        elif stage in ("density", "table"):
+            moved = stages["gigabytes an image of the densities"] / copy
+            share = f"{moved / took:.0%}: harmonics {'written' if stage == 'density' else 'read'}"
+        rows.append([stage, f"{1000 * took:.0f} µs", share])
+    yield f"An image of {name}, of 32 at once; the share is of the device's own copying."
+    yield ""
+    yield from _table(["step", "time an image", "share of the limit"], rows)
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    about, limits = report["about"], report["limits"]
+    agreement, memory, folder = (report[k] for k in ("agreement", "out of memory", "folder"))
+    rates = limits["products, teraflops a second"]
+    half, single = (report["description"][kind] for kind in ("float16", "float32"))
+    lines = [
+        "# On a GPU",
+        "",
+        "<!-- Written by `caloric bench gpu --page`; edit benchmarks/gpu_page.py instead. -->",
+        "",
+        "Every descriptor is a table and one product, so a GPU has all of them, and so it has the",
+        "detector, directions, affine shapes and matching:",
+        "",
+        "```python",
+        'features = caloric.extract(images, max_features=2000, device="cuda")  # a list: in batches',
+        'matches = caloric.match(features[0], features[1], device="cuda")',
+        "```",
+        "",
+        '`device` is "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu"; on the',
+        "command line `--device`. It needs PyTorch (`pip install 'caloric[torch]'`). Modules with",
+        "gradients, and features that stay on the device: {mod}`caloric.interop.torch`.",
+        "",
+        f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, PyTorch "
+        f"{about['versions']['torch']}; it copies {limits['copy, terabytes a second']:.1f} TB/s and",
+        f"multiplies {rates['half']:.0f} TFLOP/s in half precision, {rates['float32']:.0f} in "
+        "float32, measured in the same run.",
+        "",
+        "## The whole pipeline",
+        "",
+        "Images in the device's memory, the default descriptor, and as many features as there are",
+        f"at most; the CPU is the same machine's, one process with two threads, the compiled core "
+        f"{'in use' if about['compiled core'] else 'not installed'}.",
+        "",
+        *_images(report),
+        f"From {folder['files']} JPEG files of about 800 pixels to features in memory: "
+        f"{folder['images a second, decoded by the cpu']:,.0f} images a second decoded on",
+        f"{about['threads']} threads, {folder['images a second, decoded by the gpu']:,.0f} by nvJPEG"
+        " (`caloric extract --decode gpu`); decoders differ by a level or two, and",
+        f"{folder['frames that both decoders lead to']:.1%} of the frames are within 0.05 pixels.",
+        "",
+        *_stages(report),
+        "## Description, matching",
+        "",
+        f"617 samples, 6 harmonics, 200 entries, 128 dimensions, {report['description']['frames']:,}"
+        " frames at once:",
+        f"{half['million frames a second']:.1f} million frames a second with the product in half "
+        f"precision, {single['million frames a second']:.1f} in float32.",
+        "",
+        "4,096 x 4,096 descriptors of 128, mutual nearest neighbours with the second nearest:",
+        *(
+            f"{found['pairs a second']:,.0f} pairs a second ({name})."
+            for name, found in report["matching"].items()
+        ),
+        "",
+        "## The same as the CPU's",
+        "",
+        f"Of 2,000 frames of {agreement['images']} photographs "
+        f"{agreement['frames within 0.05 px and 1 % of scale']:.2%} are within 0.05 pixels and 1 %",
+        "of scale of one of the CPU's; the lowest cosine of the descriptors of common frames is",
+        f"{agreement['lowest cosine of common frames']:.6f}. The kernels against their plain forms, "
+        "by the norm of the difference:",
+        "",
+        *_table(["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]),
+    ]
+    if "oxford" in report:
+        lines += [
+            "Oxford Affine, mAP, at OpenCV's keypoints and with frames of its own:",
+            "",
+            *_table(["", "mAP"], [[k, f"{v:.4f}"] for k, v in report["oxford"].items()]),
+        ]
+    lines += [
+        "## What does not fit",
+        "",
+        "A batch that does not fit into the device's memory is halved and tried again, with a line",
+        "in the log; an image that does not fit alone is worked on by the CPU. With the memory",
+        f"limited to 1.2 GB, {memory['images']} images of 800 x 640 were taken so:",
+        "",
+        *(f"    {line}" for line in memory["told"]),
+        "",
+        f"and {memory['same descriptors']} of {memory['images']} had the same descriptors, to the "
+        "byte.",
+    ]
+    return "\n".join(lines).rstrip() + "\n"
