@@ -672,13 +672,13 @@ def gpu(
     def told(message: str) -> None:
         console.print(f"  {message}", highlight=False)
 
-    report = benchmark.run(data, device, commit, told)
-    if oxford is not None:
-        if json_path not in (None, "-"):  # what is known so far, before what takes longest
+    def keep(report: dict[str, Any]) -> None:
+        if _json_file(json_path) is not None:
             _write_text(str(json_path), json.dumps(report, indent=1) + "\n")
-        report["oxford"] = benchmark.accuracy(oxford, device, told)
-    if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+
+    report = benchmark.run(data, oxford, device, commit, told, keep)
+    if json_path == "-":
+        typer.echo(json.dumps(report, indent=1))
     if page is not None:
         with replacing(page) as file:
             file.write(gpu_page.page(report).encode())

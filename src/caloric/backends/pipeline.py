@@ -380,6 +380,7 @@ def forget() -> None:
 def _record(images: Tensor, job: Job) -> _Graph:
     static = images.clone()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Other threads go on decoding and copying meanwhile.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         batch = extract(static, job)
     return _Graph(graph, static, batch)

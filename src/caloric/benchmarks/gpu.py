@@ -367,8 +367,15 @@ def _driver() -> str | None:
     return told.stdout.split("\n")[0].strip()
 
 
-def run(photographs: Path, device_name: str, commit: str | None, told: Told) -> Report:
-    """All of it but :func:`accuracy`."""
+def run(
+    photographs: Path,
+    oxford: Path | None,
+    device_name: str,
+    commit: str | None,
+    told: Told,
+    keep: Callable[[Report], None],
+) -> Report:
+    """All of it; ``keep`` is given what is known so far, after each part."""
     device = devices.resolve(device_name)
     if device is None or device.type != "cuda":
         raise InputError("this benchmark needs a GPU that PyTorch sees")
@@ -380,16 +387,21 @@ def run(photographs: Path, device_name: str, commit: str | None, told: Told) -> 
             "threads": threads.count(), "compiled core": native.core() is not None,
         }
     }  # fmt: skip
-    told("limits")
-    report["limits"] = limits(device)
-    report["kernels"] = fused_kernels(photographs, device)
-    report["agreement"] = agreement(photographs, name, told)
-    report["images"] = throughput(photographs, device, told)
-    told("description, matching")
-    report["description"] = describing(photographs, device)
-    report["matching"] = pairing(device)
-    told("a folder")
-    report["folder"] = folder(photographs, name)
-    report["out of memory"] = out_of_memory(photographs, name)
-    report["cpu"] = on_cpu(photographs, told)
+    parts: dict[str, Callable[[], Report]] = {
+        "limits": lambda: limits(device),
+        "kernels": lambda: fused_kernels(photographs, device),
+        "agreement": lambda: agreement(photographs, name, told),
+        "images": lambda: throughput(photographs, device, told),
+        "description": lambda: describing(photographs, device),
+        "matching": lambda: pairing(device),
+        "cpu": lambda: on_cpu(photographs, told),
+        "folder": lambda: folder(photographs, name),
+        "out of memory": lambda: out_of_memory(photographs, name),
+    }
+    if oxford is not None:
+        parts["oxford"] = partial(accuracy, oxford, name, told)
+    for part, measured in parts.items():
+        told(part)
+        report[part] = measured()
+        keep(report)
     return report
