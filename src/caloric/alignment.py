@@ -30,7 +30,7 @@ Method = Literal["continuation", "single", "descriptor"]
 
 # Below this confidence an alignment is not to be trusted, and says so by ``converged``.
 CONFIDENT = 0.5
-_SURE = 0.98  # a confidence at which no other start is tried
+_SURE = 0.999  # a confidence at which no other start is tried
 _SMALLEST = 8  # pixels across a template
 _LEAST_INSIDE = 0.25  # of the template, at the start
 _STILL_INSIDE = 0.5  # and at the end

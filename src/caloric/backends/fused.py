@@ -369,9 +369,9 @@ def _at(base, row, column, mask):
 
 @triton.jit
 def _measure(
-    rows, maps, offsets, factors, shifts, level_offset, level_height, level_width, level_scale,
-    level_origin, result, total, begin, per, image_height, image_width, unit, power,
-    LEVELS: tl.constexpr, SCALES: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
+    rows, maps, rungs, offsets, factors, shifts,
+    level_offset, level_height, level_width, level_scale, level_origin, result, total, begin, per, image_height, image_width, unit, power,
+    LEVELS: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Harmonics of the density at some points around one frame."""
@@ -394,8 +394,8 @@ def _measure(
         tl.load(offsets + POINTS + index, mask=valid, other=0.0),
     )
     factor = tl.load(factors + index, mask=valid, other=0.0)
-    octave = 0.5 * tl.log2(tl.maximum(tl.abs(a00 * a11 - a01 * a10), 1e-24))
-    wanted = tl.floor(SCALES * octave + tl.load(shifts + index, mask=valid, other=0.0) + 0.5)
+    wanted = tl.load(rungs + frame) + tl.load(shifts + index, mask=valid, other=0.0)
+    wanted = tl.floor(wanted + 0.5)
     level = tl.minimum(tl.maximum(wanted, 0.0), LEVELS - 1.0).to(tl.int32)
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
@@ -499,10 +499,11 @@ def measured(
     result = torch.empty((n, (2 * order + 1) * p), dtype=dtype, device=device)
     intensity = kernel.feature == "intensity"
     _measure[(n * triton.cdiv(p, _POINTS),)](
-        rows, maps.contiguous(), at.offsets, at.factors, at.levels, levels.offset, levels.height,
-        levels.width, levels.scale, levels.origin, result, of.total, begin, per, *of.size,
+        rows, maps.contiguous(), measure.rungs(maps), at.offsets, at.factors, at.levels,
+        levels.offset, levels.height, levels.width, levels.scale, levels.origin, result, of.total,
+        begin, per, *of.size,
         2 * np.pi / kernel.period if intensity else 0.0, float(power),
-        LEVELS=len(levels.offset), SCALES=SCALES, ORDER=order, POINTS=p,
+        LEVELS=len(levels.offset), ORDER=order, POINTS=p,
         POWER=_POWERS.get(power, 3), INTENSITY=intensity, BLOCK=_POINTS, num_warps=4,
     )  # fmt: skip
     return result

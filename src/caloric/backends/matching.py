@@ -27,28 +27,18 @@ def neighbours(
     )  # fmt: skip
 
 
-def _extended(rows: Tensor, order: tuple[int, int]) -> Tensor:
-    """With −|row|²/2 and 1 in that order, and zeros to a multiple of four."""
-    extra = (-0.5 * (rows * rows).sum(1), torch.ones_like(rows[:, 0]))
-    both = torch.stack([extra[i] for i in order], 1)
-    padding = rows.new_zeros((len(rows), -(rows.shape[1] + 2) % 4))
-    return torch.cat([rows, both, padding], 1)
-
-
 def nearest_rows(
     a: Tensor, b: Tensor, places: Tensor | None, radius: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """For each row of a: its nearest of b, both distances, and whether it is b's nearest too."""
     mean = b.mean(0, dtype=torch.float64).float()
     a, b = a - mean, b - mean
-    # Rows (a, −|a|²/2, 1) and (b, 1, −|b|²/2): their products are −|a − b|²/2, in one pass.
-    left = _extended(a, (0, 1))
-    right = _extended(b, (1, 0)).T.contiguous()
+    half_a, half_b = 0.5 * (a * a).sum(1), 0.5 * (b * b).sum(1)
     size = max(1, _SCORES // len(b))
     best, nearest, second = [], [], []
     tops = torch.full((len(b),), -torch.inf, device=a.device)
-    for part in left.split(size):
-        scores = part @ right
+    for part, half in zip(a.split(size), half_a.split(size), strict=True):
+        scores = torch.addmm(-half_b, part, b.T) - half[:, None]
         highest, column = scores.max(1)
         tops = torch.maximum(tops, scores.amax(0))
         if places is None:

@@ -28,7 +28,8 @@ def padded(values: Tensor) -> Tensor:
 @dataclass(frozen=True, eq=False)
 class Points:
     """A sampling on a device, padded by points of no area: offsets (2, p) in σ, what a power of the
-    gradient is multiplied by (p,), and by how many levels a point's differs from σ's (p,)."""
+    gradient is multiplied by (p,), and by how many levels a point's differs from σ's (p,), float64.
+    """
 
     offsets: Tensor
     factors: Tensor
@@ -53,7 +54,8 @@ def points(sampling: Sampling, power: float, device: Any, dtype: Any) -> Points:
         return padded(torch.as_tensor(np.array(values), dtype=dtype, device=device))
 
     factors = own.areas.astype(np.float64) * own.relative.astype(np.float64) ** power
-    return Points(there(own.offsets), there(factors), there(levels), count)
+    rungs_above = padded(torch.tensor(levels, dtype=torch.float64, device=device))
+    return Points(there(own.offsets), there(factors), rungs_above, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +78,14 @@ def ladder(of: Plan, device: Any, dtype: Any) -> Ladder:
     return Ladder(*whole, *(torch.tensor(c, dtype=dtype, device=device) for c in columns[3:]))
 
 
-def _sigmas(maps: Tensor) -> Tensor:
-    a = maps[..., :2]
-    return (a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]).abs().clamp_min(1e-24).sqrt()
+def rungs(maps: Tensor) -> Tensor:
+    """How many levels σ is above 1 pixel (n,).
+
+    In float64: which level is nearest must not depend on rounding, or another would be read.
+    """
+    a = maps.detach()[..., :2].double()
+    determinant = a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+    return SCALES / 2 * determinant.abs().clamp_min(1e-48).log2()
 
 
 def directions(gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,8 +132,7 @@ def measured(
     """
     dtype = rows.dtype
     at, levels = points(sampling, power, rows.device, dtype), ladder(of, rows.device, dtype)
-    sigma = _sigmas(maps).detach()
-    wanted = torch.round(SCALES * torch.log2(sigma)[:, None] + at.levels)
+    wanted = torch.round(rungs(maps)[:, None] + at.levels)
     level = wanted.clamp(0, len(levels.offset) - 1).long()
     offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
     scale, origin = levels.scale[level], levels.origin[level]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from caloric import features, native, threads
+from caloric import alignment, features, native, threads
 from caloric.backends import describe, detect, devices, measure, orient, pipeline, pyramid
 from caloric.backends import matching as matching_there
 from caloric.backends.pipeline import Job
@@ -210,7 +210,33 @@ def agreement(photographs: Path, device_name: str, told: Told, count: int = 8) -
         near.append(common)
         cosines.append(own)
     every = np.concatenate(cosines)
+    adapted, of_adapted = compared(
+        *(features.extract(image, max_features=1000, affine=True, device=d)
+          for d in ("cpu", device_name))
+    )  # fmt: skip
+    here = features.extract(image, max_features=1000)
+    described = {}
+    for name in ("caloric", "heat", "dsp-inner", "distribution-field"):
+        a, b = (
+            np.asarray(features.describe(image, here.frames, name, device=d), np.float64)
+            for d in ("cpu", device_name)
+        )
+        described[name] = float(
+            ((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min()
+        )
+    other = features.extract(np.ascontiguousarray(np.rot90(image)), max_features=1000)
+    pairs = [features.match(here, other, device=d).indices for d in ("cpu", device_name)]
+    common = len({tuple(p) for p in pairs[0].tolist()} & {tuple(p) for p in pairs[1].tolist()})
+    moved = [
+        alignment.align(image[200:300, 300:420], image, device=d).transform
+        for d in ("cpu", device_name)
+    ]
     return {
+        "affine frames": adapted,
+        "lowest cosine of affine frames": float(of_adapted.min()),
+        "lowest cosine at the same frames": described,
+        "matches": [len(pairs[0]), common],
+        "largest difference of an alignment": float(np.abs(moved[0] - moved[1]).max()),
         "images": count,
         "frames within 0.05 px and 1 % of scale": float(np.mean(near)),
         "least share of an image": float(np.min(near)),
@@ -310,10 +336,12 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
         pipeline.log.removeHandler(handler)
         pipeline.forget()
-    same = [
-        np.array_equal(a.descriptors, b.descriptors) for a, b in zip(expected, found, strict=True)
-    ]
-    return {"told": told, "images": len(images), "same descriptors": int(sum(same))}
+    # How many go at once decides in which order a product is summed, and so on the last bits.
+    lowest = min(
+        float(np.einsum("ij,ij->i", *(np.asarray(v.descriptors, np.float32) for v in (a, b))).min())
+        for a, b in zip(expected, found, strict=True)
+    )
+    return {"told": told, "images": len(images), "lowest cosine to all at once": lowest}
 
 
 def folder(photographs: Path, device_name: str) -> Report:

@@ -111,8 +111,14 @@ def page(report: Report) -> str:
         f"Of 2,000 frames of {agreement['images']} photographs "
         f"{agreement['frames within 0.05 px and 1 % of scale']:.2%} are within 0.05 pixels and 1 %",
         "of scale of one of the CPU's; the lowest cosine of the descriptors of common frames is",
-        f"{agreement['lowest cosine of common frames']:.6f}. The kernels against their plain forms, "
-        "by the norm of the difference:",
+        f"{agreement['lowest cosine of common frames']:.6f}; of affine frames "
+        f"{agreement['affine frames']:.2%} and {agreement['lowest cosine of affine frames']:.6f}.",
+        "At the same frames the lowest cosine is "
+        + ", ".join(
+            f"{v:.7f} (`{k}`)" for k, v in agreement["lowest cosine at the same frames"].items()
+        )
+        + f"; of {agreement['matches'][0]} matches {agreement['matches'][1]} are the same.",
+        "The kernels against their plain forms, by the norm of the difference:",
         "",
         *_table(["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]),
     ]
@@ -131,7 +137,8 @@ def page(report: Report) -> str:
         "",
         *(f"    {line}" for line in memory["told"]),
         "",
-        f"and {memory['same descriptors']} of {memory['images']} had the same descriptors, to the "
-        "byte.",
+        "and the lowest cosine of a descriptor to that of the same frame with all at once is "
+        f"{memory['lowest cosine to all at once']:.7f}:",
+        "on a GPU the last bits depend on how many images go together.",
     ]
     return "\n".join(lines).rstrip() + "\n"
