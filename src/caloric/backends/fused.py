@@ -370,7 +370,8 @@ def _at(base, row, column, mask):
 @triton.jit
 def _measure(
     rows, maps, rungs, offsets, factors, shifts,
-    level_offset, level_height, level_width, level_scale, level_origin, result, total, begin, per, image_height, image_width, unit, power,
+    level_offset, level_height, level_width, level_scale, level_origin,
+    result, total, begin, per, image_height, image_width, unit, power,
     LEVELS: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
