@@ -42,6 +42,15 @@ inline void store(float *p, Vec v, i64 count) { std::memcpy(p, &v, 4 * std::min<
 inline Vec all(float x) { return x - Vec{}; }
 inline Int all(std::int32_t x) { return x - Int{}; }
 inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+// a b + c, rounded once. Left to themselves compilers differ in where they do that, and with a pyramid's
+// last bits it changes which extrema there are.
+#if defined(__AVX512F__)
+inline Vec fused(float a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)all(a), (__m512)b, (__m512)c); }
+#elif defined(__AVX2__)
+inline Vec fused(float a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)all(a), (__m256)b, (__m256)c); }
+#else
+inline Vec fused(float a, Vec b, Vec c) { return a * b + c; }
+#endif
 #if defined(__AVX512F__)
 inline Vec root(Vec v) { return (Vec)_mm512_sqrt_ps((__m512)v); }
 inline std::uint32_t bits(Int mask) { return _mm512_movepi32_mask((__m512i)mask); }  // one a lane
@@ -92,7 +101,7 @@ void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *bu
     Vec sum[BAND] = {};
     for (int k = 0; k < reach; ++k) {
       const Vec pixels = read(row[k] + x);
-      for (int j = 0; j < BAND; ++j) sum[j] += weights[k - j] * pixels;
+      for (int j = 0; j < BAND; ++j) sum[j] = fused(weights[k - j], pixels, sum[j]);
     }
     for (int j = 0; j < BAND; ++j) store(buffer + j * stride + radius + x, sum[j]);
   };
@@ -107,7 +116,7 @@ void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *bu
     }
     const auto across = [&](const float *p) {
       Vec sum = centre[0] * load(p);
-      for (int k = 1; k <= radius; ++k) sum += centre[k] * (load(p - k) + load(p + k));
+      for (int k = 1; k <= radius; ++k) sum = fused(centre[k], load(p - k) + load(p + k), sum);
       return sum;
     };
     for (x = 0; x + LANES <= width; x += LANES) store(out + x, across(line + x));
