@@ -1,8 +1,10 @@
 """The path of the GPU, on PyTorch's CPU: the same frames and descriptors as without it."""
 
+import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -14,12 +16,14 @@ import caloric
 import photographs
 from caloric import cli, native, scalespace
 from caloric.backends import detect, devices, pipeline, pyramid, stream
+from caloric.benchmarks import gpu_page
 from caloric.benchmarks.gpu import compared
 from caloric.detection import Options
 from caloric.interop import torch as interop
 from caloric.recipes import descriptor
 
 HERE = "torch:cpu"
+ROOT = Path(__file__).parents[1]
 
 
 def photograph(name="astronaut", size=(260, 300)):
@@ -416,3 +420,10 @@ def test_jobs_are_told_apart():
     a, b = (pipeline.Job(descriptor("sift"), Options(max_features=n)) for n in (10, 20))
     assert a != b
     assert hash(a) == hash(pipeline.Job(descriptor("sift"), Options(max_features=10)))
+
+
+def test_the_documentation_has_the_figures_of_the_benchmark():
+    report = json.loads((ROOT / "docs/results/gpu.json").read_text())
+    assert (ROOT / "docs/gpu.md").read_text() == gpu_page.page(report)
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(gpu_page.rows(report)) in readme

@@ -51,6 +51,21 @@ def _stages(report: Report) -> Iterator[str]:
     yield from _table(["step", "time an image", "share of the limit"], rows)
 
 
+def rows(report: Report) -> Iterator[str]:
+    """What the README tells of it."""
+    found = []
+    for name, own in report["images"].items():
+        here = report["cpu"][name]["images a second"]
+        one, many = own["1"], own["32"]
+        found.append([
+            name, f"{one['milliseconds a batch']:.1f} ms", f"{many['images a second']:,.0f}",
+            f"{many['images a second'] / here:.0f}",
+        ])  # fmt: skip
+    head = [report["about"]["device"], "one image", "images a second, 32 at once",
+            "times two threads of its CPU"]  # fmt: skip
+    yield from _table(head, found)
+
+
 def page(report: Report) -> str:
     """The whole page."""
     about, limits = report["about"], report["limits"]
