@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from caloric import __version__, native, recipes, threads
+from caloric.collection import commands as collection
 from caloric.errors import InputError
 from caloric.files import check_target, replacing
 from caloric.geometry import Model
@@ -222,6 +223,7 @@ def extract(
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
     from caloric import features
+    from caloric.backends import stream
     from caloric.interop import hdf5
 
     names = [Path(image).name for image in images]
@@ -238,7 +240,7 @@ def extract(
     skipped = []
 
     def found() -> Iterator[tuple[str, features.Features]]:
-        pixels = ((one, None) for one in opened(images, device, decode))
+        pixels = ((one, None) for one in stream.opened(images, device, decode))
         each = features.extract_each(pixels, plan, device, 10**6 * memory)
         for number, (index, result) in enumerate(each, 1):
             if isinstance(result, InputError):
@@ -265,32 +267,6 @@ def extract(
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
     if skipped:
         raise typer.Exit(1)
-
-
-def opened(images: list[str], device: str, decode: str = "cpu") -> Iterator[Any]:
-    """Images, or why they cannot be read: for a device decoded ahead, on threads."""
-    from caloric import reading
-    from caloric.backends import devices, stream
-    from caloric.images import Windows, to_grey
-
-    target = devices.resolve(device)
-
-    def read(path: str) -> Any:
-        there = stream.by_nvjpeg(path, target) if decode == "gpu" else None
-        if there is not None:
-            return there
-        image = reading.open_image(path)
-        return image if isinstance(image, Windows) else to_grey(image)
-
-    if target is None:
-        for path in images:
-            try:
-                yield reading.open_image(path)
-            except InputError as error:
-                yield error
-    else:
-        for _, image in stream.decoded(images, read):
-            yield image
 
 
 def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
@@ -485,6 +461,7 @@ def paper(
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 
 
+app.add_typer(collection.app, name="collection")
 bench = typer.Typer(help="Benchmarks over local copies of public data.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from caloric import threads
+from caloric import reading, threads
+from caloric.backends import devices
 from caloric.errors import InputError
+from caloric.images import Windows, to_grey
 
 T = TypeVar("T")
 _ORIENTATION = 274  # of EXIF: 1 is upright
@@ -59,3 +61,28 @@ def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[tuple[in
                 ahead.append(pool.submit(safely, files[begun]))
                 begun += 1
             yield index, ahead.popleft().result()
+
+
+def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[Any]:
+    """Images in their order, or why they cannot be read: for a device decoded ahead, on threads.
+
+    ``decode="gpu"``: JPEGs by nvJPEG where that is possible.
+    """
+    target = devices.resolve(device)
+
+    def read(path: str) -> Any:
+        there = by_nvjpeg(path, target) if decode == "gpu" else None
+        if there is not None:
+            return there
+        image = reading.open_image(path)
+        return image if isinstance(image, Windows) else to_grey(image)
+
+    if target is not None:
+        for _, image in decoded(files, read):
+            yield image
+        return
+    for path in files:
+        try:
+            yield reading.open_image(path)
+        except InputError as error:
+            yield error

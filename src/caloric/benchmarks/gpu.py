@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from caloric import alignment, features, native, threads
-from caloric.backends import describe, detect, devices, measure, orient, pipeline, pyramid
+from caloric.backends import describe, detect, devices, measure, orient, pipeline, pyramid, stream
 from caloric.backends import matching as matching_there
 from caloric.backends.pipeline import Job
 from caloric.backends.reading import Reader
@@ -346,14 +346,12 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
 
 def folder(photographs: Path, device_name: str) -> Report:
     """Images a second from files to features in memory: decoded, copied, extracted, copied back."""
-    from caloric.cli import opened
-
     paths = sorted(str(p) for p in photographs.rglob("*.jpg"))
     files = paths * max(1, 512 // len(paths))
     plan = features.Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
 
     def run(decode: str) -> list[Any]:
-        images = ((one, None) for one in opened(files, device_name, decode))
+        images = ((one, None) for one in stream.opened(files, device_name, decode))
         found = dict(features.extract_each(images, plan, device_name, 10**9))
         return [found[i] for i in range(len(files))]
 

@@ -1,0 +1,266 @@
+"""``caloric collection``: the steps as commands, and all of them as one."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.console import Console
+
+from caloric.errors import InputError
+
+if TYPE_CHECKING:
+    from caloric.collection.engines import Engine
+    from caloric.collection.extraction import Settings
+    from caloric.collection.matching import Matching
+    from caloric.collection.pairing import Pairing
+
+app = typer.Typer(help="A folder of photographs to features, matches and a COLMAP model.",
+                  no_args_is_help=True)  # fmt: skip
+
+Folder = Annotated[str, typer.Argument(help="The images: a folder, or an address (s3://…).")]
+Out = Annotated[Path, typer.Option("--output", "-o", help="The store; made if it is not there.")]
+Workers = Annotated[int, typer.Option(help="Processes; 0: as many as there are cores.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--cluster", help="A Dask scheduler: tcp://host:8786.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, auto; with a GPU one worker is enough.")]
+Name = Annotated[str, typer.Option("--descriptor", help="See `caloric info`.")]
+Most = Annotated[int, typer.Option(help="Features an image, at most.")]
+Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shapes of frames.")]
+Upright = Annotated[bool, typer.Option("--upright", help="No orientations.")]
+How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential, retrieval.")]
+Overlap = Annotated[int, typer.Option(help="Of sequential pairs: so many of the next images.")]
+Nearest = Annotated[int, typer.Option(help="Of retrieval: so many of the most alike.")]
+Ratio = Annotated[float, typer.Option(help="Ratio test.")]
+Model = Annotated[str, typer.Option(help="fundamental, homography.")]
+Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")]
+
+
+@contextmanager
+def _engine(workers: int, cluster: str | None) -> Iterator["Engine"]:
+    from caloric import threads
+    from caloric.collection import engines
+
+    if cluster is not None:
+        found = engines.Cluster(cluster)
+        try:
+            yield found
+        finally:
+            found.close()
+        return
+    if workers < 0:
+        raise InputError(f"--workers must be a whole number from 0, got {workers}")
+    yield engines.Processes(workers or threads.count())
+
+
+def _settings(descriptor: str, max_features: int, affine: bool, upright: bool) -> "Settings":
+    from caloric.collection.extraction import Settings
+
+    settings = Settings(descriptor, max_features, affine, upright)
+    settings.plan()  # says what is wrong, before the work
+    return settings
+
+
+def _pairing(how: str, overlap: int, nearest: int) -> "Pairing":
+    from caloric.collection import pairing
+
+    return pairing.Pairing(cast(pairing.How, how), overlap, nearest)
+
+
+def _matching(ratio: float, model: str, threshold: float) -> "Matching":
+    from caloric.collection.matching import Matching
+
+    if model not in ("fundamental", "homography"):
+        raise InputError(f"unknown model {model!r}; known are fundamental, homography")
+    if not 0 < ratio <= 1 or not threshold > 0:
+        raise InputError("--ratio must be above 0 and at most 1, --threshold above 0")
+    return Matching(ratio, cast(Any, model), threshold)
+
+
+class _Progress:
+    """Lines with a rate and the time left; on a terminal, one line over the other."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.began = time.monotonic()
+
+    def __call__(self, message: str) -> None:
+        seconds = time.monotonic() - self.began
+        end = "\r" if self.console.is_terminal else "\n"
+        self.console.print(f"  {message}, {seconds:.0f} s", highlight=False, end=end)
+
+
+def _extract(
+    folder: str, out: Path, settings: "Settings", engine: "Engine", device: str
+) -> list[str]:
+    from caloric.collection import extraction
+
+    summary = extraction.extract(folder, out, settings, engine, device=device, told=_Progress())
+    for name, why in summary.skipped.items():
+        typer.echo(f"skipped: {why if why.startswith(name) else f'{name}: {why}'}", err=True)
+    features = sum(count for count in summary.found.values() if isinstance(count, int))
+    used = len(summary.found) - len(summary.skipped)
+    typer.echo(
+        f"{used} of {len(summary.found)} images, {features:,} features; {summary.extracted} new, "
+        f"{summary.made} of {summary.shards} shards made"
+    )
+    if not used:
+        raise InputError(f"{folder}: none of the images could be used")
+    return list(summary.skipped)
+
+
+def _match(out: Path, pairing: "Pairing", how: "Matching", engine: "Engine") -> None:
+    from caloric.collection import matching
+    from caloric.collection import pairing as choosing
+
+    pairs = choosing.pairs(out, pairing)
+    new = matching.match(out, pairs, how, engine, _Progress())
+    typer.echo(f"{len(pairs)} pairs, {new} newly matched")
+
+
+def _verify(out: Path, pairing: "Pairing", how: "Matching", engine: "Engine") -> None:
+    from caloric.collection import matching
+    from caloric.collection import pairing as choosing
+
+    pairs = choosing.pairs(out, pairing)
+    good = matching.verify(out, pairs, how, engine, _Progress())
+    typer.echo(f"{good} of {len(pairs)} pairs have a geometry")
+
+
+def _finish(skipped: list[str]) -> None:
+    if skipped:
+        raise typer.Exit(1)
+
+
+@app.command()
+def extract(
+    folder: Folder,
+    output: Out,
+    descriptor: Name = "caloric",
+    max_features: Most = 8000,
+    affine: Affine = False,
+    upright: Upright = False,
+    workers: Workers = 0,
+    cluster: Scheduler = None,
+    device: Device = "cpu",
+) -> None:
+    """Features of all images: of those that are new or have changed. Exit code 1: some skipped."""
+    settings = _settings(descriptor, max_features, affine, upright)
+    with _engine(workers, cluster) as engine:
+        skipped = _extract(folder, output, settings, engine, device)
+    _finish(skipped)
+
+
+@app.command()
+def pairs(
+    output: Annotated[Path, typer.Argument(help="The store.")],
+    how: How = "exhaustive",
+    overlap: Overlap = 10,
+    nearest: Nearest = 20,
+) -> None:
+    """Which images to match with which; written to the store."""
+    from caloric.collection import pairing
+
+    found = pairing.pairs(output, _pairing(how, overlap, nearest))
+    typer.echo(f"{len(found)} pairs")
+
+
+@app.command()
+def match(
+    output: Annotated[Path, typer.Argument(help="The store.")],
+    how: How = "exhaustive",
+    overlap: Overlap = 10,
+    nearest: Nearest = 20,
+    ratio: Ratio = 0.9,
+    workers: Workers = 0,
+    cluster: Scheduler = None,
+) -> None:
+    """Match the pairs that are new or have changed."""
+    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 2.0)
+    with _engine(workers, cluster) as engine:
+        _match(output, pairing, matching, engine)
+
+
+@app.command()
+def verify(
+    output: Annotated[Path, typer.Argument(help="The store.")],
+    how: How = "exhaustive",
+    overlap: Overlap = 10,
+    nearest: Nearest = 20,
+    ratio: Ratio = 0.9,
+    model: Model = "fundamental",
+    threshold: Threshold = 2.0,
+    workers: Workers = 0,
+    cluster: Scheduler = None,
+) -> None:
+    """The geometry that the matches of each pair agree on."""
+    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, model, threshold)
+    with _engine(workers, cluster) as engine:
+        _verify(output, pairing, matching, engine)
+
+
+@app.command()
+def export(
+    output: Annotated[Path, typer.Argument(help="The store.")],
+    images: Annotated[
+        Path | None, typer.Option(help="The folder of images, for cameras from EXIF data.")
+    ] = None,
+) -> None:
+    """A COLMAP database: OUT/colmap/database.db."""
+    from caloric.collection import exporting
+
+    typer.echo(f"written: {exporting.export_colmap(output, images)}")
+
+
+@app.command()
+def reconstruct(
+    folder: Annotated[Path, typer.Argument(help="The folder of images.")], output: Out
+) -> None:
+    """COLMAP's model of the database: OUT/colmap/sparse."""
+    _reconstruct(folder, output)
+
+
+def _reconstruct(folder: Path, output: Path) -> None:
+    from caloric.collection import exporting
+
+    model = exporting.reconstruct(output, folder)
+    typer.echo(
+        f"{model.images} images placed, {model.points:,} points, mean error {model.error:.2f} px: "
+        f"{model.folder}"
+    )
+
+
+@app.command()
+def run(
+    folder: Folder,
+    output: Out,
+    descriptor: Name = "caloric",
+    max_features: Most = 8000,
+    affine: Affine = False,
+    upright: Upright = False,
+    how: How = "exhaustive",
+    overlap: Overlap = 10,
+    nearest: Nearest = 20,
+    ratio: Ratio = 0.9,
+    threshold: Threshold = 2.0,
+    workers: Workers = 0,
+    cluster: Scheduler = None,
+    device: Device = "cpu",
+) -> None:
+    """All of it: features, pairs, matches, geometries, database, model."""
+    from caloric.collection import exporting, sources
+
+    settings = _settings(descriptor, max_features, affine, upright)
+    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
+    with _engine(workers, cluster) as engine:
+        skipped = _extract(folder, output, settings, engine, device)
+        _match(output, pairing, matching, engine)
+        _verify(output, pairing, matching, engine)
+    local = None if sources.is_remote(folder) else Path(folder)
+    typer.echo(f"written: {exporting.export_colmap(output, local)}")
+    if local is not None:
+        _reconstruct(local, output)
+    _finish(skipped)

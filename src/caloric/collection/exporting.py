@@ -1,0 +1,92 @@
+"""Steps five and six: a COLMAP database of the store, and the model that COLMAP makes of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caloric.collection import extraction, matching
+from caloric.errors import InputError
+from caloric.features import Features
+from caloric.interop import colmap
+from caloric.interop.colmap import TwoViews
+
+
+def images(store: Path) -> Iterator[tuple[str, Features]]:
+    """The features of all images of a store that have some, by name."""
+    own = extraction.shards(store)
+    where = {
+        row["name"]: path
+        for path in own.all()
+        for row in own.read(path, ["name", "count"])
+        if row["count"]
+    }
+    kept: dict[Path, dict[str, Features]] = {}
+    for name in sorted(where):
+        path = where[name]
+        if path not in kept:
+            kept[path] = {
+                row["name"]: extraction.features_of(row) for row in own.read(path) if row["count"]
+            }
+        yield name, kept[path].pop(name)
+
+
+def two_views(store: Path) -> Iterator[TwoViews]:
+    """All pairs that were matched and verified."""
+    own, geometries = matching.shards(store), matching.geometries(store)
+    known = {
+        (row["name_a"], row["name_b"]): row
+        for path in geometries.all()
+        for row in geometries.read(path)
+    }
+    for path in own.all():
+        for row in own.read(path):
+            geometry = known.get((row["name_a"], row["name_b"]))
+            matrix = None
+            if geometry is not None and len(geometry["matrix"]):
+                matrix = geometry["matrix"].reshape(3, 3)
+            yield TwoViews(
+                row["name_a"], row["name_b"], row["indices"].reshape(-1, 2),
+                geometry["inliers"] if geometry else np.zeros(0, np.uint32), matrix,
+                geometry["model"] if geometry else "",
+            )  # fmt: skip
+
+
+def export_colmap(store: Path, folder: Path | None) -> Path:
+    """OUT/colmap/database.db, new; ``folder`` has the images, for what their EXIF data says."""
+    target = store / "colmap" / "database.db"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name("database.unfinished.db")
+    colmap.write_database(unfinished, images(store), folder, two_views(store))
+    unfinished.replace(target)
+    return target
+
+
+@dataclass(frozen=True)
+class Model:
+    """What COLMAP made: how many images it placed, its points and their mean error in pixels."""
+
+    folder: Path
+    images: int
+    points: int
+    error: float
+
+
+def reconstruct(store: Path, folder: Path) -> Model:
+    """The largest model of the database, under OUT/colmap/sparse."""
+    library = colmap.pycolmap()
+    database = store / "colmap" / "database.db"
+    if not database.is_file():
+        raise InputError(f"{database}: not there; export it first")
+    target = store / "colmap" / "sparse"
+    target.mkdir(exist_ok=True)
+    found: dict[int, Any] = library.incremental_mapping(str(database), str(folder), str(target))
+    if not found:
+        raise InputError(f"{database}: COLMAP found no two images to begin with")
+    number, best = max(found.items(), key=lambda one: one[1].num_reg_images())
+    return Model(
+        target / str(number), best.num_reg_images(), best.num_points3D(),
+        float(best.compute_mean_reprojection_error()),
+    )  # fmt: skip

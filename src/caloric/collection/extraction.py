@@ -1,0 +1,217 @@
+"""Step one: the features of every image, in shards of neighbours by the hash of their names."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import features, recipes
+from caloric.collection import sources
+from caloric.collection.engines import Engine
+from caloric.collection.sources import Photograph
+from caloric.collection.store import Shards, fingerprint
+from caloric.detection import Options
+from caloric.errors import InputError
+from caloric.features import Features, Plan
+from caloric.frames import Frames
+
+Told = Callable[[str], None]
+MOST = 32  # images a shard, about
+COLUMNS = (
+    ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
+    ("height", "int32"), ("width", "int32"), ("count", "int32"), ("dimension", "int32"),
+    ("descriptor", "string"), ("recipe", "string"),
+    ("frames", "float32s"), ("scores", "float32s"), ("descriptors", "uint8s"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How features are made: :func:`caloric.extract`'s options. Descriptors are kept as uint8."""
+
+    descriptor: str = "caloric"
+    max_features: int = 8000
+    affine: bool = False
+    upright: bool = False
+
+    def plan(self) -> Plan:
+        """Checked."""
+        options = Options(self.max_features, self.affine, self.upright)
+        recipe = recipes.descriptor(self.descriptor)
+        return Plan.of(self.descriptor, recipe, options, dtype="uint8")
+
+    def hash(self) -> str:
+        """Of what decides on the features."""
+        plan = self.plan()
+        return fingerprint(asdict(self), plan.recipe.fingerprint(plan.sizes))
+
+
+def shards(store: Path) -> Shards:
+    """Those of features."""
+    return Shards(store / "features", COLUMNS)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard: which images, made how, written where; ``known`` has shards with rows of them."""
+
+    folder: str
+    store: str
+    path: str
+    photographs: tuple[Photograph, ...]
+    settings: Settings
+    device: str
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of each image: the number of features, or an error."""
+
+    found: dict[str, int | str]
+    extracted: int
+
+
+def _row(photograph: Photograph, settings: str, found: Features | InputError) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": photograph.name, "content": photograph.content, "settings": settings,
+        "error": str(found) if isinstance(found, InputError) else None,
+        "height": 0, "width": 0, "count": 0, "dimension": 0, "descriptor": "", "recipe": "",
+        "frames": [], "scores": [], "descriptors": [],
+    }  # fmt: skip
+    if isinstance(found, InputError):
+        return row
+    return row | {
+        "height": found.image_size[0], "width": found.image_size[1], "count": len(found),
+        "dimension": found.descriptors.shape[1], "descriptor": found.descriptor,
+        "recipe": found.recipe, "frames": found.frames.maps.astype(np.float32).ravel(),
+        "scores": found.scores, "descriptors": np.ravel(found.descriptors),
+    }  # fmt: skip
+
+
+def features_of(row: dict[str, Any]) -> Features:
+    """Of a row."""
+    count = row["count"]
+    frames = Frames(row["frames"].reshape(count, 2, 3), row["scores"])
+    values: NDArray[np.uint8] = row["descriptors"].reshape(count, row["dimension"])
+    return Features(frames, values, (row["height"], row["width"]), row["descriptor"], row["recipe"])
+
+
+def make(task: Task) -> Made:
+    """A shard, by a worker: rows that are known are copied, the others extracted."""
+    own, settings = shards(Path(task.store)), task.settings.hash()
+    wanted = {(p.name, p.content): p for p in task.photographs}
+    rows: dict[str, dict[str, Any]] = {}
+    for path in task.known:
+        try:
+            for row in own.read(Path(path)):
+                if (row["name"], row["content"]) in wanted and row["settings"] == settings:
+                    rows[row["name"]] = row
+        except InputError:  # another run has tidied it away
+            continue
+    missing = [p for p in task.photographs if p.name not in rows]
+
+    def images() -> Iterable[tuple[Any, Any]]:
+        for photograph in missing:
+            try:
+                yield sources.pixels(task.folder, photograph), None
+            except InputError as error:
+                yield error, None
+
+    plan = task.settings.plan()
+    for index, found in features.extract_each(images(), plan, task.device, 10**9):
+        rows[missing[index].name] = _row(missing[index], settings, found)
+    own.write(Path(task.path), [rows[p.name] for p in task.photographs])
+    summary = {
+        p.name: rows[p.name]["error"] or int(rows[p.name]["count"]) for p in task.photographs
+    }
+    return Made(summary, len(missing))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """``found`` has the number of features of each image, or why there are none."""
+
+    found: dict[str, int | str]
+    shards: int
+    made: int
+    extracted: int
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Images without features, and why."""
+        return {name: one for name, one in self.found.items() if isinstance(one, str)}
+
+
+def extract(
+    folder: str,
+    store: Path,
+    settings: Settings,
+    engine: Engine,
+    *,
+    device: str = "cpu",
+    told: Told = lambda message: None,
+) -> Summary:
+    """The features of all images of a folder: what is missing or has changed."""
+    own, key = shards(store), settings.hash()
+    found: dict[str, int | str] = {}
+    photographs = []
+    for one, name in zip(hashes(folder), sources.names(folder), strict=True):
+        if isinstance(one, InputError):
+            found[name] = str(one)
+        else:
+            photographs.append(one)
+    planned: dict[Path, tuple[Photograph, ...]] = {}
+    for number, group in sources.in_buckets(photographs, MOST):
+        content = fingerprint(key, [(p.name, p.content) for p in group])
+        planned[own.path(f"{number:06x}", content)] = tuple(group)
+    there = {path for path in planned if own.whole(path)}
+    known = _known(own, set(planned), key)
+    tasks = (
+        Task(
+            folder, str(store), str(path), group, settings, device,
+            tuple(sorted({known[p] for p in group if p in known})),
+        )
+        for path, group in planned.items()
+        if path not in there
+    )  # fmt: skip
+    extracted = 0
+    for made in engine.run(make, tasks):
+        found |= made.found
+        extracted += made.extracted
+        told(f"{len(found)} of {len(found) + _left(planned, there, found)} images")
+    for path in there:
+        for row in own.read(path, ["name", "error", "count"]):
+            found[row["name"]] = row["error"] or row["count"]
+    own.tidy(planned)
+    return Summary(dict(sorted(found.items())), len(planned), len(planned) - len(there), extracted)
+
+
+def _left(planned: dict[Path, Any], there: set[Path], found: dict[str, Any]) -> int:
+    waiting = (p.name for path, group in planned.items() if path not in there for p in group)
+    return sum(1 for name in waiting if name not in found)
+
+
+def hashes(folder: str) -> Iterable[Photograph | InputError]:
+    """Of all images of a folder, in the order of their names."""
+    from caloric import threads
+
+    return threads.each(lambda name: sources.hashed(folder, name), sources.names(folder))
+
+
+def _known(own: Shards, planned: set[Path], settings: str) -> dict[Photograph, str]:
+    """In which shards of other plans there are rows that can be used again."""
+    known = {}
+    for path in own.all():
+        if path in planned:
+            continue
+        try:
+            for row in own.read(path, ["name", "content", "settings"]):
+                if row["settings"] == settings:
+                    known[Photograph(row["name"], row["content"])] = str(path)
+        except InputError:
+            continue
+    return known

@@ -1,0 +1,68 @@
+"""Step two: which pairs of images to match."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, get_args
+
+from caloric.collection import extraction, retrieval
+from caloric.collection.store import Shards, fingerprint
+from caloric.errors import InputError
+
+How = Literal["exhaustive", "sequential", "retrieval"]
+Pair = tuple[str, str]
+COLUMNS = (("name_a", "string"), ("name_b", "string"))
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """``exhaustive``: all; ``sequential``: with the next ``overlap`` by name, and every tenth with
+    the ``nearest`` of all, to close loops; ``retrieval``: the ``nearest`` by what they show.
+    """
+
+    how: How = "exhaustive"
+    overlap: int = 10
+    nearest: int = 20
+
+    def __post_init__(self) -> None:
+        """Say which is wrong."""
+        if self.how not in get_args(How):
+            raise InputError(f"unknown pairs {self.how!r}; known are {', '.join(get_args(How))}")
+        if self.overlap < 1 or self.nearest < 1:
+            raise InputError("overlap and nearest must be whole numbers from 1")
+
+
+def shards(store: Path) -> Shards:
+    """One shard with all pairs."""
+    return Shards(store / "pairs", COLUMNS)
+
+
+_LOOPS = 10
+
+
+def pairs(store: Path, pairing: Pairing) -> list[Pair]:
+    """Of the images with features, each pair once, in the order of their names; kept."""
+    own, files = shards(store), extraction.shards(store).all()
+    key = fingerprint(asdict(pairing), [path.name for path in files])
+    path = own.path("pairs", key)
+    if not own.whole(path):
+        found = sorted(set(_chosen(store, pairing)))
+        own.write(path, [{"name_a": a, "name_b": b} for a, b in found])
+    own.tidy([path])
+    return [(row["name_a"], row["name_b"]) for row in own.read(path)]
+
+
+def _chosen(store: Path, pairing: Pairing) -> Iterator[Pair]:
+    own = extraction.shards(store)
+    rows = [row for path in own.all() for row in own.read(path, ["name", "count"])]
+    names = sorted(row["name"] for row in rows if row["count"])
+    if pairing.how == "exhaustive":
+        yield from combinations(names, 2)
+        return
+    if pairing.how == "sequential":
+        for i, name in enumerate(names):
+            yield from ((name, other) for other in names[i + 1 : i + 1 + pairing.overlap])
+        names = names[::_LOOPS]
+    for name, others in retrieval.nearest(store, names, pairing.nearest).items():
+        yield from ((min(name, other), max(name, other)) for other in others)

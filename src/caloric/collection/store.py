@@ -1,0 +1,132 @@
+"""Shards: Parquet files, each whole or not there, named after what they were made from."""
+
+import hashlib
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caloric.errors import InputError
+
+FORMAT = 1
+_UNFINISHED = ".unfinished"
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError("collections need pyarrow: pip install 'caloric[collection]'") from None
+    return pyarrow
+
+
+def fingerprint(*parts: Any) -> str:
+    """Of anything JSON can hold: 16 hexadecimal digits."""
+    text = json.dumps([FORMAT, *parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """One kind of shards of a store: a folder in it, and the columns of their rows."""
+
+    folder: Path
+    columns: tuple[tuple[str, str], ...]  # name and Arrow's type
+
+    def path(self, bucket: str, key: str) -> Path:
+        """Of the shard that was made from what ``key`` is the hash of."""
+        return self.folder / f"{bucket}-{key}.parquet"
+
+    def all(self) -> list[Path]:
+        """Those there are."""
+        return sorted(self.folder.glob("*.parquet"))
+
+    def _schema(self) -> Any:
+        arrow = _arrow()
+        kinds = {
+            "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
+            "float32s": arrow.list_(arrow.float32()), "float64s": arrow.list_(arrow.float64()),
+            "uint8s": arrow.list_(arrow.uint8()), "float16s": arrow.list_(arrow.float16()),
+            "uint32s": arrow.list_(arrow.uint32()), "float32": arrow.float32(),
+        }  # fmt: skip
+        return arrow.schema([(name, kinds[kind]) for name, kind in self.columns])
+
+    def write(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        """Under another name first, and on the disk before it gets its own."""
+        arrow = _arrow()
+        schema = self._schema()
+        columns = [
+            arrow.array([row[field.name] for row in rows], type=field.type) for field in schema
+        ]
+        table = arrow.Table.from_arrays(columns, schema=schema)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / (
+            f"{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+        )
+        try:
+            with unfinished.open("wb") as file:
+                arrow.parquet.write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def read(self, path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The rows of a shard; lists as NumPy arrays."""
+        arrow = _arrow()
+        try:
+            table = arrow.parquet.read_table(path, columns=columns)
+        except (OSError, arrow.ArrowException) as error:
+            raise InputError(
+                f"{path}: not a whole shard ({error}); delete it and run again"
+            ) from None
+        named = {name: table.column(name).combine_chunks() for name in table.column_names}
+        for i in range(len(table)):
+            yield {name: _value(column[i]) for name, column in named.items()}
+
+    def whole(self, path: Path) -> bool:
+        """Whether a shard is there and can be read."""
+        if not path.exists():
+            return False
+        arrow = _arrow()
+        try:
+            arrow.parquet.read_metadata(path)
+        except (OSError, arrow.ArrowException):
+            return False
+        return True
+
+    def tidy(self, keep: Iterable[Path]) -> None:
+        """Without shards of other plans, and without what a killed run on this machine left."""
+        wanted = set(keep)
+        for path in self.all():
+            if path not in wanted:
+                path.unlink(missing_ok=True)
+        for path in self.folder.glob(f"*{_UNFINISHED}"):
+            host, process = path.name.split(".")[-4:-2]
+            if host == socket.gethostname() and not _running(int(process)):
+                path.unlink(missing_ok=True)
+
+
+def _running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _value(scalar: Any) -> Any:
+    values = getattr(scalar, "values", None)
+    if values is not None:
+        return values.to_numpy(zero_copy_only=False)
+    return scalar.as_py()

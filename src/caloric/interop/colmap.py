@@ -1,0 +1,116 @@
+"""COLMAP's database, through pycolmap: features, matches and geometries in; keypoints out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.errors import InputError
+from caloric.features import Features
+from caloric.frames import Frames
+
+Matrix = NDArray[np.float64]
+
+
+def pycolmap() -> Any:
+    """The library, quiet."""
+    try:
+        import pycolmap
+    except ImportError:
+        raise InputError("COLMAP needs pycolmap: pip install 'caloric[collection]'") from None
+    pycolmap.logging.minloglevel = 2
+    return pycolmap
+
+
+@dataclass(frozen=True, eq=False)
+class TwoViews:
+    """Matches of two images by name, (m, 2); which of them agree, and the matrix they agree on."""
+
+    name_a: str
+    name_b: str
+    matches: NDArray[np.uint32]
+    inliers: NDArray[np.uint32]
+    matrix: Matrix | None
+    model: str
+
+
+def write_database(
+    path: Path,
+    images: Iterable[tuple[str, Features]],
+    folder: Path | None,
+    pairs: Iterable[TwoViews],
+) -> None:
+    """A new database of images, cameras guessed from the files in ``folder``, and pairs.
+
+    Keypoints have their affine shape, and COLMAP's half pixel; descriptors are bytes, as they are.
+    """
+    library = pycolmap()
+    path.unlink(missing_ok=True)
+    database = library.Database.open(str(path))
+    try:
+        known = {}
+        for name, features in images:
+            known[name] = _write_image(library, database, name, features, folder)
+        for pair in pairs:
+            first, second = known[pair.name_a], known[pair.name_b]
+            database.write_matches(first, second, np.ascontiguousarray(pair.matches, np.uint32))
+            if pair.matrix is not None:
+                database.write_two_view_geometry(first, second, _geometry(library, pair))
+    finally:
+        database.close()
+
+
+def _camera(library: Any, name: str, features: Features, folder: Path | None) -> Any:
+    h, w = features.image_size
+    if folder is not None:
+        camera = library.infer_camera_from_image(str(folder / name))
+        if (camera.width, camera.height) == (w, h):
+            return camera
+    # COLMAP's own guess where a file says nothing: a focal length of 1.2 times the longer side.
+    return library.Camera.create(0, library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h)
+
+
+def _write_image(
+    library: Any, database: Any, name: str, features: Features, folder: Path | None
+) -> int:
+    camera = database.write_camera(_camera(library, name, features, folder))
+    image = int(database.write_image(library.Image(name=name, camera_id=camera)))
+    database.write_keypoints(image, features.frames.to_colmap())
+    if features.descriptors.dtype == np.uint8:
+        database.write_descriptors(image, _descriptors(library, features))
+    return image
+
+
+def _descriptors(library: Any, features: Features) -> Any:
+    data = np.ascontiguousarray(features.descriptors, np.uint8)
+    return library.FeatureDescriptors(data=data, type=library.FeatureExtractorType.SIFT)
+
+
+def _geometry(library: Any, pair: TwoViews) -> Any:
+    found = library.TwoViewGeometry()
+    kinds = library.TwoViewGeometryConfiguration
+    found.config = kinds.UNCALIBRATED if pair.model == "fundamental" else kinds.PLANAR_OR_PANORAMIC
+    if pair.model == "fundamental":
+        found.F = pair.matrix
+    else:
+        found.H = pair.matrix
+    found.inlier_matches = np.ascontiguousarray(pair.matches[pair.inliers], np.uint32)
+    return found
+
+
+def read_frames(path: Path) -> dict[str, Frames]:
+    """The keypoints of all images of a database, by name."""
+    library = pycolmap()
+    if not path.is_file():
+        raise InputError(f"{path}: no such database")
+    database = library.Database.open(str(path))
+    try:
+        return {
+            image.name: Frames.from_colmap(np.asarray(database.read_keypoints(image.image_id)))
+            for image in database.read_all_images()
+        }
+    finally:
+        database.close()

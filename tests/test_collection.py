@@ -1,0 +1,311 @@
+"""Collections: the store, its steps, killed runs, and COLMAP reading what we write."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import caloric
+import photographs
+from caloric import cli
+from caloric.collection import (
+    engines,
+    exporting,
+    extraction,
+    matching,
+    pairing,
+    retrieval,
+    sources,
+    store,
+)
+from caloric.interop import colmap
+
+SETTINGS = extraction.Settings(max_features=120)
+HERE = engines.Here()
+
+
+def quiet(message):
+    pass
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """Two scenes of three views each, in folders, with names that are not plain."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name, place in (("astronaut", "eins"), ("coffee", "zwei und drei")):
+        (folder / place).mkdir()
+        whole = photographs.grey(name, (200, 220))
+        for i, degrees in enumerate((0, 6, 12)):
+            moved = photographs.similarity(1.0, degrees, (2 * i, i), (100, 110))
+            cv2.imwrite(str(folder / place / f"bild ä {i}.png"), photographs.warp(whole, moved))
+    return folder
+
+
+@pytest.fixture
+def folder(originals, tmp_path):
+    target = tmp_path / "photos"
+    subprocess.run(["cp", "-r", str(originals), str(target)], check=True)
+    return target
+
+
+def content(path):
+    """Every file of a store with its bytes' hash."""
+    return {
+        p.relative_to(path).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(path.rglob("*"))
+        if p.is_file()
+    }
+
+
+def extract(folder, out, engine=HERE, **options):
+    return extraction.extract(str(folder), out, SETTINGS, engine, **options)
+
+
+def test_features_are_kept_and_made_once(folder, tmp_path):
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    assert len(first.found) == first.extracted == 6
+    assert not first.skipped
+    assert all("ä" in name for name in first.found)
+    before = content(out)
+    again = extract(folder, out)
+    assert (again.made, again.extracted) == (0, 0)
+    assert again.found == first.found
+    assert content(out) == before
+    rows = dict(exporting.images(out))
+    image = caloric.read_image(folder / "eins" / "bild ä 0.png")
+    expected = caloric.extract(image, max_features=120, dtype="uint8")
+    found = rows["eins/bild ä 0.png"]
+    np.testing.assert_array_equal(found.descriptors, expected.descriptors)
+    np.testing.assert_allclose(found.frames.maps, expected.frames.maps, rtol=1e-6, atol=1e-5)
+    assert found.recipe == expected.recipe
+
+
+def test_only_what_changed_is_made_again(folder, tmp_path):
+    out = tmp_path / "out"
+    extract(folder, out)
+    cv2.imwrite(str(folder / "eins" / "bild ä 1.png"), photographs.grey("camera", (200, 200)))
+    (folder / "zwei und drei" / "bild ä 2.png").unlink()
+    cv2.imwrite(str(folder / "new.png"), photographs.grey("rocket", (200, 200)))
+    again = extract(folder, out)
+    assert again.extracted == 2
+    assert set(again.found) == set(sources.names(str(folder)))
+    fresh = tmp_path / "fresh"
+    extract(folder, fresh)
+    assert content(out) == content(fresh)
+    other = extraction.extract(str(folder), out, extraction.Settings(max_features=50), HERE)
+    assert other.extracted == 6
+
+
+def test_processes_make_the_same_store(folder, tmp_path):
+    extract(folder, tmp_path / "one")
+    extract(folder, tmp_path / "two", engines.Processes(2))
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_bad_images_are_skipped_and_told_again(folder, tmp_path):
+    good = (folder / "eins" / "bild ä 0.png").read_bytes()
+    (folder / "short.png").write_bytes(good[: len(good) // 2])
+    (folder / "empty.jpg").write_bytes(b"")
+    cv2.imwrite(str(folder / "dot.png"), np.zeros((1, 1), np.uint8))
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(good)
+    (folder / "link.png").symlink_to(outside)
+    for _ in range(2):
+        found = extract(folder, tmp_path / "out")
+        assert set(found.skipped) == {"short.png", "empty.jpg", "link.png"}
+        assert "leads out of the folder" in found.skipped["link.png"]
+        assert found.found["dot.png"] == 0
+    assert found.extracted == 0
+    with pytest.raises(caloric.InputError, match="no images"):
+        extract(tmp_path / "out", tmp_path / "x")
+    with pytest.raises(caloric.InputError, match="no such folder"):
+        extract(tmp_path / "nowhere", tmp_path / "x")
+
+
+def test_what_is_broken_is_made_again(folder, tmp_path):
+    out = tmp_path / "out"
+    extract(folder, out)
+    before = content(out)
+    shard = extraction.shards(out).all()[0]
+    shard.write_bytes(shard.read_bytes()[:100])
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    import socket
+
+    left = shard.with_name(f"x.parquet.{socket.gethostname()}.{dead.pid}.0{store._UNFINISHED}")
+    left.write_bytes(b"half")
+    again = extract(folder, out)
+    assert again.made == 1
+    assert content(out) == before
+    shard.write_bytes(b"nothing")
+    with pytest.raises(caloric.InputError, match="not a whole shard"):
+        list(extraction.shards(out).read(shard))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_folder_that_cannot_be_written_is_told(folder, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(0o500)
+    with pytest.raises(caloric.InputError, match="cannot be written"):
+        extract(folder, out)
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(folder, tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(caloric.InputError, match="No space left"):
+        extract(folder, tmp_path / "out")
+    assert content(tmp_path / "out") == {}
+
+
+@pytest.fixture(scope="module")
+def matched(originals, tmp_path_factory):
+    out = tmp_path_factory.mktemp("store")
+    extract(originals, out)
+    pairs = pairing.pairs(out, pairing.Pairing())
+    how = matching.Matching()
+    assert matching.match(out, pairs, how, HERE, quiet) == 15
+    assert matching.match(out, pairs, how, HERE, quiet) == 0
+    good = matching.verify(out, pairs, how, HERE, quiet)
+    assert matching.verify(out, pairs, how, HERE, quiet) == good
+    return out, good
+
+
+def test_pairs_of_one_scene_have_a_geometry(matched):
+    out, good = matched
+    assert 6 <= good <= 8
+    for pair in exporting.two_views(out):
+        same = pair.name_a.split("/")[0] == pair.name_b.split("/")[0]
+        if same:
+            assert pair.matrix is not None
+            assert len(pair.inliers) > 30
+
+
+def test_pairs_in_sequence_and_by_what_they_show(matched):
+    out, _ = matched
+    near = pairing.pairs(out, pairing.Pairing("retrieval", nearest=2))
+    assert all(a.split("/")[0] == b.split("/")[0] for a, b in near)
+    assert len(near) == 6
+    row = pairing.pairs(out, pairing.Pairing("sequential", overlap=1, nearest=1))
+    names = sorted(name for name, _ in exporting.images(out))
+    assert set(pairwise(names)) <= set(row)
+    pairing.pairs(out, pairing.Pairing())
+    with pytest.raises(caloric.InputError, match="unknown pairs"):
+        pairing.Pairing("some")
+    with pytest.raises(caloric.InputError, match="from 1"):
+        pairing.Pairing(nearest=0)
+    one = retrieval.vlad(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32)[:2])
+    assert np.linalg.norm(one) == pytest.approx(1)
+
+
+def test_colmap_reads_the_database(matched, originals):
+    pycolmap = pytest.importorskip("pycolmap")
+    out, good = matched
+    path = exporting.export_colmap(out, originals)
+    database = pycolmap.Database.open(str(path))
+    try:
+        assert database.num_images() == 6
+        assert database.num_verified_image_pairs() == good
+        own = dict(exporting.images(out))
+        for image in database.read_all_images():
+            keypoints = database.read_keypoints(image.image_id)
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[image.name].frames.xy, atol=1e-3)
+            assert keypoints.shape[1] == 6
+            descriptors = database.read_descriptors(image.image_id)
+            np.testing.assert_array_equal(np.asarray(descriptors.data), own[image.name].descriptors)
+    finally:
+        database.close()
+    frames = colmap.read_frames(path)
+    for name, found in own.items():
+        np.testing.assert_allclose(frames[name].maps, found.frames.maps, atol=1e-3)
+    with pytest.raises(caloric.InputError, match="no such database"):
+        colmap.read_frames(out / "none.db")
+
+
+def test_two_dask_workers_make_the_same_store(folder, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    extract(folder, tmp_path / "one")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        engine = engines.Cluster(cluster.scheduler_address)
+        extract(folder, tmp_path / "two", engine)
+        engine.close()
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_killed_run_is_finished_by_the_next(folder, tmp_path):
+    """SIGKILL at several moments; what is finished is not made again."""
+    code = (
+        "from pathlib import Path\n"
+        "from caloric.collection import engines, extraction\n"
+        f"extraction.extract({str(folder)!r}, Path({str(tmp_path / 'out')!r}), "
+        f"extraction.{SETTINGS!r}, engines.Here())"
+    )
+    extract(folder, tmp_path / "whole")
+    for wait in (0.9, 1.2, 1.5):
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.parquet")}
+    extract(folder, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    for name, written in finished.items():
+        assert (tmp_path / "out" / "features" / name).stat().st_mtime_ns == written
+
+
+def _die(task):
+    if task == 3 and not Path(os.environ["CALORIC_TEST_DIED"]).exists():
+        Path(os.environ["CALORIC_TEST_DIED"]).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_workers_task_is_done_by_another_when_it_dies(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALORIC_TEST_DIED", str(tmp_path / "died"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    found = list(engines.Processes(2).run(_die, range(8)))
+    assert sorted(set(found)) == list(range(8))
+    assert (tmp_path / "died").exists()
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
+
+
+def test_commands(folder, tmp_path):
+    out = tmp_path / "out"
+    (folder / "bad.png").write_bytes(b"no picture")
+    options = ["-o", out, "--max-features", 120, "--workers", 1]
+    result = run("collection", "extract", folder, *options)
+    assert result.exit_code == 1
+    assert "6 of 7 images" in result.output
+    assert "bad.png" in result.output
+    (folder / "bad.png").unlink()
+    assert run("collection", "extract", folder, *options).exit_code == 0
+    assert "15 pairs" in run("collection", "pairs", out).output
+    assert run("collection", "match", out, "--workers", 1).exit_code == 0
+    assert "have a geometry" in run("collection", "verify", out, "--workers", 1).output
+    assert run("collection", "export", out, "--images", folder).exit_code == 0
+    assert (out / "colmap" / "database.db").exists()
+    for wrong in (
+        ["match", out, "--ratio", 2], ["verify", out, "--model", "magic"],
+        ["pairs", out, "--pairs", "magic"], ["extract", folder, "-o", out, "--workers", -1],
+        ["extract", folder, "-o", out, "--descriptor", "magic"],
+        ["reconstruct", folder, "-o", tmp_path / "empty"],
+    ):  # fmt: skip
+        assert run("collection", *wrong).exit_code != 0
