@@ -36,10 +36,11 @@ class Settings:
     max_features: int = 8000
     affine: bool = False
     upright: bool = False
+    contrast: float = 0.02  # COLMAP's: the strongest are taken anyway
 
     def plan(self) -> Plan:
         """Checked."""
-        options = Options(self.max_features, self.affine, self.upright)
+        options = Options(self.max_features, self.affine, self.upright, contrast=self.contrast)
         recipe = recipes.descriptor(self.descriptor)
         return Plan.of(self.descriptor, recipe, options, dtype="uint8")
 
