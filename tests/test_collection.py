@@ -235,6 +235,66 @@ def test_colmap_reads_the_database(matched, originals):
         colmap.read_frames(out / "none.db")
 
 
+def test_hloc_and_text_hold_the_same(matched):
+    h5py = pytest.importorskip("h5py")
+    out, good = matched
+    features, matches = exporting.export_hloc(out)
+    own = dict(exporting.images(out))
+    with h5py.File(features) as file:
+        name = "eins/bild ä 0.png"
+        np.testing.assert_allclose(file[name]["keypoints"][:], own[name].frames.xy, atol=1e-3)
+    pairs = [pair for pair in exporting.two_views(out) if pair.matrix is not None]
+    with h5py.File(matches) as file:
+        assert sum(len(group) for group in file.values()) == good
+        for pair in pairs:
+            a, b = (n.replace("/", "-") for n in (pair.name_a, pair.name_b))
+            nearest = file[a][b]["matches0"][:]
+            assert len(nearest) == len(own[pair.name_a])
+            kept = pair.matches[pair.inliers]
+            np.testing.assert_array_equal(nearest[kept[:, 0]], kept[:, 1])
+            assert (nearest >= 0).sum() == len(kept)
+    folder = exporting.export_text(out)
+    lines = (folder / f"{name}.txt").read_text().splitlines()
+    assert lines[0] == f"{len(own[name])} 128"
+    row = np.array(lines[1].split(), float)
+    np.testing.assert_allclose(row[:2] - 0.5, own[name].frames.xy[0], atol=1e-2)
+    np.testing.assert_array_equal(row[4:], own[name].descriptors[0])
+
+
+def test_lightglues_dictionary(matched):
+    from caloric.interop import lightglue
+
+    out, _ = matched
+    _, features = next(exporting.images(out))
+    found = lightglue.to_lightglue(features)
+    assert found["keypoints"].shape == (1, len(features), 2)
+    assert found["descriptors"].shape == (1, len(features), 128)
+    assert found["image_size"][0].tolist() == [features.image_size[1], features.image_size[0]]
+
+
+def test_a_database_is_described_anew(matched, originals, tmp_path):
+    pycolmap = pytest.importorskip("pycolmap")
+    out, _ = matched
+    path = tmp_path / "database.db"
+    path.write_bytes(exporting.export_colmap(out, originals).read_bytes())
+    result = run("collection", "describe", originals, "--database", path, "--descriptor", "heat")
+    assert result.exit_code == 0, result.output
+    own = dict(exporting.images(out))
+    database = pycolmap.Database.open(str(path))
+    try:
+        assert database.num_matches() == 0
+        for image in database.read_all_images():
+            pixels = caloric.read_image(originals / image.name)
+            frames = colmap.read_frames(path)[image.name]
+            expected = caloric.describe(pixels, frames, "heat", dtype="uint8")
+            found = np.asarray(database.read_descriptors(image.image_id).data)
+            np.testing.assert_array_equal(found, expected)
+            assert len(found) == len(own[image.name])
+    finally:
+        database.close()
+    assert run("collection", "describe", originals, "--database", tmp_path / "no").exit_code != 0
+
+
 def test_two_dask_workers_make_the_same_store(folder, tmp_path):
     distributed = pytest.importorskip("distributed")
     extract(folder, tmp_path / "one")

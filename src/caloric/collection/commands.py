@@ -208,11 +208,33 @@ def export(
     images: Annotated[
         Path | None, typer.Option(help="The folder of images, for cameras from EXIF data.")
     ] = None,
+    to: Annotated[str, typer.Option(help="colmap, hloc, text.")] = "colmap",
 ) -> None:
-    """A COLMAP database: OUT/colmap/database.db."""
+    """For other tools: OUT/colmap/database.db, OUT/hloc/*.h5 or OUT/text/*.txt."""
     from caloric.collection import exporting
 
-    typer.echo(f"written: {exporting.export_colmap(output, images)}")
+    if to == "colmap":
+        typer.echo(f"written: {exporting.export_colmap(output, images)}")
+    elif to == "hloc":
+        for path in exporting.export_hloc(output):
+            typer.echo(f"written: {path}")
+    elif to == "text":
+        typer.echo(f"written: {exporting.export_text(output)}")
+    else:
+        raise InputError(f"unknown --to {to!r}; known are colmap, hloc, text")
+
+
+@app.command()
+def describe(
+    folder: Annotated[Path, typer.Argument(help="The folder of images.")],
+    database: Annotated[Path, typer.Option(help="A COLMAP database with their keypoints.")],
+    descriptor: Name = "caloric",
+) -> None:
+    """Describe a COLMAP database's own keypoints anew; match them then as before."""
+    from caloric.collection import exporting
+
+    count = exporting.describe_database(database, folder, descriptor)
+    typer.echo(f"{count} images described anew: {database}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Steps five and six: a COLMAP database of the store, and the model that COLMAP makes of it."""
+"""Steps five and six: the store for other tools, and the model that COLMAP makes of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from caloric import features as describing
+from caloric import reading, recipes
 from caloric.collection import extraction, matching
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.interop import colmap
+from caloric.interop import colmap, hdf5, text
 from caloric.interop.colmap import TwoViews
 
 
@@ -48,7 +51,7 @@ def two_views(store: Path) -> Iterator[TwoViews]:
             if geometry is not None and len(geometry["matrix"]):
                 matrix = geometry["matrix"].reshape(3, 3)
             yield TwoViews(
-                row["name_a"], row["name_b"], row["indices"].reshape(-1, 2),
+                row["name_a"], row["name_b"], row["indices"].reshape(-1, 2), row["distances"],
                 geometry["inliers"] if geometry else np.zeros(0, np.uint32), matrix,
                 geometry["model"] if geometry else "",
             )  # fmt: skip
@@ -62,6 +65,61 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
     colmap.write_database(unfinished, images(store), folder, two_views(store))
     unfinished.replace(target)
     return target
+
+
+def export_hloc(store: Path) -> tuple[Path, Path]:
+    """OUT/hloc/features.h5 and matches.h5: of verified pairs the inliers, of others nothing."""
+    target = store / "hloc"
+    target.mkdir(parents=True, exist_ok=True)
+    counts = {}
+
+    def counted() -> Iterator[tuple[str, Features]]:
+        for name, features in images(store):
+            counts[name] = len(features)
+            yield name, features
+
+    hdf5.write(target / "features.h5", counted())
+    good = (pair for pair in two_views(store) if pair.matrix is not None)
+    hdf5.write_matches(
+        target / "matches.h5",
+        (
+            (p.name_a, p.name_b, p.matches[p.inliers], p.distances[p.inliers], counts[p.name_a])
+            for p in good
+        ),
+    )
+    return target / "features.h5", target / "matches.h5"
+
+
+def export_text(store: Path) -> Path:
+    """OUT/text/NAME.txt of every image, as COLMAP's feature importer reads them."""
+    target = store / "text"
+    for name, features in images(store):
+        path = target / f"{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text.write(path, features)
+    return target
+
+
+def describe_database(database: Path, folder: Path, descriptor: str) -> int:
+    """Another descriptor at the keypoints of a COLMAP database, written in place of its own.
+
+    Matches and geometries of the old descriptors are removed. How many images.
+    """
+    recipe = recipes.descriptor(descriptor)
+    if recipe.dimension != 128:
+        raise InputError(
+            f"COLMAP's descriptors have 128 dimensions, {descriptor!r} {recipe.dimension}"
+        )
+    frames = colmap.read_frames(database)
+
+    def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
+        for name, own in frames.items():
+            pixels = reading.read_image(folder / name)
+            values = describing.describe(pixels, own, descriptor, dtype="uint8")
+            yield name, np.asarray(values, np.uint8)
+
+    colmap.replace_descriptors(database, described())
+    return len(frames)
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,13 @@ def pycolmap() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TwoViews:
-    """Matches of two images by name, (m, 2); which of them agree, and the matrix they agree on."""
+    """Matches of two images by name, (m, 2), and their distances (m,); which of them agree, and the
+    matrix they agree on."""
 
     name_a: str
     name_b: str
     matches: NDArray[np.uint32]
+    distances: NDArray[np.float32]
     inliers: NDArray[np.uint32]
     matrix: Matrix | None
     model: str
@@ -99,6 +101,27 @@ def _geometry(library: Any, pair: TwoViews) -> Any:
         found.H = pair.matrix
     found.inlier_matches = np.ascontiguousarray(pair.matches[pair.inliers], np.uint32)
     return found
+
+
+def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8]]]) -> None:
+    """Other descriptors, bytes (n, 128), of images by name; what was matched by the old ones goes.
+
+    All are made before the first is written.
+    """
+    library = pycolmap()
+    made = dict(values)
+    database = library.Database.open(str(path))
+    try:
+        database.clear_matches()
+        database.clear_two_view_geometries()
+        database.clear_descriptors()
+        for image in database.read_all_images():
+            data = library.FeatureDescriptors(
+                data=np.ascontiguousarray(made[image.name]), type=library.FeatureExtractorType.SIFT
+            )
+            database.write_descriptors(image.image_id, data)
+    finally:
+        database.close()
 
 
 def read_frames(path: Path) -> dict[str, Frames]:
