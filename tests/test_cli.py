@@ -52,7 +52,7 @@ def test_optional_libraries_are_not_imported():
 
 def test_the_python_of_the_readme_runs():
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
     assert scope["geometry"].inliers.sum() > 300

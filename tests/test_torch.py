@@ -347,7 +347,8 @@ def test_features_stay_tensors():
     assert lafs.shape == (2, 120, 2, 3)
     assert values.shape == (2, 120, 128)
     own = caloric.extract(image, max_features=120, device=HERE)
-    np.testing.assert_array_equal(own.descriptors, values[0, : len(own)].numpy())
+    # How many go at once decides on the last bits of a product.
+    np.testing.assert_allclose(own.descriptors, values[0, : len(own)].numpy(), atol=1e-5)
     np.testing.assert_array_equal(own.scores, scores[0, : len(own)].numpy())
 
 

@@ -1,6 +1,7 @@
 """What is compared: our descriptors and other people's, with their own defaults or as labelled."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import metadata, util
@@ -124,6 +125,15 @@ def _kornia(name: str) -> Method:
     return Method(label, metadata.version("kornia"), run)
 
 
+def colmap_sift(options: Any) -> Any:
+    """COLMAP's SIFT on the CPU, by the name that all its versions know."""
+    import pycolmap
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return pycolmap.Sift(options, device=pycolmap.Device.cpu)
+
+
 def _colmap(label: str, **options: bool) -> Method:
     """COLMAP's own pipeline on the CPU, with its defaults but for the number of features."""
 
@@ -136,7 +146,7 @@ def _colmap(label: str, **options: bool) -> Method:
         settings.sift.max_num_features = KEYPOINTS
         for option, value in options.items():
             setattr(settings.sift, option, value)
-        sift = pycolmap.Sift(settings, device=pycolmap.Device.cpu)
+        sift = colmap_sift(settings)
         rows, values = sift.extract(np.ascontiguousarray(grey(image)))
         return Frames.from_colmap(np.asarray(rows)), np.asarray(values, np.float32)
 

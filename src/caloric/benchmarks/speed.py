@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import features, matching, native, threads
-from caloric.benchmarks.methods import read_grey
+from caloric.benchmarks.methods import colmap_sift, read_grey
 from caloric.benchmarks.report import versions
 from caloric.errors import InputError
 from caloric.frames import Frames
@@ -110,7 +110,7 @@ def _colmap(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contende
         options = pycolmap.FeatureExtractionOptions()
         options.use_gpu, options.num_threads = False, number
         options.sift.max_num_features, options.sift.domain_size_pooling = count, pooling
-        sift = pycolmap.Sift(options, device=pycolmap.Device.cpu)
+        sift = colmap_sift(options)
         found.append(Contender("extract", name, partial(sift.extract, pixels)))
     return found
 
