@@ -663,6 +663,27 @@ def gpu(
         typer.echo(gpu_page.page(report))
 
 
+@bench.command()
+def models(
+    scenes: Annotated[list[Path], typer.Argument(help="Folders with images/ and cameras.json.")],
+    json_path: JsonOut = None,
+    max_features: Annotated[int, typer.Option(help="Asked of COLMAP; it takes more.")] = 4000,
+) -> None:
+    """COLMAP models from our features and from COLMAP's own, against the cameras."""
+    from caloric.benchmarks import models as benchmark
+
+    _check_outputs(json_path, None)
+    console = Console(stderr=True)
+    report = benchmark.run(
+        scenes, max_features, lambda message: console.print(f"  {message}", highlight=False)
+    )
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if json_path != "-":
+        for line in benchmark.lines(report):
+            typer.echo(line)
+
+
 @bench.command("align")
 def bench_align(
     data: Data,

@@ -174,12 +174,12 @@ def match(
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
-    ratio: Ratio = 0.9,
+    ratio: Ratio = 0.85,
     workers: Workers = 0,
     cluster: Scheduler = None,
 ) -> None:
     """Match the pairs that are new or have changed."""
-    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 2.0)
+    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 1.5)
     with _engine(workers, cluster) as engine:
         _match(output, pairing, matching, engine)
 
@@ -190,9 +190,9 @@ def verify(
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
-    ratio: Ratio = 0.9,
+    ratio: Ratio = 0.85,
     model: Model = "fundamental",
-    threshold: Threshold = 2.0,
+    threshold: Threshold = 1.5,
     workers: Workers = 0,
     cluster: Scheduler = None,
 ) -> None:
@@ -266,8 +266,8 @@ def run(
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
-    ratio: Ratio = 0.9,
-    threshold: Threshold = 2.0,
+    ratio: Ratio = 0.85,
+    threshold: Threshold = 1.5,
     workers: Workers = 0,
     cluster: Scheduler = None,
     device: Device = "cpu",

@@ -33,9 +33,9 @@ GEOMETRIES = (
 class Matching:
     """:func:`caloric.match`'s options, and of the geometry its model and threshold in pixels."""
 
-    ratio: float = 0.9
+    ratio: float = 0.85
     model: Literal["fundamental", "homography"] = "fundamental"
-    threshold: float = 2.0
+    threshold: float = 1.5
     least: int = 15  # inliers, or it is no geometry
 
 
