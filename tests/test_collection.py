@@ -1,6 +1,7 @@
 """Collections: the store, its steps, killed runs, and COLMAP reading what we write."""
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
+from caloric.benchmarks import models
 from caloric.collection import (
     engines,
     exporting,
@@ -369,3 +371,21 @@ def test_commands(folder, tmp_path):
         ["reconstruct", folder, "-o", tmp_path / "empty"],
     ):  # fmt: skip
         assert run("collection", *wrong).exit_code != 0
+
+
+def test_the_documentation_has_the_figures_of_the_benchmark():
+    root = Path(__file__).parents[1]
+    report = json.loads((root / "docs/results/models.json").read_text())
+    text = (root / "docs/collections.md").read_text()
+    assert "\n".join(models.lines(report)).rstrip() in text
+
+
+def test_centres_are_compared_after_the_best_similarity():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((7, 3))
+    turn, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    turn *= np.sign(np.linalg.det(turn))
+    np.testing.assert_allclose(models.aligned(points, 3 * points @ turn.T + 5), 0, atol=1e-12)
+    off = points.copy()
+    off[0] += 1
+    assert models.aligned(off, points).max() > 0.3
