@@ -263,6 +263,16 @@ def test_hloc_and_text_hold_the_same(matched):
     np.testing.assert_array_equal(row[4:], own[name].descriptors[0])
 
 
+def test_names_do_not_lead_out_of_the_store(matched, tmp_path):
+    out, _ = matched
+    own = extraction.shards(tmp_path)
+    row = next(extraction.shards(out).read(extraction.shards(out).all()[0]))
+    own.write(own.path("0", "0"), [row | {"name": "../../outside"}])
+    with pytest.raises(caloric.InputError, match="leads out"):
+        exporting.export_text(tmp_path)
+    assert not (tmp_path.parent / "outside.txt").exists()
+
+
 def test_lightglues_dictionary(matched):
     from caloric.interop import lightglue
 

@@ -95,6 +95,8 @@ def export_text(store: Path) -> Path:
     target = store / "text"
     for name, features in images(store):
         path = target / f"{name}.txt"
+        if not path.resolve().is_relative_to(target.resolve()):
+            raise InputError(f"{name}: a name that leads out of {target}; the store is not ours")
         path.parent.mkdir(parents=True, exist_ok=True)
         text.write(path, features)
     return target
