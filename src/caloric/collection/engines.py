@@ -87,6 +87,14 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _on_worker(function: Callable[[T], R], task: T) -> R:
+    """With as many threads as the worker was given."""
+    from distributed import get_worker
+
+    _begin(get_worker().state.nthreads)
+    return function(task)
+
+
 class Cluster:
     """The workers of a Dask scheduler at an address."""
 
@@ -109,7 +117,7 @@ class Cluster:
 
         def submit(count: int) -> list[Any]:
             return [
-                self.client.submit(function, task, pure=False, retries=_TRIES)
+                self.client.submit(_on_worker, function, task, pure=False, retries=_TRIES)
                 for task in islice(left, count)
             ]
 
