@@ -111,11 +111,10 @@ def match(
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
 
     def one(path: str, image: Any) -> "Features":
-        for _, found in features.extract_each([(image, None)], plan, device, tiles.MEMORY):
-            if not isinstance(found, InputError):
-                return found
+        ((_, found),) = features.extract_each([(image, None)], plan, device, tiles.MEMORY)
+        if isinstance(found, InputError):
             raise InputError(f"{path}: {found}")
-        raise AssertionError("each image gives features or an error")
+        return found
 
     with ThreadPoolExecutor(2) as pool:
         a, b = pool.map(one, (image_a, image_b), pixels)

@@ -1,9 +1,9 @@
 """Where to look: extrema of the difference of Gaussians over place and scale."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -15,6 +15,9 @@ from caloric.theory.gaussians import FloatArray
 
 CONTRAST = 0.04  # of the range of intensities, over the levels of an octave, as Lowe has it
 EDGE = 10.0  # the largest ratio of principal curvatures
+MOVES = 5  # of a candidate, at most
+REGULAR = 1e-20  # a determinant below it has no peak
+V = TypeVar("V", bound=Any)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,42 @@ def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArr
     return np.concatenate(found)
 
 
+# What follows is arithmetic alone: of NumPy's arrays here, of tensors on another device.
+
+
+def differences(d: Callable[[int, int, int], V]) -> tuple[V, list[V], list[V]]:
+    """D, its gradient in x, y, s and its Hessian's xx, yy, ss, xy, xs, ys, of d(s, y, x)."""
+    centre = d(0, 0, 0)
+    ahead = [d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)]
+    behind = [d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)]
+    mixed = [
+        d(0, 1, 1) - d(0, 1, -1) - d(0, -1, 1) + d(0, -1, -1),
+        d(1, 0, 1) - d(1, 0, -1) - d(-1, 0, 1) + d(-1, 0, -1),
+        d(1, 1, 0) - d(1, -1, 0) - d(-1, 1, 0) + d(-1, -1, 0),
+    ]
+    both = list(zip(ahead, behind, strict=True))
+    return (
+        centre,
+        [(a - b) / 2 for a, b in both],
+        [*(a + b - 2 * centre for a, b in both), *(m / 4 for m in mixed)],
+    )
+
+
+def cofactors(hessian: Iterable[V]) -> tuple[list[V], V]:
+    """Of xx, yy, ss, xy, xs, ys: the six of the adjoint, and the determinant."""
+    xx, yy, ss, xy, xs, ys = hessian
+    a, b, c = yy * ss - ys * ys, xs * ys - xy * ss, xy * ys - xs * yy
+    e, f, i = xx * ss - xs * xs, xs * xy - xx * ys, xx * yy - xy * xy
+    return [a, b, c, e, f, i], xx * a + xy * b + xs * c
+
+
+def applied(adjoint: list[V], gradient: Iterable[V]) -> list[V]:
+    """The adjoint times a vector."""
+    a, b, c, e, f, i = adjoint
+    gx, gy, gs = gradient
+    return [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
+
+
 @dataclass(frozen=True, eq=False)
 class _Parabola:
     """D at n places to second order: D + g·u + u·H u / 2, u = (x, y, layer).
@@ -74,15 +113,10 @@ class _Parabola:
 
     def solve(self) -> tuple[NDArray[np.bool_], FloatArray]:
         """Where there is a peak at all, and where: u = −H^{-1} g, by cofactors, (3, n)."""
-        xx, yy, ss, xy, xs, ys = self.hessian
-        a, b, c = yy * ss - ys * ys, xs * ys - xy * ss, xy * ys - xs * yy
-        e, f, i = xx * ss - xs * xs, xs * xy - xx * ys, xx * yy - xy * xy
-        determinant = xx * a + xy * b + xs * c
-        regular = np.abs(determinant) > 1e-20
+        adjoint, determinant = cofactors(self.hessian)
+        regular = np.abs(determinant) > REGULAR
         inverse = np.where(regular, -1.0, 0.0) / np.where(regular, determinant, 1.0)
-        gx, gy, gs = self.gradient * inverse
-        rows = [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
-        return regular, np.stack(rows)
+        return regular, np.stack(applied(adjoint, self.gradient * inverse))
 
 
 def _fit(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> _Parabola:
@@ -95,16 +129,8 @@ def _fit(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> _Parabola:
         there = place + (s * layer + y * width + x)
         return np.asarray(flat.take(there + layer) - flat.take(there), np.float64)
 
-    centre = d(0, 0, 0)
-    ahead = np.stack([d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)])
-    behind = np.stack([d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)])
-    mixed = [
-        d(0, 1, 1) - d(0, 1, -1) - d(0, -1, 1) + d(0, -1, -1),
-        d(1, 0, 1) - d(1, 0, -1) - d(-1, 0, 1) + d(-1, 0, -1),
-        d(1, 1, 0) - d(1, -1, 0) - d(-1, 1, 0) + d(-1, -1, 0),
-    ]
-    hessian = np.concatenate([ahead + behind - 2 * centre, np.stack(mixed) / 4])
-    return _Parabola(centre, (ahead - behind) / 2, hessian)
+    value, gradient, hessian = differences(d)
+    return _Parabola(value, np.stack(gradient), np.stack(hessian))
 
 
 def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
@@ -114,7 +140,7 @@ def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
     """
     end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
     settled = []
-    for _ in range(5):
+    for _ in range(MOVES):
         parabola = _fit(pixels, at)
         regular, offset = parabola.solve()
         still = regular & (np.abs(offset) < 0.5).all(0)

@@ -20,7 +20,7 @@ SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)
 KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 LAYOUT = Rings(radii=(0.0,), directions=36)
 ORDER = 12  # of its series: more, or finer samples, find no better directions
-_SECOND = 0.8  # of the highest peak: how strong another must be to count
+SECOND = 0.8  # of the highest peak: how strong another must be to count
 
 
 def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
@@ -37,7 +37,7 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     """
     h = histogram
     before, after = np.roll(h, 1, 1), np.roll(h, -1, 1)
-    least = h.dtype.type(_SECOND) * h.max(1, keepdims=True, initial=0)
+    least = h.dtype.type(SECOND) * h.max(1, keepdims=True, initial=0)
     rows, bins = np.nonzero((h > before) & (h >= after) & (h >= least))
     left, middle, right = (v[rows, bins].astype(np.float64) for v in (before, h, after))
     offset = 0.5 * (left - right) / (left - 2 * middle + right)

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from caloric import extrema
 from caloric.backends.pyramid import LAYERS, Octave, Plan
 from caloric.scalespace import FIRST, SCALES
-
-_MOVES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,43 +36,24 @@ def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
     return at + torch.tensor([0, 1, 1, 1], device=at.device)
 
 
-@dataclass(frozen=True, eq=False)
-class _Parabola:
-    """D at n places to second order, float64: gradient (3, n) and the Hessian's six in x, y, s."""
-
-    value: Tensor
-    gradient: Tensor
-    hessian: Tensor
-
-    def solve(self) -> tuple[Tensor, Tensor]:
-        """Where there is a peak, and u = −H^{-1} g (3, n)."""
-        xx, yy, ss, xy, xs, ys = self.hessian
-        a, b, c = yy * ss - ys * ys, xs * ys - xy * ss, xy * ys - xs * yy
-        e, f, i = xx * ss - xs * xs, xs * xy - xx * ys, xx * yy - xy * xy
-        determinant = xx * a + xy * b + xs * c
-        regular = determinant.abs() > 1e-20
-        gx, gy, gs = self.gradient / torch.where(regular, -determinant, torch.inf)
-        rows = [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
-        return regular, torch.stack(rows)
-
-
-def _fit(layers: Tensor, at: Tensor) -> _Parabola:
+def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """D at places (n, 4), its gradient (3, n) and Hessian (6, n), in float64."""
     image, layer, row, column = at.T
 
     def d(s: int, y: int, x: int) -> Tensor:
         r, c = row + y, column + x
         return (layers[image, layer + s + 1, r, c] - layers[image, layer + s, r, c]).double()
 
-    centre = d(0, 0, 0)
-    ahead = torch.stack([d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)])
-    behind = torch.stack([d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)])
-    mixed = [
-        d(0, 1, 1) - d(0, 1, -1) - d(0, -1, 1) + d(0, -1, -1),
-        d(1, 0, 1) - d(1, 0, -1) - d(-1, 0, 1) + d(-1, 0, -1),
-        d(1, 1, 0) - d(1, -1, 0) - d(-1, 1, 0) + d(-1, -1, 0),
-    ]
-    hessian = torch.cat([ahead + behind - 2 * centre, torch.stack(mixed) / 4])
-    return _Parabola(centre, (ahead - behind) / 2, hessian)
+    value, gradient, hessian = extrema.differences(d)
+    return value, torch.stack(gradient), torch.stack(hessian)
+
+
+def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
+    """Where there is a peak, and u = −H^{-1} g (3, n)."""
+    adjoint, determinant = extrema.cofactors(hessian)
+    regular = determinant.abs() > extrema.REGULAR
+    scaled = gradient / torch.where(regular, -determinant, torch.inf)
+    return regular, torch.stack(extrema.applied(adjoint, scaled))
 
 
 def refine(
@@ -82,12 +62,12 @@ def refine(
     """Image, key and place of the candidates that settle and are strong and round enough."""
     h, w = octave.height, octave.width
     images, keys, places = [], [], []
-    for _ in range(_MOVES):
-        parabola = _fit(layers, at)
-        regular, offset = parabola.solve()
+    for _ in range(extrema.MOVES):
+        value, gradient, hessian = _fit(layers, at)
+        regular, offset = _peak(gradient, hessian)
         still = regular & (offset.abs() < 0.5).all(0)
-        peak = (parabola.value + 0.5 * (parabola.gradient * offset).sum(0)).abs()
-        xx, yy, _, xy, _, _ = parabola.hessian
+        peak = (value + 0.5 * (gradient * offset).sum(0)).abs()
+        xx, yy, _, xy, _, _ = hessian
         trace, determinant = xx + yy, xx * yy - xy * xy
         good = still & (peak * SCALES >= contrast) & (determinant > 0)
         good &= trace * trace * edge < (edge + 1) ** 2 * determinant

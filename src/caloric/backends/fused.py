@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from caloric import scalespace
+from caloric import extrema, scalespace
 from caloric.backends import measure
 from caloric.backends.detect import Found
 from caloric.backends.pyramid import LAYERS, Plan
@@ -340,7 +340,8 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float, capacity: int) ->
     octaves, steps = _octaves(of, device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
         rows, counts, found, octaves, steps, keys, places, of.total, capacity, *of.size,
-        float(contrast), float(edge), OCTAVES=len(of.octaves), SCALES=SCALES, FIRST=FIRST, MOVES=5,
+        float(contrast), float(edge),
+        OCTAVES=len(of.octaves), SCALES=SCALES, FIRST=FIRST, MOVES=extrema.MOVES,
         BLOCK=_REFINED, num_warps=2,
     )  # fmt: skip
     return Found(keys, places, counts)
@@ -417,14 +418,8 @@ def _measure(
     x2 = tl.minimum(column + 1, right_most)
     y1 = tl.minimum(tl.maximum(row, 0), bottom) * width
     y2 = tl.minimum(row + 1, bottom) * width
-    b1, b2 = (
-        _at(base, y1, x1, inside),
-        _at(base, y1, x2, inside),
-    )
-    c1, c2 = (
-        _at(base, y2, x1, inside),
-        _at(base, y2, x2, inside),
-    )
+    b1, b2 = _at(base, y1, x1, inside), _at(base, y1, x2, inside)
+    c1, c2 = _at(base, y2, x1, inside), _at(base, y2, x2, inside)
     if INTENSITY:
         value = (1 - v) * ((1 - u) * b1 + u * b2) + v * ((1 - u) * c1 + u * c2)
         cos, sin = tl.cos(value * unit), tl.sin(value * unit)
@@ -434,22 +429,10 @@ def _measure(
         x3 = tl.minimum(column + 2, right_most)
         y0 = tl.minimum(tl.maximum(row - 1, 0), bottom) * width
         y3 = tl.minimum(row + 2, bottom) * width
-        b0, b3 = (
-            _at(base, y1, x0, inside),
-            _at(base, y1, x3, inside),
-        )
-        c0, c3 = (
-            _at(base, y2, x0, inside),
-            _at(base, y2, x3, inside),
-        )
-        a1, a2 = (
-            _at(base, y0, x1, inside),
-            _at(base, y0, x2, inside),
-        )
-        d1, d2 = (
-            _at(base, y3, x1, inside),
-            _at(base, y3, x2, inside),
-        )
+        b0, b3 = _at(base, y1, x0, inside), _at(base, y1, x3, inside)
+        c0, c3 = _at(base, y2, x0, inside), _at(base, y2, x3, inside)
+        a1, a2 = _at(base, y0, x1, inside), _at(base, y0, x2, inside)
+        d1, d2 = _at(base, y3, x1, inside), _at(base, y3, x2, inside)
         fx = (1 - v) * ((1 - u) * (b2 - b0) + u * (b3 - b1)) + v * (
             (1 - u) * (c2 - c0) + u * (c3 - c1)
         )

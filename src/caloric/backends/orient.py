@@ -8,7 +8,6 @@ from caloric.backends import describe
 from caloric.backends.reading import Reader
 
 _MOST = 4  # directions of one extremum that are looked at
-_SECOND = 0.8
 
 
 def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
@@ -20,7 +19,7 @@ def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
     h = histogram
     before, after = h.roll(1, 1), h.roll(-1, 1)
     highest = h.amax(1, keepdim=True)
-    peak = (h > before) & (h >= after) & (h >= _SECOND * highest)
+    peak = (h > before) & (h >= after) & (h >= orientation.SECOND * highest)
     value, at = torch.where(peak, h, -torch.inf).topk(_MOST, 1)
     left, middle, right = (v.gather(1, at).double() for v in (before, h, after))
     bend = left - 2 * middle + right

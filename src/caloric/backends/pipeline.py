@@ -112,41 +112,51 @@ def extract(images: Tensor, job: Job, masks: Tensor | None = None, capacity: int
     capacity = capacity or room((h, w))
     rows = pyramids(images, of, fused)
     extrema = _unmasked(found(rows, of, job.options, fused, capacity), masks)
-    crowded = extrema.counts > (capacity if fused else extrema.keys.shape[1])
+    crowded = extrema.counts > extrema.keys.shape[1]
     most = job.options.max_features
     if most is None:
         # All of them: as many as the fullest image has, for a second direction of some, half more.
         most = int((extrema.keys > 0).sum(1).max()) if extrema.keys.numel() else 0
         most += most // 2
     places, strengths = detect.strongest(extrema, most)
-    return replace(_described(rows, of, fused, places, strengths, job), crowded=crowded)
+    maps, strengths, values = _described(rows, of, fused, places, strengths, job)
+    return Batch(maps, strengths, values, crowded)
+
+
+def upright(places: Tensor, strengths: Tensor) -> Tensor:
+    """Frames (b, k, 2, 3) of extrema; where there is none, one that can be read like any other."""
+    maps = torch.zeros((*strengths.shape, 2, 3), device=places.device)
+    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
+    maps[..., 2] = places[..., :2]
+    return maps
 
 
 def _described(
     rows: Tensor, of: Plan, fused: bool, places: Tensor, strengths: Tensor, job: Job
-) -> Batch:
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Frames, strengths and descriptors."""
     b, k = strengths.shape
     device = rows.device
-    crowded = torch.zeros(b, dtype=torch.bool, device=device)
-    maps = torch.zeros((b, k, 2, 3), device=device)
-    # Where there is no frame, one that can be read like any other.
-    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
-    maps[..., 2] = places[..., :2]
+    maps = upright(places, strengths)
     reader = Reader(rows, of, k, fused)
     d = job.recipe.dimension
     if k == 0:
-        return Batch(maps, strengths, torch.zeros((b, 0, d), device=device), crowded)
+        return maps, strengths, torch.zeros((b, 0, d), device=device)
     if job.options.affine:
         maps = orient.adapted(reader, maps.view(-1, 2, 3)).view(b, k, 2, 3)
     if not job.options.upright:
         maps, strengths = orient.turned(reader, maps, strengths)
     none = (strengths == 0)[..., None, None]
-    upright = torch.eye(2, 3, device=device)
-    readable = torch.where(none, upright, maps)
-    values = reader.described(readable.view(-1, 2, 3), job.recipe, job.sizes, product(job, device))
-    if job.output == "uint8":
-        values = describe.to_uint8(values, signed=job.recipe.whitening is not None)
-    return Batch(maps, strengths, values.view(b, k, d), crowded)
+    readable = torch.where(none, torch.eye(2, 3, device=device), maps)
+    return maps, strengths, _values(reader, readable.view(-1, 2, 3), job).view(b, k, d)
+
+
+def _values(reader: Reader, maps: Tensor, job: Job) -> Tensor:
+    """Descriptors (n, d) of frames, of the type asked for."""
+    values = reader.described(maps, job.recipe, job.sizes, product(job, maps.device))
+    if job.output != "uint8":
+        return values
+    return describe.to_uint8(values, signed=job.recipe.whitening is not None)
 
 
 def product(job: Job, device: Any) -> Any:
@@ -236,10 +246,7 @@ def describe_frames(
         rows = pyramids(_stacked([pixels], device), of, fused)
         frames = torch.from_numpy(maps.astype(np.float32)).to(device)
         reader = Reader(rows, of, len(frames), fused)
-        values = reader.described(frames, job.recipe, job.sizes, product(job, device))
-        if job.output == "uint8":
-            values = describe.to_uint8(values, signed=job.recipe.whitening is not None)
-        return np.asarray(values.cpu().numpy())
+        return np.asarray(_values(reader, frames, job).cpu().numpy())
 
 
 Item = tuple[int, Any, Any]  # its index, its grey pixels (h, w), its mask or None

@@ -16,6 +16,7 @@ from caloric import alignment, features, geometry, search, templates
 from caloric.alignment import Alignment
 from caloric.benchmarks import align_confidence, align_peers
 from caloric.benchmarks.align_cases import (
+    HARD,
     KINDS,
     RIGHT,
     STRENGTHS,
@@ -33,12 +34,6 @@ from caloric.theory.gaussians import FloatArray
 Report = dict[str, Any]
 Told = Callable[[str], None]
 
-# All of them at half the strength in every kind of motion.
-HARD: dict[str, dict[str, Any]] = {
-    "30 % covered": {"covered": 0.3},
-    "blurred by 3 px": {"blur": 3.0},
-    "inverted contrast": {"inverted": True},
-}
 START, SEARCH = "caloric from the identity", "caloric"
 
 

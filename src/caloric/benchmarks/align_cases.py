@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric import alignment
+from caloric.benchmarks import datasets
 from caloric.benchmarks.methods import read_grey
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
@@ -20,6 +22,12 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
 TEXTURE = 0.02
 RIGHT = 1.0  # pixels of mean error
+# All of them at half the strength in every kind of motion.
+HARD: dict[str, dict[str, Any]] = {
+    "30 % covered": {"covered": 0.3},
+    "blurred by 3 px": {"blur": 3.0},
+    "inverted contrast": {"inverted": True},
+}
 _TRIES = 200
 Pixels = NDArray[np.float32]
 
@@ -39,7 +47,7 @@ class Photographs:
 
 def photographs(folder: Path) -> Photographs:
     """The images of a folder, by name."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    paths = datasets.photographs(folder)
     found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
     found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= IMAGE]
     scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]

@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 
 from caloric import alignment, confidence, fields, registration
-from caloric.benchmarks.align_cases import RIGHT, TEMPLATE, Photographs, make
+from caloric.benchmarks.align_cases import HARD, RIGHT, TEMPLATE, Photographs, make
 from caloric.images import to_grey
 from caloric.theory.gaussians import FloatArray
 
 SIZES = (24, 32, 48, 64, 96, TEMPLATE)
-CONDITIONS: dict[str, dict[str, Any]] = {
-    "30 % covered": {"covered": 0.3},
-    "blurred by 3 px": {"blur": 3.0},
-    "inverted contrast": {"inverted": True},
-}
 _FITTED, _TESTED = 1_000_000, 2_000_000  # seeds begin there
 _DECAY = 1e-3
 
@@ -58,7 +53,7 @@ def trials(
         for i in range(count):
             for there in (True, False):
                 yield _trial(photos, seed + i, f"{side} px", side, there, textured=False)
-    for name, how in CONDITIONS.items():
+    for name, how in HARD.items():
         told(f"confidence: {name}")
         for i in range(count):
             for there in (True, False):

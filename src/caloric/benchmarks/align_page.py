@@ -5,16 +5,9 @@ from typing import Any
 
 from caloric.benchmarks.align import SEARCH
 from caloric.benchmarks.align_cases import KINDS, STRENGTHS
+from caloric.benchmarks.markdown import table
 
 Report = dict[str, Any]
-
-
-def _row(*cells: object) -> str:
-    return "| " + " | ".join(str(c) for c in cells) + " |"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [_row(*head), _row(*("---" for _ in head)), *(_row(*row) for row in rows), ""]
 
 
 def _seconds(value: float) -> str:
@@ -36,7 +29,7 @@ def _cells(cells: Report) -> Iterator[str]:
     yield f"Share with a mean error below 1 pixel, at strengths {', '.join(map(str, STRENGTHS))};"
     yield f"{cells['cases a cell']} cases a cell."
     yield ""
-    yield from _table(["", *KINDS, "median error", "mean time"], rows)
+    yield from table(["", *KINDS, "median error", "mean time"], rows)
 
 
 def _honesty(title: str, honesty: Report) -> Iterator[str]:
@@ -70,7 +63,7 @@ def _conditions(hard: Report) -> Iterator[str]:
     yield "found, and the mean time."
     yield "Only ours can be told that contrast is inverted (`inverted=True`)."
     yield ""
-    yield from _table(["", *hard["conditions"]], rows)
+    yield from table(["", *hard["conditions"]], rows)
 
 
 def _confidence(found: Report) -> Iterator[str]:
@@ -87,7 +80,7 @@ def _confidence(found: Report) -> Iterator[str]:
     yield "the template is of another scene than the image."
     yield ""
     head = ["", "found", "wrong", "that say so", "right, but say no", "not there", "that say so"]
-    yield from _table(head, rows)
+    yield from table(head, rows)
 
 
 def _settings(settings: Report) -> Iterator[str]:
@@ -104,7 +97,7 @@ def _settings(settings: Report) -> Iterator[str]:
     ]
     yield "Share within 1 pixel / within 10."
     yield ""
-    yield from _table(["", *kinds, "mean time"], rows)
+    yield from table(["", *kinds, "mean time"], rows)
 
 
 def _templates(found: Report) -> Iterator[str]:
@@ -113,7 +106,7 @@ def _templates(found: Report) -> Iterator[str]:
         for name, v in found.items()
         if name != "about"
     ]
-    yield from _table(["50 templates", "right one, right place", "mean time", "cases"], rows)
+    yield from table(["50 templates", "right one, right place", "mean time", "cases"], rows)
 
 
 def _refined(refine: Report) -> Iterator[str]:
@@ -125,7 +118,7 @@ def _refined(refine: Report) -> Iterator[str]:
         if name != "about"
     ]  # fmt: skip
     head = ["scene", "verified matches", "before", "after", "lower by", "moved", "farthest"]
-    yield from _table(head, rows)
+    yield from table(head, rows)
 
 
 def tables(report: Report) -> Iterator[str]:

@@ -26,6 +26,11 @@ class Pair:
     homography: FloatArray
 
 
+def photographs(folder: Path) -> list[Path]:
+    """The .jpg and .png files below a folder, by name."""
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+
+
 def _image(folder: Path, stem: str) -> Path:
     for suffix in _IMAGES:
         if (folder / f"{stem}{suffix}").is_file():

@@ -19,6 +19,7 @@ from caloric.backends import describe, detect, devices, measure, orient, pipelin
 from caloric.backends import matching as matching_there
 from caloric.backends.pipeline import Job
 from caloric.backends.reading import Reader
+from caloric.benchmarks import datasets
 from caloric.benchmarks.report import versions
 from caloric.benchmarks.speed import setting
 from caloric.detection import Options
@@ -38,7 +39,7 @@ FRAMES = 65_536
 
 def _photographs(folder: Path, height: int, width: int, count: int) -> list[Pixels]:
     """Photographs of a folder, of one size; of a small one a part is enlarged."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    paths = datasets.photographs(folder)
     if not paths:
         raise InputError(f"{folder}: photographs (.jpg, .png) are needed in it")
     found = []
@@ -90,9 +91,7 @@ def stages(images: Any, job: Job) -> Report:
     found = pipeline.found(rows, of, job.options, fused, capacity)
     most = job.options.max_features or 0
     places, strengths = detect.strongest(found, most)
-    maps = torch.zeros((count, most, 2, 3), device=device)
-    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
-    maps[..., 2] = places[..., :2]
+    maps = pipeline.upright(places, strengths)
     reader = Reader(rows, of, most, fused)
     recipe, kind = job.recipe, pipeline.product(job, device)
     table = describe.table(
@@ -304,10 +303,8 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     there = known > 0
     report["extrema: strengths"] = apart(strengths, known)
     report["extrema: places"] = apart(places[there], expected[there])
-    maps = torch.zeros((3, 500, 2, 3), device=device)
-    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(there, expected[..., 2], 1.0)
+    maps = pipeline.upright(expected, known)
     maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
-    maps[..., 2] = expected[..., :2]
     flat = maps.view(-1, 2, 3)
     image = torch.arange(len(flat), device=device) // 500
     for name in ("caloric", "heat", "distribution-field"):
@@ -371,7 +368,7 @@ def folder(photographs: Path, device_name: str) -> Report:
 
 def accuracy(oxford: Path, device_name: str, told: Told) -> Report:
     """mAP on Oxford Affine by the device and by the CPU, at OpenCV's keypoints and at our own."""
-    from caloric.benchmarks import datasets, evaluate, methods
+    from caloric.benchmarks import evaluate, methods
 
     chosen = [
         methods.ours("caloric", f"{where}{', own frames' if own else ''}", own, device=where)

@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from caloric.benchmarks.markdown import table
+
 Report = dict[str, Any]
-
-
-def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    for row in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(row) + " |"
-    yield ""
 
 
 def _images(report: Report) -> Iterator[str]:
@@ -27,7 +23,7 @@ def _images(report: Report) -> Iterator[str]:
             ])  # fmt: skip
     head = ["images", "at once", "time", "images a second", "with results on the host",
             "times two threads of a CPU"]  # fmt: skip
-    yield from _table(head, rows)
+    yield from table(head, rows)
 
 
 def _stages(report: Report) -> Iterator[str]:
@@ -48,7 +44,7 @@ def _stages(report: Report) -> Iterator[str]:
         rows.append([stage, f"{1000 * took:.0f} µs", share])
     yield f"An image of {name}, of 32 at once; the share is of the device's own copying."
     yield ""
-    yield from _table(["step", "time an image", "share of the limit"], rows)
+    yield from table(["step", "time an image", "share of the limit"], rows)
 
 
 def rows(report: Report) -> Iterator[str]:
@@ -63,7 +59,7 @@ def rows(report: Report) -> Iterator[str]:
         ])  # fmt: skip
     head = [report["about"]["device"], "one image", "images a second, 32 at once",
             "times two threads of its CPU"]  # fmt: skip
-    yield from _table(head, found)
+    yield from table(head, found)
 
 
 def page(report: Report) -> str:
@@ -136,13 +132,13 @@ def page(report: Report) -> str:
         + f"; of {agreement['matches'][0]} matches {agreement['matches'][1]} are the same.",
         "The kernels against their plain forms, by the norm of the difference:",
         "",
-        *_table(["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]),
+        *table(["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]),
     ]
     if "oxford" in report:
         lines += [
             "Oxford Affine, mAP, at OpenCV's keypoints and with frames of its own:",
             "",
-            *_table(["", "mAP"], [[k, f"{v:.4f}"] for k, v in report["oxford"].items()]),
+            *table(["", "mAP"], [[k, f"{v:.4f}"] for k, v in report["oxford"].items()]),
         ]
     lines += [
         "## What does not fit",

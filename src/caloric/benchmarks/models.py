@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from caloric import threads
+from caloric.benchmarks.markdown import table
 from caloric.benchmarks.report import versions
 from caloric.collection import engines, exporting, extraction, matching, pairing
 from caloric.errors import InputError
@@ -119,15 +120,12 @@ def lines(report: Report) -> list[str]:
     for scene, found in report.items():
         if scene == "about":
             continue
-        text += [
-            f"| {scene} | features | images | points | mean error | cameras off by | time |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-        ]
-        for name, v in found.items():
-            off = v["median error of cameras, of the baseline"]
-            text.append(
-                f"| {name} | {v['features']:,.0f} | {v['images']} of {v['of']} | {v['points']:,} | "
-                f"{v['mean error, pixels']:.3f} px | {off:.2%} | {v['seconds']:.0f} s |"
-            )
-        text.append("")
+        head = [scene, "features", "images", "points", "mean error", "cameras off by", "time"]
+        rows = [
+            [name, f"{v['features']:,.0f}", f"{v['images']} of {v['of']}", f"{v['points']:,}",
+             f"{v['mean error, pixels']:.3f} px",
+             f"{v['median error of cameras, of the baseline']:.2%}", f"{v['seconds']:.0f} s"]
+            for name, v in found.items()
+        ]  # fmt: skip
+        text += table(head, rows)
     return text

@@ -8,6 +8,7 @@ from typing import Any
 from caloric import recipes
 from caloric.benchmarks import report
 from caloric.benchmarks.claims import STRENGTHS, Claims
+from caloric.benchmarks.markdown import table
 from caloric.benchmarks.methods import DEFAULT
 from caloric.errors import InputError
 
@@ -15,9 +16,7 @@ _TITLES = {"oxford": "Oxford Affine", "fischer": "Fischer's data", "hpatches": "
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join("| " + " | ".join(line) + " |" for line in escaped)
+    return "\n".join(table(head, rows)[:-1])
 
 
 def _groups(data: report.Report, part: str, names: list[str]) -> str:

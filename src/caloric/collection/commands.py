@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from caloric.collection.engines import Engine
     from caloric.collection.extraction import Settings
     from caloric.collection.matching import Matching
-    from caloric.collection.pairing import Pairing
+    from caloric.collection.pairing import Pair, Pairing
 
 app = typer.Typer(help="A folder of photographs to features, matches and a COLMAP model.",
                   no_args_is_help=True)  # fmt: skip
@@ -81,7 +81,7 @@ def _matching(ratio: float, model: str, threshold: float) -> "Matching":
 
 
 class _Progress:
-    """Lines with a rate and the time left; on a terminal, one line over the other."""
+    """Lines with the time that has passed; on a terminal, one line over the other."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
@@ -112,20 +112,22 @@ def _extract(
     return list(summary.skipped)
 
 
-def _match(out: Path, pairing: "Pairing", how: "Matching", engine: "Engine") -> None:
-    from caloric.collection import matching
+def _pairs(out: Path, pairing: "Pairing") -> list["Pair"]:
     from caloric.collection import pairing as choosing
 
-    pairs = choosing.pairs(out, pairing)
+    return choosing.pairs(out, pairing)
+
+
+def _match(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") -> None:
+    from caloric.collection import matching
+
     new = matching.match(out, pairs, how, engine, _Progress())
     typer.echo(f"{len(pairs)} pairs, {new} newly matched")
 
 
-def _verify(out: Path, pairing: "Pairing", how: "Matching", engine: "Engine") -> None:
+def _verify(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
-    from caloric.collection import pairing as choosing
 
-    pairs = choosing.pairs(out, pairing)
     good = matching.verify(out, pairs, how, engine, _Progress())
     typer.echo(f"{good} of {len(pairs)} pairs have a geometry")
 
@@ -162,10 +164,7 @@ def pairs(
     nearest: Nearest = 20,
 ) -> None:
     """Which images to match with which; written to the store."""
-    from caloric.collection import pairing
-
-    found = pairing.pairs(output, _pairing(how, overlap, nearest))
-    typer.echo(f"{len(found)} pairs")
+    typer.echo(f"{len(_pairs(output, _pairing(how, overlap, nearest)))} pairs")
 
 
 @app.command()
@@ -181,7 +180,7 @@ def match(
     """Match the pairs that are new or have changed."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 1.5)
     with _engine(workers, cluster) as engine:
-        _match(output, pairing, matching, engine)
+        _match(output, _pairs(output, pairing), matching, engine)
 
 
 @app.command()
@@ -199,7 +198,7 @@ def verify(
     """The geometry that the matches of each pair agree on."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, model, threshold)
     with _engine(workers, cluster) as engine:
-        _verify(output, pairing, matching, engine)
+        _verify(output, _pairs(output, pairing), matching, engine)
 
 
 @app.command()
@@ -279,8 +278,9 @@ def run(
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     with _engine(workers, cluster) as engine:
         skipped = _extract(folder, output, settings, engine, device)
-        _match(output, pairing, matching, engine)
-        _verify(output, pairing, matching, engine)
+        chosen = _pairs(output, pairing)
+        _match(output, chosen, matching, engine)
+        _verify(output, chosen, matching, engine)
     local = None if sources.is_remote(folder) else Path(folder)
     typer.echo(f"written: {exporting.export_colmap(output, local)}")
     if local is not None:

@@ -1,6 +1,6 @@
 """Step one: the features of every image, in shards of neighbours by the hash of their names."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, recipes
+from caloric import features, recipes, threads
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
+from caloric.collection.steps import Told, made, missing
 from caloric.collection.store import Shards, fingerprint
 from caloric.detection import Options
 from caloric.errors import InputError
 from caloric.features import Features, Plan
 from caloric.frames import Frames
 
-Told = Callable[[str], None]
 MOST = 32  # images a shard, about
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
@@ -113,10 +113,10 @@ def make(task: Task) -> Made:
                     rows[row["name"]] = row
         except InputError:  # another run has tidied it away
             continue
-    missing = [p for p in task.photographs if p.name not in rows]
+    new = [p for p in task.photographs if p.name not in rows]
 
     def images() -> Iterable[tuple[Any, Any]]:
-        for photograph in missing:
+        for photograph in new:
             try:
                 yield sources.pixels(task.folder, photograph), None
             except InputError as error:
@@ -124,12 +124,12 @@ def make(task: Task) -> Made:
 
     plan = task.settings.plan()
     for index, found in features.extract_each(images(), plan, task.device, 10**9):
-        rows[missing[index].name] = _row(missing[index], settings, found)
+        rows[new[index].name] = _row(new[index], settings, found)
     own.write(Path(task.path), [rows[p.name] for p in task.photographs])
     summary = {
         p.name: rows[p.name]["error"] or int(rows[p.name]["count"]) for p in task.photographs
     }
-    return Made(summary, len(missing))
+    return Made(summary, len(new))
 
 
 @dataclass(frozen=True)
@@ -160,47 +160,36 @@ def extract(
     own, key = shards(store), settings.hash()
     found: dict[str, int | str] = {}
     photographs = []
-    for one, name in zip(hashes(folder), sources.names(folder), strict=True):
+    names = sources.names(folder)
+    every = threads.each(lambda name: sources.hashed(folder, name), names)
+    for one, name in zip(every, names, strict=True):
         if isinstance(one, InputError):
             found[name] = str(one)
         else:
             photographs.append(one)
-    planned: dict[Path, tuple[Photograph, ...]] = {}
+    groups: dict[Path, list[Photograph]] = {}
     for number, group in sources.in_buckets(photographs, MOST):
         content = fingerprint(key, [(p.name, p.content) for p in group])
-        planned[own.path(f"{number:06x}", content)] = tuple(group)
-    there = {path for path in planned if own.whole(path)}
-    known = _known(own, set(planned), key)
-    tasks = (
-        Task(
-            folder, str(store), str(path), group, settings, device,
+        groups[own.path(f"{number:06x}", content)] = group
+    left = missing(own, groups)
+    known = _known(own, set(groups), key) if left else {}
+    tasks = {
+        path: Task(
+            folder, str(store), str(path), tuple(group), settings, device,
             tuple(sorted({known[p] for p in group if p in known})),
         )
-        for path, group in planned.items()
-        if path not in there
-    )  # fmt: skip
+        for path, group in left.items()
+    }  # fmt: skip
+    total = len(found) + sum(map(len, left.values()))
     extracted = 0
-    for made in engine.run(make, tasks):
-        found |= made.found
-        extracted += made.extracted
-        told(f"{len(found)} of {len(found) + _left(planned, there, found)} images")
-    for path in there:
+    for shard in made(own, groups, tasks, make, engine):
+        found |= shard.found
+        extracted += shard.extracted
+        told(f"{len(found)} of {total} images")
+    for path in groups.keys() - left.keys():
         for row in own.read(path, ["name", "error", "count"]):
             found[row["name"]] = row["error"] or row["count"]
-    own.tidy(planned)
-    return Summary(dict(sorted(found.items())), len(planned), len(planned) - len(there), extracted)
-
-
-def _left(planned: dict[Path, Any], there: set[Path], found: dict[str, Any]) -> int:
-    waiting = (p.name for path, group in planned.items() if path not in there for p in group)
-    return sum(1 for name in waiting if name not in found)
-
-
-def hashes(folder: str) -> Iterable[Photograph | InputError]:
-    """Of all images of a folder, in the order of their names."""
-    from caloric import threads
-
-    return threads.each(lambda name: sources.hashed(folder, name), sources.names(folder))
+    return Summary(dict(sorted(found.items())), len(groups), len(left), extracted)
 
 
 def _known(own: Shards, planned: set[Path], settings: str) -> dict[Photograph, str]:

@@ -14,7 +14,7 @@ from caloric import features, geometry
 from caloric.collection import extraction
 from caloric.collection.engines import Engine
 from caloric.collection.pairing import Pair
-from caloric.collection.steps import Told, made
+from caloric.collection.steps import Told, made, missing
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.features import Features
@@ -88,13 +88,13 @@ def match_shard(task: Task) -> int:
     return len(rows)
 
 
-def verify_shard(task: Task) -> tuple[int, int]:
-    """By a worker: how many pairs, and how many of them have a geometry."""
+def verify_shard(task: Task) -> int:
+    """By a worker: how many pairs."""
     frames = {
         name: row["frames"].reshape(-1, 2, 3)[:, :, 2].astype(np.float64)
         for name, row in _read(task, ["name", "frames"]).items()
     }
-    rows, good = [], 0
+    rows = []
     for row in shards(Path(task.store)).read(Path(task.matches)):
         pairs = row["indices"].reshape(-1, 2).astype(np.intp)
         p, q = frames[row["name_a"]][pairs[:, 0]], frames[row["name_b"]][pairs[:, 1]]
@@ -103,14 +103,13 @@ def verify_shard(task: Task) -> tuple[int, int]:
         )
         inliers = np.flatnonzero(found.inliers).astype(np.uint32)
         known = found.matrix is not None and len(inliers) >= task.matching.least
-        good += known
         matrix = np.zeros(0) if found.matrix is None or not known else found.matrix.ravel()
         rows.append(
             {"name_a": row["name_a"], "name_b": row["name_b"], "model": task.matching.model,
              "matrix": matrix, "inliers": inliers if known else []}
         )  # fmt: skip
     geometries(Path(task.store)).write(Path(task.path), rows)
-    return len(rows), good
+    return len(rows)
 
 
 def _groups(store: Path, pairs: list[Pair]) -> dict[tuple[str, str], list[Pair]]:
@@ -139,8 +138,8 @@ def _planned(store: Path, pairs: list[Pair], matching: Matching) -> dict[Path, T
 
 def match(store: Path, pairs: list[Pair], matching: Matching, engine: Engine, told: Told) -> int:
     """The matches of all pairs: how many pairs had to be made."""
-    count = 0
-    for done in made(shards(store), _planned(store, pairs, matching), match_shard, engine):
+    count, own, planned = 0, shards(store), _planned(store, pairs, matching)
+    for done in made(own, planned, missing(own, planned), match_shard, engine):
         count += done
         told(f"{count} pairs matched")
     return count
@@ -157,7 +156,7 @@ def verify(store: Path, pairs: list[Pair], matching: Matching, engine: Engine, t
             str(store), str(target), task.files, task.pairs, matching, matches=str(path)
         )
     count = 0
-    for done, _ in made(own, planned, verify_shard, engine):
+    for done in made(own, planned, missing(own, planned), verify_shard, engine):
         count += done
         told(f"{count} pairs verified")
     return sum(1 for path in planned for row in own.read(path, ["matrix"]) if len(row["matrix"]))

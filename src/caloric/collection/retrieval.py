@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise
+from caloric import normalise, recipes
 from caloric.collection import extraction
 from caloric.errors import InputError
 from caloric.features import Features
@@ -40,7 +40,8 @@ def _rows(store: Path) -> Iterator[tuple[str, Features]]:
 def unit(features: Features) -> NDArray[np.float32]:
     """Descriptors (n, d) of unit length, of what is kept as bytes."""
     values = features.descriptors.astype(np.float32)
-    if features.descriptors.dtype == np.uint8 and features.descriptor.startswith("caloric"):
+    kept_as_bytes = features.descriptors.dtype == np.uint8
+    if kept_as_bytes and recipes.descriptor(features.descriptor).whitening is not None:
         values = values - 128  # of whitened ones 128 is zero
     return np.asarray(normalise.l2(values), np.float32)
 

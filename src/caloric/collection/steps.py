@@ -1,6 +1,6 @@
 """What all steps do with their shards: those that are there stay, the others are made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,10 +12,18 @@ R = TypeVar("R")
 Told = Callable[[str], None]
 
 
+def missing(own: Shards, planned: dict[Path, T]) -> dict[Path, T]:
+    """Those that are not there, or not whole."""
+    return {path: task for path, task in planned.items() if not own.whole(path)}
+
+
 def made(
-    own: Shards, planned: dict[Path, T], make: Callable[[T], R], engine: Engine
+    own: Shards,
+    planned: Iterable[Path],
+    left: dict[Path, T],
+    make: Callable[[T], R],
+    engine: Engine,
 ) -> Iterator[R]:
-    """The results of those that had to be made; then other plans' shards are removed."""
-    missing = (task for path, task in planned.items() if not own.whole(path))
-    yield from engine.run(make, missing)
+    """The results of what is ``left`` of a plan; then other plans' shards are removed."""
+    yield from engine.run(make, left.values())
     own.tidy(planned)
