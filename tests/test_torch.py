@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import cli, native, scalespace
+from caloric import cli, density, native, scalespace
 from caloric.backends import detect, devices, pipeline, pyramid, stream
 from caloric.benchmarks import gpu_page
 from caloric.benchmarks.gpu import compared
@@ -93,7 +93,7 @@ def test_images_of_different_sizes_come_back_in_their_order():
     assert [f.image_size for f in found] == [(300, 260), (120, 200), (0, 5), (300, 260), (120, 200)]
     assert len(found[2]) == 0
     np.testing.assert_array_equal(found[0].descriptors, found[3].descriptors)
-    np.testing.assert_array_equal(found[1].frames.maps, found[4].frames.maps)
+    np.testing.assert_allclose(found[1].frames.maps, found[4].frames.maps, rtol=1e-12)
     cpu = caloric.extract(parts, max_features=60)
     assert [f.image_size for f in cpu] == [f.image_size for f in found]
     for a, b in zip(cpu, found, strict=True):
@@ -133,6 +133,25 @@ def test_describe_is_that_of_the_cpu(name):
     there = caloric.describe(image, frames, name, device=HERE)
     cosines = (here * there).sum(1) / np.linalg.norm(here, axis=1) / np.linalg.norm(there, axis=1)
     assert cosines.min() >= 0.9999
+
+
+def test_points_at_the_rim_count_as_on_the_cpu():
+    """Frames far from 0, of which a point lies 5e-6 pixels within or beyond the last row."""
+    rng = np.random.default_rng(0)
+    image = rng.random((60, 1500), np.float32)
+    offsets = density.in_sigmas(descriptor("caloric").sampling).offsets[1].astype(float)
+    offsets = offsets[(offsets > 2) & (offsets < 20)]
+    sigma = 1.3
+    for side in (5e-6, -5e-6):
+        y = 59.5 - sigma * offsets - side
+        x = rng.uniform(1000, 1400, len(y))
+        maps = np.zeros((len(y), 2, 3))
+        maps[:, 0, 0] = maps[:, 1, 1] = sigma
+        maps[:, 0, 2], maps[:, 1, 2] = x, y
+        frames = caloric.Frames(maps, np.ones(len(maps), np.float32))
+        here = caloric.describe(image, frames)
+        there = caloric.describe(image, frames, device=HERE)
+        assert (here * there).sum(1).min() > (1 - 1e-5 if native.core() is not None else 0.9995)
 
 
 @pytest.mark.parametrize("options", [{}, {"ratio": None}, {"mutual": False, "ratio": 0.95}])

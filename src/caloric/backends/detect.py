@@ -17,7 +17,7 @@ from caloric.scalespace import FIRST, SCALES
 @dataclass(frozen=True, eq=False)
 class Found:
     """Up to c extrema an image: ``keys`` (b, c) int64, 0 where there is none; ``places`` (b, c, 3)
-    float32, x, y and σ in pixels of the image; ``counts`` (b,), how many candidates there were."""
+    float64, x, y and σ in pixels of the image; ``counts`` (b,), how many candidates there were."""
 
     keys: Tensor
     places: Tensor
@@ -102,7 +102,7 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float) -> Found:
         if len(at):
             parts.append(refine(of, octave, layers, at, contrast, edge))
     if not parts:
-        nothing = torch.zeros((b, 0, 3), device=rows.device)
+        nothing = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
         return Found(nothing[..., 0].long(), nothing, torch.zeros(b, device=rows.device).long())
     image, key, place = (torch.cat(column) for column in zip(*parts, strict=True))
     counts = torch.bincount(image, minlength=b)
@@ -111,9 +111,9 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float) -> Found:
     order = torch.argsort(image, stable=True)
     slot = slot - (counts.cumsum(0) - counts)[image[order]]
     keys = torch.zeros((b, most), dtype=torch.int64, device=rows.device)
-    places = torch.zeros((b, most, 3), device=rows.device)
+    places = torch.zeros((b, most, 3), dtype=torch.float64, device=rows.device)
     keys[image[order], slot] = key[order]
-    places[image[order], slot] = place[order].float()
+    places[image[order], slot] = place[order]
     return Found(keys, places, counts)
 
 

@@ -300,9 +300,9 @@ def _refine(
         key = (strength << 32) | (4294967295 - place.to(tl.int64))
         out = image * capacity + slot
         tl.store(keys + out, key, mask=good)
-        tl.store(places + 3 * out, x.to(tl.float32), mask=good)
-        tl.store(places + 3 * out + 1, y.to(tl.float32), mask=good)
-        tl.store(places + 3 * out + 2, sigma.to(tl.float32), mask=good)
+        tl.store(places + 3 * out, x, mask=good)
+        tl.store(places + 3 * out + 1, y, mask=good)
+        tl.store(places + 3 * out + 2, sigma, mask=good)
         ox = tl.minimum(tl.maximum(ox, -2.0), 2.0)
         oy = tl.minimum(tl.maximum(oy, -2.0), 2.0)
         os = tl.minimum(tl.maximum(os, -2.0), 2.0)
@@ -336,7 +336,7 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float, capacity: int) ->
             BLOCK=_CANDIDATES, num_warps=4,
         )  # fmt: skip
     keys = torch.zeros((b, capacity), dtype=torch.int64, device=device)
-    places = torch.zeros((b, capacity, 3), device=device)
+    places = torch.zeros((b, capacity, 3), dtype=torch.float64, device=device)
     octaves, steps = _octaves(of, device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
         rows, counts, found, octaves, steps, keys, places, of.total, capacity, *of.size,
@@ -381,16 +381,15 @@ def _measure(
     frame = (tl.program_id(0) // blocks).to(tl.int64)
     index = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
     valid = index < POINTS
-    a00, a01, tx = (
-        tl.load(maps + 6 * frame),
-        tl.load(maps + 6 * frame + 1),
-        tl.load(maps + 6 * frame + 2),
+    a00, a01 = (
+        tl.load(maps + 6 * frame).to(tl.float32),
+        tl.load(maps + 6 * frame + 1).to(tl.float32),
     )
-    a10, a11, ty = (
-        tl.load(maps + 6 * frame + 3),
-        tl.load(maps + 6 * frame + 4),
-        tl.load(maps + 6 * frame + 5),
+    a10, a11 = (
+        tl.load(maps + 6 * frame + 3).to(tl.float32),
+        tl.load(maps + 6 * frame + 4).to(tl.float32),
     )
+    tx, ty = tl.load(maps + 6 * frame + 2), tl.load(maps + 6 * frame + 5)
     u, v = (
         tl.load(offsets + index, mask=valid, other=0.0),
         tl.load(offsets + POINTS + index, mask=valid, other=0.0),
@@ -402,16 +401,21 @@ def _measure(
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
-    x, y = a00 * u + a01 * v + tx, a10 * u + a11 * v + ty
-    inside = (
-        valid & (x >= -0.5) & (x <= image_width - 0.5) & (y >= -0.5) & (y <= image_height - 0.5)
-    )
-    x, y = (x - origin) * scale, (y - origin) * scale
+    # From the pixel at the centre, as the plain form does.
+    x0, y0 = (tx - origin) * scale, (ty - origin) * scale
+    cx, cy = tl.floor(x0), tl.floor(y0)
+    x = (a00 * u + a01 * v) * scale + (x0 - cx).to(tl.float32)
+    y = (a10 * u + a11 * v) * scale + (y0 - cy).to(tl.float32)
+    rim = (-0.5 - origin) * scale
+    first_x, first_y = (rim - cx).to(tl.float32), (rim - cy).to(tl.float32)
+    inside = valid & (x >= first_x) & (x <= first_x + image_width * scale)
+    inside &= (y >= first_y) & (y <= first_y + image_height * scale)
     x = tl.where(inside, x, 0.0)
     y = tl.where(inside, y, 0.0)
     left, top = tl.floor(x), tl.floor(y)
     u, v = x - left, y - top
-    column, row = left.to(tl.int32), top.to(tl.int32)
+    column = tl.where(inside, cx.to(tl.int32) + left.to(tl.int32), 0)
+    row = tl.where(inside, cy.to(tl.int32) + top.to(tl.int32), 0)
     right_most, bottom = width - 1, height - 1
     base = rows + ((begin + frame) // per) * total + plane
     x1 = tl.minimum(tl.maximum(column, 0), right_most)
@@ -483,7 +487,7 @@ def measured(
     result = torch.empty((n, (2 * order + 1) * p), dtype=dtype, device=device)
     intensity = kernel.feature == "intensity"
     _measure[(n * triton.cdiv(p, _POINTS),)](
-        rows, maps.contiguous(), measure.rungs(maps), at.offsets, at.factors, at.levels,
+        rows, maps.double().contiguous(), measure.rungs(maps), at.offsets, at.factors, at.levels,
         levels.offset, levels.height, levels.width, levels.scale, levels.origin, result, of.total,
         begin, per, *of.size,
         2 * np.pi / kernel.period if intensity else 0.0, float(power),

@@ -116,6 +116,25 @@ def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
     return torch.cat(found, 1)
 
 
+def _along(
+    axis: int, maps: Tensor, shapes: Tensor, at: Points, origin: Tensor, scale: Tensor, size: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the points lie along an axis, in pixels of their levels (n, p): beyond a pixel, which
+    pixel, and whether within the image.
+
+    From the pixel at the frame's centre, which is found in float64: whether a point at the rim of
+    the image counts must not depend on how far the rim is from 0.
+    """
+    centre = (maps[:, axis, 2:].double() - origin) * scale
+    pixel = centre.detach().floor()
+    offset = (shapes[:, axis : axis + 1] @ at.offsets)[:, 0] * scale
+    place = offset + (centre - pixel).to(shapes.dtype)
+    first = ((-0.5 - origin.double()) * scale - pixel).to(shapes.dtype)
+    inside = (place >= first) & (place <= first + size * scale)
+    whole = place.detach().clamp(-1e8, 1e8).floor()
+    return place - whole, (pixel + whole).clamp(-9, 1e9).long(), inside
+
+
 def measured(
     rows: Tensor,
     of: Plan,
@@ -136,19 +155,17 @@ def measured(
     level = wanted.clamp(0, len(levels.offset) - 1).long()
     offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
     scale, origin = levels.scale[level], levels.origin[level]
-    x = maps[:, :1, :2] @ at.offsets
-    y = maps[:, 1:, :2] @ at.offsets
-    x, y = x[:, 0] + maps[:, 0, 2:], y[:, 0] + maps[:, 1, 2:]
-    inside = (x >= -0.5) & (x <= of.size[1] - 0.5) & (y >= -0.5) & (y <= of.size[0] - 0.5)
-    x, y = (x - origin) * scale, (y - origin) * scale
-    left, top = x.detach().clamp(-9, 1e8).floor(), y.detach().clamp(-9, 1e8).floor()
-    u, v = (x - left).clamp(0, 1), (y - top).clamp(0, 1)
+    shapes = maps[:, :, :2].to(dtype)
+    x, left, inside_x = _along(0, maps, shapes, at, origin, scale, of.size[1])
+    y, top, inside_y = _along(1, maps, shapes, at, origin, scale, of.size[0])
+    inside = inside_x & inside_y
+    u, v = x.clamp(0, 1), y.clamp(0, 1)
     begin = offset + image[:, None] * of.total
     flat = rows.reshape(-1)
 
     def pixel(dy: int, dx: int) -> Tensor:
-        column = (left.long() + dx).clamp_min(0).minimum(w - 1)
-        row = (top.long() + dy).clamp_min(0).minimum(h - 1)
+        column = (left + dx).clamp_min(0).minimum(w - 1)
+        row = (top + dy).clamp_min(0).minimum(h - 1)
         return flat[begin + row * w + column]
 
     def read(right: int, down: int) -> Tensor:
@@ -161,7 +178,7 @@ def measured(
         weights = at.factors * inside
         return harmonics(weights, angle.cos(), angle.sin(), order)
     fx, fy = read(1, 0) - read(-1, 0), read(0, 1) - read(0, -1)
-    a = 0.5 * maps[:, :, :2]
+    a = 0.5 * shapes
     gx = fx * a[:, 0, 0, None] + fy * a[:, 1, 0, None]
     gy = fx * a[:, 0, 1, None] + fy * a[:, 1, 1, None]
     length, cos, sin = directions(gx, gy)

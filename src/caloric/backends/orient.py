@@ -45,12 +45,12 @@ def turned(reader: Reader, maps: Tensor, strengths: Tensor) -> tuple[Tensor, Ten
     counts = counts.view(b, -1)
     slot = torch.where(counts, counts.cumsum(1) - 1, k).clamp_max(k)
     c, s = angles.cos(), angles.sin()
-    rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2).float()
+    rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
     every = maps.view(-1, 1, 2, 3)
     shapes = every[..., :2] @ rotation
     turned = torch.cat([shapes, every[..., 2:].expand(-1, _MOST, 2, 1)], -1).reshape(b, -1, 6)
     # One more slot than is kept takes all that there is no room for.
-    frames = torch.zeros((b, k + 1, 6), device=maps.device)
+    frames = torch.zeros((b, k + 1, 6), dtype=maps.dtype, device=maps.device)
     frames.scatter_(1, slot.unsqueeze(2).expand(-1, -1, 6), turned)
     kept = torch.zeros((b, k + 1), device=maps.device)
     kept.scatter_(1, slot, strengths.repeat_interleave(_MOST, 1))
@@ -85,7 +85,7 @@ def adapted(reader: Reader, maps: Tensor) -> Tensor:
     active = torch.ones(len(maps), dtype=torch.bool, device=maps.device)
     settled = torch.zeros_like(active)
     for _ in range(affine_shape.STEPS):
-        current = torch.cat([sigma * shapes.float(), maps[..., 2:]], -1)
+        current = torch.cat([sigma * shapes, maps[..., 2:]], -1)
         m = reader.second_moments(current).double()
         done = active & (_anisotropy(m) < affine_shape.ROUND)
         settled |= done
@@ -105,4 +105,4 @@ def adapted(reader: Reader, maps: Tensor) -> Tensor:
     radius, mean = torch.hypot((a - c) / 2, b), (a + c) / 2
     good = settled & (mean + radius < affine_shape.LONGEST * (mean - radius))
     shapes = torch.where(good[:, None, None], shapes, eye)
-    return torch.cat([sigma * shapes.float(), maps[..., 2:]], -1)
+    return torch.cat([sigma * shapes, maps[..., 2:]], -1)

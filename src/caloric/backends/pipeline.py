@@ -47,9 +47,9 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """On the device: frames (b, k, 2, 3), strengths (b, k) and descriptors (b, k, d), the strongest
-    first; where the strength is 0 there is none. ``crowded`` (b,) says that there was no room for
-    all candidates."""
+    """On the device: frames (b, k, 2, 3) in float64, strengths (b, k) and descriptors (b, k, d),
+    the strongest first; where the strength is 0 there is none. ``crowded`` (b,) says that there was
+    no room for all candidates."""
 
     maps: Tensor
     strengths: Tensor
@@ -125,7 +125,7 @@ def extract(images: Tensor, job: Job, masks: Tensor | None = None, capacity: int
 
 def upright(places: Tensor, strengths: Tensor) -> Tensor:
     """Frames (b, k, 2, 3) of extrema; where there is none, one that can be read like any other."""
-    maps = torch.zeros((*strengths.shape, 2, 3), device=places.device)
+    maps = torch.zeros((*strengths.shape, 2, 3), dtype=places.dtype, device=places.device)
     maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
     maps[..., 2] = places[..., :2]
     return maps
@@ -147,7 +147,7 @@ def _described(
     if not job.options.upright:
         maps, strengths = orient.turned(reader, maps, strengths)
     none = (strengths == 0)[..., None, None]
-    readable = torch.where(none, torch.eye(2, 3, device=device), maps)
+    readable = torch.where(none, torch.eye(2, 3, dtype=maps.dtype, device=device), maps)
     return maps, strengths, _values(reader, readable.view(-1, 2, 3), job).view(b, k, d)
 
 
@@ -189,7 +189,7 @@ def to_host(batch: Batch, size: tuple[int, int]) -> list[Extracted]:
     cuts = np.cumsum([part.numel() * part.element_size() for part in parts])[:-1]
     maps, strengths, values = np.split(numbers, cuts)
     kind = np.uint8 if batch.descriptors.dtype == torch.uint8 else np.float32
-    maps = maps.view(np.float32).reshape(b, k, 2, 3)
+    maps = maps.view(np.float64).reshape(b, k, 2, 3)
     strengths = strengths.view(np.float32).reshape(b, k)
     values = values.view(kind).reshape(b, k, batch.descriptors.shape[2])
 
@@ -197,7 +197,7 @@ def to_host(batch: Batch, size: tuple[int, int]) -> list[Extracted]:
         count = int(np.count_nonzero(strengths[i] > 0))
         return Extracted(
             size,
-            maps[i, :count].astype(np.float64),
+            maps[i, :count].copy(),
             strengths[i, :count].copy(),
             values[i, :count].copy(),
         )
@@ -244,7 +244,7 @@ def describe_frames(
         fused = fusing(device)
         of = pyramid.plan(*pixels.shape)
         rows = pyramids(_stacked([pixels], device), of, fused)
-        frames = torch.from_numpy(maps.astype(np.float32)).to(device)
+        frames = torch.tensor(maps).to(device)
         reader = Reader(rows, of, len(frames), fused)
         return np.asarray(_values(reader, frames, job).cpu().numpy())
 

@@ -132,4 +132,4 @@ def extract(
     with torch.no_grad():
         grey = torch.stack([pipeline.grey(image) for image in images])
         batch: Any = pipeline.run(grey, job, None)
-        return batch.maps.clone(), batch.strengths.clone(), batch.descriptors.clone()
+        return batch.maps.float(), batch.strengths.clone(), batch.descriptors.clone()
