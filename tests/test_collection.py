@@ -35,10 +35,6 @@ SETTINGS = extraction.Settings(max_features=120)
 HERE = engines.Here()
 
 
-def quiet(message):
-    pass
-
-
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
     """Two scenes of three views each, in folders, with names that are not plain."""
@@ -177,12 +173,12 @@ def test_a_full_disk_is_told_and_nothing_is_left(folder, tmp_path, monkeypatch):
 def matched(originals, tmp_path_factory):
     out = tmp_path_factory.mktemp("store")
     extract(originals, out)
-    pairs = pairing.pairs(out, pairing.Pairing())
+    pairs = pairing.pairs(out, pairing.Pairing(), HERE)
     how = matching.Matching()
-    assert matching.match(out, pairs, how, HERE, quiet) == 15
-    assert matching.match(out, pairs, how, HERE, quiet) == 0
-    good = matching.verify(out, pairs, how, HERE, quiet)
-    assert matching.verify(out, pairs, how, HERE, quiet) == good
+    assert matching.match(out, pairs, how, HERE) == 15
+    assert matching.match(out, pairs, how, HERE) == 0
+    good = matching.verify(out, pairs, how, HERE)
+    assert matching.verify(out, pairs, how, HERE) == good
     return out, good
 
 
@@ -198,13 +194,13 @@ def test_pairs_of_one_scene_have_a_geometry(matched):
 
 def test_pairs_in_sequence_and_by_what_they_show(matched):
     out, _ = matched
-    near = pairing.pairs(out, pairing.Pairing("retrieval", nearest=2))
+    near = pairing.pairs(out, pairing.Pairing("retrieval", nearest=2), HERE)
     assert all(a.split("/")[0] == b.split("/")[0] for a, b in near)
     assert len(near) == 6
-    row = pairing.pairs(out, pairing.Pairing("sequential", overlap=1, nearest=1))
+    row = pairing.pairs(out, pairing.Pairing("sequential", overlap=1, nearest=1), HERE)
     names = sorted(name for name, _ in exporting.images(out))
     assert set(pairwise(names)) <= set(row)
-    pairing.pairs(out, pairing.Pairing())
+    pairing.pairs(out, pairing.Pairing(), HERE)
     with pytest.raises(caloric.InputError, match="unknown pairs"):
         pairing.Pairing("some")
     with pytest.raises(caloric.InputError, match="from 1"):

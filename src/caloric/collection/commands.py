@@ -22,11 +22,13 @@ app = typer.Typer(help="A folder of photographs to features, matches and a COLMA
 
 Folder = Annotated[str, typer.Argument(help="The images: a folder, or an address (s3://…).")]
 Out = Annotated[Path, typer.Option("--output", "-o", help="The store; made if it is not there.")]
-Workers = Annotated[int, typer.Option(help="Processes; 0: as many as there are cores.")]
-Scheduler = Annotated[
-    str | None, typer.Option("--cluster", help="A Dask scheduler: tcp://host:8786.")
+Workers = Annotated[
+    int, typer.Option(help="Processes; 0: as many as there are cores, one for a GPU.")
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, auto; with a GPU one worker is enough.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--cluster", help="A Dask scheduler: tcp://host:8786; or local.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, auto: a GPU if there is one.")]
 Name = Annotated[str, typer.Option("--descriptor", help="See `caloric info`.")]
 Most = Annotated[int, typer.Option(help="Features an image, at most.")]
 Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shapes of frames.")]
@@ -56,6 +58,18 @@ def _engine(workers: int, cluster: str | None) -> Iterator["Engine"]:
     yield engines.Processes(workers or threads.count())
 
 
+def _placed(device: str, workers: int, cluster: str | None) -> tuple[str, int]:
+    """On which device, and by how many processes; those of a cluster find out themselves."""
+    from caloric.backends import devices
+
+    if cluster is not None:
+        return device, workers
+    target = devices.resolve(device)
+    if target is None or target.type == "cpu":
+        return ("cpu" if target is None else device), workers
+    return str(target), workers or 1
+
+
 def _settings(descriptor: str, max_features: int, affine: bool, upright: bool) -> "Settings":
     from caloric.collection.extraction import Settings
 
@@ -81,16 +95,31 @@ def _matching(ratio: float, model: str, threshold: float) -> "Matching":
 
 
 class _Progress:
-    """Lines with the time that has passed; on a terminal, one line over the other."""
+    """How far, how fast, and how long it will take: on a terminal one line, elsewhere a line every
+    ten seconds and at the end."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
-        self.began = time.monotonic()
+        self.began = self.told = time.monotonic()
 
-    def __call__(self, message: str) -> None:
-        seconds = time.monotonic() - self.began
-        end = "\r" if self.console.is_terminal else "\n"
-        self.console.print(f"  {message}, {seconds:.0f} s", highlight=False, end=end)
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self.console.is_terminal and done < total and now - self.told < 10:
+            return
+        self.told = now
+        rate = done / max(now - self.began, 1e-9)
+        left = _duration((total - done) / rate) + " left" if done < total else ""
+        line = f"  {done:,} of {total:,} {what}, {rate:.3g} a second  {left or 'done'}"
+        ends = "\n" if not self.console.is_terminal or done >= total else "\r"
+        self.console.print(f"{line:<70}", highlight=False, end=ends)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _extract(
@@ -112,10 +141,10 @@ def _extract(
     return list(summary.skipped)
 
 
-def _pairs(out: Path, pairing: "Pairing") -> list["Pair"]:
+def _pairs(out: Path, pairing: "Pairing", engine: "Engine") -> list["Pair"]:
     from caloric.collection import pairing as choosing
 
-    return choosing.pairs(out, pairing)
+    return choosing.pairs(out, pairing, engine, _Progress())
 
 
 def _match(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") -> None:
@@ -147,10 +176,11 @@ def extract(
     upright: Upright = False,
     workers: Workers = 0,
     cluster: Scheduler = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Features of all images: of those that are new or have changed. Exit code 1: some skipped."""
     settings = _settings(descriptor, max_features, affine, upright)
+    device, workers = _placed(device, workers, cluster)
     with _engine(workers, cluster) as engine:
         skipped = _extract(folder, output, settings, engine, device)
     _finish(skipped)
@@ -162,9 +192,13 @@ def pairs(
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
+    workers: Workers = 0,
+    cluster: Scheduler = None,
 ) -> None:
     """Which images to match with which; written to the store."""
-    typer.echo(f"{len(_pairs(output, _pairing(how, overlap, nearest)))} pairs")
+    pairing = _pairing(how, overlap, nearest)
+    with _engine(workers, cluster) as engine:
+        typer.echo(f"{len(_pairs(output, pairing, engine))} pairs")
 
 
 @app.command()
@@ -180,7 +214,7 @@ def match(
     """Match the pairs that are new or have changed."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 1.5)
     with _engine(workers, cluster) as engine:
-        _match(output, _pairs(output, pairing), matching, engine)
+        _match(output, _pairs(output, pairing, engine), matching, engine)
 
 
 @app.command()
@@ -198,7 +232,7 @@ def verify(
     """The geometry that the matches of each pair agree on."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, model, threshold)
     with _engine(workers, cluster) as engine:
-        _verify(output, _pairs(output, pairing), matching, engine)
+        _verify(output, _pairs(output, pairing, engine), matching, engine)
 
 
 @app.command()
@@ -269,16 +303,18 @@ def run(
     threshold: Threshold = 1.5,
     workers: Workers = 0,
     cluster: Scheduler = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """All of it: features, pairs, matches, geometries, database, model."""
     from caloric.collection import exporting, sources
 
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
-    with _engine(workers, cluster) as engine:
+    device, extractors = _placed(device, workers, cluster)
+    with _engine(extractors, cluster) as engine:
         skipped = _extract(folder, output, settings, engine, device)
-        chosen = _pairs(output, pairing)
+    with _engine(workers, cluster) as engine:
+        chosen = _pairs(output, pairing, engine)
         _match(output, chosen, matching, engine)
         _verify(output, chosen, matching, engine)
     local = None if sources.is_remote(folder) else Path(folder)

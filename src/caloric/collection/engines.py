@@ -4,15 +4,18 @@ Both are given a function and its tasks one by one, and give results back as the
 tasks are under way than workers can hold, so that a million of them are not all in memory.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 
+from caloric import threads
 from caloric.errors import InputError
 
 T = TypeVar("T")
@@ -20,6 +23,7 @@ R = TypeVar("R")
 
 _EACH = 2  # tasks a worker has, one of them waiting
 _TRIES = 3
+LOCAL = "local"
 
 
 class Engine(Protocol):
@@ -27,6 +31,9 @@ class Engine(Protocol):
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results of a function that can be imported, in any order."""
+
+    def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """The same of a function that hardly does more than read."""
 
 
 class Here:
@@ -36,21 +43,38 @@ class Here:
         """In order."""
         return map(function, tasks)
 
+    def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """On the threads of this process."""
+        return iter(threads.each(function, tasks))
 
-def _begin(threads: int) -> None:
-    os.environ["CALORIC_THREADS"] = str(threads)
+
+def _with_threads(count: int) -> None:
+    os.environ[threads.SETTING] = str(count)
 
 
-class Processes:
+def _begin(count: int) -> None:
+    """In a new worker, which ends when its parent is killed, and does not wait for it forever."""
+    _with_threads(count)
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
+class Processes(Here):
     """A pool of processes, each with its share of threads.
 
     A worker that dies takes its task with it; the task is given to another, and after three such
     deaths the run ends.
     """
 
-    def __init__(self, workers: int, threads: int = 1) -> None:
-        """So many workers of so many threads each."""
-        self.workers, self.threads = workers, threads
+    def __init__(self, workers: int) -> None:
+        """So many workers, which share this process's threads."""
+        self.workers, self.threads = workers, max(1, threads.count() // workers)
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """See :class:`Engine`."""
@@ -91,46 +115,72 @@ def _on_worker(function: Callable[[T], R], task: T) -> R:
     """With as many threads as the worker was given."""
     from distributed import get_worker
 
-    _begin(get_worker().state.nthreads)
+    _with_threads(get_worker().state.nthreads)
     return function(task)
 
 
 class Cluster:
-    """The workers of a Dask scheduler at an address."""
+    """The workers of a Dask scheduler at an address, or of one of our own with "local"."""
 
     def __init__(self, address: str) -> None:
         """tcp://scheduler:8786, say."""
         try:
-            from distributed import Client
+            from distributed import Client, LocalCluster
         except ImportError:
             raise InputError("a cluster needs Dask: pip install 'caloric[collection]'") from None
+        self.own: Any = None
+        if address == LOCAL:
+            self.own = LocalCluster(
+                n_workers=threads.count(), threads_per_worker=1, dashboard_address=None,
+                silence_logs=50,
+            )  # fmt: skip
+            address = self.own.scheduler_address
         try:
             self.client = Client(address, timeout=20)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{address}: no scheduler answers there ({error})") from None
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """See :class:`Engine`; a task whose worker is lost is given to another three times."""
+        """See :class:`Engine`; Dask gives a task whose worker is lost to another three times."""
         from distributed import as_completed
+        from distributed.client import FutureCancelledError
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import KilledWorker
 
         left = iter(tasks)
 
         def submit(count: int) -> list[Any]:
             return [
-                self.client.submit(_on_worker, function, task, pure=False, retries=_TRIES)
+                self.client.submit(_on_worker, function, task, pure=False)
                 for task in islice(left, count)
             ]
 
         workers = max(1, sum(self.client.nthreads().values()))
-        under_way = as_completed(submit(_EACH * workers))
-        for future in under_way:
-            result = future.result()
-            future.release()
-            for more in submit(1):
-                under_way.add(more)
-            yield result
+        try:
+            under_way = as_completed(submit(_EACH * workers))
+            for future in under_way:
+                result = future.result()
+                future.release()
+                for more in submit(1):
+                    under_way.add(more)
+                yield result
+        except (FutureCancelledError, CommClosedError):
+            # The client would tell at length that it cannot connect again.
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+            raise InputError(
+                "the scheduler was lost; run again: what is finished is kept"
+            ) from None
+        except KilledWorker as error:
+            raise InputError(
+                f"workers died of the same task again and again ({error}); see their logs and run "
+                "again: what is finished is kept"
+            ) from None
+
+    read = run
 
     def close(self) -> None:
-        """Leave the cluster as it is."""
+        """Leave the cluster as it is; one of our own ends."""
         with suppress(Exception):
             self.client.close()
+        if self.own is not None:
+            self.own.close()

@@ -18,43 +18,42 @@ from caloric.interop.colmap import TwoViews
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
-    """The features of all images of a store that have some, by name."""
+    """The features of all images of a store that have some, a shard at a time."""
     own = extraction.shards(store)
-    where = {
-        row["name"]: path
-        for path in own.all()
-        for row in own.read(path, ["name", "count"])
-        if row["count"]
-    }
-    kept: dict[Path, dict[str, Features]] = {}
-    for name in sorted(where):
-        path = where[name]
-        if path not in kept:
-            kept[path] = {
-                row["name"]: extraction.features_of(row) for row in own.read(path) if row["count"]
-            }
-        yield name, kept[path].pop(name)
+    for path in own.all():
+        for row in own.read(path):
+            if row["count"]:
+                yield row["name"], extraction.features_of(row)
 
 
 def two_views(store: Path) -> Iterator[TwoViews]:
-    """All pairs that were matched and verified."""
+    """All pairs that were matched, and the geometry of those that were verified."""
     own, geometries = matching.shards(store), matching.geometries(store)
-    known = {
-        (row["name_a"], row["name_b"]): row
-        for path in geometries.all()
-        for row in geometries.read(path)
-    }
+    known = extraction.listed(store)
+    verified = {matching.bucket(path): path for path in geometries.all()}
     for path in own.all():
+        found = {}
+        if matching.bucket(path) in verified:
+            for row in geometries.read(verified[matching.bucket(path)]):
+                if row["made_from"] != path.name:
+                    raise InputError(f"{store}: matches are newer than geometries: verify again")
+                found[row["name_a"], row["name_b"]] = row
         for row in own.read(path):
-            geometry = known.get((row["name_a"], row["name_b"]))
-            matrix = None
-            if geometry is not None and len(geometry["matrix"]):
-                matrix = geometry["matrix"].reshape(3, 3)
-            yield TwoViews(
-                row["name_a"], row["name_b"], row["indices"].reshape(-1, 2), row["distances"],
-                geometry["inliers"] if geometry else np.zeros(0, np.uint32), matrix,
-                geometry["model"] if geometry else "",
-            )  # fmt: skip
+            a, b = row["name_a"], row["name_b"]
+            if {a, b} - known.keys() or matching.made_from(known[a], known[b]) != row["made_from"]:
+                raise InputError(f"{store}: features are newer than matches: match again")
+            yield _two_views(row, found.get((a, b)))
+
+
+def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews:
+    indices, distances = row["indices"].reshape(-1, 2), row["distances"]
+    if geometry is None or not len(geometry["matrix"]):
+        none = np.zeros(0, np.uint32)
+        return TwoViews(row["name_a"], row["name_b"], indices, distances, none, None, "")
+    return TwoViews(
+        row["name_a"], row["name_b"], indices, distances, geometry["inliers"],
+        geometry["matrix"].reshape(3, 3), geometry["model"],
+    )  # fmt: skip
 
 
 def export_colmap(store: Path, folder: Path | None) -> Path:
@@ -62,7 +61,8 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
     target = store / "colmap" / "database.db"
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name("database.unfinished.db")
-    colmap.write_database(unfinished, images(store), folder, two_views(store))
+    names = sorted(name for name, one in extraction.listed(store).items() if one.count)
+    colmap.write_database(unfinished, names, images(store), folder, two_views(store))
     unfinished.replace(target)
     return target
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, recipes, threads
+from caloric import features, recipes
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
-from caloric.collection.steps import Told, made, missing
+from caloric.collection.steps import Told, made, missing, untold
 from caloric.collection.store import Shards, fingerprint
 from caloric.detection import Options
 from caloric.errors import InputError
@@ -52,7 +52,31 @@ class Settings:
 
 def shards(store: Path) -> Shards:
     """Those of features."""
-    return Shards(store / "features", COLUMNS)
+    return Shards(store / "features", COLUMNS, apart=True)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An image of a store: in which shard, made from what, how many features."""
+
+    path: Path
+    key: str
+    count: int
+    size: tuple[int, int]
+
+
+def listed(store: Path) -> dict[str, Kept]:
+    """The images of a store by name, in the order of its shards."""
+    own = shards(store)
+    columns = ["name", "content", "settings", "count", "height", "width"]
+    return {
+        row["name"]: Kept(
+            path, f"{row['content']} {row['settings']}", row["count"],
+            (row["height"], row["width"]),
+        )
+        for path in own.all()
+        for row in own.read(path, columns)
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,6 +171,17 @@ class Summary:
         return {name: one for name, one in self.found.items() if isinstance(one, str)}
 
 
+def planned(
+    own: Shards, photographs: list[Photograph], settings: str
+) -> dict[Path, list[Photograph]]:
+    """Which images go into which shard."""
+    groups = {}
+    for number, group in sources.in_buckets(photographs, MOST):
+        content = fingerprint(settings, [(p.name, p.content) for p in group])
+        groups[own.path(f"{number:06x}", content)] = group
+    return groups
+
+
 def extract(
     folder: str,
     store: Path,
@@ -154,23 +189,19 @@ def extract(
     engine: Engine,
     *,
     device: str = "cpu",
-    told: Told = lambda message: None,
+    told: Told = untold,
 ) -> Summary:
     """The features of all images of a folder: what is missing or has changed."""
     own, key = shards(store), settings.hash()
     found: dict[str, int | str] = {}
     photographs = []
-    names = sources.names(folder)
-    every = threads.each(lambda name: sources.hashed(folder, name), names)
-    for one, name in zip(every, names, strict=True):
-        if isinstance(one, InputError):
-            found[name] = str(one)
-        else:
-            photographs.append(one)
-    groups: dict[Path, list[Photograph]] = {}
-    for number, group in sources.in_buckets(photographs, MOST):
-        content = fingerprint(key, [(p.name, p.content) for p in group])
-        groups[own.path(f"{number:06x}", content)] = group
+    for hashed in engine.read(sources.hashed, sources.blocks(folder)):
+        for name, one in hashed.items():
+            if isinstance(one, InputError):
+                found[name] = str(one)
+            else:
+                photographs.append(one)
+    groups = planned(own, photographs, key)
     left = missing(own, groups)
     known = _known(own, set(groups), key) if left else {}
     tasks = {
@@ -185,7 +216,7 @@ def extract(
     for shard in made(own, groups, tasks, make, engine):
         found |= shard.found
         extracted += shard.extracted
-        told(f"{len(found)} of {total} images")
+        told("images", len(found), total)
     for path in groups.keys() - left.keys():
         for row in own.read(path, ["name", "error", "count"]):
             found[row["name"]] = row["error"] or row["count"]

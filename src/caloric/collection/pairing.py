@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from caloric.collection import extraction, retrieval
+from caloric.collection.engines import Engine
+from caloric.collection.steps import Told, untold
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 
@@ -41,22 +43,22 @@ def shards(store: Path) -> Shards:
 _LOOPS = 10
 
 
-def pairs(store: Path, pairing: Pairing) -> list[Pair]:
+def pairs(store: Path, pairing: Pairing, engine: Engine, told: Told = untold) -> list[Pair]:
     """Of the images with features, each pair once, in the order of their names; kept."""
     own, files = shards(store), extraction.shards(store).all()
     key = fingerprint(asdict(pairing), [path.name for path in files])
     path = own.path("pairs", key)
     if not own.whole(path):
-        found = sorted(set(_chosen(store, pairing)))
+        found = sorted(set(_chosen(store, pairing, engine, told)))
         own.write(path, [{"name_a": a, "name_b": b} for a, b in found])
     own.tidy([path])
     return [(row["name_a"], row["name_b"]) for row in own.read(path)]
 
 
-def _chosen(store: Path, pairing: Pairing) -> Iterator[Pair]:
-    own = extraction.shards(store)
-    rows = [row for path in own.all() for row in own.read(path, ["name", "count"])]
-    names = sorted(row["name"] for row in rows if row["count"])
+def _chosen(store: Path, pairing: Pairing, engine: Engine, told: Told) -> Iterator[Pair]:
+    names = sorted(name for name, one in extraction.listed(store).items() if one.count)
+    if not names:
+        raise InputError(f"{store}: no features in it; extract them first")
     if pairing.how == "exhaustive":
         yield from combinations(names, 2)
         return
@@ -64,5 +66,6 @@ def _chosen(store: Path, pairing: Pairing) -> Iterator[Pair]:
         for i, name in enumerate(names):
             yield from ((name, other) for other in names[i + 1 : i + 1 + pairing.overlap])
         names = names[::_LOOPS]
-    for name, others in retrieval.nearest(store, names, pairing.nearest).items():
+    found = retrieval.nearest(store, names, pairing.nearest, engine, told)
+    for name, others in found.items():
         yield from ((min(name, other), max(name, other)) for other in others)

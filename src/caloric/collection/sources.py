@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from caloric import reading
 from caloric.errors import InputError
 
+_BLOCK = 64
 SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm")
 
 
@@ -75,12 +76,25 @@ def content(folder: str, name: str) -> bytes:
         raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
 
 
-def hashed(folder: str, name: str) -> Photograph | InputError:
-    """With the hash of its content, or why it cannot be read."""
-    try:
-        return Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
-    except InputError as error:
-        return error
+Block = tuple[str, tuple[str, ...]]  # a folder, and names in it
+
+
+def blocks(folder: str) -> list[Block]:
+    """All images of a folder, so many at a time."""
+    every = names(folder)
+    return [(folder, tuple(every[i : i + _BLOCK])) for i in range(0, len(every), _BLOCK)]
+
+
+def hashed(block: Block) -> dict[str, Photograph | InputError]:
+    """Each with the hash of its content, or why it cannot be read."""
+    folder, every = block
+    found: dict[str, Photograph | InputError] = {}
+    for name in every:
+        try:
+            found[name] = Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
+        except InputError as error:
+            found[name] = error
+    return found
 
 
 def pixels(folder: str, photograph: Photograph) -> NDArray[np.generic]:

@@ -9,7 +9,11 @@ from caloric.collection.store import Shards
 
 T = TypeVar("T")
 R = TypeVar("R")
-Told = Callable[[str], None]
+Told = Callable[[str, int, int], None]  # of what, how many so far, of how many
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """Nobody listens."""
 
 
 def missing(own: Shards, planned: dict[Path, T]) -> dict[Path, T]:

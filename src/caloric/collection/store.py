@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class Shards:
 
     folder: Path
     columns: tuple[tuple[str, str], ...]  # name and Arrow's type
+    apart: bool = False  # rows that are long, and read one by one
 
     def path(self, bucket: str, key: str) -> Path:
         """Of the shard that was made from what ``key`` is the hash of."""
@@ -64,26 +66,32 @@ class Shards:
             arrow.array([row[field.name] for row in rows], type=field.type) for field in schema
         ]
         table = arrow.Table.from_arrays(columns, schema=schema)
-        self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / (
             f"{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
         )
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
-                arrow.parquet.write_table(table, file, compression="zstd")
+                arrow.parquet.write_table(
+                    table, file, compression="zstd", row_group_size=1 if self.apart else None
+                )
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(path)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         finally:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink()
 
-    def read(self, path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows of a shard; lists as NumPy arrays."""
+    def read(
+        self, path: Path, columns: list[str] | None = None, names: set[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The rows of a shard, or those of some names; lists as NumPy arrays."""
         arrow = _arrow()
+        wanted = None if names is None else [("name", "in", sorted(names))]
         try:
-            table = arrow.parquet.read_table(path, columns=columns)
+            table = arrow.parquet.read_table(path, columns=columns, filters=wanted)
         except (OSError, arrow.ArrowException) as error:
             raise InputError(
                 f"{path}: not a whole shard ({error}); delete it and run again"

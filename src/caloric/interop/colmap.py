@@ -41,11 +41,13 @@ class TwoViews:
 
 def write_database(
     path: Path,
+    names: list[str],
     images: Iterable[tuple[str, Features]],
     folder: Path | None,
     pairs: Iterable[TwoViews],
 ) -> None:
-    """A new database of images, cameras guessed from the files in ``folder``, and pairs.
+    """A new database of images, numbered in the order of ``names``, and pairs; cameras are guessed
+    from the files in ``folder``.
 
     Keypoints have their affine shape, and COLMAP's half pixel; descriptors are bytes, as they are.
     """
@@ -53,14 +55,15 @@ def write_database(
     path.unlink(missing_ok=True)
     database = library.Database.open(str(path))
     try:
-        known = {}
-        for name, features in images:
-            known[name] = _write_image(library, database, name, features, folder)
-        for pair in pairs:
-            first, second = known[pair.name_a], known[pair.name_b]
-            database.write_matches(first, second, np.ascontiguousarray(pair.matches, np.uint32))
-            if pair.matrix is not None:
-                database.write_two_view_geometry(first, second, _geometry(library, pair))
+        known = {name: i for i, name in enumerate(names, 1)}
+        with library.DatabaseTransaction(database):
+            for name, features in images:
+                _write_image(library, database, known[name], name, features, folder)
+            for pair in pairs:
+                first, second = known[pair.name_a], known[pair.name_b]
+                database.write_matches(first, second, np.ascontiguousarray(pair.matches, np.uint32))
+                if pair.matrix is not None:
+                    database.write_two_view_geometry(first, second, _geometry(library, pair))
     finally:
         database.close()
 
@@ -76,14 +79,17 @@ def _camera(library: Any, name: str, features: Features, folder: Path | None) ->
 
 
 def _write_image(
-    library: Any, database: Any, name: str, features: Features, folder: Path | None
-) -> int:
-    camera = database.write_camera(_camera(library, name, features, folder))
-    image = int(database.write_image(library.Image(name=name, camera_id=camera)))
+    library: Any, database: Any, image: int, name: str, features: Features, folder: Path | None
+) -> None:
+    camera = _camera(library, name, features, folder)
+    camera.camera_id = image
+    database.write_camera(camera, use_camera_id=True)
+    database.write_image(
+        library.Image(name=name, camera_id=image, image_id=image), use_image_id=True
+    )
     database.write_keypoints(image, features.frames.to_colmap())
     if features.descriptors.dtype == np.uint8:
         database.write_descriptors(image, _descriptors(library, features))
-    return image
 
 
 def _descriptors(library: Any, features: Features) -> Any:
@@ -106,20 +112,22 @@ def _geometry(library: Any, pair: TwoViews) -> Any:
 def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8]]]) -> None:
     """Other descriptors, bytes (n, 128), of images by name; what was matched by the old ones goes.
 
-    All are made before the first is written.
+    All are made before the first is written, and written together or not at all.
     """
     library = pycolmap()
     made = dict(values)
     database = library.Database.open(str(path))
     try:
-        database.clear_matches()
-        database.clear_two_view_geometries()
-        database.clear_descriptors()
-        for image in database.read_all_images():
-            data = library.FeatureDescriptors(
-                data=np.ascontiguousarray(made[image.name]), type=library.FeatureExtractorType.SIFT
-            )
-            database.write_descriptors(image.image_id, data)
+        kind = library.FeatureExtractorType.SIFT
+        with library.DatabaseTransaction(database):
+            database.clear_matches()
+            database.clear_two_view_geometries()
+            database.clear_descriptors()
+            for image in database.read_all_images():
+                data = np.ascontiguousarray(made[image.name])
+                database.write_descriptors(
+                    image.image_id, library.FeatureDescriptors(data=data, type=kind)
+                )
     finally:
         database.close()
 
