@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli, density, native, scalespace
-from caloric.backends import detect, devices, pipeline, pyramid, stream
+from caloric.backends import detect, devices, once, pipeline, pyramid, stream
 from caloric.benchmarks import gpu_page
 from caloric.benchmarks.gpu import compared
 from caloric.detection import Options
@@ -135,6 +135,33 @@ def test_describe_is_that_of_the_cpu(name):
     assert cosines.min() >= 0.9999
 
 
+def squares():
+    """Corners alike in many directions."""
+    image = np.zeros((240, 320), np.uint8)
+    for y in range(20, 220, 40):
+        for x in range(20, 300, 40):
+            image[y : y + 13, x : x + 13] = 255
+    return image
+
+
+@pytest.mark.parametrize("options", [{}, {"max_features": 300}, {"upright": True}])
+def test_all_directions_are_there(options):
+    image = squares()
+    here = caloric.extract(image, **options)
+    there = caloric.extract(image, device=HERE, **options)
+    assert len(here) == len(there) > 80
+    assert compared(here, there)[0] == 1
+    if not options:
+        _, counts = np.unique(here.frames.xy, axis=0, return_counts=True)
+        assert counts.max() > 4
+
+
+def test_slots_follow_the_image_and_not_what_is_asked_for():
+    image = photograph(size=(100, 120))
+    many = caloric.extract(image, max_features=10**6, device=HERE)
+    assert len(many) == len(caloric.extract(image, device=HERE)) < 1000
+
+
 def test_points_at_the_rim_count_as_on_the_cpu():
     """Frames far from 0, of which a point lies 5e-6 pixels within or beyond the last row."""
     rng = np.random.default_rng(0)
@@ -203,7 +230,7 @@ def test_without_a_gpu_it_says_so(monkeypatch):
     for device in ("gpu", "cuda:x", 3, None):
         with pytest.raises(caloric.InputError, match="unknown device"):
             caloric.extract(image, device=device)
-    with pytest.raises(caloric.InputError, match="CPU alone"):
+    with pytest.raises(caloric.InputError, match="needs device='cpu'"):
         caloric.extract(image, device=HERE, detector="opencv")
 
 
@@ -242,6 +269,55 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
     assert "7 images of 60 x 70 do not fit" in caplog.text
     for one in found:
         np.testing.assert_array_equal(one.descriptors, found[0].descriptors)
+
+
+def _too_large(*arguments, **options):
+    raise torch.OutOfMemoryError("full")
+
+
+def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(monkeypatch, caplog):
+    image = photograph(size=(120, 140))
+    found = caloric.extract(image, max_features=40)
+    expected = caloric.describe(image, found.frames), caloric.match(found, found).indices
+    moved = caloric.find_template(image[30:90, 30:90], image).transform
+    monkeypatch.setattr(pipeline, "pyramids", _too_large)
+    monkeypatch.setattr(torch, "addmm", _too_large)
+    monkeypatch.setattr(torch.nn.functional, "conv2d", _too_large)
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_array_equal(
+            caloric.describe(image, found.frames, device=HERE), expected[0]
+        )
+        np.testing.assert_array_equal(caloric.match(found, found, device=HERE).indices, expected[1])
+        np.testing.assert_array_equal(
+            caloric.find_template(image[30:90, 30:90], image, device=HERE).transform, moved
+        )
+    told = " ".join(caplog.messages)
+    assert all(what in told for what in ("image of 140 x 120", "matching 40 x 40", "a search"))
+
+
+def test_a_tensor_that_does_not_fit_is_an_error_of_its_own(monkeypatch):
+    image = torch.from_numpy(photograph(size=(60, 70)))
+    monkeypatch.setattr(pipeline, "grey", _too_large)
+    with pytest.raises(caloric.InputError, match="memory"):
+        caloric.extract([image, image], device=HERE)
+
+
+def test_tables_are_forgotten_together(monkeypatch):
+    recorded = once.kept({"a": 1})
+    monkeypatch.setattr(once, "_MOST", 3)
+    asked = []
+
+    @once.once
+    def table(size):
+        asked.append(size)
+        return size
+
+    for size in (1, 1, 2, 3, 4, 5):
+        table(size)
+    assert asked == [1, 2, 3, 4, 5]
+    assert recorded == {}
+    table(1)
+    assert asked[-1] == 1
 
 
 def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
@@ -344,6 +420,27 @@ def test_modules_describe_frames_like_the_pipeline(name):
     assert ((found[0].numpy() * expected).sum(1) >= 0.9999).all()
 
 
+def test_modules_own_their_tables():
+    module = interop.Descriptor("sift")
+    module.load_state_dict({k: 0 * v for k, v in module.state_dict().items()})
+    assert interop.Descriptor("sift").table.abs().max() > 0
+
+
+def test_modules_take_nothing_half_precision_and_lost_frames():
+    module = interop.Descriptor("sift")
+    image = torch.rand(1, 1, 40, 40, generator=torch.Generator().manual_seed(0))
+    assert module(image[:0, :, :32, :32]).shape == (0, 128)
+    assert module(image, torch.zeros(1, 0, 2, 3)).shape == (1, 0, 128)
+    lafs = torch.tensor([[[[3.0, 0, 20], [0, 3, 20]], [[torch.nan, 0, 20], [0, 3, 20]]]])
+    found = module(image, lafs)[0]
+    assert (found[1] == 0).all()
+    half = module.half()(image.half(), lafs.half())[0]
+    assert half.dtype == torch.float16
+    np.testing.assert_allclose(half[0].float(), found[0], atol=2e-3)
+    wide = interop.Descriptor("sift")(image.double(), lafs.double())[0]
+    np.testing.assert_allclose(wide[0], found[0], atol=1e-5)
+
+
 def test_modules_say_what_is_wrong():
     module = interop.Descriptor("sift")
     for arguments, match in (
@@ -353,6 +450,12 @@ def test_modules_say_what_is_wrong():
     ):
         with pytest.raises(caloric.InputError, match=match):
             module(*arguments)
+    with pytest.raises(caloric.InputError, match="divide by 255"):
+        module(torch.zeros(1, 1, 32, 32, dtype=torch.uint8))
+    with pytest.raises(caloric.InputError, match="patch_size"):
+        interop.Descriptor("sift", patch_size=1)
+    with pytest.raises(caloric.InputError, match="divide by 255"):
+        interop.extract(torch.full((1, 1, 30, 30), 99.0))
     with pytest.raises(caloric.InputError, match="rings"):
         interop.Descriptor("caloric")(torch.rand(1, 1, 32, 32))
     with pytest.raises(caloric.InputError, match="tensor"):

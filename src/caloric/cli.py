@@ -66,7 +66,7 @@ _CALLED: dict[Model, str] = {
 }
 
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …, auto: a GPU if there is one.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 …, torch:cpu, auto: a GPU if any.")]
 Memory = Annotated[
     int, typer.Option(help="Megabytes to work in: a larger image is taken in tiles.")
 ]
@@ -231,9 +231,8 @@ def extract(
     kind = _kind(output)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
-    if decode not in ("cpu", "gpu"):
-        raise InputError(f"--decode must be cpu or gpu, got {decode!r}")
     plan = _plan(descriptor, max_features, affine, upright, detector, device)
+    stream.check(decode, device)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
@@ -660,6 +659,10 @@ def gpu(
             file.write(gpu_page.page(report).encode())
     if json_path != "-":
         typer.echo(gpu_page.page(report))
+    short = benchmark.failures(report)
+    if short:
+        typer.echo(f"falls short: {'; '.join(short)}", err=True)
+        raise typer.Exit(1)
 
 
 @bench.command()
@@ -787,6 +790,8 @@ def info() -> None:
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     import cv2
 
+    from caloric.backends import devices
+
     typer.echo(f"opencv {cv2.__version__}")
     for package in ("numpy", "scipy", "pillow", "matplotlib", "h5py"):
         try:
@@ -794,6 +799,7 @@ def info() -> None:
         except metadata.PackageNotFoundError:
             typer.echo(f"{package} not installed")
     typer.echo(f"devices: cpu ({os.cpu_count()} cores, {threads.count()} threads)")
+    typer.echo(f"PyTorch: {devices.about()}")
     typer.echo(f"speed: {native.about()}")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")
 

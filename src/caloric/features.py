@@ -473,7 +473,9 @@ def describe(
 
         job = pipeline.Job(recipe, Options(), sizes, output)
         whole = _checked(pixels.read, recipe.kernel)(*(slice(0, n) for n in pixels.size))
-        return pipeline.describe_frames(whole, frames.maps, job, target).astype(output, copy=False)
+        there = pipeline.describe_frames(whole, frames.maps, job, target)
+        if there is not None:
+            return there.astype(output, copy=False)
     result = np.zeros((len(frames), recipe.dimension), output)
     stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
     around = tiles.halo(recipe.sampling.farthest() * stretch)
@@ -626,7 +628,7 @@ def _extracted_on(
     from caloric.backends import pipeline
 
     if plan.options.detector != "dog":
-        raise InputError(f"detector {plan.options.detector!r} runs on the CPU alone")
+        raise InputError(f"detector {plan.options.detector!r} needs device='cpu'")
     job = pipeline.Job(plan.recipe, plan.options, plan.sizes, plan.output)
     known: dict[int, tuple[Any, Any]] = {}  # on their way: what does not fit is needed again
     early: list[tuple[int, Features | InputError]] = []
@@ -637,7 +639,7 @@ def _extracted_on(
             if isinstance(ready, InputError):
                 early.append((index, ready))
             elif 0 in ready[0].shape:
-                early.append((index, plan.nothing(ready[0].shape)))
+                early.append((index, plan.nothing((ready[0].shape[0], ready[0].shape[1]))))
             else:
                 known[index] = (image, mask)
                 yield index, *ready
@@ -647,7 +649,7 @@ def _extracted_on(
         early.clear()
         image, mask = known.pop(index)
         if one is None:
-            yield index, _extracted(image, mask, plan, memory)
+            yield index, _or_error(image, partial(_extracted, image, mask, plan, memory))
         else:
             values = one.descriptors.astype(plan.output, copy=False)
             yield index, plan.features(Frames(one.maps, one.strengths), values, one.size)

@@ -64,10 +64,18 @@ def several(image: Any) -> list[Any] | None:
     return None
 
 
+def _of_tensor(image: Any) -> NDArray[np.generic]:
+    host = image.detach().cpu()
+    try:
+        return np.asarray(host.numpy())
+    except TypeError:  # NumPy has no bfloat16
+        return np.asarray(host.float().numpy())
+
+
 def _as_image(image: object) -> NDArray[np.generic]:
     """An array (h, w) or (h, w, 3 | 4); of a tensor (c, h, w) too."""
     if is_tensor(image):
-        pixels = image.detach().cpu().numpy()  # type: ignore[attr-defined]
+        pixels = _of_tensor(image)
         image = np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
     array = as_array(image, "image")
     if array.ndim == 3 and array.shape[2] == 1:
@@ -75,6 +83,15 @@ def _as_image(image: object) -> NDArray[np.generic]:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
         raise InputError(f"image: expected shape (h, w) or (h, w, 3 or 4), got {array.shape}")
     return array
+
+
+def check_levels(low: float, high: float) -> None:
+    """Of an image of floats: that they can be meant to be in [0, 1]."""
+    if low < -1 or high > 2:
+        raise InputError(
+            f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "
+            "divide by 255 or by whatever white is"
+        )
 
 
 def to_grey(image: object) -> NDArray[np.float32]:
@@ -86,13 +103,8 @@ def to_grey(image: object) -> NDArray[np.float32]:
     if array.size == 0:
         return np.zeros(array.shape[:2], np.float32)
     pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
-    floats = array.dtype.type in FLOATS
-    low, high = (float(pixels.min()), float(pixels.max())) if floats else (0.0, 1.0)
-    if low < -1 or high > 2:
-        raise InputError(
-            f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "
-            "divide by 255 or by whatever white is"
-        )
+    if array.dtype.type in FLOATS:
+        check_levels(float(pixels.min()), float(pixels.max()))
     if pixels.ndim == 2:
         return np.ascontiguousarray(pixels)
     # One by one: a matrix product would round by how the array lies in memory.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from caloric import pooling, whitening
 from caloric.backends import measure
+from caloric.backends.once import once
 from caloric.kernels import Kernel
 from caloric.layout import Layout
 from caloric.normalise import Normalisation
@@ -52,7 +52,7 @@ def dense(table: pooling.Table, count: int) -> np.ndarray[Any, np.dtype[np.float
     return padded.reshape(-1, whole.shape[1])
 
 
-@lru_cache(maxsize=32)
+@once
 def table(
     kernel: Kernel, layout: Layout, sampling: Sampling, most: int | None, device: Any, dtype: Any
 ) -> Table:
@@ -101,7 +101,7 @@ _METHODS: dict[Normalisation, Callable[[Tensor], Tensor]] = {
 }
 
 
-@lru_cache(maxsize=16)
+@once
 def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
     return torch.tensor(whitening.load(name)[:, :dimension], dtype=dtype, device=device)
 

@@ -1,9 +1,14 @@
 """Which device a name means."""
 
+import logging
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from caloric.errors import InputError
+
+R = TypeVar("R")
+log = logging.getLogger("caloric")
 
 
 @cache
@@ -16,11 +21,23 @@ def available() -> bool:
     return bool(torch.cuda.is_available())
 
 
+def about() -> str:
+    """Its version, and the GPUs that it sees."""
+    try:
+        import torch
+    except ImportError:
+        return "not installed (caloric[torch])"
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return f"{torch.__version__}, {', '.join(names) or 'no GPU'}"
+
+
 def resolve(name: object) -> Any:
     """The ``torch.device`` of "cuda", "cuda:1" or "torch:cpu"; None for "cpu", the path without.
 
     "auto" is a GPU where there is one.
     """
+    if type(name).__module__ == "torch" and str(name) != "cpu":
+        name = str(name)  # torch.device("cuda"), say
     if name == "cpu" or (name == "auto" and not available()):
         return None
     if not isinstance(name, str) or (
@@ -43,6 +60,17 @@ def resolve(name: object) -> Any:
             f"device {name!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0"
         )
     return torch.device("cuda", number)
+
+
+def fitting(work: Callable[[], R], what: str) -> R | None:
+    """What ``work`` on a device gives; None, and a line in the log, if its memory is too small."""
+    import torch
+
+    try:
+        return work()
+    except torch.OutOfMemoryError:
+        log.warning("%s does not fit into the device's memory: on the CPU", what)
+        return None
 
 
 def _numbered(name: str) -> bool:

@@ -3,7 +3,6 @@
 In Triton, which comes with PyTorch for GPUs. Each is tested against its plain form.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from caloric import extrema, scalespace
 from caloric.backends import measure
 from caloric.backends.detect import Found
+from caloric.backends.once import once
 from caloric.backends.pyramid import LAYERS, Plan
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling
@@ -82,7 +82,7 @@ def _blur_across(
     tl.store(result + image * result_stride + y * width + x, total, mask=inside)
 
 
-@lru_cache(maxsize=64)
+@once
 def _taps(sigma: float, device: Any) -> Tensor:
     return torch.tensor(scalespace.taps(sigma).tolist(), device=device)
 
@@ -347,20 +347,15 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float, capacity: int) ->
     return Found(keys, places, counts)
 
 
-_tables: dict[tuple[Plan, Any], tuple[Tensor, Tensor]] = {}
-
-
+@once
 def _octaves(of: Plan, device: Any) -> tuple[Tensor, Tensor]:
     """Offsets and sizes of a plan's octaves, and their steps and origins, on the device."""
-    key = (of, device)
-    if key not in _tables:
-        whole = [(o.offset, o.height, o.width) for o in of.octaves]
-        parts = [(o.step, o.origin) for o in of.octaves]
-        _tables[key] = (
-            torch.tensor(whole, dtype=torch.int32, device=device),
-            torch.tensor(parts, dtype=torch.float64, device=device),
-        )
-    return _tables[key]
+    whole = [(o.offset, o.height, o.width) for o in of.octaves]
+    parts = [(o.step, o.origin) for o in of.octaves]
+    return (
+        torch.tensor(whole, dtype=torch.int32, device=device),
+        torch.tensor(parts, dtype=torch.float64, device=device),
+    )
 
 
 @triton.jit

@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from caloric import matching
+from caloric.backends import devices
 from caloric.matching import Neighbours
 from caloric.theory.gaussians import FloatArray
 
@@ -17,14 +19,19 @@ def neighbours(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float,
     device: Any,
 ) -> Neighbours:  # fmt: skip
-    """:func:`caloric.matching.neighbours`."""
-    left, right = (torch.from_numpy(v).to(device) for v in (a, b))
-    places = None if xy_b is None else torch.tensor(xy_b).float().to(device)
-    nearest, first, second, mutual = nearest_rows(left, right, places, radius)
-    return Neighbours(
-        nearest.cpu().numpy().astype(np.intp), first.cpu().numpy(), second.cpu().numpy(),
-        mutual.cpu().numpy(),
-    )  # fmt: skip
+    """:func:`caloric.matching.neighbours`, which does what does not fit."""
+
+    def there() -> Neighbours:
+        left, right = (torch.from_numpy(v).to(device) for v in (a, b))
+        places = None if xy_b is None else torch.tensor(xy_b).float().to(device)
+        nearest, first, second, mutual = nearest_rows(left, right, places, radius)
+        return Neighbours(
+            nearest.cpu().numpy().astype(np.intp), first.cpu().numpy(), second.cpu().numpy(),
+            mutual.cpu().numpy(),
+        )  # fmt: skip
+
+    found = devices.fitting(there, f"matching {len(a)} x {len(b)}")
+    return matching.neighbours(a, b, xy_b, radius) if found is None else found
 
 
 def nearest_rows(

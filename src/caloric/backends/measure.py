@@ -1,7 +1,6 @@
 """The density around frames of a batch, on its angular basis: what a table is contracted with."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from caloric import density
+from caloric.backends.once import once
 from caloric.backends.pyramid import Plan
 from caloric.kernels import Kernel
 from caloric.sampling import Sampling
@@ -42,7 +42,7 @@ class Points:
         return int(self.offsets.shape[1])
 
 
-@lru_cache(maxsize=64)
+@once
 def points(sampling: Sampling, power: float, device: Any, dtype: Any) -> Points:
     """Made once for each."""
     own = density.in_sigmas(sampling)
@@ -69,7 +69,7 @@ class Ladder:
     origin: Tensor
 
 
-@lru_cache(maxsize=64)
+@once
 def ladder(of: Plan, device: Any, dtype: Any) -> Ladder:
     """Made once for each."""
     rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in of.levels]
@@ -132,7 +132,7 @@ def _along(
     first = ((-0.5 - origin.double()) * scale - pixel).to(shapes.dtype)
     inside = (place >= first) & (place <= first + size * scale)
     whole = place.detach().clamp(-1e8, 1e8).floor()
-    return place - whole, (pixel + whole).clamp(-9, 1e9).long(), inside
+    return place - whole, torch.nan_to_num(pixel + whole).clamp(-9, 1e9).long(), inside
 
 
 def measured(
@@ -152,14 +152,14 @@ def measured(
     dtype = rows.dtype
     at, levels = points(sampling, power, rows.device, dtype), ladder(of, rows.device, dtype)
     wanted = torch.round(rungs(maps)[:, None] + at.levels)
-    level = wanted.clamp(0, len(levels.offset) - 1).long()
+    level = torch.nan_to_num(wanted).clamp(0, len(levels.offset) - 1).long()
     offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
     scale, origin = levels.scale[level], levels.origin[level]
     shapes = maps[:, :, :2].to(dtype)
     x, left, inside_x = _along(0, maps, shapes, at, origin, scale, of.size[1])
     y, top, inside_y = _along(1, maps, shapes, at, origin, scale, of.size[0])
     inside = inside_x & inside_y
-    u, v = x.clamp(0, 1), y.clamp(0, 1)
+    u, v = (torch.where(inside, part, 0.0).clamp(0, 1) for part in (x, y))
     begin = offset + image[:, None] * of.total
     flat = rows.reshape(-1)
 
@@ -182,5 +182,5 @@ def measured(
     gx = fx * a[:, 0, 0, None] + fy * a[:, 1, 0, None]
     gy = fx * a[:, 0, 1, None] + fy * a[:, 1, 1, None]
     length, cos, sin = directions(gx, gy)
-    weights = powered(length * scale, power) * at.factors * inside
+    weights = torch.where(inside, powered(length * scale, power) * at.factors, 0.0)
     return harmonics(weights, cos, sin, order)

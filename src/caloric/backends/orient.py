@@ -7,14 +7,14 @@ from caloric import affine_shape, orientation
 from caloric.backends import describe
 from caloric.backends.reading import Reader
 
-_MOST = 4  # directions of one extremum that are looked at
+_MOST = orientation.ORDER  # a series of that order has no more peaks
 
 
 def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """The angles (n, 4) of each row's strongest peaks, and which of them count.
+    """The angles (n, 12) of each row's peaks, the strongest first, and which of them count.
 
     As :func:`caloric.orientation.dominant`: those of at least 0.8 of the highest, angle 0 where
-    there is none. More than four do not occur in histograms as smooth as these.
+    there is none.
     """
     h = histogram
     before, after = h.roll(1, 1), h.roll(-1, 1)
@@ -30,8 +30,14 @@ def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
     return angles, counts
 
 
-def turned(reader: Reader, maps: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Frames (b, k, 2, 3) and strengths (b, k), one frame for each direction, k of them in all."""
+def turned(
+    reader: Reader, maps: Tensor, strengths: Tensor, room: int | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One frame for each direction of frames (b, k, 2, 3) with strengths (b, k): frames
+    (b, room, 2, 3) and strengths (b, room), and how many there would be (b,).
+
+    ``room`` None: as many as there are, for which the device is waited for.
+    """
     b, k = strengths.shape
     table = describe.table(
         orientation.KERNEL, orientation.LAYOUT, orientation.SAMPLING, orientation.ORDER,
@@ -43,18 +49,25 @@ def turned(reader: Reader, maps: Tensor, strengths: Tensor) -> tuple[Tensor, Ten
     angles, counts = peaks(histogram)
     counts &= strengths.view(-1, 1) > 0
     counts = counts.view(b, -1)
-    slot = torch.where(counts, counts.cumsum(1) - 1, k).clamp_max(k)
-    c, s = angles.cos(), angles.sin()
-    rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
-    every = maps.view(-1, 1, 2, 3)
-    shapes = every[..., :2] @ rotation
-    turned = torch.cat([shapes, every[..., 2:].expand(-1, _MOST, 2, 1)], -1).reshape(b, -1, 6)
+    wanted = counts.sum(1)
+    if room is None:
+        room = int(wanted.max())
     # One more slot than is kept takes all that there is no room for.
-    frames = torch.zeros((b, k + 1, 6), dtype=maps.dtype, device=maps.device)
-    frames.scatter_(1, slot.unsqueeze(2).expand(-1, -1, 6), turned)
-    kept = torch.zeros((b, k + 1), device=maps.device)
-    kept.scatter_(1, slot, strengths.repeat_interleave(_MOST, 1))
-    return frames[:, :k].view(b, k, 2, 3), kept[:, :k]
+    slot = torch.where(counts, counts.cumsum(1) - 1, room).clamp_max(room)
+    source = torch.zeros((b, room + 1), dtype=torch.int64, device=maps.device)
+    source.scatter_(1, slot, torch.arange(k * _MOST, device=maps.device).expand(b, -1))
+    source = source[:, :room]
+    there = torch.arange(room, device=maps.device) < wanted[:, None]
+    angle, of = angles.view(b, -1).gather(1, source), source // _MOST
+    c, s = angle.cos(), angle.sin()
+    rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
+    own = maps.view(b, k, 6).gather(1, of.unsqueeze(2).expand(-1, -1, 6)).view(b, room, 2, 3)
+    frames = torch.cat([own[..., :2] @ rotation, own[..., 2:]], -1)
+    return (
+        torch.where(there[..., None, None], frames, 0.0),
+        torch.where(there, strengths.gather(1, of), 0.0),
+        wanted,
+    )
 
 
 def _anisotropy(m: Tensor) -> Tensor:

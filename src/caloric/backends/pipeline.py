@@ -4,8 +4,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caloric import images, threads
-from caloric.backends import describe, detect, orient, pyramid
+from caloric.backends import describe, detect, devices, once, orient, pyramid
 from caloric.backends.detect import Found
+from caloric.backends.once import kept
 from caloric.backends.pyramid import Plan
 from caloric.backends.reading import Reader
 from caloric.detection import Options
 from caloric.errors import InputError
+from caloric.images import check_levels
 from caloric.recipes import Descriptor
 
 log = logging.getLogger("caloric")
@@ -29,6 +32,7 @@ _PER = 16  # pixels of an image a candidate: more than that and it is made again
 AT_ONCE = 32  # images of one size
 _PIXELS = 1 << 26  # of them
 _WAITING = 1 << 28  # pixels that wait for others of their size
+_NUMBERED = 1 << 31  # pixels of a pyramid that the kernels can number
 
 
 @dataclass(frozen=True)
@@ -105,22 +109,34 @@ def _unmasked(found: Found, masks: Tensor | None) -> Found:
 def extract(images: Tensor, job: Job, masks: Tensor | None = None, capacity: int = 0) -> Batch:
     """Of images (b, h, w), float32 0 to 1, on the device they are on.
 
-    With ``options.max_features`` nothing waits for the device, and all shapes are known before.
+    On a GPU with ``options.max_features`` nothing waits for the device, and all shapes are known
+    before: there are as many slots as features are asked for, or as there is room for candidates.
     """
     h, w = images.shape[1:]
     of, fused = pyramid.plan(h, w), fusing(images.device)
     capacity = capacity or room((h, w))
     rows = pyramids(images, of, fused)
     extrema = _unmasked(found(rows, of, job.options, fused, capacity), masks)
-    crowded = extrema.counts > extrema.keys.shape[1]
-    most = job.options.max_features
-    if most is None:
-        # All of them: as many as the fullest image has, for a second direction of some, half more.
+    limit = job.options.max_features
+    if fused and limit is not None:
+        slots = most = min(limit, capacity)
+    else:
+        slots = None
         most = int((extrema.keys > 0).sum(1).max()) if extrema.keys.numel() else 0
-        most += most // 2
+        most = most if limit is None else min(limit, most)
     places, strengths = detect.strongest(extrema, most)
-    maps, strengths, values = _described(rows, of, fused, places, strengths, job)
-    return Batch(maps, strengths, values, crowded)
+    maps = upright(places, strengths)
+    reader = Reader(rows, of, most, fused)
+    if job.options.affine and most:
+        maps = orient.adapted(reader, maps.view(-1, 2, 3)).view_as(maps)
+    wanted = extrema.counts
+    if not job.options.upright and most:
+        maps, strengths, wanted = orient.turned(reader, maps, strengths, slots)
+        maps, strengths = maps[:, :limit], strengths[:, :limit]
+    crowded = extrema.counts > extrema.keys.shape[1]
+    if slots is not None and slots != limit:
+        crowded |= wanted > slots
+    return Batch(maps, strengths, _described(rows, of, fused, maps, strengths, job), crowded)
 
 
 def upright(places: Tensor, strengths: Tensor) -> Tensor:
@@ -132,23 +148,16 @@ def upright(places: Tensor, strengths: Tensor) -> Tensor:
 
 
 def _described(
-    rows: Tensor, of: Plan, fused: bool, places: Tensor, strengths: Tensor, job: Job
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Frames, strengths and descriptors."""
+    rows: Tensor, of: Plan, fused: bool, maps: Tensor, strengths: Tensor, job: Job
+) -> Tensor:
+    """Descriptors (b, k, d) of frames."""
     b, k = strengths.shape
-    device = rows.device
-    maps = upright(places, strengths)
-    reader = Reader(rows, of, k, fused)
-    d = job.recipe.dimension
+    device, d = rows.device, job.recipe.dimension
     if k == 0:
-        return maps, strengths, torch.zeros((b, 0, d), device=device)
-    if job.options.affine:
-        maps = orient.adapted(reader, maps.view(-1, 2, 3)).view(b, k, 2, 3)
-    if not job.options.upright:
-        maps, strengths = orient.turned(reader, maps, strengths)
+        return torch.zeros((b, 0, d), device=device)
     none = (strengths == 0)[..., None, None]
     readable = torch.where(none, torch.eye(2, 3, dtype=maps.dtype, device=device), maps)
-    return maps, strengths, _values(reader, readable.view(-1, 2, 3), job).view(b, k, d)
+    return _values(Reader(rows, of, k, fused), readable.view(-1, 2, 3), job).view(b, k, d)
 
 
 def _values(reader: Reader, maps: Tensor, job: Job) -> Tensor:
@@ -216,7 +225,10 @@ def pixels(image: Any, device: Any) -> Pixels | Tensor:
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[0] not in (1, 3)):
         shape = tuple(image.shape)
         raise InputError(f"image: a tensor (h, w), (1, h, w) or (3, h, w), not {shape}")
-    return grey(image.to(device))
+    try:
+        return grey(image.to(device))
+    except torch.OutOfMemoryError:
+        raise MemoryError from None
 
 
 def grey(image: Tensor) -> Tensor:
@@ -227,8 +239,16 @@ def grey(image: Tensor) -> Tensor:
         pixels = image.float()
         if not bool(torch.isfinite(pixels).all()):
             raise InputError("image: NaN or infinite pixels; replace them first")
+        if pixels.numel():
+            check_levels(float(pixels.min()), float(pixels.max()))
+    elif image.dtype == torch.bool:
+        pixels = image.float()
+    elif image.dtype == torch.uint16:
+        pixels = image.float() / 65535
     else:
-        raise InputError(f"image: a tensor of {image.dtype}; use uint8, or floats in [0, 1]")
+        raise InputError(
+            f"image: a tensor of {image.dtype}; use uint8, uint16, bool, or floats in [0, 1]"
+        )
     if pixels.ndim == 2:
         return pixels
     if len(pixels) == 1:
@@ -238,8 +258,19 @@ def grey(image: Tensor) -> Tensor:
 
 def describe_frames(
     pixels: Pixels, maps: NDArray[np.float64], job: Job, device: Any
+) -> NDArray[Any] | None:
+    """Descriptors (n, d) of one image's frames from anybody; None if it does not fit."""
+    h, w = pixels.shape
+    if fusing(device) and pyramid.plan(h, w).total >= _NUMBERED:
+        return None
+    return devices.fitting(
+        lambda: _described_frames(pixels, maps, job, device), f"an image of {w} x {h}"
+    )
+
+
+def _described_frames(
+    pixels: Pixels, maps: NDArray[np.float64], job: Job, device: Any
 ) -> NDArray[Any]:
-    """Descriptors (n, d) of one image's frames from anybody."""
     with torch.no_grad(), on(device):
         fused = fusing(device)
         of = pyramid.plan(*pixels.shape)
@@ -288,12 +319,14 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 def _fitting(part: list[Item], job: Job, device: Any) -> list[tuple[int, Extracted | None]]:
     indices = [index for index, _, _ in part]
-    try:
-        return list(zip(indices, _batch(part, job, device), strict=True))
-    except torch.OutOfMemoryError:
-        pass
-    forget()
     h, w = part[0][1].shape
+    numbered = not fusing(device) or pyramid.plan(h, w).total < _NUMBERED
+    if numbered:
+        try:
+            return list(zip(indices, _batch(part, job, device), strict=True))
+        except torch.OutOfMemoryError:
+            pass
+    forget()
     if len(part) == 1:
         log.warning("an image of %d x %d does not fit into the device's memory: on the CPU", w, h)
         return [(indices[0], None)]
@@ -324,9 +357,15 @@ def _batch(part: list[Item], job: Job, device: Any) -> list[Extracted]:
         return to_host(run(pixels, job, masks), (pixels.shape[1], pixels.shape[2]))
 
 
-def on(device: Any) -> Any:
-    """A context in which kernels are started on that device."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+_working = RLock()
+
+
+@contextmanager
+def on(device: Any) -> Iterator[None]:
+    """Kernels are started on that device, by one thread at a time: recordings have one place for
+    what comes out."""
+    with _working, torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        yield
 
 
 def run(pixels: Tensor, job: Job, masks: Tensor | None) -> Batch:
@@ -352,7 +391,7 @@ class _Graph:
 
 
 _KEPT = 4  # graphs: each holds the memory of its batch
-_graphs: OrderedDict[tuple[Any, ...], _Graph | None] = OrderedDict()
+_graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
 def replayed(images: Tensor, job: Job) -> Batch:
@@ -379,13 +418,14 @@ def replayed(images: Tensor, job: Job) -> Batch:
 
 
 def forget() -> None:
-    """Give the memory of recordings back."""
-    _graphs.clear()
+    """Give the memory of recordings and tables back."""
+    once.forget()
     torch.cuda.empty_cache()
 
 
 def _record(images: Tensor, job: Job) -> _Graph:
     static = images.clone()
+    extract(static, job)  # makes all tables: within the recording none can be made
     graph = torch.cuda.CUDAGraph()
     # Other threads go on decoding and copying meanwhile.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from caloric import scalespace
+from caloric.backends.once import once
 from caloric.scalespace import FIRST, SCALES, SMALLEST
 
 LAYERS = SCALES + 3
@@ -74,7 +75,7 @@ def plan(height: int, width: int) -> Plan:
     return Plan((height, width), tuple(octaves))
 
 
-@lru_cache(maxsize=512)
+@once
 def mirrored(count: int, reach: int, device: Any) -> Tensor:
     """Indices of −reach … count + reach − 1 where the rim is a mirror."""
     period = max(2 * (count - 1), 1)

@@ -2,7 +2,6 @@
 elsewhere."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from caloric import affine_shape
 from caloric.backends import describe, measure
 from caloric.backends.describe import Table
+from caloric.backends.once import once
 from caloric.backends.pyramid import Plan
 from caloric.kernels import Kernel
 from caloric.recipes import Descriptor
@@ -20,7 +20,7 @@ from caloric.theory.gaussians import gaussian_2d
 _BYTES = 1 << 31  # of harmonics at once
 
 
-@lru_cache(maxsize=8)
+@once
 def _window(device: Any) -> Tensor:
     own = affine_shape.SAMPLING
     window = gaussian_2d(own.points(), affine_shape.WINDOW)

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from caloric import search
+from caloric.backends import devices
 from caloric.fields import Pixels
 from caloric.search import GRID, INSIDE, Correlate
 
@@ -16,7 +18,14 @@ _NUMBERS = 1 << 28  # of products at once
 def correlate(
     values: Pixels, columns: Pixels, turns: int, device: Any
 ) -> tuple[Pixels, NDArray[np.uint8]]:
-    """:func:`caloric.search.correlate`."""
+    """:func:`caloric.search.correlate`, which does what does not fit."""
+    found = devices.fitting(lambda: _there(values, columns, turns, device), "a search")
+    return search.correlate(values, columns, turns) if found is None else found
+
+
+def _there(
+    values: Pixels, columns: Pixels, turns: int, device: Any
+) -> tuple[Pixels, NDArray[np.uint8]]:
     channels, count = len(values), columns.shape[1] // turns
     kernels = np.zeros((columns.shape[1], channels, GRID, GRID), np.float32)
     kernels[:, :, INSIDE] = columns.T.reshape(columns.shape[1], channels, -1)

@@ -16,6 +16,7 @@ T = TypeVar("T")
 _ORIENTATION = 274  # of EXIF: 1 is upright
 
 _AHEAD = 128  # files
+_BYTES = 1 << 30  # of the largest so far, so many times
 
 
 def by_nvjpeg(path: str, device: Any) -> Any:
@@ -42,6 +43,21 @@ def by_nvjpeg(path: str, device: Any) -> Any:
         return None
 
 
+def check(decode: str, device: str) -> None:
+    """That a device can decode, if it is to."""
+    if decode not in ("cpu", "gpu"):
+        raise InputError(f"--decode must be cpu or gpu, got {decode!r}")
+    if decode == "cpu":
+        return
+    target = devices.resolve(device)
+    if target is None or target.type != "cuda":
+        raise InputError(f"--decode gpu needs a GPU, and --device is {device}")
+    try:
+        import torchvision  # noqa: F401
+    except ImportError:
+        raise InputError("--decode gpu needs torchvision, with nvJPEG") from None
+
+
 def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[tuple[int, T | InputError]]:
     """What is read of each file, or why it cannot be, in order."""
 
@@ -55,12 +71,15 @@ def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[tuple[in
 
     with ThreadPoolExecutor(threads.count(), "caloric-files") as pool:
         ahead: deque[Future[T | InputError]] = deque()
-        begun = 0
+        begun, largest = 0, 0
         for index in range(len(files)):
-            while begun < len(files) and begun - index < _AHEAD:
+            most = min(_AHEAD, max(1, _BYTES // largest)) if largest else threads.count()
+            while begun < len(files) and begun - index < most:
                 ahead.append(pool.submit(safely, files[begun]))
                 begun += 1
-            yield index, ahead.popleft().result()
+            found = ahead.popleft().result()
+            largest = max(largest, getattr(found, "nbytes", 1))
+            yield index, found
 
 
 def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[Any]:

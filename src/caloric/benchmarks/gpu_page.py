@@ -17,12 +17,15 @@ def _images(report: Report) -> Iterator[str]:
             if count == "stages":
                 continue
             rate = own["images a second"]
+            copied = rate * found["stages"]["gigabytes an image at least"] / 1000
             rows.append([
-                name, count, f"{own['milliseconds a batch']:.2f} ms", f"{rate:,.0f}",
+                name, count, f"{own['milliseconds a batch']:.2f} ms",
+                f"{own['milliseconds a batch, mean']:.2f} ms", f"{rate:,.0f}",
                 f"{own['images a second, results on the host']:,.0f}", f"{rate / here:.0f}",
+                f"{copied / report['limits']['copy, terabytes a second']:.0%}",
             ])  # fmt: skip
-    head = ["images", "at once", "time", "images a second", "with results on the host",
-            "times two threads of a CPU"]  # fmt: skip
+    head = ["images", "at once", "time", "mean", "images a second", "with results on the host",
+            "times two threads of a CPU", "of the copying limit"]  # fmt: skip
     yield from table(head, rows)
 
 
@@ -47,6 +50,42 @@ def _stages(report: Report) -> Iterator[str]:
     yield from table(["step", "time an image", "share of the limit"], rows)
 
 
+def _folder(folder: Report, about: Report) -> Iterator[str]:
+    yield (
+        f"From {folder['files']} JPEG files of {folder['megapixels']:.1f} megapixels to features in "
+        f"memory: {folder['images a second, decoded by the cpu']:,.0f} images a second"
+    )
+    if "frames that both decoders lead to" not in folder:
+        yield f"decoded on {about['threads']} threads."
+    else:
+        yield (
+            f"decoded on {about['threads']} threads, "
+            f"{folder['images a second, decoded by the gpu']:,.0f} by nvJPEG (`caloric extract "
+            "--decode gpu`); decoders differ by a level or two, and"
+        )
+        share = folder["frames that both decoders lead to"]
+        yield f"{share:.1%} of the frames are within 0.05 pixels."
+    yield ""
+
+
+def _description(report: Report) -> Iterator[str]:
+    own, rates = report["description"], report["limits"]["products, teraflops a second"]
+    yield (
+        f"{own['samples']} samples, 128 dimensions, {own['frames']:,} frames at once; the limit is "
+        "the rate at which the device multiplies in that precision."
+    )
+    yield ""
+    found = []
+    for name, one in own.items():
+        if isinstance(one, dict):
+            limit = rates["half" if name.endswith("16") else "float32"]
+            found.append([
+                name, f"{one['table'][0]:,} x {one['table'][1]}",
+                f"{one['million frames a second']:.1f} million", f"{one['teraflops'] / limit:.0%}",
+            ])  # fmt: skip
+    yield from table(["", "table", "frames a second", "of the limit"], found)
+
+
 def rows(report: Report) -> Iterator[str]:
     """What the README tells of it."""
     found = []
@@ -67,7 +106,6 @@ def page(report: Report) -> str:
     about, limits = report["about"], report["limits"]
     agreement, memory, folder = (report[k] for k in ("agreement", "out of memory", "folder"))
     rates = limits["products, teraflops a second"]
-    half, single = (report["description"][kind] for kind in ("float16", "float32"))
     lines = [
         "# On a GPU",
         "",
@@ -97,26 +135,27 @@ def page(report: Report) -> str:
         f"{'in use' if about['compiled core'] else 'not installed'}.",
         "",
         *_images(report),
-        f"From {folder['files']} JPEG files of about 800 pixels to features in memory: "
-        f"{folder['images a second, decoded by the cpu']:,.0f} images a second decoded on",
-        f"{about['threads']} threads, {folder['images a second, decoded by the gpu']:,.0f} by nvJPEG"
-        " (`caloric extract --decode gpu`); decoders differ by a level or two, and",
-        f"{folder['frames that both decoders lead to']:.1%} of the frames are within 0.05 pixels.",
+        "The limit: pyramids written once and read twice, densities written and read once, at the",
+        "rate at which the device copies.",
         "",
+        *_folder(folder, about),
         *_stages(report),
         "## Description, matching",
         "",
-        f"617 samples, 6 harmonics, 200 entries, 128 dimensions, {report['description']['frames']:,}"
-        " frames at once:",
-        f"{half['million frames a second']:.1f} million frames a second with the product in half "
-        f"precision, {single['million frames a second']:.1f} in float32.",
-        "",
+        *_description(report),
         "4,096 x 4,096 descriptors of 128, mutual nearest neighbours with the second nearest:",
-        *(
-            f"{found['pairs a second']:,.0f} pairs a second ({name})."
-            for name, found in report["matching"].items()
-        ),
         "",
+        *table(
+            ["", "pairs a second", "of the product's limit, float32"],
+            [
+                [
+                    name,
+                    f"{found['pairs a second']:,.0f}",
+                    f"{found['teraflops'] / rates['float32']:.0%}",
+                ]
+                for name, found in report["matching"].items()
+            ],
+        ),
         "## The same as the CPU's",
         "",
         f"Of 2,000 frames of {agreement['images']} photographs "

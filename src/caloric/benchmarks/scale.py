@@ -1,4 +1,4 @@
-"""``caloric bench scale``: rates and sizes of a collection, and what was simulated of large ones."""
+"""``caloric bench scale``: rates and sizes of a collection, and simulations of large ones."""
 
 import hashlib
 import itertools

@@ -36,6 +36,8 @@ class Descriptor(nn.Module):
     ) -> None:
         """The recipe by its name, with kernel parameters changed if given."""
         super().__init__()
+        if patch_size < 2:
+            raise InputError(f"patch_size must be a whole number from 2, got {patch_size!r}")
         self.recipe = recipe_of(name, **parameters)
         self.patch_size = patch_size
         own = self.recipe.sampling
@@ -53,7 +55,7 @@ class Descriptor(nn.Module):
             recipe.kernel, recipe.layout, sampling, recipe.harmonics, torch.device("cpu"),
             torch.float32,
         )  # fmt: skip
-        self.register_buffer(name, made.matrix)
+        self.register_buffer(name, made.matrix.clone())  # the table itself is everybody's
         return made.order
 
     @property
@@ -65,11 +67,20 @@ class Descriptor(nn.Module):
         """Descriptors of patches, or of an image's frames."""
         if pixels.ndim != 4 or pixels.shape[1] != 1:
             raise InputError(f"pixels: expected shape (n, 1, h, w), got {tuple(pixels.shape)}")
-        raw = self._of_patches(pixels) if lafs is None else self._of_frames(pixels, lafs)
-        result = describe.normalised(raw, self.recipe.normalisation)
-        if self.recipe.whitening is not None:
-            result = describe.l2(result @ self.whitening)
-        return result if lafs is None else result.view(*lafs.shape[:2], -1)
+        if not pixels.is_floating_point():
+            raise InputError(f"pixels of {pixels.dtype}; divide by 255, say: floats in [0, 1]")
+        # Gradients and lengths need more digits than half precision has.
+        kind = torch.float64 if pixels.dtype == torch.float64 else torch.float32
+        wide = pixels.to(kind)
+        raw = self._of_patches(wide) if lafs is None else self._of_frames(wide, lafs)
+        if len(raw) == 0:
+            result = raw.new_zeros((0, self.dimension))
+        else:
+            result = describe.normalised(raw, self.recipe.normalisation)
+            if self.recipe.whitening is not None:
+                result = describe.l2(result @ self.whitening.to(kind))
+        result = result.to(pixels.dtype)
+        return result if lafs is None else result.view(*lafs.shape[:2], self.dimension)
 
     def _of_patches(self, patches: Tensor) -> Tensor:
         if not isinstance(self.recipe.sampling, SquarePatch):
@@ -80,19 +91,19 @@ class Descriptor(nn.Module):
                 f"patches of {tuple(patches.shape[-2:])} pixels; this module was made for "
                 f"patch_size={self.patch_size}"
             )
-        kernel, n = self.recipe.kernel, len(patches)
+        kernel = self.recipe.kernel
         area = SquarePatch(size).pitch ** 2
         flat = patches[:, 0]
         if kernel.feature == "intensity":
-            angle = flat.reshape(n, -1) * (2 * torch.pi / kernel.period)
+            angle = flat.flatten(1) * (2 * torch.pi / kernel.period)
             seen = (torch.full_like(angle, area), angle.cos(), angle.sin())
         else:
             gy, gx = torch.gradient(flat, spacing=SquarePatch(size).pitch, dim=(1, 2))
-            length, cos, sin = measure.directions(gx.reshape(n, -1), gy.reshape(n, -1))
+            length, cos, sin = measure.directions(gx.flatten(1), gy.flatten(1))
             seen = (length * area, cos, sin)
-        table = getattr(self, "patch_table", self.table)
+        table: Tensor = getattr(self, "patch_table", self.table)
         weights, cos, sin = (measure.padded(v) for v in seen)
-        return measure.harmonics(weights, cos, sin, self.patch_order) @ table
+        return measure.harmonics(weights, cos, sin, self.patch_order) @ table.to(weights.dtype)
 
     def _of_frames(self, image: Tensor, lafs: Tensor) -> Tensor:
         if lafs.ndim != 4 or lafs.shape[2:] != (2, 3) or len(lafs) != len(image):
@@ -100,6 +111,8 @@ class Descriptor(nn.Module):
                 f"lafs: expected shape ({len(image)}, n, 2, 3), got {tuple(lafs.shape)}"
             )
         b, n = lafs.shape[:2]
+        if b * n == 0 or 0 in image.shape:
+            return image.new_zeros((b * n, self.table.shape[1]))
         of = pyramid.plan(*image.shape[2:])
         rows = pyramid.build(image[:, 0], of)
         index = torch.arange(b, device=image.device).repeat_interleave(n)
@@ -108,7 +121,7 @@ class Descriptor(nn.Module):
             rows, of, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel, recipe.power,
             self.order,
         )  # fmt: skip
-        return seen @ self.table
+        return seen @ self.table.to(seen.dtype)
 
 
 def extract(
@@ -129,7 +142,22 @@ def extract(
     job = pipeline.Job(
         recipe_of(descriptor), Options(max_features=max_features, affine=affine, upright=upright)
     )
-    with torch.no_grad():
+    if 0 in images.shape:
+        d = job.recipe.dimension
+        shapes = ((2, 3), (), (d,))
+        return tuple(
+            torch.zeros((len(images), max_features, *shape), device=images.device)
+            for shape in shapes
+        )
+    with torch.no_grad(), pipeline.on(images.device):
         grey = torch.stack([pipeline.grey(image) for image in images])
         batch: Any = pipeline.run(grey, job, None)
-        return batch.maps.float(), batch.strengths.clone(), batch.descriptors.clone()
+        parts = (batch.maps.float(), batch.strengths, batch.descriptors)
+        return tuple(_padded(part, max_features) for part in parts)
+
+
+def _padded(values: Tensor, count: int) -> Tensor:
+    """(b, count, ...), with zeros for what there is not."""
+    whole = values.new_zeros((len(values), count, *values.shape[2:]))
+    whole[:, : values.shape[1]] = values
+    return whole
