@@ -21,7 +21,7 @@ DEVICE = torch.device("cuda", 0)
 @pytest.fixture(scope="module")
 def images():
     names = ("astronaut", "coffee", "camera")
-    grey = [photographs.grey(name, (200, 231)).astype(np.float32) / 255 for name in names]
+    grey = [photographs.grey(name, (231, 200)).astype(np.float32) / 255 for name in names]
     return torch.from_numpy(np.stack(grey)).to(DEVICE)
 
 

@@ -279,7 +279,7 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
     image = photograph(size=(120, 140))
     found = caloric.extract(image, max_features=40)
     expected = caloric.describe(image, found.frames), caloric.match(found, found).indices
-    moved = caloric.find_template(image[30:90, 30:90], image).transform
+    moved = caloric.find_template(image, [image[30:90, 30:90]]).alignment.transform
     monkeypatch.setattr(pipeline, "pyramids", _too_large)
     monkeypatch.setattr(torch, "addmm", _too_large)
     monkeypatch.setattr(torch.nn.functional, "conv2d", _too_large)
@@ -289,7 +289,8 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
         )
         np.testing.assert_array_equal(caloric.match(found, found, device=HERE).indices, expected[1])
         np.testing.assert_array_equal(
-            caloric.find_template(image[30:90, 30:90], image, device=HERE).transform, moved
+            caloric.find_template(image, [image[30:90, 30:90]], device=HERE).alignment.transform,
+            moved,
         )
     told = " ".join(caplog.messages)
     assert all(what in told for what in ("image of 140 x 120", "matching 40 x 40", "a search"))
