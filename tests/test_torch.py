@@ -16,7 +16,7 @@ import caloric
 import photographs
 from caloric import cli, density, native, scalespace
 from caloric.backends import detect, devices, once, pipeline, pyramid, stream
-from caloric.benchmarks import gpu_page
+from caloric.benchmarks import gpu, gpu_page
 from caloric.benchmarks.gpu import compared
 from caloric.detection import Options
 from caloric.interop import torch as interop
@@ -293,7 +293,7 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
             moved,
         )
     told = " ".join(caplog.messages)
-    assert all(what in told for what in ("image of 140 x 120", "matching 40 x 40", "a search"))
+    assert all(what in told for what in ("image of 120 x 140", "matching 40 x 40", "a search"))
 
 
 def test_a_tensor_that_does_not_fit_is_an_error_of_its_own(monkeypatch):
@@ -549,5 +549,10 @@ def test_jobs_are_told_apart():
 def test_the_documentation_has_the_figures_of_the_benchmark():
     report = json.loads((ROOT / "docs/results/gpu.json").read_text())
     assert (ROOT / "docs/gpu.md").read_text() == gpu_page.page(report)
+    assert gpu.failures(report) == []
+    slow = json.loads(json.dumps(report))
+    slow["images"]["800 x 640, 2,000 features"]["1"]["milliseconds a batch, mean"] = 7
+    slow["agreement"]["lowest cosine of common frames"] = 0.99
+    assert gpu.failures(slow) == ["cosines of common frames", "one image in 6 ms"]
     readme = (ROOT / "README.md").read_text()
     assert "\n".join(gpu_page.rows(report)) in readme
