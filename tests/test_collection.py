@@ -1,12 +1,10 @@
 """Collections: the store, its steps, killed runs, and COLMAP reading what we write."""
 
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,11 +16,13 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.benchmarks import models
+from caloric.benchmarks import kills, models, scale_page
 from caloric.collection import (
+    commands,
     engines,
     exporting,
     extraction,
+    index,
     matching,
     pairing,
     retrieval,
@@ -55,13 +55,7 @@ def folder(originals, tmp_path):
     return target
 
 
-def content(path):
-    """Every file of a store with its bytes' hash."""
-    return {
-        p.relative_to(path).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
-        for p in sorted(path.rglob("*"))
-        if p.is_file()
-    }
+content = kills.content
 
 
 def extract(folder, out, engine=HERE, **options):
@@ -315,25 +309,21 @@ def test_two_dask_workers_make_the_same_store(folder, tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_killed_run_is_finished_by_the_next(folder, tmp_path):
-    """SIGKILL at several moments; what is finished is not made again."""
-    code = (
-        "from pathlib import Path\n"
-        "from caloric.collection import engines, extraction\n"
-        f"extraction.extract({str(folder)!r}, Path({str(tmp_path / 'out')!r}), "
-        f"extraction.{SETTINGS!r}, engines.Here())"
-    )
-    extract(folder, tmp_path / "whole")
-    for wait in (0.9, 1.2, 1.5):
-        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        time.sleep(wait)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.parquet")}
-    extract(folder, tmp_path / "out")
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
-    for name, written in finished.items():
-        assert (tmp_path / "out" / "features" / name).stat().st_mtime_ns == written
+def test_killed_runs_are_finished_by_the_next(folder):
+    """A process, a worker and the scheduler; twenty times: caloric bench kills."""
+    pytest.importorskip("distributed")
+    victims = ("process", "cluster's worker", "scheduler")
+    for i in range(4):  # enough to do that a kill comes in between
+        for place in ("eins", "zwei und drei"):
+            for path in sorted((folder / place).glob("bild*.png")):
+                (folder / place / f"{i} {path.name}").write_bytes(path.read_bytes())
+    report = kills.run(folder, 3, 120, 0, lambda message: None, victims)
+    for one in report["kills"]:
+        assert one["the same store"], one
+        assert one["written again"] == 0, one
+    *_, scheduler = report["kills"]
+    assert not scheduler["the run went on"]
+    assert any("scheduler was lost" in line for line in scheduler["it said"]), scheduler
 
 
 def _die(task):
@@ -377,6 +367,136 @@ def test_commands(folder, tmp_path):
         ["reconstruct", folder, "-o", tmp_path / "empty"],
     ):  # fmt: skip
         assert run("collection", *wrong).exit_code != 0
+
+
+def test_in_cells_the_nearest_are_mostly_found():
+    rng = np.random.default_rng(0)
+    places = rng.standard_normal((300, 16)).astype(np.float32)
+    every = np.repeat(places, 10, 0) + 0.1 * rng.standard_normal((3000, 16)).astype(np.float32)
+    every = (every / np.linalg.norm(every, axis=1)[:, None]).astype(np.float16)
+    exact = index.nearest(index.built(every), every[:200], 10)
+    cells = index.nearest(index.built(every, exact=0), every[:200], 10)
+    np.testing.assert_array_equal(exact[:, 0] // 10, np.arange(200) // 10)
+    same = [len(set(a) & set(b)) / 10 for a, b in zip(exact, cells, strict=True)]
+    assert np.mean(same) > 0.9
+
+
+def test_vectors_are_in_few_dimensions_and_made_once(matched, monkeypatch, tmp_path):
+    out, _ = matched
+    names, first = retrieval.vectors(out, HERE)
+    assert names == sorted(extraction.listed(out))
+    assert first.shape == (6, 6)  # as many directions as images
+    np.testing.assert_allclose(np.linalg.norm(first.astype(float), axis=1), 1, atol=2e-3)
+    monkeypatch.setattr(retrieval, "make", None)
+    again = retrieval.vectors(out, HERE)[1]
+    np.testing.assert_array_equal(first, again)
+    with pytest.raises(caloric.InputError, match="extract them first"):
+        retrieval.codebook(tmp_path)
+
+
+def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
+    out, how = tmp_path / "out", matching.Matching()
+    extract(folder, out)
+    pairs = pairing.pairs(out, pairing.Pairing(), HERE)
+    with pytest.raises(caloric.InputError, match="match them first"):
+        matching.verify(out, pairs, how, HERE)
+    matching.match(out, pairs, how, HERE)
+    matching.verify(out, pairs, how, HERE)
+    assert len(list(exporting.two_views(out))) == 15
+    matching.match(out, pairs, matching.Matching(ratio=0.7), HERE)
+    with pytest.raises(caloric.InputError, match="verify again"):
+        list(exporting.two_views(out))
+    changed = next(iter(sorted(folder.rglob("*.png"))))
+    changed.write_bytes(cv2.imencode(".png", 255 - cv2.imread(str(changed)))[1].tobytes())
+    extract(folder, out)
+    with pytest.raises(caloric.InputError, match="match again"):
+        list(exporting.two_views(out))
+
+
+def test_pairs_of_many_images_are_shared_out_evenly():
+    known = {
+        f"{i:04d}": extraction.Kept(
+            Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1, (1, 1)
+        )
+        for i in range(1000)
+    }
+    names = sorted(known)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    sizes = [sum(map(len, g.values())) for g in matching._groups(known, pairs).values()]
+    assert sum(sizes) == len(pairs)
+    assert len(sizes) > 400
+    assert max(sizes) < 6 * np.mean(sizes)
+    few = [(a, b) for i, a in enumerate(names) for b in names[i + 1 : i + 6]]
+    assert len(matching._groups(known, few)) < 100
+
+
+def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
+    now = iter([0.0, 20.0, 21.0, 40.0])
+    monkeypatch.setattr(commands.time, "monotonic", lambda: next(now))
+    told = commands._Progress()
+    told("images", 100, 1000)
+    told("images", 105, 1000)  # too soon for another line
+    told("images", 1000, 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "100 of 1,000 images, 5 a second 3 min left",
+        "1,000 of 1,000 images, 25 a second done",
+    ]
+
+
+def test_workers_share_the_threads(monkeypatch):
+    monkeypatch.setenv("CALORIC_THREADS", "8")
+    assert engines.Processes(2).threads == 4
+    assert engines.Processes(16).threads == 1
+
+
+def test_a_cluster_of_ones_own(folder, tmp_path):
+    pytest.importorskip("distributed")
+    result = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "local",
+                 "--max-features", 120, "--device", "cpu")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    extract(folder, tmp_path / "here")
+    assert content(tmp_path / "out") == content(tmp_path / "here")
+    nobody = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "nonsense")
+    assert nobody.exit_code != 0
+
+
+def test_a_real_limit_on_files_is_told(folder, tmp_path):
+    """The system's own refusal, in a process of its own."""
+    code = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "from caloric.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "collection", "extract", str(folder), "-o",
+         str(tmp_path / "out"), "--workers", "1", "--device", "cpu"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "cannot be written (File too large)" in done.stderr.splitlines()[-1]
+    assert content(tmp_path / "out") == {}
+
+
+def test_the_page_of_scale_has_the_figures_of_the_benchmark():
+    root = Path(__file__).parents[1]
+    report = json.loads((root / "docs/results/scale.json").read_text())
+    assert (root / "docs/scale.md").read_text() == scale_page.page(report)
+    assert report["rates"]["the same bytes from all"]
+    assert report["tiny"]["images"] == 50_000
+    assert max(report["tiny"][f"{who}, bytes"] for who in ("client", "scheduler")) < 1e9
+    for one, two in (("one process", "two processes"), ("one Dask worker", "two Dask workers")):
+        rates = report["rates"]
+        assert rates[two]["images a second"] >= 1.7 * rates[one]["images a second"]
+
+
+def test_twenty_kills_were_survived():
+    root = Path(__file__).parents[1]
+    found = json.loads((root / "docs/results/kills.json").read_text())["kills"]
+    assert len(found) == 20
+    assert {one["killed"] for one in found} == set(kills.VICTIMS)
+    assert all(one["the same store"] and not one["written again"] for one in found)
 
 
 def test_the_documentation_has_the_figures_of_the_benchmark():

@@ -686,6 +686,54 @@ def models(
             typer.echo(line)
 
 
+@bench.command()
+def scale(
+    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    json_path: JsonOut = None,
+    images: Annotated[int, typer.Option(help="Tiny images that pass through Dask.")] = 50_000,
+    page: Annotated[Path | None, typer.Option(help="A page of the documentation.")] = None,
+) -> None:
+    """Collections: rates, sizes and memory, and what they make of a million images."""
+    from caloric.benchmarks import scale as benchmark
+    from caloric.benchmarks import scale_page
+
+    _check_outputs(json_path, None, page)
+    console = Console(stderr=True)
+    report = benchmark.run(
+        data, images, lambda message: console.print(f"  {message}", highlight=False)
+    )
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if page is not None:
+        with replacing(page) as file:
+            file.write(scale_page.page(report).encode())
+    if json_path != "-":
+        typer.echo(scale_page.page(report))
+
+
+@bench.command()
+def kills(
+    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    json_path: JsonOut = None,
+    count: Annotated[int, typer.Option("--kills", help="How many.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
+) -> None:
+    """Runs over a collection, killed at random moments and run again: the same store?"""
+    from caloric.benchmarks import kills as benchmark
+
+    _check_outputs(json_path, None)
+    console = Console(stderr=True)
+    report = benchmark.run(
+        data, count, 300, seed, lambda message: console.print(f"  {message}", highlight=False)
+    )
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    wrong = [one for one in report["kills"] if not one["the same store"] or one["written again"]]
+    typer.echo(f"{len(report['kills']) - len(wrong)} of {len(report['kills'])} ended as if nothing")
+    if wrong:
+        raise typer.Exit(1)
+
+
 @bench.command("align")
 def bench_align(
     data: Data,

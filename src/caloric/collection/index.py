@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from caloric import threads
 from caloric.errors import InputError
 
-EXACT = 50_000  # vectors, up to which all are compared
-PROBES = 32  # cells looked into
+EXACT = 1_000_000  # vectors, up to which all are compared
+PROBES = 64  # cells looked into
 _LEARNED = 40  # vectors a cell, that the cells are learned from
 _BLOCK = 65_536  # vectors in float32 at a time
 
@@ -35,14 +35,14 @@ def centres(sample: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     return np.asarray(means.centroids, np.float32)
 
 
-def built(every: NDArray[np.float16]) -> Any:
-    """A faiss index of unit vectors (n, d) by inner product."""
+def built(every: NDArray[np.float16], exact: int = EXACT) -> Any:
+    """A faiss index of unit vectors (n, d) by inner product; of more than ``exact``, in cells."""
     faiss = _faiss()
     count, d = every.shape
-    if count <= EXACT:
+    if count <= exact:
         index = faiss.IndexFlatIP(d)
     else:
-        cells = 4 * math.isqrt(count)
+        cells = 2 * math.isqrt(count)
         index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(d), d, cells, faiss.ScalarQuantizer.QT_fp16,
             faiss.METRIC_INNER_PRODUCT, False,
