@@ -406,6 +406,7 @@ def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
     matching.match(out, pairs, matching.Matching(ratio=0.7), HERE)
     with pytest.raises(caloric.InputError, match="verify again"):
         list(exporting.two_views(out))
+    matching.verify(out, pairs, matching.Matching(ratio=0.7), HERE)
     changed = next(iter(sorted(folder.rglob("*.png"))))
     changed.write_bytes(cv2.imencode(".png", 255 - cv2.imread(str(changed)))[1].tobytes())
     extract(folder, out)

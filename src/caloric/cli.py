@@ -729,7 +729,8 @@ def kills(
     if json_path is not None:
         _write_text(json_path, json.dumps(report, indent=1) + "\n")
     wrong = [one for one in report["kills"] if not one["the same store"] or one["written again"]]
-    typer.echo(f"{len(report['kills']) - len(wrong)} of {len(report['kills'])} ended as if nothing")
+    every = len(report["kills"])
+    typer.echo(f"{every - len(wrong)} of {every} ended as if nothing had been")
     if wrong:
         raise typer.Exit(1)
 
@@ -830,6 +831,38 @@ def fuzz(
         typer.echo(f"file {seed}: {text}")
     if report.broken:
         raise typer.Exit(1)
+
+
+@app.command()
+def view(
+    image_a: Annotated[Path | None, typer.Argument(help="The first image; or drop it.")] = None,
+    image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
+    descriptor: DescriptorName = "caloric",
+    model: Annotated[str, typer.Option(help="homography, fundamental, affine.")] = "homography",
+    max_features: Most = 4000,
+    port: Annotated[int, typer.Option(help="Of this machine; 0: any that is free.")] = 8765,
+    host: Annotated[str, typer.Option(help="127.0.0.1: this machine alone.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option(help="Open it.")] = True,
+) -> None:
+    """A local page to look at the matches of two images. Ctrl-C ends it."""
+    import webbrowser
+
+    from caloric.view import server, session
+
+    recipes.descriptor(descriptor)
+    showing = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
+    if model not in session.MODELS:
+        raise InputError(f"unknown model {model!r}; known are {', '.join(session.MODELS)}")
+    for side, path in (("a", image_a), ("b", image_b)):
+        if path is not None:
+            showing.put(side, session.Picture.of(path.name, path.read_bytes()))
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address} (Ctrl-C ends it)")
+        if browser:
+            webbrowser.open(address)
+
+    server.serve(showing, host, port, ready)
 
 
 @app.command()

@@ -184,7 +184,7 @@ def _disturbed(
     finished = _finished(out) if out.exists() else {}
     if not _kill(victim, process, dask):
         process.kill()
-        process.wait()
+        process.communicate()
         return None
     _, said = process.communicate(timeout=LIMIT)
     ended = process.returncode

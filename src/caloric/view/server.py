@@ -1,0 +1,165 @@
+"""The server of the page: one process, on this machine alone unless told, nothing kept on disk."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from caloric.errors import InputError
+from caloric.view import session as showing
+from caloric.view.session import Picture, Session
+
+STATIC = Path(__file__).parent / "static"
+UPLOAD = 64_000_000  # bytes
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; "
+    "style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+log = logging.getLogger("caloric")
+
+
+def _number(request: Any, name: str) -> float:
+    text = request.query_params.get(name, "")
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{name} must be a number, got {text!r}") from None
+    if not abs(value) < 1e9:
+        raise InputError(f"{name} must be a number, got {text!r}")
+    return value
+
+
+async def _body(request: Any) -> bytes:
+    """Of an upload, up to the limit: more is not even read."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > UPLOAD:
+            raise InputError(f"the file is larger than {UPLOAD // 10**6} MB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def application(session: Session, hosts: list[str]) -> Any:
+    """The Starlette application; ``hosts`` are the names by which it may be called."""
+    try:
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import FileResponse, JSONResponse, Response
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+    except ImportError:
+        raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
+    limit = asyncio.Semaphore(2)
+
+    def answered(work: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """With what is wrong as one line, and the page's headers."""
+
+        async def answer(request: Any) -> Any:
+            try:
+                response = await work(request)
+            except InputError as error:
+                response = JSONResponse({"error": str(error)}, 400)
+            except MemoryError:
+                response = JSONResponse({"error": "not enough memory for that"}, 400)
+            response.headers.update(_HEADERS)
+            return response
+
+        return answer
+
+    async def compute(work: Callable[..., Any], *arguments: Any) -> Any:
+        """On a thread, two at a time."""
+        async with limit:
+            return await asyncio.to_thread(work, *arguments)
+
+    async def page(request: Any) -> Any:
+        return FileResponse(STATIC / "index.html")
+
+    async def state(request: Any) -> Any:
+        sides = {
+            side: {"name": one.name, "width": one.size[0], "height": one.size[1]}
+            for side, one in sorted(session.pictures.items())
+        }
+        return JSONResponse({"pictures": sides, "chosen": session.chosen, **showing.choices()})
+
+    async def upload(request: Any) -> Any:
+        side = request.path_params["side"]
+        # Of the name nothing is used but its letters, to be shown.
+        name = unquote(request.headers.get("x-name", "picture"))[:200]
+        data = await _body(request)
+        session.put(side, await compute(Picture.of, name, data))
+        return await state(request)
+
+    async def preview(request: Any) -> Any:
+        picture = session.picture(request.path_params["side"])
+        return Response(await compute(showing.preview, picture), media_type="image/jpeg")
+
+    async def crop(request: Any) -> Any:
+        picture = session.picture(request.path_params["side"])
+        left, top, width, height = (round(_number(request, k)) for k in ("x", "y", "w", "h"))
+        data = await compute(showing.crop, picture, (left, top, width, height), 1600)
+        return Response(data, media_type="image/jpeg")
+
+    async def matched(request: Any) -> Any:
+        asked = request.query_params.get("descriptor", "caloric")
+        model = request.query_params.get("model", showing.MODELS[0])
+        return await compute(session.matched, asked, model)
+
+    async def matches(request: Any) -> Any:
+        return JSONResponse(await compute(showing.summary, await matched(request)))
+
+    async def detail(request: Any) -> Any:
+        found = await matched(request)
+        number = round(_number(request, "match"))
+        return JSONResponse(await compute(showing.detail, session, found, number))
+
+    async def responses(request: Any) -> Any:
+        picture = session.picture(request.path_params["side"])
+        where = (_number(request, k) for k in ("x", "y", "s"))
+        return JSONResponse(await compute(showing.responses, picture, *where))
+
+    async def align(request: Any) -> Any:
+        x, y, size = (_number(request, k) for k in ("x", "y", "size"))
+        return JSONResponse(await compute(showing.aligned, session, x, y, round(size)))
+
+    routes: list[Any] = [
+        Route("/", answered(page)),
+        Route("/api/state", answered(state)),
+        Route("/api/picture/{side}", answered(upload), methods=["PUT"]),
+        Route("/api/picture/{side}", answered(preview)),
+        Route("/api/crop/{side}", answered(crop)),
+        Route("/api/matches", answered(matches)),
+        Route("/api/detail", answered(detail)),
+        Route("/api/responses/{side}", answered(responses)),
+        Route("/api/align", answered(align)),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    return Starlette(routes=routes, middleware=[trusted])
+
+
+def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Until it is stopped; ``ready`` is told the address."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise InputError("the page needs uvicorn: pip install 'caloric[view]'") from None
+    # A page elsewhere that names this machine otherwise is not answered.
+    hosts = ["*"] if host not in ("127.0.0.1", "localhost", "::1") else ["127.0.0.1", "localhost"]
+    application_ = application(session, hosts)
+    config = uvicorn.Config(application_, host=host, port=port, log_level="error")
+    server = uvicorn.Server(config)
+    try:
+        listening = config.bind_socket()
+    except SystemExit:
+        raise InputError(f"{host}:{port} is taken; choose another --port") from None
+    ready(f"http://{host}:{listening.getsockname()[1]}/")
+    with listening:
+        asyncio.run(server.serve(sockets=[listening]))
