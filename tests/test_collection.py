@@ -132,16 +132,17 @@ def test_what_is_broken_is_made_again(folder, tmp_path):
     shard.write_bytes(shard.read_bytes()[:100])
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
-    import socket
-
-    left = shard.with_name(f"x.parquet.{socket.gethostname()}.{dead.pid}.0{store._UNFINISHED}")
+    left = shard.with_name(f"x.parquet.{store._host()}.{dead.pid}.0{store._UNFINISHED}")
     left.write_bytes(b"half")
     again = extract(folder, out)
     assert again.made == 1
     assert content(out) == before
     shard.write_bytes(b"nothing")
-    with pytest.raises(caloric.InputError, match="not a whole shard"):
+    with pytest.raises(caloric.InputError, match=r"broken .* run again"):
         list(extraction.shards(out).read(shard))
+    assert not shard.exists()
+    extract(folder, out)
+    assert content(out) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
@@ -171,8 +172,8 @@ def matched(originals, tmp_path_factory):
     how = matching.Matching()
     assert matching.match(out, pairs, how, HERE) == 15
     assert matching.match(out, pairs, how, HERE) == 0
-    good = matching.verify(out, pairs, how, HERE)
-    assert matching.verify(out, pairs, how, HERE) == good
+    good, every = matching.verify(out, how, HERE)
+    assert matching.verify(out, how, HERE) == (good, every)
     return out, good
 
 
@@ -369,6 +370,206 @@ def test_commands(folder, tmp_path):
         assert run("collection", *wrong).exit_code != 0
 
 
+def test_garbage_in_a_shard_is_noticed(folder, tmp_path):
+    out = tmp_path / "out"
+    extract(folder, out)
+    own = extraction.shards(out)
+    shard = own.all()[0]
+    whole = shard.read_bytes()
+    rng, silent = np.random.default_rng(0), 0
+    expected = [{k: np.asarray(v).tolist() for k, v in row.items()} for row in own.read(shard)]
+    for _ in range(40):
+        at = int(rng.integers(4, len(whole) - 2000))  # the pages; the footer comes after
+        shard.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            found = [{k: np.asarray(v).tolist() for k, v in r.items()} for r in own.read(shard)]
+        except caloric.InputError:
+            silent += shard.exists()
+        else:
+            silent += found != expected
+    assert silent == 0
+
+
+def test_features_of_images_that_cannot_be_read_are_kept(folder, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    before = content(out)
+    real = sources.content
+
+    def lost(where, name):
+        if "eins" in name:
+            raise sources.UnreadableError(f"{name}: cannot be read (gone)")
+        return real(where, name)
+
+    monkeypatch.setattr(sources, "content", lost)
+    again = extract(folder, out)
+    assert len(again.skipped) == 3
+    assert all("of before are kept" in why for why in again.skipped.values())
+    assert content(out) == before
+    monkeypatch.setattr(sources, "content", real)
+    assert extract(folder, out).extracted == 0
+    assert first.found == extract(folder, out).found
+
+
+def test_what_could_not_be_read_once_is_tried_again(folder, tmp_path, monkeypatch):
+    """Read for its hash, and not when its features were to be made."""
+    whole = tmp_path / "whole"
+    extract(folder, whole)
+    real = sources.pixels
+
+    def failing(where, photograph):
+        if photograph.name.endswith("eins/bild ä 1.png"):
+            raise sources.UnreadableError(f"{photograph.name}: cannot be read (timed out)")
+        return real(where, photograph)
+
+    monkeypatch.setattr(sources, "pixels", failing)
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    assert [why for why in first.skipped.values() if "timed out" in why]
+    assert len(extraction.listed(out)) == 5
+    monkeypatch.setattr(sources, "pixels", real)
+    again = extract(folder, out)
+    assert again.extracted == 1
+    assert not again.skipped
+    assert content(out) == content(whole)
+
+
+def test_an_added_image_is_matched_alone(folder, tmp_path):
+    out, how = tmp_path / "out", matching.Matching()
+    moved = folder / "eins" / "bild ä 0.png"
+    data = moved.read_bytes()
+    moved.unlink()
+    extract(folder, out)
+    assert matching.match(out, pairing.pairs(out, None, HERE), how, HERE) == 10
+    matching.verify(out, how, HERE)
+    moved.write_bytes(data)
+    extract(folder, out)
+    pairs = pairing.pairs(out, None, HERE)
+    assert matching.match(out, pairs, how, HERE) == 5
+    told = []
+    good, every = matching.verify(out, how, HERE, lambda *line: told.append(line))
+    assert every == len(pairs) == 15
+    whole = tmp_path / "whole"
+    extract(folder, whole)
+    matching.match(whole, pairing.pairs(whole, None, HERE), how, HERE)
+    assert matching.verify(whole, how, HERE) == (good, every)
+    assert content(whole) == content(out)
+
+
+def test_pairs_are_remembered(folder, tmp_path):
+    out = tmp_path / "out"
+    extract(folder, out)
+    few = pairing.pairs(out, pairing.Pairing("retrieval", nearest=1), HERE)
+    assert len(few) < 15
+    assert pairing.pairs(out, None, HERE) == few
+    assert pairing.chosen(out) == pairing.Pairing("retrieval", nearest=1)
+    assert f"{len(few)} pairs" in run("collection", "match", out, "--workers", 1).output
+
+
+def test_one_run_waits_for_another(folder, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["collection", "extract", str(folder), "-o", str(out), "--max-features", "60"]
+    code = "from caloric.cli import main\nmain()"
+    with store.held(out):
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments, "--workers", "1", "--device", "cpu"],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert "waiting for it" in waiting.stderr.readline()
+        extract(folder, out)
+        assert waiting.poll() is None
+    assert waiting.wait(60) == 0
+    waiting.stderr.close()
+    assert len(extraction.listed(out)) == 6
+
+
+def test_links_and_names_that_are_not_text_are_told(folder, tmp_path):
+    (folder / "away").symlink_to(tmp_path)
+    (folder / "gone.png").symlink_to(folder / "nothing")
+    with open(os.fsencode(folder) + b"/b\xe9.png", "wb") as file:
+        file.write((folder / "eins" / "bild ä 0.png").read_bytes())
+    found = extract(folder, tmp_path / "out")
+    assert set(found.skipped) == {"away", "gone.png", "b\\udce9.png"}
+    assert "leads out" in found.skipped["away"] or "not followed" in found.skipped["away"]
+    assert "rename" in found.skipped["b\\udce9.png"]
+    assert len(found.found) == 9
+
+
+def test_addresses_say_what_is_wrong(folder, tmp_path):
+    with pytest.raises(caloric.InputError, match="cannot be opened"):
+        sources.names("foo://bar")
+    here = extraction.extract(f"file://{folder}", tmp_path / "a", SETTINGS, HERE)
+    assert len(here.found) == 6
+    assert sources.absolute("s3://bucket/x") == "s3://bucket/x"
+
+
+def test_dask_is_told_that_nobody_works(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "_PATIENCE", 1)
+    with distributed.LocalCluster(
+        n_workers=0, dashboard_address=None, silence_logs=50, processes=False
+    ) as cluster:
+        engine = engines.Cluster(cluster.scheduler_address)
+        with pytest.raises(caloric.InputError, match="no workers"):
+            list(engine.run(abs, range(3)))
+        engine.close()
+
+
+def test_colmaps_own_matchers_find_matches(matched, originals, tmp_path):
+    """By dot products, as its GPU matcher does: descriptors must not be negative."""
+    import pycolmap
+
+    out, _ = matched
+    path = exporting.export_colmap(out, originals)
+    own = tmp_path / "database.db"
+    own.write_bytes(path.read_bytes())
+    result = run("collection", "describe", originals, "--database", own)
+    assert result.exit_code == 0, result.output
+    for brute in (True, False):
+        options = pycolmap.FeatureMatchingOptions()
+        options.use_gpu = False
+        options.sift.cpu_brute_force_matcher = brute
+        database = pycolmap.Database.open(str(own))
+        database.clear_matches()
+        database.clear_two_view_geometries()
+        database.close()
+        pycolmap.match_exhaustive(str(own), matching_options=options)
+        database = pycolmap.Database.open(str(own))
+        found = {i.name: i.image_id for i in database.read_all_images()}
+        a, b = (found[f"eins/bild ä {k}.png"] for k in (0, 1))
+        assert len(database.read_matches(a, b)) > 30
+        database.close()
+
+
+def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
+    out, _ = matched
+    with pytest.raises(caloric.InputError, match="not there"):
+        exporting.export_colmap(out, tmp_path)
+    (tmp_path / "bad.db").write_bytes(b"not a database, but long enough to look at" * 50)
+    with pytest.raises(caloric.InputError, match="COLMAP"):
+        colmap.read_frames(tmp_path / "bad.db")
+    with pytest.raises(caloric.InputError, match="extract them first"):
+        exporting.export_colmap(tmp_path / "nowhere", None)
+    small = tmp_path / "small"
+    settings = extraction.Settings("caloric-64", 50)
+    extraction.extract(str(originals), small, settings, HERE)
+    with pytest.raises(caloric.InputError, match="128 dimensions"):
+        exporting.export_colmap(small, None)
+
+
+def test_a_bad_image_does_not_end_the_description_of_a_database(matched, originals, tmp_path):
+    out, _ = matched
+    photos = tmp_path / "photos"
+    subprocess.run(["cp", "-r", str(originals), str(photos)], check=True)
+    own = tmp_path / "database.db"
+    own.write_bytes(exporting.export_colmap(out, originals).read_bytes())
+    (photos / "eins" / "bild ä 2.png").write_bytes(b"no picture")
+    result = run("collection", "describe", photos, "--database", own)
+    assert result.exit_code == 1
+    assert "5 images described anew" in result.output
+    assert "bild ä 2.png" in result.output
+
+
 def test_in_cells_the_nearest_are_mostly_found():
     rng = np.random.default_rng(0)
     places = rng.standard_normal((300, 16)).astype(np.float32)
@@ -398,15 +599,15 @@ def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
     out, how = tmp_path / "out", matching.Matching()
     extract(folder, out)
     pairs = pairing.pairs(out, pairing.Pairing(), HERE)
-    with pytest.raises(caloric.InputError, match="match them first"):
-        matching.verify(out, pairs, how, HERE)
+    with pytest.raises(caloric.InputError, match="match first"):
+        matching.verify(out, how, HERE)
     matching.match(out, pairs, how, HERE)
-    matching.verify(out, pairs, how, HERE)
+    matching.verify(out, how, HERE)
     assert len(list(exporting.two_views(out))) == 15
     matching.match(out, pairs, matching.Matching(ratio=0.7), HERE)
     with pytest.raises(caloric.InputError, match="verify again"):
         list(exporting.two_views(out))
-    matching.verify(out, pairs, matching.Matching(ratio=0.7), HERE)
+    matching.verify(out, matching.Matching(ratio=0.7), HERE)
     changed = next(iter(sorted(folder.rglob("*.png"))))
     changed.write_bytes(cv2.imencode(".png", 255 - cv2.imread(str(changed)))[1].tobytes())
     extract(folder, out)

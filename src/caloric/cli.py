@@ -690,8 +690,12 @@ def models(
 def scale(
     data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
     json_path: JsonOut = None,
+    oxford: Annotated[Path | None, typer.Option(help="Oxford Affine, for retrieval.")] = None,
     images: Annotated[int, typer.Option(help="Tiny images that pass through Dask.")] = 50_000,
     page: Annotated[Path | None, typer.Option(help="A page of the documentation.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Some sections; others stay as they are in the JSON.")
+    ] = None,
 ) -> None:
     """Collections: rates, sizes and memory, and what they make of a million images."""
     from caloric.benchmarks import scale as benchmark
@@ -699,9 +703,16 @@ def scale(
 
     _check_outputs(json_path, None, page)
     console = Console(stderr=True)
-    report = benchmark.run(
-        data, images, lambda message: console.print(f"  {message}", highlight=False)
-    )
+    sections = only.split(",") if only else [*benchmark.SECTIONS]
+    unknown = [name for name in sections if name not in benchmark.SECTIONS]
+    if unknown:
+        raise InputError(f"no section {unknown[0]!r}; there are {', '.join(benchmark.SECTIONS)}")
+    before = _json_file(json_path)
+    report = json.loads(before.read_text()) if only and before and before.exists() else {}
+    report |= benchmark.run(
+        data, oxford, images, sections,
+        lambda message: console.print(f"  {message}", highlight=False),
+    )  # fmt: skip
     if json_path is not None:
         _write_text(json_path, json.dumps(report, indent=1) + "\n")
     if page is not None:

@@ -38,17 +38,17 @@ def job(folder: str, out: str, most: int, cluster: str) -> None:
         extraction.extract(folder, store, extraction.Settings(max_features=most), engine)
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, how, engine)
-        matching.verify(store, pairs, how, engine)
+        matching.verify(store, how, engine)
     except InputError as error:
         sys.exit(f"error: {error}")
 
 
 def content(store: Path) -> dict[str, str]:
-    """Every file of a store with the hash of its bytes."""
+    """Every file of a store, but for its lock, with the hash of its bytes."""
     return {
         path.relative_to(store).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(store.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != ".lock"
     }
 
 

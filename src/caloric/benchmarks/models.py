@@ -81,7 +81,7 @@ def _ours(images: Path, out: Path, most: int) -> Any:
     extraction.extract(str(images), out, settings, engine)
     pairs = pairing.pairs(out, pairing.Pairing(), engine)
     matching.match(out, pairs, how, engine)
-    matching.verify(out, pairs, how, engine)
+    matching.verify(out, how, engine)
     exporting.export_colmap(out, images)
     made = exporting.reconstruct(out, images)
     return colmap.pycolmap().Reconstruction(str(made.folder))

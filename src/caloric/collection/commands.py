@@ -34,6 +34,11 @@ Most = Annotated[int, typer.Option(help="Features an image, at most.")]
 Affine = Annotated[bool, typer.Option("--affine", help="Adapt the shapes of frames.")]
 Upright = Annotated[bool, typer.Option("--upright", help="No orientations.")]
 How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential, retrieval.")]
+AsBefore = Annotated[
+    str | None,
+    typer.Option("--pairs", help="exhaustive, sequential, retrieval; without: as `pairs` chose."),
+]
+Store = Annotated[Path, typer.Argument(help="The store.")]
 Overlap = Annotated[int, typer.Option(help="Of sequential pairs: so many of the next images.")]
 Nearest = Annotated[int, typer.Option(help="Of retrieval: so many of the most alike.")]
 Ratio = Annotated[float, typer.Option(help="Ratio test.")]
@@ -42,7 +47,17 @@ Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, p
 
 
 @contextmanager
-def _engine(workers: int, cluster: str | None) -> Iterator["Engine"]:
+def _engine(workers: int, cluster: str | None, store: Path) -> Iterator["Engine"]:
+    """Who does the work, with the store to itself."""
+    from caloric.collection.store import held
+
+    waiting = held(store, lambda message: typer.echo(message, err=True))
+    with waiting, _workers(workers, cluster) as engine:
+        yield engine
+
+
+@contextmanager
+def _workers(workers: int, cluster: str | None) -> Iterator["Engine"]:
     from caloric import threads
     from caloric.collection import engines
 
@@ -78,10 +93,10 @@ def _settings(descriptor: str, max_features: int, affine: bool, upright: bool) -
     return settings
 
 
-def _pairing(how: str, overlap: int, nearest: int) -> "Pairing":
+def _pairing(how: str | None, overlap: int, nearest: int) -> "Pairing | None":
     from caloric.collection import pairing
 
-    return pairing.Pairing(cast(pairing.How, how), overlap, nearest)
+    return None if how is None else pairing.Pairing(cast(pairing.How, how), overlap, nearest)
 
 
 def _matching(ratio: float, model: str, threshold: float) -> "Matching":
@@ -141,7 +156,7 @@ def _extract(
     return list(summary.skipped)
 
 
-def _pairs(out: Path, pairing: "Pairing", engine: "Engine") -> list["Pair"]:
+def _pairs(out: Path, pairing: "Pairing | None", engine: "Engine") -> list["Pair"]:
     from caloric.collection import pairing as choosing
 
     return choosing.pairs(out, pairing, engine, _Progress())
@@ -154,11 +169,11 @@ def _match(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") ->
     typer.echo(f"{len(pairs)} pairs, {new} newly matched")
 
 
-def _verify(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") -> None:
+def _verify(out: Path, how: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
 
-    good = matching.verify(out, pairs, how, engine, _Progress())
-    typer.echo(f"{good} of {len(pairs)} pairs have a geometry")
+    good, every = matching.verify(out, how, engine, _Progress())
+    typer.echo(f"{good} of {every} pairs have a geometry")
 
 
 def _finish(skipped: list[str]) -> None:
@@ -181,14 +196,14 @@ def extract(
     """Features of all images: of those that are new or have changed. Exit code 1: some skipped."""
     settings = _settings(descriptor, max_features, affine, upright)
     device, workers = _placed(device, workers, cluster)
-    with _engine(workers, cluster) as engine:
+    with _engine(workers, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
     _finish(skipped)
 
 
 @app.command()
 def pairs(
-    output: Annotated[Path, typer.Argument(help="The store.")],
+    output: Store,
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -197,14 +212,14 @@ def pairs(
 ) -> None:
     """Which images to match with which; written to the store."""
     pairing = _pairing(how, overlap, nearest)
-    with _engine(workers, cluster) as engine:
+    with _engine(workers, cluster, output) as engine:
         typer.echo(f"{len(_pairs(output, pairing, engine))} pairs")
 
 
 @app.command()
 def match(
-    output: Annotated[Path, typer.Argument(help="The store.")],
-    how: How = "exhaustive",
+    output: Store,
+    how: AsBefore = None,
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
@@ -213,31 +228,27 @@ def match(
 ) -> None:
     """Match the pairs that are new or have changed."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 1.5)
-    with _engine(workers, cluster) as engine:
+    with _engine(workers, cluster, output) as engine:
         _match(output, _pairs(output, pairing, engine), matching, engine)
 
 
 @app.command()
 def verify(
-    output: Annotated[Path, typer.Argument(help="The store.")],
-    how: How = "exhaustive",
-    overlap: Overlap = 10,
-    nearest: Nearest = 20,
-    ratio: Ratio = 0.85,
+    output: Store,
     model: Model = "fundamental",
     threshold: Threshold = 1.5,
     workers: Workers = 0,
     cluster: Scheduler = None,
 ) -> None:
     """The geometry that the matches of each pair agree on."""
-    pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, model, threshold)
-    with _engine(workers, cluster) as engine:
-        _verify(output, _pairs(output, pairing, engine), matching, engine)
+    matching = _matching(0.85, model, threshold)
+    with _engine(workers, cluster, output) as engine:
+        _verify(output, matching, engine)
 
 
 @app.command()
 def export(
-    output: Annotated[Path, typer.Argument(help="The store.")],
+    output: Store,
     images: Annotated[
         Path | None, typer.Option(help="The folder of images, for cameras from EXIF data.")
     ] = None,
@@ -245,29 +256,37 @@ def export(
 ) -> None:
     """For other tools: OUT/colmap/database.db, OUT/hloc/*.h5 or OUT/text/*.txt."""
     from caloric.collection import exporting
+    from caloric.collection.store import held
 
-    if to == "colmap":
-        typer.echo(f"written: {exporting.export_colmap(output, images)}")
-    elif to == "hloc":
-        for path in exporting.export_hloc(output):
-            typer.echo(f"written: {path}")
-    elif to == "text":
-        typer.echo(f"written: {exporting.export_text(output)}")
-    else:
+    if to not in ("colmap", "hloc", "text"):
         raise InputError(f"unknown --to {to!r}; known are colmap, hloc, text")
+    if not output.is_dir():
+        raise InputError(f"{output}: no such store")
+    with held(output, lambda message: typer.echo(message, err=True)):
+        if to == "colmap":
+            written = [exporting.export_colmap(output, images)]
+        elif to == "hloc":
+            written = [*exporting.export_hloc(output)]
+        else:
+            written = [exporting.export_text(output)]
+    for path in written:
+        typer.echo(f"written: {path}")
 
 
 @app.command()
 def describe(
     folder: Annotated[Path, typer.Argument(help="The folder of images.")],
     database: Annotated[Path, typer.Option(help="A COLMAP database with their keypoints.")],
-    descriptor: Name = "caloric",
+    descriptor: Name = "caloric-unlearned",
 ) -> None:
     """Describe a COLMAP database's own keypoints anew; match them then as before."""
     from caloric.collection import exporting
 
-    count = exporting.describe_database(database, folder, descriptor)
+    count, skipped = exporting.describe_database(database, folder, descriptor)
+    for name, why in skipped.items():
+        typer.echo(f"skipped: {why if name in why else f'{name}: {why}'}", err=True)
     typer.echo(f"{count} images described anew: {database}")
+    _finish(list(skipped))
 
 
 @app.command()
@@ -280,8 +299,12 @@ def reconstruct(
 
 def _reconstruct(folder: Path, output: Path) -> None:
     from caloric.collection import exporting
+    from caloric.collection.store import held
 
-    model = exporting.reconstruct(output, folder)
+    if not output.is_dir():
+        raise InputError(f"{output}: no such store")
+    with held(output, lambda message: typer.echo(message, err=True)):
+        model = exporting.reconstruct(output, folder)
     typer.echo(
         f"{model.images} images placed, {model.points:,} points, mean error {model.error:.2f} px: "
         f"{model.folder}"
@@ -307,18 +330,23 @@ def run(
 ) -> None:
     """All of it: features, pairs, matches, geometries, database, model."""
     from caloric.collection import exporting, sources
+    from caloric.collection.store import held
 
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _placed(device, workers, cluster)
-    with _engine(extractors, cluster) as engine:
+    with _engine(extractors, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
-    with _engine(workers, cluster) as engine:
+    with _engine(workers, cluster, output) as engine:
         chosen = _pairs(output, pairing, engine)
         _match(output, chosen, matching, engine)
-        _verify(output, chosen, matching, engine)
+        _verify(output, matching, engine)
+    folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
-    typer.echo(f"written: {exporting.export_colmap(output, local)}")
-    if local is not None:
+    with held(output, lambda message: typer.echo(message, err=True)):
+        typer.echo(f"written: {exporting.export_colmap(output, local)}")
+    if local is None:
+        typer.echo("no model: COLMAP needs the images on a disk; copy them, and `reconstruct`")
+    else:
         _reconstruct(local, output)
     _finish(skipped)

@@ -6,6 +6,8 @@ tasks are under way than workers can hold, so that a million of them are not all
 
 import logging
 import os
+import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -23,6 +25,8 @@ R = TypeVar("R")
 
 _EACH = 2  # tasks a worker has, one of them waiting
 _TRIES = 3
+_PATIENCE = 120  # seconds for the first worker
+_AGAIN = 2.0  # seconds between looks at which workers there are
 LOCAL = "local"
 
 
@@ -55,6 +59,7 @@ def _with_threads(count: int) -> None:
 def _begin(count: int) -> None:
     """In a new worker, which ends when its parent is killed, and does not wait for it forever."""
     _with_threads(count)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's, who ends the pool
     parent = parent_process()
 
     def watch() -> None:
@@ -155,14 +160,18 @@ class Cluster:
                 for task in islice(left, count)
             ]
 
-        workers = max(1, sum(self.client.nthreads().values()))
         try:
-            under_way = as_completed(submit(_EACH * workers))
+            room, asked = self._room(), time.monotonic()
+            first = submit(room)
+            under_way, count = as_completed(first), len(first)
             for future in under_way:
                 result = future.result()
                 future.release()
-                for more in submit(1):
-                    under_way.add(more)
+                if time.monotonic() - asked > _AGAIN:  # workers come and go
+                    room, asked = self._room(), time.monotonic()
+                more = submit(room - count + 1)
+                count += len(more) - 1
+                under_way.update(more)
                 yield result
         except (FutureCancelledError, CommClosedError):
             # The client would tell at length that it cannot connect again.
@@ -177,6 +186,17 @@ class Cluster:
             ) from None
 
     read = run
+
+    def _room(self) -> int:
+        """How many tasks may be under way: those of the workers there are, of which one must be."""
+        try:
+            self.client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise InputError(
+                f"{self.client.scheduler.address}: no workers within {_PATIENCE} s; start some, as "
+                "`dask worker` does"
+            ) from None
+        return _EACH * int(sum(self.client.nthreads().values()))
 
     def close(self) -> None:
         """Leave the cluster as it is; one of our own ends."""

@@ -1,5 +1,7 @@
 """Steps five and six: the store for other tools, and the model that COLMAP makes of it."""
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop import colmap, hdf5, text
 from caloric.interop.colmap import TwoViews
+
+_BYTES_A_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of matches
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
@@ -35,14 +39,13 @@ def two_views(store: Path) -> Iterator[TwoViews]:
         found = {}
         if matching.bucket(path) in verified:
             for row in geometries.read(verified[matching.bucket(path)]):
-                if row["made_from"] != path.name:
-                    raise InputError(f"{store}: matches are newer than geometries: verify again")
                 found[row["name_a"], row["name_b"]] = row
         for row in own.read(path):
-            a, b = row["name_a"], row["name_b"]
-            if {a, b} - known.keys() or matching.made_from(known[a], known[b]) != row["made_from"]:
-                raise InputError(f"{store}: features are newer than matches: match again")
-            yield _two_views(row, found.get((a, b)))
+            matching.current(store, known, [row])
+            geometry = found.get((row["name_a"], row["name_b"]))
+            if verified and (geometry is None or geometry["matches"] != row["made_from"]):
+                raise InputError(f"{store}: matches are newer than geometries: verify again")
+            yield _two_views(row, geometry)
 
 
 def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews:
@@ -58,13 +61,35 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
 
 def export_colmap(store: Path, folder: Path | None) -> Path:
     """OUT/colmap/database.db, new; ``folder`` has the images, for what their EXIF data says."""
+    known = {name: one for name, one in extraction.listed(store).items() if one.count}
+    if not known:
+        raise InputError(f"{store}: no features in it; extract them first")
     target = store / "colmap" / "database.db"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _room(target.parent, sum(one.count for one in known.values()) * _BYTES_A_FEATURE)
     unfinished = target.with_name("database.unfinished.db")
-    names = sorted(name for name, one in extraction.listed(store).items() if one.count)
-    colmap.write_database(unfinished, names, images(store), folder, two_views(store))
-    unfinished.replace(target)
+    try:
+        colmap.write_database(unfinished, sorted(known), images(store), folder, two_views(store))
+        unfinished.replace(target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror})") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
     return target
+
+
+def _room(folder: Path, needed: int) -> None:
+    """That there is: COLMAP's own way to say that there is none is to end the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+    if free < needed:
+        raise InputError(
+            f"{folder}: {needed / 1e6:,.0f} MB are needed there, and {free / 1e6:,.0f} are free"
+        )
 
 
 def export_hloc(store: Path) -> tuple[Path, Path]:
@@ -102,10 +127,11 @@ def export_text(store: Path) -> Path:
     return target
 
 
-def describe_database(database: Path, folder: Path, descriptor: str) -> int:
+def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
     """Another descriptor at the keypoints of a COLMAP database, written in place of its own.
 
-    Matches and geometries of the old descriptors are removed. How many images.
+    Matches and geometries of the old descriptors are removed. How many images; and those that could
+    not be read, which have no descriptors then, with why.
     """
     recipe = recipes.descriptor(descriptor)
     if recipe.dimension != 128:
@@ -113,15 +139,20 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> int:
             f"COLMAP's descriptors have 128 dimensions, {descriptor!r} {recipe.dimension}"
         )
     frames = colmap.read_frames(database)
+    skipped: dict[str, str] = {}
 
     def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
         for name, own in frames.items():
-            pixels = reading.read_image(folder / name)
+            try:
+                pixels = reading.read_image(folder / name)
+            except InputError as error:
+                skipped[name] = str(error)
+                continue
             values = describing.describe(pixels, own, descriptor, dtype="uint8")
             yield name, np.asarray(values, np.uint8)
 
     colmap.replace_descriptors(database, described())
-    return len(frames)
+    return len(frames) - len(skipped), skipped
 
 
 @dataclass(frozen=True)
@@ -141,10 +172,16 @@ def reconstruct(store: Path, folder: Path) -> Model:
     if not database.is_file():
         raise InputError(f"{database}: not there; export it first")
     target = store / "colmap" / "sparse"
-    target.mkdir(exist_ok=True)
-    found: dict[int, Any] = library.incremental_mapping(str(database), str(folder), str(target))
-    if not found:
-        raise InputError(f"{database}: COLMAP found no two images to begin with")
+    _room(target.parent, 0)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
+        found: dict[int, Any] = colmap.said(
+            lambda: library.incremental_mapping(str(database), str(folder), place), database
+        )
+        if not found:
+            raise InputError(f"{database}: COLMAP found no two images to begin with")
+        # Models of before would be taken for ones of now.
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(place, target)
     number, best = max(found.items(), key=lambda one: one[1].num_reg_images())
     return Model(
         target / str(number), best.num_reg_images(), best.num_points3D(),

@@ -12,7 +12,7 @@ from caloric import features, recipes
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
-from caloric.collection.steps import Told, made, missing, untold
+from caloric.collection.steps import Told, arrived, missing, untold
 from caloric.collection.store import Shards, fingerprint
 from caloric.detection import Options
 from caloric.errors import InputError
@@ -94,10 +94,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Made:
-    """What became of each image: the number of features, or an error."""
+    """What became of each image: the number of features, or an error; and in which shard."""
 
     found: dict[str, int | str]
     extracted: int
+    path: str
 
 
 def _row(photograph: Photograph, settings: str, found: Features | InputError) -> dict[str, Any]:
@@ -138,22 +139,30 @@ def make(task: Task) -> Made:
         except InputError:  # another run has tidied it away
             continue
     new = [p for p in task.photographs if p.name not in rows]
+    found: dict[str, int | str] = {}
 
     def images() -> Iterable[tuple[Any, Any]]:
         for photograph in new:
             try:
                 yield sources.pixels(task.folder, photograph), None
             except InputError as error:
+                if isinstance(error, sources.UnreadableError):
+                    found[photograph.name] = str(error)
                 yield error, None
 
     plan = task.settings.plan()
-    for index, found in features.extract_each(images(), plan, task.device, 10**9):
-        rows[new[index].name] = _row(new[index], settings, found)
-    own.write(Path(task.path), [rows[p.name] for p in task.photographs])
-    summary = {
-        p.name: rows[p.name]["error"] or int(rows[p.name]["count"]) for p in task.photographs
-    }
-    return Made(summary, len(new))
+    for index, one in features.extract_each(images(), plan, task.device, 10**9):
+        rows[new[index].name] = _row(new[index], settings, one)
+    # What could not be read this time is tried again next time: it is not in the shard, whose name
+    # then is of the others.
+    there = [p for p in task.photographs if p.name not in found]
+    target = Path(task.path)
+    if found:
+        target = own.path(target.name.split("-")[0], _key(settings, there))
+    if there:
+        own.write(target, [rows[p.name] for p in there])
+    found |= {p.name: rows[p.name]["error"] or int(rows[p.name]["count"]) for p in there}
+    return Made(found, len(new), str(target) if there else "")
 
 
 @dataclass(frozen=True)
@@ -175,11 +184,14 @@ def planned(
     own: Shards, photographs: list[Photograph], settings: str
 ) -> dict[Path, list[Photograph]]:
     """Which images go into which shard."""
-    groups = {}
-    for number, group in sources.in_buckets(photographs, MOST):
-        content = fingerprint(settings, [(p.name, p.content) for p in group])
-        groups[own.path(f"{number:06x}", content)] = group
-    return groups
+    return {
+        own.path(f"{number:06x}", _key(settings, group)): group
+        for number, group in sources.in_buckets(photographs, MOST)
+    }
+
+
+def _key(settings: str, group: list[Photograph]) -> str:
+    return fingerprint(settings, [(p.name, p.content) for p in group])
 
 
 def extract(
@@ -191,7 +203,11 @@ def extract(
     device: str = "cpu",
     told: Told = untold,
 ) -> Summary:
-    """The features of all images of a folder: what is missing or has changed."""
+    """The features of all images of a folder: what is missing or has changed.
+
+    An image that cannot be read keeps the features it had.
+    """
+    folder, store = sources.absolute(folder), store.absolute()
     own, key = shards(store), settings.hash()
     found: dict[str, int | str] = {}
     photographs = []
@@ -201,25 +217,37 @@ def extract(
                 found[name] = str(one)
             else:
                 photographs.append(one)
+    lost = dict(found)
+    if lost:
+        photographs += [p for p in _known(own, set(), key) if p.name in lost]
     groups = planned(own, photographs, key)
     left = missing(own, groups)
     known = _known(own, set(groups), key) if left else {}
-    tasks = {
-        path: Task(
+    tasks = [
+        Task(
             folder, str(store), str(path), tuple(group), settings, device,
             tuple(sorted({known[p] for p in group if p in known})),
         )
         for path, group in left.items()
-    }  # fmt: skip
-    total = len(found) + sum(map(len, left.values()))
+    ]  # fmt: skip
+    total, done = sum(map(len, left.values())), 0
     extracted = 0
-    for shard in made(own, groups, tasks, make, engine):
+    written = set()
+    for shard in engine.run(make, tasks):
         found |= shard.found
         extracted += shard.extracted
-        told("images", len(found), total)
-    for path in groups.keys() - left.keys():
+        written |= {Path(shard.path)} if shard.path else set()
+        done += len(shard.found)
+        told("images", done, total)
+    arrived(written)
+    kept = groups.keys() - left.keys()
+    own.tidy(kept | written)
+    for path in kept:
         for row in own.read(path, ["name", "error", "count"]):
             found[row["name"]] = row["error"] or row["count"]
+    before = {p.name for p in photographs}
+    for name, why in lost.items():
+        found[name] = f"{why}; its features of before are kept" if name in before else why
     return Summary(dict(sorted(found.items())), len(groups), len(left), extracted)
 
 

@@ -5,8 +5,9 @@ one, or in neighbouring ones where pairs are few: a worker reads each of a shard
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +24,12 @@ from caloric.errors import InputError
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
-    ("indices", "uint32s"), ("distances", "float32s"), ("made_from", "string"),
+    ("indices", "uint32s"), ("distances", "float32s"),
+    ("ratio", "float64"), ("made_from", "string"),
 )  # fmt: skip
 GEOMETRIES = (
     ("name_a", "string"), ("name_b", "string"), ("model", "string"),
-    ("matrix", "float64s"), ("inliers", "uint32s"), ("made_from", "string"),
+    ("matrix", "float64s"), ("inliers", "uint32s"), ("matches", "string"), ("made_from", "string"),
 )  # fmt: skip
 
 
@@ -51,62 +53,96 @@ def geometries(store: Path) -> Shards:
     return Shards(store / "geometries", GEOMETRIES)
 
 
+Away = tuple[tuple[str, tuple[Pair, ...]], ...]
+
+
 @dataclass(frozen=True)
 class Task:
     """One shard of pairs: ``home`` is the shard of features with an image of each, ``away`` those
-    with the other ones, each with its pairs. Of a verification, ``matches`` is what it is of."""
+    with the other ones, each with its pairs. ``keys`` say what each pair's row is made from, and
+    ``known`` has shards with such rows. Of a verification, ``matches`` is what it is of."""
 
     store: str
     path: str
     matching: Matching
     home: str
-    away: tuple[tuple[str, tuple[Pair, ...]], ...]
-    made_from: tuple[str, ...]
+    away: Away
+    keys: tuple[str, ...]
+    known: tuple[str, ...] = ()
     matches: str = ""
 
     @property
-    def count(self) -> int:
-        """Of pairs."""
-        return sum(len(pairs) for _, pairs in self.away)
+    def pairs(self) -> list[Pair]:
+        """In the order of their rows."""
+        return _flat(self.away)
 
 
-def _rows(task: Task, columns: list[str] | None) -> Iterator[tuple[Pair, dict[str, Any]]]:
-    """Each pair, and the rows of features by name that it needs."""
+def _flat(away: Away) -> list[Pair]:
+    return [pair for _, pairs in away for pair in pairs]
+
+
+def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[tuple[Pair, Any]]:
+    """Each of some pairs, and the rows of features by name that it needs."""
     own = extraction.shards(Path(task.store))
 
-    def read(file: str, names: set[str]) -> dict[str, dict[str, Any]]:
+    def read(file: str, pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
+        names = {name for pair in pairs for name in pair}
         return {row["name"]: row for row in own.read(Path(file), columns, names)}
 
-    at_home = read(task.home, {name for _, pairs in task.away for pair in pairs for name in pair})
+    at_home = read(task.home, wanted) if wanted else {}
     for file, pairs in task.away:
-        rows = at_home
-        if file != task.home:
-            rows = at_home | read(file, {name for pair in pairs for name in pair})
-        for pair in pairs:
-            yield pair, rows
+        left = [pair for pair in pairs if pair in wanted]
+        if left:
+            rows = at_home if file == task.home else at_home | read(file, left)
+            yield from ((pair, rows) for pair in left)
+
+
+def _reused(own: Shards, task: Task) -> dict[Pair, dict[str, Any]]:
+    """Rows that are the same as those to be made."""
+    keys = dict(zip(task.pairs, task.keys, strict=True))
+    found = {}
+    for path in task.known:
+        try:
+            for row in own.read(Path(path)):
+                pair = (row["name_a"], row["name_b"])
+                if keys.get(pair) == row["made_from"]:
+                    found[pair] = row
+        except InputError:  # broken, and removed
+            continue
+    return found
 
 
 def match_shard(task: Task) -> int:
-    """By a worker: how many pairs."""
-    rows = []
-    for ((a, b), found), key in zip(_rows(task, None), task.made_from, strict=True):
+    """By a worker: how many pairs had to be matched."""
+    own = shards(Path(task.store))
+    rows = _reused(own, task)
+    new = set(task.pairs) - rows.keys()
+    keys = dict(zip(task.pairs, task.keys, strict=True))
+    for (a, b), found in _rows(task, None, new):
         matches = features.match(
             *(extraction.features_of(found[name]) for name in (a, b)), ratio=task.matching.ratio
         )
-        rows.append(
-            {"name_a": a, "name_b": b, "count": len(matches), "made_from": key,
-             "indices": matches.indices.astype(np.uint32).ravel(), "distances": matches.distances}
-        )  # fmt: skip
-    shards(Path(task.store)).write(Path(task.path), rows)
-    return len(rows)
+        rows[a, b] = {
+            "name_a": a, "name_b": b, "count": len(matches), "ratio": task.matching.ratio,
+            "indices": matches.indices.astype(np.uint32).ravel(), "distances": matches.distances,
+            "made_from": keys[a, b],
+        }  # fmt: skip
+    own.write(Path(task.path), [rows[pair] for pair in task.pairs])
+    return len(new)
 
 
 def verify_shard(task: Task) -> int:
-    """By a worker: how many pairs."""
-    rows = []
-    matched = shards(Path(task.store)).read(Path(task.matches))
-    for ((a, b), found), row in zip(_rows(task, ["name", "frames"]), matched, strict=True):
-        pairs = row["indices"].reshape(-1, 2).astype(np.intp)
+    """By a worker: how many pairs had to be verified."""
+    own = geometries(Path(task.store))
+    rows = _reused(own, task)
+    new = set(task.pairs) - rows.keys()
+    matched = {
+        (row["name_a"], row["name_b"]): row
+        for row in shards(Path(task.store)).read(Path(task.matches))
+    }
+    keys = dict(zip(task.pairs, task.keys, strict=True))
+    for (a, b), found in _rows(task, ["name", "frames"], new):
+        pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
         p, q = (
             found[name]["frames"].reshape(-1, 2, 3)[pairs[:, i], :, 2].astype(np.float64)
             for i, name in enumerate((a, b))
@@ -117,21 +153,22 @@ def verify_shard(task: Task) -> int:
         inliers = np.flatnonzero(estimate.inliers).astype(np.uint32)
         known = estimate.matrix is not None and len(inliers) >= task.matching.least
         matrix = estimate.matrix if known and estimate.matrix is not None else np.zeros(0)
-        rows.append(
-            {"name_a": a, "name_b": b, "model": task.matching.model, "matrix": matrix.ravel(),
-             "inliers": inliers if known else [], "made_from": Path(task.matches).name}
-        )  # fmt: skip
-    geometries(Path(task.store)).write(Path(task.path), rows)
-    return len(rows)
+        rows[a, b] = {
+            "name_a": a, "name_b": b, "model": task.matching.model, "matrix": matrix.ravel(),
+            "inliers": inliers if known else [], "matches": matched[a, b]["made_from"],
+            "made_from": keys[a, b],
+        }  # fmt: skip
+    own.write(Path(task.path), [rows[pair] for pair in task.pairs])
+    return len(new)
 
 
 def _bucket(path: Path) -> int:
     return int(path.name.split("-")[0], 16)
 
 
-def made_from(a: Kept, b: Kept) -> str:
-    """What the matches of two images were made from."""
-    return fingerprint(a.key, b.key)
+def made_from(a: Kept, b: Kept, ratio: float) -> str:
+    """What the matches of two images are made from."""
+    return fingerprint(a.key, b.key, ratio)
 
 
 def _groups(
@@ -155,51 +192,94 @@ def _groups(
     return groups
 
 
-def _planned(store: Path, pairs: list[Pair], matching: Matching) -> dict[Path, Task]:
-    own, known = shards(store), extraction.listed(store)
+def _ordered(group: dict[Path, list[Pair]]) -> Away:
+    return tuple((str(path), tuple(sorted(group[path]))) for path in sorted(group))
+
+
+def tasks(
+    store: Path, known: dict[str, Kept], pairs: list[Pair], matching: Matching
+) -> dict[Path, Task]:
+    """Of all pairs, by the shard of matches."""
+    own = shards(store)
     planned = {}
     for (home, part), group in sorted(_groups(known, pairs).items()):
-        away = tuple((str(path), tuple(sorted(group[path]))) for path in sorted(group))
-        ordered = [pair for _, some in away for pair in some]
-        sources = tuple(made_from(known[a], known[b]) for a, b in ordered)
-        key = fingerprint(matching.ratio, ordered, sources)
-        path = own.path(f"{_bucket(home):06x}.{part:x}", key)
-        planned[path] = Task(str(store), str(path), matching, str(home), away, sources)
+        away = _ordered(group)
+        keys = tuple(made_from(known[a], known[b], matching.ratio) for a, b in _flat(away))
+        path = own.path(f"{_bucket(home):06x}.{part:x}", fingerprint(keys))
+        planned[path] = Task(str(store), str(path), matching, str(home), away, keys)
     return planned
 
 
-def match(
-    store: Path, pairs: list[Pair], matching: Matching, engine: Engine, told: Told = untold
-) -> int:
-    """The matches of all pairs: how many pairs had to be made."""
-    own, planned = shards(store), _planned(store, pairs, matching)
-    return _made(own, planned, match_shard, engine, "pairs matched", told)
+def _with_known(own: Shards, planned: dict[Path, Task], left: dict[Path, Task]) -> dict[Path, Task]:
+    """With the shards of other plans in which there are rows of these."""
+    where: dict[str, str] = {}
+    for path in own.all() if left else ():
+        if path not in planned:
+            with suppress(InputError):
+                where |= {row["made_from"]: str(path) for row in own.read(path, ["made_from"])}
+    return {
+        path: replace(task, known=tuple(sorted({where[k] for k in task.keys if k in where})))
+        for path, task in left.items()
+    }
 
 
 def _made(
     own: Shards, planned: dict[Path, Task], make: Any, engine: Engine, what: str, told: Told
 ) -> int:
-    left = missing(own, planned)
-    total, count = sum(task.count for task in left.values()), 0
-    for done in made(own, planned, left, make, engine):
-        count += done
-        told(what, count, total)
-    return count
+    """How many pairs had to be made."""
+    left = _with_known(own, planned, missing(own, planned))
+    total, new = sum(len(task.keys) for task in left.values()), 0
+    for number, count in enumerate(made(own, planned, left, make, engine), 1):
+        new += count
+        told(what, round(total * number / len(left)), total)
+    return new
 
 
-def verify(
+def match(
     store: Path, pairs: list[Pair], matching: Matching, engine: Engine, told: Told = untold
 ) -> int:
-    """The geometries of all pairs: how many have one. Their matches must be there."""
-    own = geometries(store)
+    """The matches of all pairs: how many pairs had to be matched."""
+    store = store.absolute()
+    planned = tasks(store, extraction.listed(store), pairs, matching)
+    return _made(shards(store), planned, match_shard, engine, "pairs matched", told)
+
+
+def verify(store: Path, matching: Matching, engine: Engine, told: Told = untold) -> tuple[int, int]:
+    """The geometries of all pairs that are matched: how many pairs have one, of how many."""
+    store = store.absolute()
+    own, matched, known = geometries(store), shards(store), extraction.listed(store)
+    how = (matching.model, matching.threshold, matching.least)
     planned = {}
-    for path, task in _planned(store, pairs, matching).items():
-        if not path.exists():
-            raise InputError(f"{store}: pairs without matches; match them first, alike")
-        target = own.path(bucket(path), fingerprint(asdict(matching), path.name))
-        planned[target] = replace(task, path=str(target), matches=str(path))
+    for path in matched.all():
+        rows = list(matched.read(path, ["name_a", "name_b", "ratio", "made_from"]))
+        current(store, known, rows)
+        keys = {(r["name_a"], r["name_b"]): fingerprint(r["made_from"], how) for r in rows}
+        home = int(path.name.split(".")[0], 16)
+        group: dict[Path, list[Pair]] = {}
+        for a, b in keys:
+            first, second = known[a].path, known[b].path
+            group.setdefault(second if _bucket(first) == home else first, []).append((a, b))
+        at_home = next(one for pair in keys for one in (known[pair[0]].path, known[pair[1]].path)
+                       if _bucket(one) == home)  # fmt: skip
+        away = _ordered(group)
+        ordered = tuple(keys[pair] for pair in _flat(away))
+        target = own.path(bucket(path), fingerprint(ordered))
+        planned[target] = Task(
+            str(store), str(target), matching, str(at_home), away, ordered, matches=str(path)
+        )
+    if not planned:
+        raise InputError(f"{store}: no matches in it; match first")
     _made(own, planned, verify_shard, engine, "pairs verified", told)
-    return sum(1 for path in planned for row in own.read(path, ["matrix"]) if len(row["matrix"]))
+    found = [len(row["matrix"]) > 0 for path in planned for row in own.read(path, ["matrix"])]
+    return sum(found), len(found)
+
+
+def current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]]) -> None:
+    """That matches are of the features there are."""
+    for row in rows:
+        a, b = known.get(row["name_a"]), known.get(row["name_b"])
+        if a is None or b is None or made_from(a, b, row["ratio"]) != row["made_from"]:
+            raise InputError(f"{store}: features are newer than matches: match again")
 
 
 def bucket(path: Path) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from caloric.collection import extraction, retrieval
 from caloric.collection.engines import Engine
@@ -43,11 +43,24 @@ def shards(store: Path) -> Shards:
 _LOOPS = 10
 
 
-def pairs(store: Path, pairing: Pairing, engine: Engine, told: Told = untold) -> list[Pair]:
-    """Of the images with features, each pair once, in the order of their names; kept."""
+def chosen(store: Path) -> Pairing:
+    """How pairs were chosen last; all, if they never were."""
+    for path in shards(store).all():
+        how, overlap, nearest = path.name.split("-")[0].split(".")
+        return Pairing(cast(How, how), int(overlap), int(nearest))
+    return Pairing()
+
+
+def pairs(store: Path, pairing: Pairing | None, engine: Engine, told: Told = untold) -> list[Pair]:
+    """Of the images with features, each pair once, in the order of their names; kept.
+
+    ``pairing`` None: as last time.
+    """
+    store = store.absolute()
+    pairing = chosen(store) if pairing is None else pairing
     own, files = shards(store), extraction.shards(store).all()
     key = fingerprint(asdict(pairing), [path.name for path in files])
-    path = own.path("pairs", key)
+    path = own.path(f"{pairing.how}.{pairing.overlap}.{pairing.nearest}", key)
     if not own.whole(path):
         found = sorted(set(_chosen(store, pairing, engine, told)))
         own.write(path, [{"name_a": a, "name_b": b} for a, b in found])

@@ -144,6 +144,7 @@ def vectors(
     store: Path, engine: Engine, told: Told = untold
 ) -> tuple[list[str], NDArray[np.float16]]:
     """The names of all images with features, sorted, and a vector of each; made where missing."""
+    store = store.absolute()
     own, book = shards(store), codebook(store)
     planned = {}
     for features in extraction.shards(store).all():

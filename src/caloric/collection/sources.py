@@ -25,9 +25,19 @@ class Photograph:
     content: str
 
 
+class UnreadableError(InputError):
+    """A file that could not be read this time, whatever is in it."""
+
+
 def is_remote(folder: str) -> bool:
     """Whether it is an address, such as s3://bucket/photos."""
     return "://" in folder
+
+
+def absolute(folder: str) -> str:
+    """The same from wherever a worker runs; file:// is a folder like any other."""
+    folder = folder.removeprefix("file://")
+    return folder if is_remote(folder) else str(Path(folder).absolute())
 
 
 def _remote(folder: str) -> tuple[Any, str]:
@@ -37,7 +47,10 @@ def _remote(folder: str) -> tuple[Any, str]:
         raise InputError(
             f"{folder}: addresses need fsspec: pip install 'caloric[collection]'"
         ) from None
-    system, root = url_to_fs(folder)
+    try:
+        system, root = url_to_fs(folder)
+    except (ImportError, ValueError, OSError) as error:
+        raise InputError(f"{folder}: cannot be opened ({error})") from None
     return system, str(root).rstrip("/")
 
 
@@ -45,13 +58,21 @@ def names(folder: str) -> list[str]:
     """Of all images below a folder, sorted; a link that leads out of it is an error."""
     if is_remote(folder):
         system, root = _remote(folder)
-        found = [str(path)[len(root) + 1 :] for path in system.find(root)]
+        try:
+            found = [str(path)[len(root) + 1 :] for path in system.find(root)]
+        except Exception as error:  # each file system has its own
+            raise InputError(f"{folder}: cannot be listed ({error})") from None
+        linked = []
     else:
         base = Path(folder)
         if not base.is_dir():
             raise InputError(f"{folder}: no such folder")
-        found = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file()]
+        every = list(base.rglob("*"))
+        found = [p.relative_to(base).as_posix() for p in every if p.is_file() or not p.exists()]
+        # Not followed: told as what cannot be read.
+        linked = [p.relative_to(base).as_posix() for p in every if p.is_symlink() and p.is_dir()]
     found = sorted(name for name in found if PurePosixPath(name).suffix.lower() in SUFFIXES)
+    found += linked
     if not found:
         raise InputError(f"{folder}: no images in it ({', '.join(SUFFIXES)})")
     return found
@@ -62,6 +83,8 @@ def _inside(folder: str, name: str) -> Path:
     path = Path(folder) / name
     if not path.resolve().is_relative_to(Path(folder).resolve()):
         raise InputError(f"{name}: leads out of the folder {folder}; copy the file into it")
+    if path.is_dir():
+        raise InputError(f"{name}: a link to a folder is not followed; name that folder")
     return path
 
 
@@ -72,8 +95,11 @@ def content(folder: str, name: str) -> bytes:
             system, root = _remote(folder)
             return bytes(system.cat_file(f"{root}/{name}"))
         return _inside(folder, name).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
+    except InputError:
+        raise
+    except Exception as error:  # an fsspec file system has errors of its own
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnreadableError(f"{name}: cannot be read ({reason})") from None
 
 
 Block = tuple[str, tuple[str, ...]]  # a folder, and names in it
@@ -91,7 +117,11 @@ def hashed(block: Block) -> dict[str, Photograph | InputError]:
     found: dict[str, Photograph | InputError] = {}
     for name in every:
         try:
+            name.encode()
             found[name] = Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
+        except UnicodeEncodeError:
+            shown = name.encode("utf-8", "backslashreplace").decode()
+            found[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")
         except InputError as error:
             found[name] = error
     return found

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from caloric.collection.engines import Engine
 from caloric.collection.store import Shards
+from caloric.errors import InputError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,4 +31,13 @@ def made(
 ) -> Iterator[R]:
     """The results of what is ``left`` of a plan; then other plans' shards are removed."""
     yield from engine.run(make, left.values())
+    arrived(left)
     own.tidy(planned)
+
+
+def arrived(shards: Iterable[Path]) -> None:
+    """That what workers wrote is where it is looked for."""
+    for path in shards:
+        if not path.exists():
+            raise InputError(f"{path}: a worker wrote it, and it is not here; the store must be "
+                             "where all workers see it")  # fmt: skip

@@ -1,20 +1,23 @@
 """Shards: Parquet files, each whole or not there, named after what they were made from."""
 
+import fcntl
 import hashlib
 import json
 import os
 import socket
+import time
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from caloric.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 _UNFINISHED = ".unfinished"
+_OLD = 86_400  # seconds, after which what another machine left unfinished is nobody's
 
 
 def _arrow() -> Any:
@@ -54,7 +57,7 @@ class Shards:
             "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
             "float32s": arrow.list_(arrow.float32()), "float64s": arrow.list_(arrow.float64()),
             "uint8s": arrow.list_(arrow.uint8()), "float16s": arrow.list_(arrow.float16()),
-            "uint32s": arrow.list_(arrow.uint32()), "float32": arrow.float32(),
+            "uint32s": arrow.list_(arrow.uint32()), "float64": arrow.float64(),
         }  # fmt: skip
         return arrow.schema([(name, kinds[kind]) for name, kind in self.columns])
 
@@ -67,14 +70,15 @@ class Shards:
         ]
         table = arrow.Table.from_arrays(columns, schema=schema)
         unfinished = self.folder / (
-            f"{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+            f"{path.name}.{_host()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
         )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 arrow.parquet.write_table(
-                    table, file, compression="zstd", row_group_size=1 if self.apart else None
-                )
+                    table, file, compression="zstd", row_group_size=1 if self.apart else None,
+                    write_page_checksum=True,
+                )  # fmt: skip
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(path)
@@ -91,10 +95,20 @@ class Shards:
         arrow = _arrow()
         wanted = None if names is None else [("name", "in", sorted(names))]
         try:
-            table = arrow.parquet.read_table(path, columns=columns, filters=wanted)
-        except (OSError, arrow.ArrowException) as error:
+            table = arrow.parquet.read_table(
+                path, columns=columns, filters=wanted, page_checksum_verification=True
+            )
+        except FileNotFoundError:
+            raise InputError(f"{path}: not there any more; run again") from None
+        except PermissionError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        except (OSError, KeyError, ValueError, arrow.ArrowException) as error:
+            # What it was made from is still there, and it would be taken for whole.
+            with suppress(OSError):
+                path.unlink()
+            reason = str(error).splitlines()[0]
             raise InputError(
-                f"{path}: not a whole shard ({error}); delete it and run again"
+                f"{path}: broken ({reason}), and was removed; run again to make it anew"
             ) from None
         named = {name: table.column(name).combine_chunks() for name in table.column_names}
         for i in range(len(table)):
@@ -119,8 +133,34 @@ class Shards:
                 path.unlink(missing_ok=True)
         for path in self.folder.glob(f"*{_UNFINISHED}"):
             host, process = path.name.split(".")[-4:-2]
-            if host == socket.gethostname() and not _running(int(process)):
-                path.unlink(missing_ok=True)
+            with suppress(OSError):
+                own = host == _host()
+                if not _running(int(process)) if own else time.time() - path.stat().st_mtime > _OLD:
+                    path.unlink()
+
+
+@contextmanager
+def held(store: Path, told: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+    """The store to ourselves: another run waits, or is waited for. The system lets go of it when
+    a process is killed."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        file = (store / ".lock").open("a")
+    except OSError as error:
+        raise InputError(f"{store}: cannot be written ({error.strerror})") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told(f"another run is at work in {store}; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            told(f"{store}: no locks there; let no other run work in it")
+        yield
+
+
+def _host() -> str:
+    return socket.gethostname().replace(".", "_")
 
 
 def _running(process: int) -> bool:

@@ -1,9 +1,10 @@
 """COLMAP's database, through pycolmap: features, matches and geometries in; keypoints out."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 
+R = TypeVar("R")
 Matrix = NDArray[np.float64]
 
 
@@ -23,6 +25,15 @@ def pycolmap() -> Any:
         raise InputError("COLMAP needs pycolmap: pip install 'caloric[collection]'") from None
     pycolmap.logging.minloglevel = 2
     return pycolmap
+
+
+def said(work: Callable[[], R], path: Path) -> R:
+    """What COLMAP does; what it says is wrong as an error in one line."""
+    try:
+        return work()
+    except (RuntimeError, ValueError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(f"{path}: COLMAP: {lines[-1]}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +64,7 @@ def write_database(
     """
     library = pycolmap()
     path.unlink(missing_ok=True)
-    database = library.Database.open(str(path))
+    database = said(lambda: library.Database.open(str(path)), path)
     try:
         known = {name: i for i, name in enumerate(names, 1)}
         with library.DatabaseTransaction(database):
@@ -71,11 +82,18 @@ def write_database(
 def _camera(library: Any, name: str, features: Features, folder: Path | None) -> Any:
     h, w = features.image_size
     if folder is not None:
-        camera = library.infer_camera_from_image(str(folder / name))
-        if (camera.width, camera.height) == (w, h):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder / name}: not there; name the folder the features are of")
+        try:
+            camera = library.infer_camera_from_image(str(folder / name))
+        except (RuntimeError, ValueError):  # WebP, say, which COLMAP does not read
+            camera = None
+        if camera is not None and (camera.width, camera.height) == (w, h):
             return camera
     # COLMAP's own guess where a file says nothing: a focal length of 1.2 times the longer side.
-    return library.Camera.create(0, library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h)
+    return library.Camera.create_from_model_id(
+        0, library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
+    )
 
 
 def _write_image(
@@ -93,6 +111,11 @@ def _write_image(
 
 
 def _descriptors(library: Any, features: Features) -> Any:
+    if features.descriptors.shape[1] != 128:
+        raise InputError(
+            f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} "
+            f"{features.descriptors.shape[1]}"
+        )
     data = np.ascontiguousarray(features.descriptors, np.uint8)
     return library.FeatureDescriptors(data=data, type=library.FeatureExtractorType.SIFT)
 
@@ -116,7 +139,9 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
     """
     library = pycolmap()
     made = dict(values)
-    database = library.Database.open(str(path))
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: cannot be written")
+    database = said(lambda: library.Database.open(str(path)), path)
     try:
         kind = library.FeatureExtractorType.SIFT
         with library.DatabaseTransaction(database):
@@ -124,6 +149,8 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
             database.clear_two_view_geometries()
             database.clear_descriptors()
             for image in database.read_all_images():
+                if image.name not in made:
+                    continue
                 data = np.ascontiguousarray(made[image.name])
                 database.write_descriptors(
                     image.image_id, library.FeatureDescriptors(data=data, type=kind)
@@ -137,7 +164,7 @@ def read_frames(path: Path) -> dict[str, Frames]:
     library = pycolmap()
     if not path.is_file():
         raise InputError(f"{path}: no such database")
-    database = library.Database.open(str(path))
+    database = said(lambda: library.Database.open(str(path)), path)
     try:
         return {
             image.name: Frames.from_colmap(np.asarray(database.read_keypoints(image.image_id)))

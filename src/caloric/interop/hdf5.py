@@ -51,7 +51,13 @@ def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
     h5py = _h5py()
     with replacing_path(path) as name, h5py.File(name, "w") as file:
         for name_a, name_b, matches, distances, count in pairs:
-            group = file.create_group(f"{name_a.replace('/', '-')}/{name_b.replace('/', '-')}")
+            pair = f"{name_a.replace('/', '-')}/{name_b.replace('/', '-')}"
+            if pair in file:
+                raise InputError(
+                    f"{name_a}, {name_b}: hloc writes dashes for slashes, and has another pair of "
+                    "that name then; rename one of the images"
+                )
+            group = file.create_group(pair)
             nearest = np.full(count, -1, np.int32)
             nearest[matches[:, 0]] = matches[:, 1]
             scores = np.zeros(count, np.float16)
