@@ -115,7 +115,7 @@ def test_match_writes_a_picture_and_a_page(pair, tmp_path, monkeypatch, capsys):
     assert "inliers of an affine map" in out
     assert cv2.imread(str(picture)).shape[1] == 1032
     text = page.read_text(encoding="utf-8")
-    assert "data:image/png;base64," in text
+    assert "data:image/jpeg;base64," in text
     assert "http" not in text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.html", "m.png"]
 

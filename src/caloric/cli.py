@@ -80,7 +80,7 @@ def match(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Picture of the inliers.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="One self-contained page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="A page to look at them, in one file.")] = None,
     json_path: Annotated[
         str | None, typer.Option("--json", help="Matches as JSON; - for standard output.")
     ] = None,
@@ -145,22 +145,22 @@ def match(
             "inliers": inliers,
         }
         _write_text(json_path, json.dumps(report))
-    if output is not None or html is not None:
-        from caloric import page
-
+    if output is not None:
         good = geometry.inliers
         picture = viz.draw_matches(
             pixels[0], pixels[1], p[good], q[good], geometry.residuals[good], threshold, summary
         )
-        if output is not None:
-            viz.write_picture(output, picture)
-        if html is not None:
-            facts = {"first": image_a, "second": image_b, "descriptor": descriptor}
-            facts |= {"found": summary, "threshold": f"{threshold:g} pixels"}
-            title = f"{Path(image_a).name} and {Path(image_b).name}"
-            text = page.match_page(picture, title, facts, geometry.matrix)
-            with replacing(html) as file:
-                file.write(text.encode())
+        viz.write_picture(output, picture)
+    if html is not None:
+        from caloric.view import still
+        from caloric.view.session import Picture as Shown
+
+        names = [Path(path).name for path in (image_a, image_b)]
+        shown = [Shown.of_pixels(*one) for one in zip(names, pixels, strict=True)]
+        title = " and ".join(names)
+        text = still.page((shown[0], shown[1]), (a, b), chosen, ratio, threshold, title)
+        with replacing(html) as file:
+            file.write(text.encode())
     if json_path != "-":
         typer.echo(summary)
         for written in (output, html, json_path):

@@ -45,6 +45,11 @@ class Picture:
             pixels = reading.decode(data, PIXELS)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
+        return cls.of_pixels(name, pixels)
+
+    @classmethod
+    def of_pixels(cls, name: str, pixels: NDArray[np.generic]) -> "Picture":
+        """Of an image that is read already."""
         grey = images.to_grey(pixels)
         if 0 in grey.shape:
             raise InputError(f"{name}: no pixels in it")
@@ -110,7 +115,7 @@ class Session:
             found = _recall(self._matched, key)
             if found is None:
                 both = self._extracted(a, descriptor), self._extracted(b, descriptor)
-                found = _keep(self._matched, key, _match(both, cast(Model, model)))
+                found = _keep(self._matched, key, matched(both, cast(Model, model)))
             return found
 
     def _extracted(self, picture: Picture, descriptor: str) -> Features:
@@ -141,7 +146,12 @@ def _keep(table: OrderedDict[Any, T], key: Any, value: T) -> T:
     return value
 
 
-def _match(both: tuple[Features, Features], model: Model) -> Matched:
+def matched(
+    both: tuple[Features, Features],
+    model: Model,
+    ratio: float = RATIO,
+    threshold: float = THRESHOLD,
+) -> Matched:
     """All mutual nearest neighbours with their ratios, so that the page can choose."""
     a, b = both
     none = np.zeros(0, np.float32)
@@ -155,8 +165,8 @@ def _match(both: tuple[Features, Features], model: Model) -> Matched:
     indices = np.stack([rows, near.nearest[rows]], 1)
     ratios = near.first[rows] / np.maximum(near.second[rows], 1e-12)
     p, q = a.frames.xy[indices[:, 0]], b.frames.xy[indices[:, 1]]
-    good = ratios <= RATIO
-    found = geometry.estimate(p[good], q[good], model=model, threshold=THRESHOLD)
+    good = ratios <= ratio
+    found = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
     residuals = np.full(len(p), np.inf)
     if found.matrix is not None:
         residuals = geometry.residual(p, q, model, found.matrix)
