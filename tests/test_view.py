@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import caloric
-import chromium
 import photographs
 from caloric import cli
+from caloric.benchmarks import browser as chrome
 from caloric.view import server, session
 
 uvicorn = pytest.importorskip("uvicorn")
@@ -156,13 +156,13 @@ def test_pictures_of_any_kind_are_shown():
         session.Picture.of("x.jpg", b"")
 
 
-browser = pytest.mark.skipif(chromium.found() is None, reason="no Chromium")
+browser = pytest.mark.skipif(chrome.chromium() is None, reason="no Chromium")
 
 
 @pytest.fixture
 def page():
     pytest.importorskip("websocket")
-    with chromium.page() as opened:
+    with chrome.page() as opened:
         yield opened
 
 

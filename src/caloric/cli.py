@@ -746,6 +746,24 @@ def kills(
         raise typer.Exit(1)
 
 
+@bench.command("view")
+def bench_view(
+    image: Annotated[Path, typer.Argument(help="A picture with 5,000 features.")],
+    json_path: JsonOut = None,
+) -> None:
+    """The page of `caloric view` in a headless Chromium: first paint, frames a second."""
+    from caloric.benchmarks import view as benchmark
+
+    _check_outputs(json_path, None)
+    report = benchmark.run(image)
+    if json_path is not None:
+        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+    if json_path != "-":
+        for name, value in report.items():
+            if isinstance(value, int | float):
+                typer.echo(f"{name}: {value:,.0f}")
+
+
 @bench.command("align")
 def bench_align(
     data: Data,
