@@ -60,6 +60,19 @@ def test_the_python_of_the_readme_runs():
     assert scope["maps"].shape == (8, 32, 32)
 
 
+def test_the_python_of_the_recipes_runs_and_is_better():
+    """Inliers of the same OpenCV script, before its one line changed and after."""
+    pytest.importorskip("kornia")
+    text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(blocks) == 3
+    scope: dict[str, object] = {}
+    exec("\n".join(blocks), scope)
+    assert scope["after"] > scope["before"] > 100
+    assert scope["described"].shape == (1, 2, 128)
+    assert len(scope["matches"]) > 200
+
+
 def test_docstrings_that_are_examples():
     assert doctest.testmod(caloric).attempted > 0
     assert doctest.testmod(caloric).failed == 0

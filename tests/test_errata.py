@@ -1,5 +1,7 @@
 """The printed formulas that are wrong are wrong: one test each."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,8 @@ def test_the_printed_intro_heat_is_right_up_to_its_constant():
     printed = errata.printed_heat_box(beta, x, phi, y, 0.3, 0.25) * factor
     exact = caloric.kernel("heat", sigma_d=0.3, sigma_a=0.25)(beta, x, phi, y)
     np.testing.assert_allclose(printed, exact, rtol=1e-8)
+
+
+def test_the_documentation_has_the_list():
+    page = (Path(__file__).parents[1] / "docs/errata.md").read_text("utf-8")
+    assert page == errata.page()

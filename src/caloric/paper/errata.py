@@ -3,6 +3,7 @@
 The wrong formulas live here and nowhere else. Equation numbers are the paper's.
 """
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -486,3 +487,28 @@ def all_errata() -> tuple[Erratum, ...]:
         erratum_8(), erratum_9(), erratum_10(), erratum_11(), erratum_12(), erratum_13(),
         erratum_14(), erratum_15(), erratum_16(),
     )  # fmt: skip
+
+
+def page() -> str:
+    """The page of the documentation."""
+    lines = [
+        "# Errata of the paper",
+        "",
+        "<!-- Written from caloric.paper.errata; edit that instead. -->",
+        "",
+        "What is printed wrong in *A Theory of Local Matching: SIFT and Beyond*, what it must be,",
+        "and the numbers that show it. Each is a test; `caloric paper OUT` works them out again.",
+        "",
+    ]
+    for one in all_errata():
+        printed, correct, evidence = (
+            re.sub(r"([\[\]*_<|])", r"\\\1", text)
+            for text in (one.printed, one.correct, one.evidence)
+        )
+        lines += [
+            f"## {one.number}. {one.place}", "",
+            f"Printed: {printed}", "", f"Right: {correct}", "", evidence, "",
+        ]  # fmt: skip
+        lines += [f"- `{name}`: {value:.6g}" for name, value in one.numbers.items()]
+        lines += [""] if one.numbers else []
+    return "\n".join(lines).rstrip() + "\n"
