@@ -73,6 +73,15 @@ def test_the_python_of_the_recipes_runs_and_is_better():
     assert len(scope["matches"]) > 200
 
 
+def test_citations_are_of_the_papers_a_descriptor_comes_from():
+    assert caloric.cite("heat").count("@") == 1
+    for name, who in (("sift", "Lowe"), ("dsp-inner", "Dong"), ("distribution-field", "Sevilla")):
+        assert who in caloric.cite(name)
+        assert "Mobahi" in caloric.cite(name)
+    with pytest.raises(caloric.InputError, match="magic"):
+        caloric.cite("magic")
+
+
 def test_docstrings_that_are_examples():
     assert doctest.testmod(caloric).attempted > 0
     assert doctest.testmod(caloric).failed == 0

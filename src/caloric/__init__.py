@@ -6,6 +6,7 @@
 """
 
 from caloric.alignment import Alignment, align
+from caloric.citing import cite
 from caloric.errors import InputError
 from caloric.features import (
     Features,
@@ -41,6 +42,7 @@ __all__ = [
     "TemplateMatch",
     "__version__",
     "align",
+    "cite",
     "describe",
     "describe_patches",
     "descriptors",
