@@ -7,13 +7,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, viz
+from caloric import features, recipes, viz
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000
 _RIGHT = 3.0
+KERNELS = ("sift", "dsp-inner", "similarity", "heat")
+_PLACES = {"in the middle": (0.15, 0.05), "far out": (0.6, -0.35)}  # of x, in the patch
+_SIDE = 180
+_BETA = np.radians(35.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +83,39 @@ def score(seen: View, descriptor: str) -> Score:
     return Score(descriptor, p, q, np.linalg.norm(truth[:, :2] / truth[:, 2:] - q, axis=1))
 
 
+def _panel(name: str, patch: NDArray[np.uint8], x: tuple[float, float]) -> NDArray[np.uint8]:
+    """How much of each point of a patch a kernel takes, at its best φ, for the entry at ``x``."""
+    kernel = recipes.descriptor(name).kernel
+    along = (np.arange(_SIDE) + 0.5) * 2 / _SIDE - 1
+    y = np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
+    angles = _BETA + np.linspace(-np.pi / 2, np.pi / 2, 61)
+    best = np.max([kernel.evaluate(np.array(_BETA), np.array(x), phi, y) for phi in angles], 0)
+    share = (best / best.max()).reshape(_SIDE, _SIDE, 1)
+    grey = cv2.resize(patch, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)[..., None]
+    hot = cv2.applyColorMap((255 * share).astype(np.uint8), cv2.COLORMAP_INFERNO)[..., ::-1]
+    over = 0.75 * np.sqrt(share)
+    panel = ((1 - over) * grey + over * hot).astype(np.uint8)
+    at = tuple(int((v + 1) * _SIDE / 2) for v in x)
+    cv2.drawMarker(panel, at, (255, 255, 255), cv2.MARKER_CROSS, 9)
+    return np.asarray(panel, np.uint8)
+
+
+def kernels_picture(original: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Kernels over a patch, for an entry near its middle and one far out."""
+    grey = np.asarray(cv2.cvtColor(original, cv2.COLOR_RGB2GRAY), np.uint8)
+    patch = grey[75:175, 115:215]
+    panels = []
+    for where, x in _PLACES.items():
+        for name in KERNELS:
+            head = np.full((34, _SIDE, 3), 255, np.uint8)
+            viz.write(head, f"{name}, {where}", (4, 22))
+            panels.append(np.concatenate([head, _panel(name, patch, x)]))
+    return np.concatenate(panels, 1)
+
+
 def run(out: Path) -> tuple[list[Score], Path]:
-    """All descriptors of the demonstration, and one picture of them, right matches green."""
+    """All descriptors of the demonstration, and one picture of them: right matches green, and
+    below what the kernels take of a patch."""
     out.mkdir(parents=True, exist_ok=True)
     seen = view()
     scores = [score(seen, name) for name in DESCRIPTORS]
@@ -94,5 +129,10 @@ def run(out: Path) -> tuple[list[Score], Path]:
             )
         )
     path = out / "demo.png"
-    viz.write_picture(path, np.concatenate(rows))
+    parts = [np.concatenate(rows, 1), kernels_picture(seen.original)]
+    width = max(p.shape[1] for p in parts)
+    wide = [
+        np.pad(p, ((0, 0), (0, width - p.shape[1]), (0, 0)), constant_values=255) for p in parts
+    ]
+    viz.write_picture(path, np.concatenate(wide))
     return scores, path

@@ -93,11 +93,12 @@ def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
     kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
     panel = np.full((_SIDE + 28, _SIDE + _GAP, 3), 255, np.uint8)
     panel[28 : 28 + size[1], : size[0]] = cv2.resize(picture, size, interpolation=kind)
-    _write(panel, title, (0, 19))
+    write(panel, title, (0, 19))
     return panel
 
 
-def _write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int]) -> None:
+def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int]) -> None:
+    """Small letters."""
     cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (20, 20, 20), 1, cv2.LINE_AA)
 
 
@@ -178,7 +179,7 @@ def draw_alignment(
         np.hstack([panels[1], panels[3], third[1]]),
     ]
     header = np.full((30, rows[0].shape[1], 3), 255, np.uint8)
-    _write(header, title, (0, 20))
+    write(header, title, (0, 20))
     picture = np.vstack([header, *rows])
     return np.pad(picture, ((_GAP, 0), (_GAP, 0), (0, 0)), constant_values=255)
 
