@@ -48,4 +48,4 @@ $(READY): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists
 	touch $(READY)
 
 clean:
-	rm -rf .venv demo docs/_build dist native/build
+	rm -rf .venv demo docs/_build docs/_figures dist native/build

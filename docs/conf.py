@@ -1,4 +1,11 @@
+from pathlib import Path
+
+import numpy as np
+
 import caloric
+from caloric import demo, viz
+from caloric.paper import figures
+from caloric.theory import toy
 
 project = "Caloric"
 author = "The Caloric developers"
@@ -33,5 +40,16 @@ def escape_bars(app, what, name, obj, options, lines):
             literal = True
 
 
+def draw(app):
+    """The figures of the theory, by the project's own code."""
+    folder = Path(app.srcdir) / "_figures"
+    folder.mkdir(exist_ok=True)
+    figures.signals(folder / "signals.png")
+    figures.diffused_landscapes(folder / "diffused.png", toy.solve())
+    halves = np.split(demo.kernels_picture(demo.view().original), 2, axis=1)
+    viz.write_picture(folder / "kernels.png", np.concatenate(halves))
+
+
 def setup(app):
+    app.connect("builder-inited", draw)
     app.connect("autodoc-process-docstring", escape_bars)
