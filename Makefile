@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo paper test test-plain lint docs whitening sanitize clean
+.PHONY: demo paper test test-plain lint docs wheels whitening sanitize clean
 
 demo: $(READY)
 	$(BIN)/caloric demo demo
@@ -36,6 +36,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The wheels as people get them: built, installed into an environment of their own, tested there.
+wheels: $(READY)
+	rm -rf dist .venv/installed
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist native
+	$(PYTHON) -m venv .venv/installed
+	.venv/installed/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  dist/caloric_native-*.whl "$$(ls dist/caloric-*.whl)[dev]"
+	.venv/installed/bin/python -m pytest
 
 docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

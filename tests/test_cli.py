@@ -83,6 +83,43 @@ def test_the_worked_example_of_a_kernel_runs():
     assert scope["mean"] > 0.1
 
 
+def test_what_was_meant_is_suggested(monkeypatch, capsys, pair):
+    code, _, err = run(monkeypatch, capsys, "match", *pair, "--descriptor", "heet")
+    assert code == 2
+    assert "did you mean 'heat'?" in err
+    code, _, err = run(monkeypatch, capsys, "match", *pair, "--model", "homografy")
+    assert "did you mean 'homography'?" in err
+    assert "did you mean" not in run(monkeypatch, capsys, "match", *pair, "--model", "zzz")[2]
+
+
+def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
+    """As an installed, typed package."""
+    pytest.importorskip("mypy")
+    file = tmp_path / "user.py"
+    file.write_text(
+        "import numpy as np\n"
+        "import caloric\n\n"
+        "image = np.zeros((40, 50), np.uint8)\n"
+        "a: caloric.Features = caloric.extract(image, max_features=10)\n"
+        "both: list[caloric.Features] = caloric.extract([image, image])\n"
+        "matches: caloric.Matches = caloric.match(a, a, ratio=0.8)\n"
+        "geometry: caloric.Geometry = caloric.verify(a, a, matches, model='affine')\n"
+        "found: caloric.Alignment = caloric.align(image, image)\n"
+        "text: str = caloric.cite('heat')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    file.write_text("import caloric\ncaloric.cite(3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert "incompatible type" in done.stdout
+
+
 def test_citations_are_of_the_papers_a_descriptor_comes_from():
     assert caloric.cite("heat").count("@") == 1
     for name, who in (("sift", "Lowe"), ("dsp-inner", "Dong"), ("distribution-field", "Sevilla")):

@@ -18,7 +18,7 @@ from caloric import confidence as believing
 from caloric import features, fields, geometry, registration, threads
 from caloric import search as searching
 from caloric.backends import devices
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.fields import Feature, Pixels
 from caloric.images import to_grey
 from caloric.registration import Diffusion, Model, Scene
@@ -342,7 +342,7 @@ def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
 def check_choice(value: str, kind: object, what: str) -> None:
     """An error unless the value is one of a Literal's."""
     if value not in get_args(kind):
-        raise InputError(f"unknown {what} {value!r}; known are {', '.join(get_args(kind))}")
+        raise unknown(what, value, get_args(kind))
 
 
 @threads.ours

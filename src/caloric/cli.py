@@ -17,7 +17,7 @@ from rich.console import Console
 
 from caloric import __version__, native, recipes, threads
 from caloric.collection import commands as collection
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.files import check_target, replacing
 from caloric.geometry import Model
 
@@ -105,7 +105,7 @@ def match(
     from caloric import features, reading, tiles, viz
 
     if model not in ("homography", "affine", "fundamental"):
-        raise InputError(f"unknown model {model!r}; known are homography, affine, fundamental")
+        raise unknown("model", model, ("homography", "affine", "fundamental"))
     _check_outputs(json_path, output, html)
     plan = _plan(descriptor, max_features, affine, upright, detector, device)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
@@ -704,9 +704,9 @@ def scale(
     _check_outputs(json_path, None, page)
     console = Console(stderr=True)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
-    unknown = [name for name in sections if name not in benchmark.SECTIONS]
-    if unknown:
-        raise InputError(f"no section {unknown[0]!r}; there are {', '.join(benchmark.SECTIONS)}")
+    for name in sections:
+        if name not in benchmark.SECTIONS:
+            raise unknown("section", name, benchmark.SECTIONS)
     before = _json_file(json_path)
     report = json.loads(before.read_text()) if only and before and before.exists() else {}
     report |= benchmark.run(
@@ -788,9 +788,9 @@ def bench_align(
     sections = only.split(",") if only else [*benchmark.SECTIONS]
     if cases < 1:
         raise InputError(f"--cases must be a whole number from 1, got {cases}")
-    unknown = [name for name in sections if name not in benchmark.SECTIONS]
-    if unknown:
-        raise InputError(f"no section {unknown[0]!r}; there are {', '.join(benchmark.SECTIONS)}")
+    for name in sections:
+        if name not in benchmark.SECTIONS:
+            raise unknown("section", name, benchmark.SECTIONS)
     if not strecha and "refine" in sections:
         sections.remove("refine")
     report: dict[str, Any] = {}
@@ -881,7 +881,7 @@ def view(
     recipes.descriptor(descriptor)
     showing = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
     if model not in session.MODELS:
-        raise InputError(f"unknown model {model!r}; known are {', '.join(session.MODELS)}")
+        raise unknown("model", model, session.MODELS)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
             showing.put(side, session.Picture.of(path.name, path.read_bytes()))

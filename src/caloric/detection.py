@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import affine_shape, extrema, orientation
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.extrema import Extrema
 from caloric.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
@@ -37,7 +37,7 @@ class Options:
             if most < 0:
                 raise InputError(f"max_features must be 0 or more, got {most}")
         if self.detector not in ("dog", "opencv"):
-            raise InputError(f"unknown detector {self.detector!r}; known are dog, opencv")
+            raise unknown("detector", self.detector, ("dog", "opencv"))
         if not (isinstance(self.contrast, numbers.Real) and 0 <= self.contrast < np.inf):
             raise InputError(f"contrast must be a number from 0, got {self.contrast!r}")
         if not (isinstance(self.edge, numbers.Real) and 1 <= self.edge < np.inf):

@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.theory.gaussians import FloatArray
 
 Pixels = NDArray[np.float32]
@@ -125,7 +125,7 @@ FEATURES = {
 def feature(name: str, inverted: bool = False) -> Feature:
     """By name, or an error with the names there are; ``inverted``: where bright may be dark."""
     if name not in FEATURES:
-        raise InputError(f"unknown feature {name!r}; known are {', '.join(FEATURES)}")
+        raise unknown("feature", name, FEATURES)
     if inverted and not name.endswith("orientation"):
         raise InputError(f"inverted contrast cannot be compared by {name!r}")
     return FEATURES["unsigned-orientation" if inverted else name]

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.theory.gaussians import FloatArray
 
 Model = Literal["homography", "fundamental", "essential", "affine"]
@@ -62,7 +62,7 @@ def estimate(
     and seed give the same result.
     """
     if model not in _NEEDED:
-        raise InputError(f"unknown model {model!r}; known are {', '.join(_NEEDED)}")
+        raise unknown("model", model, _NEEDED)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
         raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
     if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):

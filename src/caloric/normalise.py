@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.density import Floats
-from caloric.errors import InputError
+from caloric.errors import unknown
 
 Normalisation = Literal["none", "l2", "clip", "root"]
 
@@ -52,7 +52,7 @@ def normalise(h: Floats, how: Normalisation) -> Floats:
         "root": root,
     }
     if not isinstance(how, str) or how not in methods:
-        raise InputError(f"unknown normalisation {how!r}; known are {', '.join(methods)}")
+        raise unknown("normalisation", how, methods)
     return methods[how](h)
 
 

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from caloric import whitening
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.kernels import Kernel, kernel, make
 from caloric.layout import Grid, Layout, Rings
 from caloric.normalise import Normalisation
@@ -136,8 +136,7 @@ def _named(name: object) -> Descriptor:
         return replace(_default(), whitening=None)
     if isinstance(name, str) and name in VARIANTS:
         return replace(_default(), dimensions=int(name.removeprefix("caloric-")))
-    known = ", ".join((*descriptors(), *VARIANTS))
-    raise InputError(f"unknown descriptor {name!r}; known are {known}")
+    raise unknown("descriptor", name, (*descriptors(), *VARIANTS))
 
 
 def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descriptor:

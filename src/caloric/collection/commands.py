@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from caloric.collection.engines import Engine
@@ -103,7 +103,7 @@ def _matching(ratio: float, model: str, threshold: float) -> "Matching":
     from caloric.collection.matching import Matching
 
     if model not in ("fundamental", "homography"):
-        raise InputError(f"unknown model {model!r}; known are fundamental, homography")
+        raise unknown("model", model, ("fundamental", "homography"))
     if not 0 < ratio <= 1 or not threshold > 0:
         raise InputError("--ratio must be above 0 and at most 1, --threshold above 0")
     return Matching(ratio, cast(Any, model), threshold)
@@ -259,7 +259,7 @@ def export(
     from caloric.collection.store import held
 
     if to not in ("colmap", "hloc", "text"):
-        raise InputError(f"unknown --to {to!r}; known are colmap, hloc, text")
+        raise unknown("--to", to, ("colmap", "hloc", "text"))
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
     with held(output, lambda message: typer.echo(message, err=True)):

@@ -10,7 +10,7 @@ from caloric.collection import extraction, retrieval
 from caloric.collection.engines import Engine
 from caloric.collection.steps import Told, untold
 from caloric.collection.store import Shards, fingerprint
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 
 How = Literal["exhaustive", "sequential", "retrieval"]
 Pair = tuple[str, str]
@@ -30,7 +30,7 @@ class Pairing:
     def __post_init__(self) -> None:
         """Say which is wrong."""
         if self.how not in get_args(How):
-            raise InputError(f"unknown pairs {self.how!r}; known are {', '.join(get_args(How))}")
+            raise unknown("pairs", self.how, get_args(How))
         if self.overlap < 1 or self.nearest < 1:
             raise InputError("overlap and nearest must be whole numbers from 1")
 

@@ -8,7 +8,7 @@ and list it here.
 
 from dataclasses import MISSING, fields
 
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.kernels.base import Kernel
 from caloric.kernels.distribution_field import DistributionField
 from caloric.kernels.distribution_field_heat import DistributionFieldHeat
@@ -43,7 +43,7 @@ def kernel(name: str, **parameters: float) -> Kernel:
     last axis of 2. Every constant is kept: values are those of the integrals, not multiples.
     """
     if name not in KERNELS:
-        raise InputError(f"unknown kernel {name!r}; known are {', '.join(KERNELS)}")
+        raise unknown("kernel", name, KERNELS)
     return make(KERNELS[name], **parameters)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import alignment, density, features, geometry, images, matching, reading, recipes
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.features import Features
 from caloric.geometry import Model
 from caloric.sampling import SquarePatch
@@ -108,7 +108,7 @@ class Session:
         """Of both pictures; kept for the next who asks."""
         recipes.descriptor(descriptor)
         if model not in MODELS:
-            raise InputError(f"unknown model {model!r}; known are {', '.join(MODELS)}")
+            raise unknown("model", model, MODELS)
         a, b = self.picture("a"), self.picture("b")
         with self._lock:
             key = (a, b, descriptor, model)
