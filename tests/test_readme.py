@@ -1,5 +1,6 @@
 """Every command of the README, typed as it stands there into a shell, on small files."""
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import cv2
 import pytest
 
 import photographs
+from caloric.benchmarks import overview
 
 README = Path(__file__).parents[1] / "README.md"
 # Minutes, or data that is not here: that they begin is tested elsewhere; here, that they are known.
@@ -97,6 +99,12 @@ def test_the_page(place):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+
+
+def test_the_table_is_the_benchmarks():
+    results = README.parent / "docs" / "results"
+    found = [json.loads((results / f"{n}.json").read_text()) for n in ("oxford", "speed", "gpu")]
+    assert "\n".join(overview.lines(*found)).rstrip() in README.read_text("utf-8")
 
 
 def test_no_command_is_forgotten():

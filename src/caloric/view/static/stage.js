@@ -152,7 +152,7 @@ export class Stage {
       if (p || q) others.push([p, q]);
       if (p && q) lines += 1;
     }
-    const every = Math.max(1, Math.ceil(lines / MOST_LINES));
+    const every = Math.max(1, Math.ceil(lines * Math.max(1, 1000 / this.width) / MOST_LINES));
     this.paintGroup(c, others, OTHER, every, 0.35);
     groups.forEach((group, k) => this.paintGroup(c, group, COLOURS[k], every, 0.6));
     if (this.chosen >= 0) this.paintChosen(c, this.chosen);
