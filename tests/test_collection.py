@@ -270,7 +270,9 @@ def test_lightglues_dictionary(matched):
     out, _ = matched
     _, features = next(exporting.images(out))
     found = lightglue.to_lightglue(features)
-    assert found["keypoints"].shape == (1, len(features), 2)
+    np.testing.assert_allclose(found["keypoints"][0], features.frames.xy, atol=1e-4)
+    np.testing.assert_allclose(found["scales"][0], features.frames.sigma, rtol=1e-6)
+    np.testing.assert_allclose(found["oris"][0], features.frames.angle, atol=1e-6)  # radians
     assert found["descriptors"].shape == (1, len(features), 128)
     assert found["image_size"][0].tolist() == [features.image_size[1], features.image_size[0]]
 

@@ -17,7 +17,7 @@ import photographs
 from caloric.benchmarks import overview
 
 README = Path(__file__).parents[1] / "README.md"
-# Minutes, or data that is not here: that they begin is tested elsewhere; here, that they are known.
+# Minutes, or data that is not here.
 LONG = {"bench", "paper", "make", "pip"}
 
 
@@ -99,12 +99,23 @@ def test_the_page(place):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
 
 
 def test_the_table_is_the_benchmarks():
     results = README.parent / "docs" / "results"
     found = [json.loads((results / f"{n}.json").read_text()) for n in ("oxford", "speed", "gpu")]
     assert "\n".join(overview.lines(*found)).rstrip() in README.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", [c for n, c in lines() if n == "caloric" and c not in SHORT])
+def test_long_commands_are_known(command, place):
+    """With their options, which --help checks before it answers; they take minutes, or data."""
+    words = [w for w in command.split() if not w.isupper()]
+    process = shell(place, " ".join(words).replace("--data", "") + " --help")
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert all(w in out for w in words if w.startswith("--"))
 
 
 def test_no_command_is_forgotten():

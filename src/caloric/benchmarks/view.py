@@ -8,6 +8,7 @@ from typing import Any
 
 from caloric.benchmarks import browser
 from caloric.benchmarks.report import versions
+from caloric.errors import InputError
 from caloric.view import server, session
 
 Report = dict[str, Any]
@@ -54,6 +55,8 @@ def run(image: Path) -> Report:
     for side in "ab":
         showing.put(side, session.Picture.of(image.name, data))
     matches = len(showing.matched("caloric", "homography").indices)
+    if matches < _MATCHES:
+        raise InputError(f"{image}: {matches} features; a picture with {_MATCHES} is needed")
     one, thread, address = _started(showing)
     try:
         with browser.page() as page:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -152,14 +153,19 @@ def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) 
     except ImportError:
         raise InputError("the page needs uvicorn: pip install 'caloric[view]'") from None
     # A page elsewhere that names this machine otherwise is not answered.
-    hosts = ["*"] if host not in ("127.0.0.1", "localhost", "::1") else ["127.0.0.1", "localhost"]
+    hosts = ["*"] if host not in ("127.0.0.1", "localhost") else ["127.0.0.1", "localhost"]
     application_ = application(session, hosts)
     config = uvicorn.Config(application_, host=host, port=port, log_level="error")
     server = uvicorn.Server(config)
+    if ":" in host or not 0 <= port < 65536:
+        raise InputError(f"{host}, {port}: an address such as 127.0.0.1, and a port to 65535")
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening = config.bind_socket()
-    except SystemExit:
-        raise InputError(f"{host}:{port} is taken; choose another --port") from None
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InputError(f"{host}:{port}: {error.strerror}; choose another --port") from None
     ready(f"http://{host}:{listening.getsockname()[1]}/")
     with listening:
         asyncio.run(server.serve(sockets=[listening]))

@@ -22,6 +22,7 @@ RATIO = 0.9
 THRESHOLD = 2.0
 PATCH = 48  # pixels of a patch that is shown
 MAPS = 20  # points of a response map's side
+REACH = 10.0  # σ to each side of a patch that is shown; most of any descriptor
 _KEPT = 8  # features and pairs
 
 T = TypeVar("T")
@@ -64,8 +65,13 @@ class Picture:
 def _colour(pixels: NDArray[np.generic], grey: NDArray[np.float32]) -> Pixels:
     if pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype == np.uint8:
         return np.asarray(pixels, np.uint8)
-    byte = np.clip(np.rint(255 * grey), 0, 255).astype(np.uint8)
-    return np.repeat(byte[:, :, None], 3, 2)
+    unit = np.repeat(grey[:, :, None], 3, 2)
+    if pixels.ndim == 3 and pixels.shape[2] >= 3:
+        whole = images.as_unit_range(pixels, "image")
+        unit = whole[..., :3]
+        if whole.shape[2] == 4:  # seen on white, as its grey is
+            unit = 1 + whole[..., 3:] * (unit - 1)
+    return np.clip(np.rint(255 * unit), 0, 255).astype(np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +99,15 @@ class Session:
     _lock: Lock = field(default_factory=Lock)
 
     def put(self, side: str, picture: Picture) -> None:
-        """In place of what was there."""
-        with self._lock:
-            self.pictures[_side(side)] = picture
+        """In place of what was there, and of all that was made of it.
+
+        It does not wait for what is being computed.
+        """
+        before = self.pictures.get(_side(side))
+        self.pictures[side] = picture
+        for table in (self._features, self._matched):
+            for key in [key for key in list(table) if before in key]:
+                table.pop(key, None)
 
     def picture(self, side: str) -> Picture:
         """On one side."""
@@ -257,10 +269,15 @@ def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -
     part = grey[top : cy + around + 1, left : cx + around + 1]
     if part.size == 0:
         return np.zeros((PATCH, PATCH), np.float32)
+    shrink = max(1, int(step))
+    if shrink > 1:
+        size = tuple(max(1, n // shrink) for n in part.shape[::-1])
+        part = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.float32)
     if step > 1:
-        part = np.asarray(cv2.GaussianBlur(part, (0, 0), 0.5 * step), np.float32)
+        part = np.asarray(cv2.GaussianBlur(part, (0, 0), 0.5 * step / shrink), np.float32)
+    u, v = ((w + 0.5) / shrink - 0.5 for w in (x - left, y - top))
     return cv2.remap(
-        part, (x - left).astype(np.float32), (y - top).astype(np.float32), cv2.INTER_LINEAR,
+        part, u.astype(np.float32), v.astype(np.float32), cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_CONSTANT,
     )  # fmt: skip
 
@@ -285,9 +302,8 @@ def detail(session: Session, found: Matched, index: int) -> Report:
     if not 0 <= index < len(found.indices):
         raise InputError(f"there are {len(found.indices)} matches, and none is number {index}")
     sides = []
-    reach = recipes.descriptor(found.features[0].descriptor).sampling.half_width
     for side, own, row in zip("ab", found.features, found.indices[index], strict=True):
-        values = patch(session.picture(side).grey, own.frames.maps[row], min(reach, 12.0))
+        values = patch(session.picture(side).grey, own.frames.maps[row], REACH)
         sides.append({
             "patch": _uri(_grey_byte(values)), "density": _uri(density_picture(values)),
             "descriptor": _short(np.asarray(own.descriptors[row], float), 5),

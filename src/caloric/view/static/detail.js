@@ -45,7 +45,23 @@ export function showMatch(place, match, found) {
     pieces.append(figure(own.density ? `${name}: patch and density` : `${name}: patch`, row));
   }
   if (found.a.descriptor) pieces.append(figure("descriptors: first above, second below", bars(found.a.descriptor, found.b.descriptor)));
-  place.replaceChildren(facts(match, found), pieces);
+  fill(place, "match", facts(match, found), pieces);
+}
+
+// In place of what was there of the same kind; hints go.
+function fill(place, kind, ...children) {
+  place.querySelector(".hint")?.remove();
+  let own = place.querySelector(`.${kind}`);
+  if (!own) { own = element("div", { className: kind }); place.append(own); }
+  own.replaceChildren(...children);
+  return own;
+}
+
+let timer = 0;
+
+export function forget(place) {
+  clearInterval(timer);
+  place.replaceChildren(element("p", { className: "hint", textContent: "Point at a match, or go from one to the next with n and p." }));
 }
 
 export function showResponses(place, found) {
@@ -55,18 +71,19 @@ export function showResponses(place, found) {
     maps.forEach((uri, k) => row.append(figure(`${found.angles[k]}°`, picture(uri, "map", `${name}, ${found.angles[k]} degrees`))));
     pieces.append(figure(`h(β, ·) of ${name === "sift" ? "SIFT" : "heat"}, β from +x towards +y`, row));
   }
-  place.querySelector(".responses")?.remove();
-  place.append(element("div", { className: "responses" }, pieces));
+  fill(place, "responses", pieces);
 }
 
 // A slider over the steps, which also plays; told is given each step.
 export function showPath(place, found, told) {
-  place.querySelector(".path")?.remove();
+  clearInterval(timer);
   const last = found.steps.length - 1;
+  const verdict = found.converged ? `found, confidence ${found.confidence.toFixed(2)}` : `not believed: ${found.reason}`;
+  if (last < 0) { fill(place, "path", element("p", { className: "facts" }, fact("Alignment of the square", verdict))); return; }
   const slider = element("input", { type: "range", min: 0, max: last, value: 0 });
   slider.setAttribute("aria-label", "Step of the alignment, from coarse to fine");
   const label = element("output"), play = element("button", { type: "button", textContent: "Play" });
-  let timer = 0;
+  timer = 0;
   const show = () => {
     const step = found.steps[slider.value];
     label.textContent = `σ ${step.sigma.toFixed(2)} px, energy ${step.energy.toPrecision(4)}`;
@@ -80,9 +97,8 @@ export function showPath(place, found, told) {
     timer = setInterval(() => { slider.value = +slider.value + 1; show(); if (+slider.value >= last) stop(); }, 180);
   };
   slider.oninput = () => { stop(); show(); };
-  const verdict = found.converged ? `found, confidence ${found.confidence.toFixed(2)}` : `not believed: ${found.reason}`;
-  place.prepend(element("div", { className: "path" },
-    element("p", { className: "facts" }, fact("Alignment of the square", verdict), play, slider, label)));
+  const own = fill(place, "path", element("p", { className: "facts" }, fact("Alignment of the square", verdict), play, slider, label));
+  place.prepend(own);
   show();
   play.click();
 }

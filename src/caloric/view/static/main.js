@@ -1,6 +1,6 @@
 import { server, still } from "./source.js";
 import { Stage } from "./stage.js";
-import { showMatch, showPath, showResponses } from "./detail.js";
+import { forget, showMatch, showPath, showResponses } from "./detail.js";
 
 const $ = (id) => document.getElementById(id);
 const written = document.getElementById("still");
@@ -40,18 +40,22 @@ function filter() {
 
 async function match() {
   asking?.abort();
-  asking = new AbortController();
+  const own = asking = new AbortController();
   details.clear();
+  forget($("detail"));
+  stage.chosen = -1;
+  stage.outline = null;
   busy("matching …");
   try {
-    const came = await source.matches(choice(), asking.signal);
+    const came = await source.matches(choice(), own.signal);
+    if (asking !== own) return;
     found = came;
-    stage.chosen = -1;
-    stage.outline = null;
+    asking = null;
     filter();
     performance.mark("matched");
   } catch (error) { complain(error); }
-  busy("");
+  if (asking === own) asking = null;
+  if (!asking) busy("");
 }
 
 function load(uri) {
@@ -66,8 +70,13 @@ function load(uri) {
 async function show(state) {
   for (const side of ["a", "b"]) {
     const own = state.pictures[side];
-    $(`drop-${side}`).hidden = Boolean(own) || !source.live;
+    $(`drop-${side}`).hidden = !source.live && !own;
+    $(`drop-${side}`).classList.toggle("loaded", Boolean(own));
     if (!own) continue;
+    $(`drop-${side}`).querySelector("p").textContent = own.name;
+    $(`drop-${side}`).querySelector("p").title = own.name;
+    $(`drop-${side}`).querySelector("label").hidden = !source.live;
+    $(`drop-${side}`).querySelector("label").firstChild.textContent = "another";
     const image = await load(source.preview(side, version));
     stage.show(side, { ...own, image });
   }
@@ -89,7 +98,7 @@ async function put(side, file) {
 
 async function showDetail(i) {
   hovering?.abort();
-  if (!found || i < 0) return;
+  if (!found || asking || i < 0) return;
   const known = details.get(i);
   if (known) { showMatch($("detail"), i, known); return; }
   hovering = new AbortController();
@@ -162,6 +171,7 @@ function sharpen() {
 }
 
 function keys(e) {
+  if (e.ctrlKey || e.metaKey || e.altKey) return;
   const v = stage.views.a, by = 60 / v.scale;
   const moves = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] };
   const middle = [stage.panes.a.x + stage.panes.a.w / 2, stage.panes.a.y + stage.panes.a.h / 2];
@@ -171,11 +181,12 @@ function keys(e) {
   else if (e.key === "-") stage.zoom("a", 0.8, ...middle);
   else if (e.key === "0") stage.fit();
   else if ((e.key === "n" || e.key === "p") && found && list.length) {
-    const at = list.indexOf(stage.chosen), step = e.key === "n" ? 1 : -1;
-    stage.goTo(list[(at + step + list.length) % list.length]);
-  } else if (e.key === "r" && stage.chosen >= 0) {
+    const at = list.indexOf(stage.chosen), forward = e.key === "n";
+    const next = at < 0 ? (forward ? 0 : list.length - 1) : at + (forward ? 1 : -1);
+    stage.goTo(list[(next + list.length) % list.length]);
+  } else if (e.key === "r" && found && stage.chosen >= 0) {
     clicked("b", found.b.x[stage.chosen], found.b.y[stage.chosen], stage.chosen);
-  } else if (e.key === "g" && stage.chosen >= 0 && source.live) {
+  } else if (e.key === "g" && found && stage.chosen >= 0 && source.live) {
     alignAt(found.a.x[stage.chosen], found.a.y[stage.chosen]);
   } else return;
   e.preventDefault();
@@ -213,6 +224,8 @@ async function begin() {
   $("descriptor").replaceChildren(...state.descriptors.map((name) => new Option(name)));
   $("model").replaceChildren(...state.models.map((name) => new Option(name)));
   for (const [id, value] of Object.entries(state.chosen ?? {})) $(id).value = value;
+  $("ratio").min = Math.min(0.5, state.defaults.ratio);
+  $("threshold").max = Math.max(20, state.defaults.threshold);
   $("ratio").value = state.defaults.ratio;
   $("threshold").value = state.defaults.threshold;
   filter();

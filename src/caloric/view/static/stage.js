@@ -115,10 +115,12 @@ export class Stage {
   }
 
   paintPicture(c, side) {
-    const p = this.pictures[side], pane = this.panes[side];
+    const p = this.pictures[side];
     if (!p || !p.image) return;
-    c.save();
-    c.beginPath(); c.rect(pane.x, pane.y, pane.w, pane.h); c.clip();
+    this.within(c, side, () => this.paintParts(c, side, p));
+  }
+
+  paintParts(c, side, p) {
     const scale = this.views[side].scale;
     const at = (image, x, y, w, h) => {
       const [left, top] = this.toScreen(side, x - 0.5, y - 0.5);
@@ -127,7 +129,6 @@ export class Stage {
     };
     at(p.image, 0, 0, p.width, p.height);
     if (p.part) at(p.part.image, p.part.x, p.part.y, p.part.w, p.part.h);
-    c.restore();
   }
 
   visible(side, i) {
@@ -176,22 +177,33 @@ export class Stage {
   paintChosen(c, i) {
     const ends = sides.map((side) => this.toScreen(side, this.found[side].x[i], this.found[side].y[i]));
     c.strokeStyle = "#fff"; c.lineWidth = 2;
-    c.beginPath(); c.moveTo(...ends[0]); c.lineTo(...ends[1]); c.stroke();
-    sides.forEach((side, k) => {
+    if (this.visible("a", i) && this.visible("b", i)) {
+      c.beginPath(); c.moveTo(...ends[0]); c.lineTo(...ends[1]); c.stroke();
+    }
+    sides.forEach((side, k) => this.within(c, side, () => {
       const r = Math.max(5, 3 * this.found[side].s[i] * this.views[side].scale), t = this.found[side].t[i];
       c.beginPath(); c.arc(ends[k][0], ends[k][1], r, 0, 7);
       c.moveTo(...ends[k]); c.lineTo(ends[k][0] + r * Math.cos(t), ends[k][1] + r * Math.sin(t));
       c.stroke();
-    });
+    }));
+  }
+
+  // Drawn in one pane alone.
+  within(c, side, paint) {
+    const pane = this.panes[side];
+    c.save();
+    c.beginPath(); c.rect(pane.x, pane.y, pane.w, pane.h); c.clip();
+    paint();
+    c.restore();
   }
 
   paintOutline(c) {
-    for (const [side, corners, colour] of this.outline) {
+    for (const [side, corners, colour] of this.outline) this.within(c, side, () => {
       c.strokeStyle = colour; c.lineWidth = 2;
       c.beginPath();
       corners.forEach(([x, y], k) => { const s = this.toScreen(side, x, y); k ? c.lineTo(...s) : c.moveTo(...s); });
       c.closePath(); c.stroke();
-    }
+    });
   }
 
   // The match nearest to a place on the screen, within so many pixels; -1 if there is none.
