@@ -41,3 +41,12 @@ def warp(image, affine):
 
 def apply(affine, xy):
     return xy @ affine[:, :2].T + affine[:, 2]
+
+
+def squares():
+    """Corners alike in many directions."""
+    image = np.zeros((240, 320), np.uint8)
+    for y in range(20, 220, 40):
+        for x in range(20, 300, 40):
+            image[y : y + 13, x : x + 13] = 255
+    return image

@@ -619,9 +619,7 @@ def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
 
 def test_pairs_of_many_images_are_shared_out_evenly():
     known = {
-        f"{i:04d}": extraction.Kept(
-            Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1, (1, 1)
-        )
+        f"{i:04d}": extraction.Kept(Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1)
         for i in range(1000)
     }
     names = sorted(known)

@@ -75,10 +75,7 @@ def test_the_whole_way_is_the_cpus(images):
 
 
 def test_directions_beyond_the_room_are_looked_for_again():
-    image = np.zeros((240, 320), np.uint8)
-    for y in range(20, 220, 40):
-        for x in range(20, 300, 40):
-            image[y : y + 13, x : x + 13] = 255
+    image = photographs.squares()
     for most in (None, 300, 5000):
         here = caloric.extract(image, max_features=most)
         assert len(caloric.extract(image, max_features=most, device="cuda")) == len(here)

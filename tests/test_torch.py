@@ -135,18 +135,9 @@ def test_describe_is_that_of_the_cpu(name):
     assert cosines.min() >= 0.9999
 
 
-def squares():
-    """Corners alike in many directions."""
-    image = np.zeros((240, 320), np.uint8)
-    for y in range(20, 220, 40):
-        for x in range(20, 300, 40):
-            image[y : y + 13, x : x + 13] = 255
-    return image
-
-
 @pytest.mark.parametrize("options", [{}, {"max_features": 300}, {"upright": True}])
 def test_all_directions_are_there(options):
-    image = squares()
+    image = photographs.squares()
     here = caloric.extract(image, **options)
     there = caloric.extract(image, device=HERE, **options)
     assert len(here) == len(there) > 80

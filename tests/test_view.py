@@ -1,10 +1,10 @@
 """The page: what its server answers, and what a real browser shows of it."""
 
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import cv2
@@ -16,12 +16,11 @@ import caloric
 import photographs
 from caloric import cli
 from caloric.benchmarks import browser as chrome
+from caloric.benchmarks import view as benchmark
 from caloric.view import server, session
 
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
-
-LOOPBACK = ["127.0.0.1", "localhost"]
 
 
 def encoded(image, suffix=".png"):
@@ -36,25 +35,9 @@ def two():
 
 @pytest.fixture
 def served():
-    """A running server and its address; stopped after the test."""
-    running = []
-
-    def start(showing):
-        config = uvicorn.Config(server.application(showing, LOOPBACK), port=0, log_level="error")
-        listening = config.bind_socket()
-        one = uvicorn.Server(config)
-        thread = threading.Thread(target=one.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        running.append((one, thread, listening))
-        while not one.started:
-            time.sleep(0.02)
-        return f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-    yield start
-    for one, thread, listening in running:
-        one.should_exit = True
-        thread.join(20)
-        listening.close()
+    """Starts a server and gives its address; stopped after the test."""
+    with ExitStack() as running:
+        yield lambda showing: running.enter_context(benchmark.served(showing))
 
 
 @pytest.fixture

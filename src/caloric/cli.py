@@ -203,6 +203,16 @@ def _write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
+def _write_report(path: str, report: dict[str, Any]) -> None:
+    _write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+def _teller() -> Callable[[str], None]:
+    """Lines on stderr while a benchmark is at work."""
+    console = Console(stderr=True)
+    return lambda message: console.print(f"  {message}", highlight=False)
+
+
 @app.command()
 def extract(
     images: Annotated[list[str], typer.Argument(help="Image files.")],
@@ -546,8 +556,7 @@ def patches(
     from caloric.benchmarks import patches as benchmark
     from caloric.benchmarks import report
 
-    console = Console(stderr=True)
-    lines = benchmark.run(data, most, lambda method: console.print(f"  {method}", highlight=False))
+    lines = benchmark.run(data, most, _teller())
     if json_path is not None:
         figures = {
             x.method: {
@@ -572,8 +581,7 @@ def claims(json_path: JsonOut = None) -> None:
 
     from caloric.benchmarks import claims as benchmark
 
-    console = Console(stderr=True)
-    found = benchmark.run(lambda message: console.print(f"  {message}", highlight=False))
+    found = benchmark.run(_teller())
     if json_path is not None:
         _write_text(json_path, json.dumps(vars(found), indent=1))
     if json_path != "-":
@@ -611,7 +619,7 @@ def speed(
     sizes = [size for size in _numbers(large, "--large", float) if size]
     report = benchmark.run(image, max_features, numbers, rounds, sizes)
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     if page is not None:
         with replacing(page) as file:
             file.write(speed_page.page(report).encode())
@@ -642,16 +650,11 @@ def gpu(
     devices.resolve(device)
     from caloric.benchmarks import gpu as benchmark
 
-    console = Console(stderr=True)
-
-    def told(message: str) -> None:
-        console.print(f"  {message}", highlight=False)
-
     def keep(report: dict[str, Any]) -> None:
         if _json_file(json_path) is not None:
-            _write_text(str(json_path), json.dumps(report, indent=1) + "\n")
+            _write_report(str(json_path), report)
 
-    report = benchmark.run(data, oxford, device, commit, told, keep)
+    report = benchmark.run(data, oxford, device, commit, _teller(), keep)
     if json_path == "-":
         typer.echo(json.dumps(report, indent=1))
     if page is not None:
@@ -675,12 +678,9 @@ def models(
     from caloric.benchmarks import models as benchmark
 
     _check_outputs(json_path, None)
-    console = Console(stderr=True)
-    report = benchmark.run(
-        scenes, max_features, lambda message: console.print(f"  {message}", highlight=False)
-    )
+    report = benchmark.run(scenes, max_features, _teller())
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     if json_path != "-":
         for line in benchmark.lines(report):
             typer.echo(line)
@@ -702,7 +702,6 @@ def scale(
     from caloric.benchmarks import scale_page
 
     _check_outputs(json_path, None, page)
-    console = Console(stderr=True)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
     for name in sections:
         if name not in benchmark.SECTIONS:
@@ -711,10 +710,10 @@ def scale(
     report = json.loads(before.read_text()) if only and before and before.exists() else {}
     report |= benchmark.run(
         data, oxford, images, sections,
-        lambda message: console.print(f"  {message}", highlight=False),
+        _teller(),
     )  # fmt: skip
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     if page is not None:
         with replacing(page) as file:
             file.write(scale_page.page(report).encode())
@@ -733,12 +732,9 @@ def kills(
     from caloric.benchmarks import kills as benchmark
 
     _check_outputs(json_path, None)
-    console = Console(stderr=True)
-    report = benchmark.run(
-        data, count, 300, seed, lambda message: console.print(f"  {message}", highlight=False)
-    )
+    report = benchmark.run(data, count, 300, seed, _teller())
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     wrong = [one for one in report["kills"] if not one["the same store"] or one["written again"]]
     every = len(report["kills"])
     typer.echo(f"{every - len(wrong)} of {every} ended as if nothing had been")
@@ -757,7 +753,7 @@ def bench_view(
     _check_outputs(json_path, None)
     report = benchmark.run(image)
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     if json_path != "-":
         for name, value in report.items():
             if isinstance(value, int | float):
@@ -797,13 +793,12 @@ def bench_align(
     kept = _json_file(json_path)
     if only and kept is not None and kept.exists():
         report = json.loads(kept.read_text())
-    console = Console(stderr=True)
     report |= benchmark.run(
         data, strecha or [], cases, seed, sections,
-        lambda message: console.print(f"  {message}", highlight=False),
+        _teller(),
     )  # fmt: skip
     if json_path is not None:
-        _write_text(json_path, json.dumps(report, indent=1) + "\n")
+        _write_report(json_path, report)
     if page is not None and "cells" not in report:
         typer.echo("no page: the section cells is missing", err=True)
     elif page is not None:

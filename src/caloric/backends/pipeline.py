@@ -261,11 +261,16 @@ def describe_frames(
 ) -> NDArray[Any] | None:
     """Descriptors (n, d) of one image's frames from anybody; None if it does not fit."""
     h, w = pixels.shape
-    if fusing(device) and pyramid.plan(h, w).total >= _NUMBERED:
+    if not _numbered(h, w, device):
         return None
     return devices.fitting(
         lambda: _described_frames(pixels, maps, job, device), f"an image of {w} x {h}"
     )
+
+
+def _numbered(h: int, w: int, device: Any) -> bool:
+    """Whether an image is small enough for the kernels."""
+    return not fusing(device) or pyramid.plan(h, w).total < _NUMBERED
 
 
 def _described_frames(
@@ -320,8 +325,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _fitting(part: list[Item], job: Job, device: Any) -> list[tuple[int, Extracted | None]]:
     indices = [index for index, _, _ in part]
     h, w = part[0][1].shape
-    numbered = not fusing(device) or pyramid.plan(h, w).total < _NUMBERED
-    if numbered:
+    if _numbered(h, w, device):
         try:
             return list(zip(indices, _batch(part, job, device), strict=True))
         except torch.OutOfMemoryError:

@@ -125,6 +125,16 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def _apart(job: Callable[..., None], *arguments: Any) -> list[str]:
+    """What a function of this module writes in a process of its own, word by word."""
+    code = (
+        "from caloric.benchmarks import scale\n"
+        f"if __name__ == '__main__': scale.{job.__name__}(*{arguments!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
 def _tiny_job(folder: str, out: str, address: str) -> None:
     """The client of the run over tiny images; says what it took."""
     engine = engines.Cluster(address)
@@ -149,17 +159,10 @@ def tiny(photographs: Path, count: int, told: Told) -> Report:
             cv2.imwrite(str(folder / f"{i:06d}.png"), image[y : y + _TINY, x : x + _TINY])
         (root / "dask").mkdir()
         with kills.servers(root / "dask") as dask:
-            arguments = (str(root / "images"), str(root / "out"), dask.address)
-            code = (
-                "from caloric.benchmarks import scale\n"
-                f"if __name__ == '__main__': scale._tiny_job{arguments!r}"
-            )
             began = time.perf_counter()
-            done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, check=True
-            )
+            said = _apart(_tiny_job, str(root / "images"), str(root / "out"), dask.address)
             took = time.perf_counter() - began
-            images, skipped, client = map(int, done.stdout.split())
+            images, skipped, client = map(int, said)
             scheduler = peak(dask.scheduler.pid)
         told(f"client {client / 1e6:.0f} MB, scheduler {scheduler / 1e6:.0f} MB, {took:.0f} s")
         return {
@@ -176,19 +179,16 @@ def _plan_job(count: int) -> None:
         for i in range(count)
     ]
     own, key = extraction.shards(Path("nowhere")), extraction.Settings().hash()
-    before = peak(os.getpid())
     began = time.perf_counter()
     groups = extraction.planned(own, photographs, key)
     took = time.perf_counter() - began
-    sys.stdout.write(f"{len(groups)} {took} {before} {peak(os.getpid())}")
+    sys.stdout.write(f"{len(groups)} {took} {peak(os.getpid())}")
 
 
 def plan(count: int, told: Told) -> Report:
     """What the client's plan of so many images takes."""
     told(f"a plan of {count} images")
-    code = f"from caloric.benchmarks import scale\nscale._plan_job({count})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    shards, took, _, memory = done.stdout.split()
+    shards, took, memory = _apart(_plan_job, count)
     return {"images": count, "shards": int(shards), "seconds": float(took), "bytes": int(memory)}
 
 
@@ -200,7 +200,7 @@ def _pairs_job(count: int) -> None:
     for i in range(count):
         name = f"{i // 1000:06d}/{i:09d}.jpg"
         path = Path(f"{sources.bucket(name, depth):06x}-{0:016x}.parquet")
-        known[name] = Kept(path, f"{i:064x}", 1, (1, 1))
+        known[name] = Kept(path, f"{i:064x}", 1)
     names = sorted(known)
     others = rng.integers(1, 1000, (count, 12))
     pairs = [
@@ -215,9 +215,7 @@ def _pairs_job(count: int) -> None:
 def plan_pairs(count: int, told: Told) -> Report:
     """What the client's plan of the matches of so many images takes, with all it holds."""
     told(f"a plan of the matches of {count} images")
-    code = f"from caloric.benchmarks import scale\nscale._pairs_job({count})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    pairs, shards, took, memory = done.stdout.split()
+    pairs, shards, took, memory = _apart(_pairs_job, count)
     return {
         "images": count, "pairs": int(pairs), "shards": int(shards), "seconds": float(took),
         "bytes": int(memory),

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ Report = dict[str, Any]
 _MATCHES = 5000
 
 
-def _started(showing: session.Session) -> tuple[Any, threading.Thread, str]:
+@contextmanager
+def served(showing: session.Session) -> Iterator[str]:
+    """A running server's address; it ends with the context."""
     import uvicorn
 
     application = server.application(showing, ["127.0.0.1", "localhost"])
@@ -26,7 +30,12 @@ def _started(showing: session.Session) -> tuple[Any, threading.Thread, str]:
     thread.start()
     while not one.started:
         time.sleep(0.02)
-    return one, thread, f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        one.should_exit = True
+        thread.join(20)
+        listening.close()
 
 
 def _moved(page: browser.Page) -> None:
@@ -57,21 +66,16 @@ def run(image: Path) -> Report:
     matches = len(showing.matched("caloric", "homography").indices)
     if matches < _MATCHES:
         raise InputError(f"{image}: {matches} features; a picture with {_MATCHES} is needed")
-    one, thread, address = _started(showing)
-    try:
-        with browser.page() as page:
-            page.go(address)
-            page.wait("performance.getEntriesByName('matched').length > 0")
-            times = page.run(
-                "({ paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime,"
-                " shown: performance.getEntriesByName('shown')[0].startTime,"
-                " matched: performance.getEntriesByName('matched')[0].startTime })"
-            )
-            events = page.traced("devtools.timeline,disabled-by-default-devtools.timeline.frame",
-                                 lambda: _moved(page))  # fmt: skip
-    finally:
-        one.should_exit = True
-        thread.join(20)
+    with served(showing) as address, browser.page() as page:
+        page.go(address)
+        page.wait("performance.getEntriesByName('matched').length > 0")
+        times = page.run(
+            "({ paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime,"
+            " shown: performance.getEntriesByName('shown')[0].startTime,"
+            " matched: performance.getEntriesByName('matched')[0].startTime })"
+        )
+        events = page.traced("devtools.timeline,disabled-by-default-devtools.timeline.frame",
+                             lambda: _moved(page))  # fmt: skip
     drawn = sorted(e["ts"] for e in events if e["name"] == "DrawFrame")
     apart = [(b - a) / 1000 for a, b in pairwise(drawn)]
     return {

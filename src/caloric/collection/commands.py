@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -46,13 +46,16 @@ Model = Annotated[str, typer.Option(help="fundamental, homography.")]
 Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")]
 
 
+def _alone(store: Path) -> AbstractContextManager[None]:
+    from caloric.collection.store import held
+
+    return held(store, lambda message: typer.echo(message, err=True))
+
+
 @contextmanager
 def _engine(workers: int, cluster: str | None, store: Path) -> Iterator["Engine"]:
     """Who does the work, with the store to itself."""
-    from caloric.collection.store import held
-
-    waiting = held(store, lambda message: typer.echo(message, err=True))
-    with waiting, _workers(workers, cluster) as engine:
+    with _alone(store), _workers(workers, cluster) as engine:
         yield engine
 
 
@@ -256,13 +259,12 @@ def export(
 ) -> None:
     """For other tools: OUT/colmap/database.db, OUT/hloc/*.h5 or OUT/text/*.txt."""
     from caloric.collection import exporting
-    from caloric.collection.store import held
 
     if to not in ("colmap", "hloc", "text"):
         raise unknown("--to", to, ("colmap", "hloc", "text"))
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with held(output, lambda message: typer.echo(message, err=True)):
+    with _alone(output):
         if to == "colmap":
             written = [exporting.export_colmap(output, images)]
         elif to == "hloc":
@@ -299,11 +301,10 @@ def reconstruct(
 
 def _reconstruct(folder: Path, output: Path) -> None:
     from caloric.collection import exporting
-    from caloric.collection.store import held
 
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with held(output, lambda message: typer.echo(message, err=True)):
+    with _alone(output):
         model = exporting.reconstruct(output, folder)
     typer.echo(
         f"{model.images} images placed, {model.points:,} points, mean error {model.error:.2f} px: "
@@ -330,7 +331,6 @@ def run(
 ) -> None:
     """All of it: features, pairs, matches, geometries, database, model."""
     from caloric.collection import exporting, sources
-    from caloric.collection.store import held
 
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
@@ -343,7 +343,7 @@ def run(
         _verify(output, matching, engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
-    with held(output, lambda message: typer.echo(message, err=True)):
+    with _alone(output):
         typer.echo(f"written: {exporting.export_colmap(output, local)}")
     if local is None:
         typer.echo("no model: COLMAP needs the images on a disk; copy them, and `reconstruct`")

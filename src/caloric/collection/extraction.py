@@ -62,21 +62,16 @@ class Kept:
     path: Path
     key: str
     count: int
-    size: tuple[int, int]
 
 
 def listed(store: Path) -> dict[str, Kept]:
     """The images of a store by name, in the order of its shards."""
     own = shards(store)
-    columns = ["name", "content", "settings", "count", "height", "width"]
     return {
-        row["name"]: Kept(
-            path, f"{row['content']} {row['settings']}", row["count"],
-            (row["height"], row["width"]),
-        )
+        row["name"]: Kept(path, f"{row['content']} {row['settings']}", row["count"])
         for path in own.all()
-        for row in own.read(path, columns)
-    }  # fmt: skip
+        for row in own.read(path, ["name", "content", "settings", "count"])
+    }
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ class Task:
         """In the order of their rows."""
         return _flat(self.away)
 
+    @property
+    def keyed(self) -> dict[Pair, str]:
+        """What the row of each pair is made from."""
+        return dict(zip(self.pairs, self.keys, strict=True))
+
 
 def _flat(away: Away) -> list[Pair]:
     return [pair for _, pairs in away for pair in pairs]
@@ -99,7 +104,7 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
 
 def _reused(own: Shards, task: Task) -> dict[Pair, dict[str, Any]]:
     """Rows that are the same as those to be made."""
-    keys = dict(zip(task.pairs, task.keys, strict=True))
+    keys = task.keyed
     found = {}
     for path in task.known:
         try:
@@ -116,8 +121,8 @@ def match_shard(task: Task) -> int:
     """By a worker: how many pairs had to be matched."""
     own = shards(Path(task.store))
     rows = _reused(own, task)
-    new = set(task.pairs) - rows.keys()
-    keys = dict(zip(task.pairs, task.keys, strict=True))
+    keys = task.keyed
+    new = keys.keys() - rows.keys()
     for (a, b), found in _rows(task, None, new):
         matches = features.match(
             *(extraction.features_of(found[name]) for name in (a, b)), ratio=task.matching.ratio
@@ -140,7 +145,7 @@ def verify_shard(task: Task) -> int:
         (row["name_a"], row["name_b"]): row
         for row in shards(Path(task.store)).read(Path(task.matches))
     }
-    keys = dict(zip(task.pairs, task.keys, strict=True))
+    keys = task.keyed
     for (a, b), found in _rows(task, ["name", "frames"], new):
         pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
         p, q = (

@@ -1,7 +1,6 @@
 """The server of the page: one process, on this machine alone unless told, nothing kept on disk."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-log = logging.getLogger("caloric")
 
 
 def _number(request: Any, name: str) -> float:

@@ -173,9 +173,9 @@ def matched(
     near = matching.neighbours(values[0], values[1], b.frames.xy, 10.0)
     rows = np.flatnonzero(near.mutual)
     ratios = near.first[rows] / np.maximum(near.second[rows], 1e-12)
-    rows = rows[np.argsort(ratios, kind="stable")]
+    order = np.argsort(ratios, kind="stable")
+    rows, ratios = rows[order], ratios[order]
     indices = np.stack([rows, near.nearest[rows]], 1)
-    ratios = near.first[rows] / np.maximum(near.second[rows], 1e-12)
     p, q = a.frames.xy[indices[:, 0]], b.frames.xy[indices[:, 1]]
     good = ratios <= ratio
     found = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
