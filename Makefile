@@ -1,11 +1,14 @@
 # Every target sets up what it needs in .venv; nothing else on the machine is touched.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Two sets of packages: what the tool and its demonstration need, and what the checks need.
+TOOL := .venv/.tool
 READY := .venv/.ready
 
-.PHONY: demo paper test test-plain lint docs wheels whitening sanitize clean
+.PHONY: demo paper test test-plain lint docs wheels whitening sanitize cross clean
 
-demo: $(READY)
+demo: $(TOOL)
 	$(BIN)/caloric demo demo
 	@echo "Look at demo/demo.png; the paper's figures: make paper."
 
@@ -25,11 +28,15 @@ test-plain: $(READY)
 
 # The compiled core in a build that checks itself: addresses and undefined behaviour.
 sanitize: $(READY)
-	CALORIC_SANITIZE=address,undefined $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --upgrade --target .venv/sanitized ./native
+	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(BIN)/python -m pytest tests/test_native.py tests/test_tiles.py tests/test_detect.py tests/test_pipeline.py
+
+# The other platform, aarch64 or x86-64: the core by a cross compiler, its tests under emulation.
+cross: $(TOOL)
+	$(PIP) nanobind cmake
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/cross.py $(CROSS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -51,11 +58,15 @@ docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation: docs/_build/html/index.html"
 
-$(READY): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
+$(TOOL): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ./native -e '.[dev,fast]'
+	$(PIP) ./native -e '.[demo]'
+	touch $(TOOL)
+
+$(READY): $(TOOL)
+	$(PIP) -e '.[dev]'
 	touch $(READY)
 
 clean:
-	rm -rf .venv demo docs/_build docs/_figures dist native/build
+	rm -rf .venv .cross demo docs/_build docs/_figures dist native/build

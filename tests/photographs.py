@@ -50,3 +50,30 @@ def squares():
         for x in range(20, 300, 40):
             image[y : y + 13, x : x + 13] = 255
     return image
+
+
+def book(views, size=(640, 480), step=10.0):
+    """An open book with a photograph on each page, from a camera that goes round it."""
+    w, h = size
+    camera = np.array([[1.2 * w, 0, w / 2], [0, 1.2 * w, h / 2], [0, 0, 1.0]])
+    pages = [grey(name, (400, 400)) for name in ("astronaut", "coffee")]
+    middle = np.array([0, 0, 0.2])
+    images = []
+    for i in range(views):
+        angle = np.radians(step * (i - (views - 1) / 2))
+        c, s = np.cos(angle), np.sin(angle)
+        turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
+        image = np.full((h, w), 128, np.uint8)
+        for page, side in zip(pages, (-1, 1), strict=True):
+            # From pixels of the page to points: the spine at x = 0, the outer edge nearer.
+            corner = np.array([-1.0, -0.5, -0.35]) if side < 0 else np.array([0.0, -0.5, 0.0])
+            along = np.array([1.0, 0.0, 0.35 if side < 0 else -0.35]) / 399
+            down = np.array([0.0, 1.0, 0.0]) / 399
+            to_camera = turn @ np.stack([along, down, corner - middle], 1)
+            to_camera[:, 2] += [0, 0, 2.4]
+            matrix = camera @ to_camera
+            shown = cv2.warpPerspective(page, matrix, size, flags=cv2.INTER_AREA)
+            mask = cv2.warpPerspective(np.full_like(page, 255), matrix, size)
+            image = np.where(mask > 127, shown, image)
+        images.append(image)
+    return images

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +31,7 @@ from caloric.collection import (
     sources,
     store,
 )
-from caloric.interop import colmap
+from caloric.interop import colmap, colmap_command
 
 SETTINGS = extraction.Settings(max_features=120)
 HERE = engines.Here()
@@ -246,12 +248,91 @@ def test_hloc_and_text_hold_the_same(matched):
             kept = pair.matches[pair.inliers]
             np.testing.assert_array_equal(nearest[kept[:, 0]], kept[:, 1])
             assert (nearest >= 0).sum() == len(kept)
-    folder = exporting.export_text(out)
-    lines = (folder / f"{name}.txt").read_text().splitlines()
+    with pytest.raises(caloric.InputError, match="up to the first space"):
+        exporting.export_text(out)
+    lines = (out / "text" / f"{name}.txt").read_text().splitlines()
     assert lines[0] == f"{len(own[name])} 128"
     row = np.array(lines[1].split(), float)
     np.testing.assert_allclose(row[:2] - 0.5, own[name].frames.xy[0], atol=1e-2)
     np.testing.assert_array_equal(row[4:], own[name].descriptors[0])
+
+
+@pytest.fixture(scope="module")
+def plainly_named(originals, tmp_path_factory):
+    """One scene under names without spaces, matched and verified: its folder and store."""
+    folder, out = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("plain_store")
+    (folder / "scene").mkdir()
+    for i, path in enumerate(sorted((originals / "eins").glob("*.png"))):
+        (folder / "scene" / f"{i}.png").write_bytes(path.read_bytes())
+    extract(folder, out)
+    how = matching.Matching()
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), how, HERE)
+    assert exporting.export_text(out)[1].read_text().startswith("scene/0.png scene/1.png\n")
+    matching.verify(out, how, HERE)
+    return folder, out
+
+
+def test_text_carries_the_matches(plainly_named):
+    _, out = plainly_named
+    blocks = exporting.export_text(out)[1].read_text().strip().split("\n\n")
+    pairs = {(p.name_a, p.name_b): p for p in exporting.two_views(out) if p.matrix is not None}
+    assert len(blocks) == len(pairs) == 3
+    for block in blocks:
+        names, *rows = block.splitlines()
+        pair = pairs[tuple(names.split())]
+        expected = pair.matches[pair.inliers]
+        np.testing.assert_array_equal(np.array([row.split() for row in rows], int), expected)
+
+
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
+def test_colmaps_executable_reads_what_it_is_given(plainly_named, monkeypatch):
+    """Where pycolmap is not installed, COLMAP's own importers make the database."""
+    folder, out = plainly_named
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    with pytest.raises(caloric.InputError, match="--images"):
+        exporting.export_colmap(out, None)
+    path = exporting.export_colmap(out, folder)
+    own = dict(exporting.images(out))
+    pairs = [pair for pair in exporting.two_views(out) if pair.matrix is not None]
+    with closing(sqlite3.connect(path)) as database:
+        names = dict(database.execute("select name, image_id from images"))
+        assert names.keys() == own.keys()
+        for name, number in names.items():
+            query = "select rows, cols, data from keypoints where image_id = ?"
+            rows, columns, data = database.execute(query, (number,)).fetchone()
+            keypoints = np.frombuffer(data, np.float32).reshape(rows, columns)
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[name].frames.xy, atol=1e-2)
+        counts = [row[0] for row in database.execute("select rows from two_view_geometries")]
+        assert sorted(counts) == sorted(len(pair.inliers) for pair in pairs)
+
+
+@pytest.mark.parametrize("by", ["pycolmap", "executable"])
+def test_colmap_makes_a_model(by, tmp_path, monkeypatch):
+    """Of an open book seen from five sides, with everything by default."""
+    if by == "pycolmap":
+        pytest.importorskip("pycolmap")
+    elif colmap_command.executable() is None:
+        pytest.skip("no colmap executable on the path")
+    else:
+        monkeypatch.setattr(colmap, "available", lambda: False)
+    (tmp_path / "views").mkdir()
+    for i, view in enumerate(photographs.book(5)):
+        cv2.imwrite(str(tmp_path / "views" / f"{i}.png"), view)
+    out = tmp_path / "out"
+    result = run("collection", "run", tmp_path / "views", "-o", out, "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert "5 images placed" in result.output
+    assert (out / "colmap" / "sparse" / "0" / "points3D.bin").exists()
+
+
+def test_without_any_colmap_it_is_said_first(originals, tmp_path, monkeypatch):
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    monkeypatch.setattr(colmap_command, "executable", lambda: None)
+    result = run("collection", "run", originals, "-o", tmp_path / "out")
+    assert isinstance(result.exception, caloric.InputError)
+    assert "apt-get install colmap" in str(result.exception)
+    assert "export --to text" in str(result.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_names_do_not_lead_out_of_the_store(matched, tmp_path):
@@ -519,7 +600,7 @@ def test_dask_is_told_that_nobody_works(monkeypatch):
 
 def test_colmaps_own_matchers_find_matches(matched, originals, tmp_path):
     """By dot products, as its GPU matcher does: descriptors must not be negative."""
-    import pycolmap
+    pycolmap = pytest.importorskip("pycolmap")
 
     out, _ = matched
     path = exporting.export_colmap(out, originals)
@@ -544,6 +625,7 @@ def test_colmaps_own_matchers_find_matches(matched, originals, tmp_path):
 
 
 def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
+    pytest.importorskip("pycolmap")
     out, _ = matched
     with pytest.raises(caloric.InputError, match="not there"):
         exporting.export_colmap(out, tmp_path)

@@ -1,27 +1,37 @@
 // Compiled once for each kind of processor. A vector holds LANES neighbouring pixels, or one number
-// of LANES features: no sum runs across lanes, so results do not depend on how many there are.
+// of LANES features. No sum runs across lanes and every product that is added to something says
+// whether it is rounded before (the build forbids the compiler to choose), so that the AVX2, AVX-512
+// and NEON builds give the same bytes. The portable build has no fused multiply-add and differs from
+// them in the last bits.
 #include "kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__) && !defined(CALORIC_PORTABLE)
+#define CALORIC_NEON
+#include <arm_neon.h>
 #endif
 
 namespace caloric {
 namespace {
 
-// As many sums at once as there are registers for: ROWS of a product, AT_ONCE columns of a table.
+// As many sums at once as there are registers for: ROWS of a product by two vectors, AT_ONCE columns
+// of a table by WIDE vectors, and a band of four rows by STRIPE vectors of a blur.
 #if defined(__AVX512F__)
-constexpr int LANES = 16, ROWS = 12, AT_ONCE = 8;
+constexpr int LANES = 16, ROWS = 12, AT_ONCE = 8, WIDE = 2, STRIPE = 4;
 #elif defined(__AVX2__)
-constexpr int LANES = 8, ROWS = 6, AT_ONCE = 4;
+constexpr int LANES = 8, ROWS = 6, AT_ONCE = 4, WIDE = 2, STRIPE = 2;
+#elif defined(CALORIC_NEON)
+constexpr int LANES = 4, ROWS = 10, AT_ONCE = 8, WIDE = 3, STRIPE = 4;
 #else
-constexpr int LANES = 4, ROWS = 4, AT_ONCE = 4;
+constexpr int LANES = 4, ROWS = 4, AT_ONCE = 4, WIDE = 2, STRIPE = 2;
 #endif
-constexpr int WIDE = 2, FEATURES = WIDE * LANES;  // described at once
+constexpr int FEATURES = WIDE * LANES;  // described at once
 using i64 = std::int64_t;
 typedef float Vec __attribute__((vector_size(4 * LANES)));
 typedef std::int32_t Int __attribute__((vector_size(4 * LANES)));
@@ -39,27 +49,45 @@ inline Vec load(const float *p, i64 count) {
 }
 inline void store(float *p, Vec v) { std::memcpy(p, &v, sizeof v); }
 inline void store(float *p, Vec v, i64 count) { std::memcpy(p, &v, 4 * std::min<i64>(count, LANES)); }
+inline Quad load4(const float *p) {
+  Quad v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store4(float *p, Quad v) { std::memcpy(p, &v, sizeof v); }
 inline Vec all(float x) { return x - Vec{}; }
 inline Int all(std::int32_t x) { return x - Int{}; }
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
-// a b + c, rounded once. Left to themselves compilers differ in where they do that, and with a pyramid's
-// last bits it changes which extrema there are.
+
+// fused: a b + c, rounded once where the processor can. root: square roots. bits: one bit a lane of a
+// comparison. any: whether a lane of it holds. below: the whole number below. apart: |a - b|.
 #if defined(__AVX512F__)
-inline Vec fused(float a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)all(a), (__m512)b, (__m512)c); }
-#elif defined(__AVX2__)
-inline Vec fused(float a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)all(a), (__m256)b, (__m256)c); }
-#else
-inline Vec fused(float a, Vec b, Vec c) { return a * b + c; }
-#endif
-#if defined(__AVX512F__)
+inline Vec fused(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 inline Vec root(Vec v) { return (Vec)_mm512_sqrt_ps((__m512)v); }
-inline std::uint32_t bits(Int mask) { return _mm512_movepi32_mask((__m512i)mask); }  // one a lane
+inline std::uint32_t bits(Int mask) { return _mm512_movepi32_mask((__m512i)mask); }
+inline bool any(Int mask) { return bits(mask); }
+inline Vec max(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+inline Int below(Vec v) { return (Int)_mm512_cvt_roundps_epi32((__m512)v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 #elif defined(__AVX2__)
+inline Vec fused(Vec a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 inline Vec root(Vec v) { return (Vec)_mm256_sqrt_ps((__m256)v); }
 inline std::uint32_t bits(Int mask) { return _mm256_movemask_ps((__m256)mask); }
+inline bool any(Int mask) { return bits(mask); }
+inline Vec max(Vec a, Vec b) { return (Vec)_mm256_max_ps((__m256)a, (__m256)b); }
+inline Int below(Vec v) { return (Int)_mm256_cvttps_epi32(_mm256_floor_ps((__m256)v)); }
+#elif defined(CALORIC_NEON)
+inline Vec fused(Vec a, Vec b, Vec c) { return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+inline Vec root(Vec v) { return (Vec)vsqrtq_f32((float32x4_t)v); }
+inline std::uint32_t bits(Int mask) {
+  const uint32x4_t one_each = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32((uint32x4_t)mask, one_each));
+}
+inline bool any(Int mask) { return vmaxvq_u32((uint32x4_t)mask); }
+inline Vec max(Vec a, Vec b) { return (Vec)vmaxq_f32((float32x4_t)a, (float32x4_t)b); }
+inline Int below(Vec v) { return (Int)vcvtmq_s32_f32((float32x4_t)v); }
 #else
+inline Vec fused(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec root(Vec v) {
-  for (int l = 0; l < LANES; ++l) v[l] = __builtin_sqrtf(v[l]);
+  for (int l = 0; l < LANES; ++l) v[l] = std::sqrt(v[l]);
   return v;
 }
 inline std::uint32_t bits(Int mask) {
@@ -67,6 +95,71 @@ inline std::uint32_t bits(Int mask) {
   for (int l = 0; l < LANES; ++l) result |= (std::uint32_t)(mask[l] & 1) << l;
   return result;
 }
+inline bool any(Int mask) { return bits(mask); }
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+inline Int below(Vec v) {
+  const Int i = __builtin_convertvector(v, Int);
+  return i + (v < __builtin_convertvector(i, Vec));  // truncated: one less below 0; true is -1
+}
+#endif
+#if defined(CALORIC_NEON)
+inline Vec apart(Vec a, Vec b) { return (Vec)vabdq_f32((float32x4_t)a, (float32x4_t)b); }
+#else
+inline Vec apart(Vec a, Vec b) { return (Vec)((Int)(a - b) & 0x7fffffff); }
+#endif
+#if defined(CALORIC_NEON)
+inline Vec fused(float a, Vec b, Vec c) { return (Vec)vfmaq_n_f32((float32x4_t)c, (float32x4_t)b, a); }
+#else
+inline Vec fused(float a, Vec b, Vec c) { return fused(all(a), b, c); }
+#endif
+#if defined(__AVX2__)
+inline Quad fused4(Quad a, Quad b, Quad c) { return (Quad)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c); }
+inline float fused1(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#elif defined(CALORIC_NEON)
+inline Quad fused4(Quad a, Quad b, Quad c) { return fused(a, b, c); }
+inline float fused1(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+inline Quad fused4(Quad a, Quad b, Quad c) { return a * b + c; }
+inline float fused1(float a, float b, float c) { return a * b + c; }
+#endif
+
+// Four neighbouring numbers, each of which multiplies whole vectors. NEON multiplies by a lane of a
+// register, which saves loads; elsewhere a number is read and repeated at once.
+#if defined(CALORIC_NEON)
+struct Four {
+  float32x4_t numbers;
+  explicit Four(const float *p) : numbers(vld1q_f32(p)) {}
+  template <int I>
+  Vec fused(Vec b, Vec c) const {
+    return (Vec)vfmaq_laneq_f32((float32x4_t)c, (float32x4_t)b, numbers, I);
+  }
+};
+#else
+struct Four {
+  const float *numbers;
+  explicit Four(const float *p) : numbers(p) {}
+  template <int I>
+  Vec fused(Vec b, Vec c) const {
+    return caloric::fused(numbers[I], b, c);
+  }
+};
+#endif
+
+// f(0) ... f(N - 1), with numbers that are known to the compiler.
+template <typename F, int... I>
+inline void each(const F &f, std::integer_sequence<int, I...>) {
+  (f(std::integral_constant<int, I>{}), ...);
+}
+template <int N, typename F>
+inline void unrolled(const F &f) {
+  each(f, std::make_integer_sequence<int, N>{});
+}
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLED(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+typedef std::int32_t QuadInt __attribute__((vector_size(16)));
+#define SHUFFLED(a, b, i, j, k, l) __builtin_shuffle(a, b, (QuadInt){i, j, k, l})
 #endif
 
 // i folded into 0 ... n - 1 at pixels' centres: BORDER_REFLECT_101.
@@ -95,39 +188,94 @@ struct Smoothing {
 // The next rows of a layer: sum_k taps_k of the rows around, first down, then across.
 void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *buffer, i64 rows) {
   const int radius = layer.radius, reach = 2 * radius + BAND;
-  const float *weights = layer.weights.data() + BAND - 1, *centre = layer.taps + radius;
+  const float *weights = layer.weights.data(), *centre = layer.taps + radius;
   const i64 stride = width + 2 * radius + 2 * LANES;
-  const auto down = [&](i64 x, auto read) {
-    Vec sum[BAND] = {};
+  const auto down = [&](auto count, i64 x, auto read) {
+    constexpr int N = decltype(count)::value;
+    Vec sum[N][BAND] = {};
     for (int k = 0; k < reach; ++k) {
-      const Vec pixels = read(row[k] + x);
-      for (int j = 0; j < BAND; ++j) sum[j] = fused(weights[k - j], pixels, sum[j]);
+      const Four four(weights + k);  // the weights of row k in the sums BAND - 1 ... 0
+      Vec pixels[N];
+      for (int v = 0; v < N; ++v) pixels[v] = read(row[k] + x + v * LANES);
+      unrolled<BAND>([&](auto j) {
+        for (int v = 0; v < N; ++v) sum[v][j] = four.template fused<BAND - 1 - j>(pixels[v], sum[v][j]);
+      });
     }
-    for (int j = 0; j < BAND; ++j) store(buffer + j * stride + radius + x, sum[j]);
+    for (int v = 0; v < N; ++v)
+      for (int j = 0; j < BAND; ++j) store(buffer + j * stride + radius + x + v * LANES, sum[v][j]);
   };
+  constexpr std::integral_constant<int, 1> one{};
+  constexpr std::integral_constant<int, STRIPE> stripe{};
+  const auto whole = [](const float *p) { return load(p); };
   i64 x = 0;
-  for (; x + LANES <= width; x += LANES) down(x, [](const float *p) { return load(p); });
-  if (x < width) down(x, [&](const float *p) { return load(p, width - x); });
+  for (; x + STRIPE * LANES <= width; x += STRIPE * LANES) down(stripe, x, whole);
+  for (; x + LANES <= width; x += LANES) down(one, x, whole);
+  if (x < width) down(one, x, [&](const float *p) { return load(p, width - x); });
   for (i64 j = 0; j < rows; ++j) {
     float *line = buffer + j * stride + radius, *out = layer.row(layer.done + j);
     for (int k = 1; k <= radius; ++k) {
       line[-k] = line[reflected(-k, width)];
       line[width - 1 + k] = line[reflected(width - 1 + k, width)];
     }
-    const auto across = [&](const float *p) {
-      Vec sum = centre[0] * load(p);
-      for (int k = 1; k <= radius; ++k) sum = fused(centre[k], load(p - k) + load(p + k), sum);
-      return sum;
+    const auto across = [&](auto count, const float *p, auto write) {
+      constexpr int N = decltype(count)::value;
+      Vec sum[N];
+      for (int v = 0; v < N; ++v) sum[v] = centre[0] * load(p + v * LANES);
+      for (int k = 1; k <= radius; ++k)
+        for (int v = 0; v < N; ++v)
+          sum[v] = fused(centre[k], load(p + v * LANES - k) + load(p + v * LANES + k), sum[v]);
+      for (int v = 0; v < N; ++v) write(v * LANES, sum[v]);
     };
-    for (x = 0; x + LANES <= width; x += LANES) store(out + x, across(line + x));
-    if (x < width) store(out + x, across(line + x), width - x);
+    const auto write = [&](i64 at, Vec v) { store(out + x + at, v); };
+    for (x = 0; x + STRIPE * LANES <= width; x += STRIPE * LANES) across(stripe, line + x, write);
+    for (; x + LANES <= width; x += LANES) across(one, line + x, write);
+    if (x < width) across(one, line + x, [&](i64, Vec v) { store(out + x, v, width - x); });
   }
 }
 
+// Rows of an image enlarged twofold, two pixels a quarter to either side of each old one: across,
+// then down. Beyond the rim the image goes on as it is there.
+class Enlarging {
+ public:
+  Enlarging(const float *base, i64 height, i64 width, i64 kept)
+      : base_(base), height_(height), width_(width), kept_(kept), rows_(kept * 2 * width), across_(3 * 2 * width) {
+    std::fill(which_, which_ + 3, -1);
+  }
+  // Row y of 2 * height; rows are asked for in rising order, and the last `kept` stay.
+  const float *row(i64 y) { return rows_.data() + (y % kept_) * 2 * width_; }
+  void make(i64 y) {
+    const i64 here = y / 2, beside = std::clamp<i64>(y % 2 ? here + 1 : here - 1, 0, height_ - 1);
+    const float *from = across(y % 2 ? here : beside), *to = across(y % 2 ? beside : here);
+    const float share = y % 2 ? 0.25f : 0.75f;
+    float *out = rows_.data() + (y % kept_) * 2 * width_;
+    for (i64 x = 0; x < 2 * width_; ++x) out[x] = fused1(share, to[x] - from[x], from[x]);
+  }
+
+ private:
+  const float *across(i64 y) {
+    float *out = across_.data() + (y % 3) * 2 * width_;
+    if (which_[y % 3] == y) return out;
+    which_[y % 3] = y;
+    const float *p = base_ + y * width_;
+    out[0] = p[0];
+    for (i64 x = 1; x < width_; ++x) {
+      out[2 * x - 1] = fused1(0.25f, p[x] - p[x - 1], p[x - 1]);
+      out[2 * x] = fused1(0.75f, p[x] - p[x - 1], p[x - 1]);
+    }
+    out[2 * width_ - 1] = p[width_ - 1];
+    return out;
+  }
+  const float *base_;
+  i64 height_, width_, kept_;
+  std::vector<float> rows_, across_;
+  i64 which_[3];
+};
+
 // Rows top to bottom of all layers of an octave, each smoothed from the one before. The layers grow
 // together, a few rows at a time, so that a layer's rows are still in the cache when the next reads
-// them; rows beyond top and bottom that it needs are made and not kept.
-void octave(const float *base, float *const *targets, i64 height, i64 width, const float *const *taps,
+// them; rows beyond top and bottom that it needs are made and not kept. With `enlarged` the base has
+// half as many rows and columns.
+void octave(const float *base, bool enlarged, float *const *targets, i64 height, i64 width, const float *const *taps,
             const int *radii, int count, i64 top, i64 bottom) {
   std::vector<Smoothing> layers(count);
   i64 first = top, last = bottom, widest = 0;
@@ -149,6 +297,8 @@ void octave(const float *base, float *const *targets, i64 height, i64 width, con
     last = std::min(height, last + radii[i]);
     widest = std::max<i64>(widest, radii[i]);
   }
+  Enlarging twice(base, enlarged ? height / 2 : 0, enlarged ? width / 2 : 0, 2 * radii[0] + 2 * BAND);
+  i64 made = first;  // rows of it
   std::vector<float> buffer(BAND * (width + 2 * widest + 2 * LANES) + LANES);
   std::vector<const float *> row(2 * widest + BAND);
   while (layers[count - 1].done < bottom) {
@@ -156,10 +306,13 @@ void octave(const float *base, float *const *targets, i64 height, i64 width, con
     int i = count - 1;
     while (i > 0 && layers[i - 1].done < std::min(layers[i].done + BAND + layers[i].radius, layers[i - 1].end)) --i;
     Smoothing &layer = layers[i];
+    if (i == 0 && enlarged)
+      for (; made < std::min(layer.done + layer.radius + BAND, height); ++made) twice.make(made);
     for (int k = 0; k < 2 * layer.radius + BAND; ++k) {
       i64 y = reflected(layer.done - layer.radius + k, height);
       if (i == 0) {
-        row[k] = base + y * width;
+        // Past the last row of the image no sum counts the mirrored ones, which may be gone.
+        row[k] = enlarged ? twice.row(std::max(y, made - 2 * layer.radius - 2 * BAND)) : base + y * width;
       } else {
         // Rows that no sum counts may be beyond what there is: any will do.
         y = std::min(y, layers[i - 1].done - 1);
@@ -178,7 +331,7 @@ void candidates(const float *const *levels, int count, i64 height, i64 width, fl
                 i64 bottom, std::vector<Candidate> &found) {
   const int layers = count - 1, inner = layers - 2;
   const i64 stride = (width + 2 * LANES) / LANES * LANES;
-  std::vector<float> sizes(2 * layers * stride), tallest(3 * inner * stride), column(stride + 2 * LANES);
+  std::vector<float> sizes(2 * layers * stride), tallest(3 * inner * stride);
   for (i64 y = std::max<i64>(top, 1) - 1; y <= std::min(bottom, height - 1); ++y) {
     float *size = sizes.data() + (y % 2) * layers * stride;
     float *high = tallest.data() + (y % 3) * inner * stride;
@@ -186,9 +339,8 @@ void candidates(const float *const *levels, int count, i64 height, i64 width, fl
       Vec below = read(levels[0] + y * width + x), d[16];
       for (int i = 0; i < layers; ++i) {
         const Vec above = read(levels[i + 1] + y * width + x);
-        const Vec difference = above - below;
-        d[i] = max(difference, -difference);
-        store(size + i * stride + x, d[i]);
+        d[i] = apart(above, below);
+        if (i > 0 && i <= inner) store(size + i * stride + x, d[i]);
         below = above;
       }
       for (int i = 0; i < inner; ++i) store(high + i * stride + x, max(max(d[i], d[i + 1]), d[i + 2]));
@@ -200,18 +352,16 @@ void candidates(const float *const *levels, int count, i64 height, i64 width, fl
     if (row < std::max<i64>(top, 1) || row >= std::min(bottom, height - 1)) continue;
     const float *middle = sizes.data() + (row % 2) * layers * stride;
     for (int i = 0; i < inner; ++i) {
-      const float *value = middle + (i + 1) * stride, *high_i = tallest.data() + i * stride;
-      for (i64 x = 0; x < width; x += LANES) {
-        Vec v = load(high_i + x);
-        v = max(v, load(high_i + inner * stride + x));
-        store(column.data() + x, max(v, load(high_i + 2 * inner * stride + x)));
-      }
+      const float *value = middle + (i + 1) * stride, *rows[3];
+      for (int r = 0; r < 3; ++r) rows[r] = tallest.data() + (r * inner + i) * stride;
       for (i64 x = 1; x < width - 1; x += LANES) {
         const Vec v = load(value + x);
-        const float *c = column.data() + x;
-        const Int above = v > limit;
-        if (!bits(above)) continue;
-        const Int peak = above & (v >= load(c - 1)) & (v >= load(c)) & (v >= load(c + 1));
+        Int peak = v > limit;
+        if (!any(peak)) continue;
+        // Few are left after the columns above and below.
+        for (int r = 0; r < 3; ++r) peak &= v >= load(rows[r] + x);
+        if (!any(peak)) continue;
+        for (int r = 0; r < 3; ++r) peak &= (v >= load(rows[r] + x - 1)) & (v >= load(rows[r] + x + 1));
         for (std::uint32_t mask = bits(peak); mask; mask &= mask - 1) {
           const i64 at = x + __builtin_ctz(mask);
           if (at < width - 1) found.push_back({i + 1, (std::int32_t)row, (std::int32_t)at});
@@ -221,58 +371,72 @@ void candidates(const float *const *levels, int count, i64 height, i64 width, fl
   }
 }
 
-// base^power for base > 0, within 3e-7: 2^(power log2 base), both by their series.
+// base^power for base > 0, within 3e-7: 2^(power log2 base), both by polynomials that are nearest to
+// them on the intervals that are left (errors of 5e-8 and 2e-9). Even and odd terms apart, so that the
+// one sum need not wait for the other.
 inline Vec raised(Vec base, float power) {
-  Int whole;
-  std::memcpy(&whole, &base, sizeof whole);
-  // The exponent such that what is left lies in [sqrt(1/2), sqrt 2).
+  const Int whole = (Int)base;
+  // The exponent such that what is left, 1 + f, lies in [sqrt(1/2), sqrt 2).
   const Int exponent = (whole - 0x3f3504f3) >> 23;
-  whole -= exponent << 23;
-  Vec m;
-  std::memcpy(&m, &whole, sizeof m);
-  const Vec s = (m - 1.0f) / (m + 1.0f), q = s * s;
-  const Vec series = 1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9))));
-  const Vec log2 = __builtin_convertvector(exponent, Vec) + 2.885390082f * s * series;
+  const Vec f = (Vec)(whole - (exponent << 23)) - 1.0f, q = f * f;
+  Vec even = fused(0.1231096846719146f, q, all(0.21607822552243777f));
+  Vec odd = fused(-0.20586188051276055f, q, all(-0.2391698814010418f));
+  even = fused(even, q, all(0.28790326092450147f));
+  odd = fused(odd, q, all(-0.36069326813533614f));
+  even = fused(even, q, all(0.48091075345941253f));
+  odd = fused(odd, q, all(-0.7213474682495624f));
+  even = fused(even, q, all(1.4426950035679822f));
+  const Vec log2 = fused(f, fused(odd, f, even), __builtin_convertvector(exponent, Vec));
   const Vec t = power * log2;
-  const Int n = __builtin_convertvector(t + (t > 0.0f ? all(0.5f) : all(-0.5f)), Int);
-  const Vec f = 0.6931471806f * (t - __builtin_convertvector(n, Vec));
-  Vec e = 1.0f + f * (1.0f / 7);
-  for (int k = 6; k >= 1; --k) e = 1.0f + f * (1.0f / k) * e;
-  const Int scale = (n + 127) << 23;
-  Vec two;
-  std::memcpy(&two, &scale, sizeof two);
-  return e * two;
+  const Vec shift = all(12582912.0f);  // 1.5 2^23: what is added to it is rounded to a whole number
+  const Vec rounded = t + shift, g = t - (rounded - shift), r = g * g;
+  even = fused(0.0001546144469856913f, r, all(0.009618056678524637f));
+  odd = fused(0.0013400428177615838f, r, all(0.05550327226670302f));
+  even = fused(even, r, all(0.24022650922288757f));
+  odd = fused(odd, r, all(0.6931472067028326f));
+  even = fused(even, r, all(1.0f));
+  const Int scale = ((Int)rounded - 0x4b400000 + 127) << 23;
+  return fused(odd, g, even) * (Vec)scale;
 }
 
-// Twice the gradient in pixels of a level, (u, v) right of and below pixel (x, y): central
-// differences, bilinear. At the rim the image goes on as it is there.
+inline void transpose(Quad (&q)[4]) {
+  const Quad a = SHUFFLED(q[0], q[1], 0, 4, 2, 6), b = SHUFFLED(q[0], q[1], 1, 5, 3, 7);
+  const Quad c = SHUFFLED(q[2], q[3], 0, 4, 2, 6), d = SHUFFLED(q[2], q[3], 1, 5, 3, 7);
+  q[0] = SHUFFLED(a, c, 0, 1, 4, 5);
+  q[1] = SHUFFLED(b, d, 0, 1, 4, 5);
+  q[2] = SHUFFLED(a, c, 2, 3, 6, 7);
+  q[3] = SHUFFLED(b, d, 2, 3, 6, 7);
+}
+
+// Twice the gradients in pixels of a level at four points, (u, v) right of and below pixels (x, y):
+// central differences, bilinear. At the rim the image goes on as it is there.
 template <bool RIM>
-inline void gradient(const Level &level, int x, int y, float u, float v, float &gx, float &gy) {
-  Quad r[4];
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (RIM) {
-      const float *row = level.pixels + (i64)std::clamp(y - 1 + i, 0, level.height - 1) * level.width;
-      for (int j = 0; j < 4; ++j) r[i][j] = row[std::clamp(x - 1 + j, 0, level.width - 1)];
-    } else {
-      std::memcpy(&r[i], level.pixels + (i64)(y - 1 + i) * level.width + x - 1, sizeof r[i]);
+inline void gradients(const Level &level, const std::int32_t *x, const std::int32_t *y, const float *u, const float *v,
+                      float *gx, float *gy) {
+  Quad across[4], down[4];
+  for (int n = 0; n < 4; ++n) {
+    Quad r[4];
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (RIM) {
+        const float *row = level.pixels + (i64)std::clamp(y[n] - 1 + i, 0, level.height - 1) * level.width;
+        for (int j = 0; j < 4; ++j) r[i][j] = row[std::clamp(x[n] - 1 + j, 0, level.width - 1)];
+      } else {
+        r[i] = load4(level.pixels + (i64)(y[n] - 1 + i) * level.width + x[n] - 1);
+      }
     }
+    const Quad share = v[n] - Quad{}, here = r[2] - r[0];
+    across[n] = fused4(share, r[2] - r[1], r[1]);
+    down[n] = fused4(share, (r[3] - r[1]) - here, here);
   }
-  const Quad across = r[1] + v * (r[2] - r[1]), down = (r[2] - r[0]) + v * ((r[3] - r[1]) - (r[2] - r[0]));
-  const float left = across[2] - across[0], right = across[3] - across[1];
-  gx = left + u * (right - left);
-  gy = down[1] + u * (down[2] - down[1]);
-}
-
-// The whole number below, and what is left.
-inline Int whole(Vec x, Vec &rest) {
-  Int i = __builtin_convertvector(x, Int);
-  i += x < __builtin_convertvector(i, Vec);  // truncated: one less below 0; true is -1
-  rest = x - __builtin_convertvector(i, Vec);
-  return i;
+  transpose(across);
+  transpose(down);
+  const Quad left = across[2] - across[0], right = across[3] - across[1], share = load4(u);
+  store4(gx, fused4(share, right - left, left));
+  store4(gy, fused4(share, down[2] - down[1], down[1]));
 }
 
 // A^T grad f at the points first to end around one frame, from one level, 0 beyond the image; to gx,
-// gy (end - first, FEATURES) at the frame's place.
+// gy (end - first) and up to a vector beyond.
 void look(const Level &level, i64 height, i64 width, const double *map, const Points &points, i64 first, i64 end,
           float *gx, float *gy) {
   const double step = level.step;
@@ -291,49 +455,62 @@ void look(const Level &level, i64 height, i64 width, const double *map, const Po
   for (i64 p = first; p < end; p += LANES) {
     // The arrays of points go on for a vector beyond their end.
     const Vec px = load(points.x + p), py = load(points.y + p);
-    const Vec x = b00 * px + b01 * py + dx, y = b10 * px + b11 * py + dy;
+    const Vec x = fused(b00, px, fused(b01, py, all(dx))), y = fused(b10, px, fused(b11, py, all(dy)));
     const Int inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom);
     Vec fx = {}, fy = {};
-    if (bits(inside)) {
-      Vec u, v;
-      const Int ix = whole(inside ? x : Vec{}, u) + column, iy = whole(inside ? y : Vec{}, v) + row;
-      float across[LANES], down[LANES];
+    if (any(inside)) {
+      const Vec xs = inside ? x : Vec{}, ys = inside ? y : Vec{};
+      const Int whole_x = below(xs), whole_y = below(ys), ix = whole_x + column, iy = whole_y + row;
       const Int at_rim = (ix < 1) | (iy < 1) | (ix > level.width - 3) | (iy > level.height - 3);
-      if (bits(at_rim))
-        for (int l = 0; l < LANES; ++l) gradient<true>(level, ix[l], iy[l], u[l], v[l], across[l], down[l]);
+      std::int32_t at_x[LANES], at_y[LANES];
+      float u[LANES], v[LANES], across[LANES], down[LANES];
+      std::memcpy(at_x, &ix, sizeof ix);
+      std::memcpy(at_y, &iy, sizeof iy);
+      store(u, xs - __builtin_convertvector(whole_x, Vec));
+      store(v, ys - __builtin_convertvector(whole_y, Vec));
+      if (any(at_rim))
+        for (int l = 0; l < LANES; l += 4)
+          gradients<true>(level, at_x + l, at_y + l, u + l, v + l, across + l, down + l);
       else
-        for (int l = 0; l < LANES; ++l) gradient<false>(level, ix[l], iy[l], u[l], v[l], across[l], down[l]);
+        for (int l = 0; l < LANES; l += 4)
+          gradients<false>(level, at_x + l, at_y + l, u + l, v + l, across + l, down + l);
       fx = inside ? load(across) * scale : Vec{};
       fy = inside ? load(down) * scale : Vec{};
     }
-    const Vec hx = a00 * fx + a10 * fy, hy = a01 * fx + a11 * fy;
-    for (i64 l = 0; l < std::min<i64>(LANES, end - p); ++l) {
-      gx[(p - first + l) * FEATURES] = hx[l];
-      gy[(p - first + l) * FEATURES] = hy[l];
-    }
+    store(gx + p - first, fused(a00, fx, a10 * fy));
+    store(gy + p - first, fused(a01, fx, a11 * fy));
   }
 }
 
+// (FEATURES, stride) to (count, FEATURES); count may be rounded up to a multiple of 4.
+void interleave(const float *from, i64 stride, i64 count, float *to) {
+  for (i64 p = 0; p < count; p += 4)
+    for (int f = 0; f < FEATURES; f += 4) {
+      Quad q[4];
+      for (int i = 0; i < 4; ++i) q[i] = load4(from + (f + i) * stride + p);
+      transpose(q);
+      for (int i = 0; i < 4; ++i) store4(to + (p + i) * FEATURES + f, q[i]);
+    }
+}
+
 // Harmonics (2 * order + 1, points, FEATURES) of gradients at the points first to end: rho, then
-// rho cos m phi and rho sin m phi, rho = area (smoothing |A^T grad f|)^power.
+// rho cos m phi and rho sin m phi, rho = factor |A^T grad f|^power.
 void expand(const Points &points, i64 first, i64 end, int order, const float *gx, const float *gy, float *harmonics) {
   const i64 channel = points.count * FEATURES;
   for (i64 i = 0; i < (end - first) * FEATURES; i += LANES) {
-    const i64 p = first + i / FEATURES;
     const Vec x = load(gx + i), y = load(gy + i);
-    const Vec length = root(x * x + y * y);
+    const Vec length = root(fused(x, x, y * y));
     const Int there = length > 0.0f;
     const Vec inverse = there ? 1.0f / length : Vec{};
     const Vec cosine = x * inverse, sine = y * inverse;
-    Vec weight = length * points.relative[p];
-    if (points.power != 1.0f) weight = there ? raised(there ? weight : all(1.0f), points.power) : Vec{};
-    weight *= points.areas[p];
+    Vec weight = points.power == 1.0f ? length : there ? raised(length, points.power) : Vec{};
+    weight *= points.factors[first + i / FEATURES];
     float *out = harmonics + first * FEATURES + i;
     store(out, weight);
     Vec c = weight, s = {};
     for (int m = 1; m <= order; ++m) {
-      const Vec next = c * cosine - s * sine;
-      s = s * cosine + c * sine;
+      const Vec next = fused(-s, sine, c * cosine);
+      s = fused(s, cosine, c * sine);
       c = next;
       store(out + (2 * m - 1) * channel, c);
       store(out + 2 * m * channel, s);
@@ -342,7 +519,7 @@ void expand(const Points &points, i64 first, i64 end, int order, const float *gx
 }
 
 // pooled[column] = sum_row factor[row, column] harmonics[row], for WIDE vectors of features at once,
-// so that the table, the larger of the two, is read half as often.
+// so that the table, the larger of the two, is read less often.
 void contract(const Factor &factor, const float *harmonics, float *pooled) {
   const i64 groups = (factor.width + COLUMNS - 1) / COLUMNS;
   std::memset(pooled, 0, 4 * groups * COLUMNS * FEATURES);
@@ -355,10 +532,17 @@ void contract(const Factor &factor, const float *harmonics, float *pooled) {
       const float *value = factor.values.data() + factor.starts[n] * COLUMNS + part;
       for (i64 i = factor.starts[n]; i < factor.starts[n + 1]; ++i, value += COLUMNS) {
         const float *z = harmonics + (i64)factor.rows[i] * FEATURES;
-        for (int w = 0; w < WIDE; ++w) {
-          const Vec some = load(z + w * LANES);
-          for (int c = 0; c < AT_ONCE; ++c) sum[c][w] += value[c] * some;
-        }
+        Vec some[WIDE];
+        for (int w = 0; w < WIDE; ++w) some[w] = load(z + w * LANES);
+        unrolled<AT_ONCE / 4>([&](auto four) {
+          const Four values(value + 4 * four);
+          unrolled<4>([&](auto c) {
+            for (int w = 0; w < WIDE; ++w) {
+              Vec &total = sum[4 * four + c][w];
+              total = values.template fused<c>(some[w], total);
+            }
+          });
+        });
       }
       for (int c = 0; c < AT_ONCE; ++c)
         for (int w = 0; w < WIDE; ++w) store(out + c * FEATURES + w * LANES, sum[c][w]);
@@ -371,18 +555,23 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
               const Points &points, const Table &table, float *raw) {
   const i64 channels = 2 * table.order + 1, places = table.factors[0].width;
   const i64 bins = table.synthesis ? table.bins : 1, entries = places * bins;
-  i64 columns = 0;
+  i64 columns = 0, longest = 0;
   for (const Factor &factor : table.factors) columns += factor.width;
-  std::vector<float> gx(points.count * FEATURES), gy(points.count * FEATURES);
+  for (i64 run = 0; run < points.number_of_runs; ++run)
+    longest = std::max(longest, points.runs[run + 1] - points.runs[run]);
+  const i64 stride = longest + LANES;  // of a feature's gradients: whole vectors are written
+  std::vector<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
   std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + COLUMNS) * FEATURES);
   for (i64 first = 0; first < frames.count; first += FEATURES) {
     const i64 some = std::min<i64>(FEATURES, frames.count - first);
     for (i64 run = 0; run < points.number_of_runs; ++run) {
       const i64 from = points.runs[run], to = points.runs[run + 1];
-      for (i64 n = first; n < first + some; ++n)
-        look(levels[frames.levels[n * points.number_of_runs + run]], height, width, frames.maps + 6 * n, points, from,
-             to, gx.data() + n - first, gy.data() + n - first);
-      expand(points, from, to, table.order, gx.data(), gy.data(), harmonics.data());
+      for (i64 n = 0; n < some; ++n)
+        look(levels[frames.levels[(first + n) * points.number_of_runs + run]], height, width,
+             frames.maps + 6 * (first + n), points, from, to, gx.data() + n * stride, gy.data() + n * stride);
+      interleave(gx.data(), stride, to - from, gx_by_point.data());
+      interleave(gy.data(), stride, to - from, gy_by_point.data());
+      expand(points, from, to, table.order, gx_by_point.data(), gy_by_point.data(), harmonics.data());
     }
     const float *rest = harmonics.data();
     float *sums = pooled.data();
@@ -399,7 +588,7 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
           if (table.synthesis) {
             const float *factors = table.synthesis + bin * channels;
             h *= factors[0];
-            for (i64 c = 1; c < channels; ++c) h += factors[c] * load(sum + c * places * FEATURES);
+            for (i64 c = 1; c < channels; ++c) h = fused(factors[c], load(sum + c * places * FEATURES), h);
           }
           float *out = raw + (first + w * LANES) * entries + place * bins + bin;
           for (i64 l = 0; l < std::min<i64>(LANES, some - w * LANES); ++l) out[l * entries] = h[l];
@@ -410,15 +599,16 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
 // scores[r, 0 ... 2 LANES) = sum_k a[r, k] b[k, ...), k from first to last, for R rows.
 template <int R>
 inline void tile(const float *a, i64 stride_a, const float *b, i64 stride_b, i64 depth, Vec (&sum)[R][2]) {
-  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
+  Vec total[R][2] = {};  // apart from `sum`, whose address is known elsewhere: these stay in registers
   for (i64 k = 0; k < depth; ++k) {
     const Vec left = load(b + k * stride_b), right = load(b + k * stride_b + LANES);
     for (int r = 0; r < R; ++r) {
       const float value = a[r * stride_a + k];
-      sum[r][0] += value * left;
-      sum[r][1] += value * right;
+      total[r][0] = fused(value, left, total[r][0]);
+      total[r][1] = fused(value, right, total[r][1]);
     }
   }
+  std::memcpy(sum, total, sizeof total);
 }
 
 // result (rows, columns) = a (rows, depth) b, b packed in panels (depth, 2 LANES).

@@ -33,9 +33,10 @@ struct Table {
   int order;
 };
 
-// Where a density is measured, in sigma of a frame; runs of points share a level.
+// Where a density is measured, in sigma of a frame, and what multiplies the power of the gradient
+// there; runs of points share a level.
 struct Points {
-  const float *x, *y, *areas, *relative;
+  const float *x, *y, *factors;
   std::int64_t count;
   const std::int64_t *runs;  // (number of runs + 1): where each begins
   std::int64_t number_of_runs;
@@ -60,7 +61,7 @@ struct Best {
 };
 
 struct Kernels {
-  void (*octave)(const float *base, float *const *layers, std::int64_t height, std::int64_t width,
+  void (*octave)(const float *base, bool enlarged, float *const *layers, std::int64_t height, std::int64_t width,
                  const float *const *taps, const int *radii, int count, std::int64_t top,
                  std::int64_t bottom);
   void (*candidates)(const float *const *levels, int count, std::int64_t height, std::int64_t width,
@@ -75,6 +76,6 @@ struct Kernels {
   int lanes;
 };
 
-extern const Kernels kernels_portable, kernels_avx2, kernels_avx512;
+extern const Kernels kernels_portable, kernels_avx2, kernels_avx512, kernels_neon;
 
 }  // namespace caloric

@@ -39,6 +39,9 @@ std::vector<std::string> kinds() {
   if (__builtin_cpu_supports("x86-64-v4")) found.push_back("avx512");
   if (__builtin_cpu_supports("x86-64-v3")) found.push_back("avx2");
 #endif
+#ifdef CALORIC_ARM
+  found.push_back("neon");  // which every processor of this kind has
+#endif
   found.push_back("portable");
   return found;
 }
@@ -49,6 +52,9 @@ void use(const std::string &wanted) {
 #ifdef CALORIC_X86
     if (one == "avx512") kernels = &kernels_avx512;
     if (one == "avx2") kernels = &kernels_avx2;
+#endif
+#ifdef CALORIC_ARM
+    if (one == "neon") kernels = &kernels_neon;
 #endif
     if (one == "portable") kernels = &kernels_portable;
     kind = one;
@@ -64,8 +70,9 @@ nb::ndarray<nb::numpy, T> owned(std::vector<T> &&values, Sizes... sizes) {
   return nb::ndarray<nb::numpy, T>(kept->data(), {(std::size_t)sizes...}, owner);
 }
 
-void octave(Matrix base, Out<float, nb::ndim<3>> layers, const std::vector<Line> &taps, i64 top, i64 bottom) {
-  const i64 height = base.shape(0), width = base.shape(1);
+void octave(Matrix base, bool enlarged, Out<float, nb::ndim<3>> layers, const std::vector<Line> &taps, i64 top,
+            i64 bottom) {
+  const i64 times = enlarged ? 2 : 1, height = times * base.shape(0), width = times * base.shape(1);
   require((i64)layers.shape(1) == height && (i64)layers.shape(2) == width, "layers: another shape than the base");
   require(layers.shape(0) == taps.size() && !taps.empty(), "taps: for each layer");
   require(0 <= top && top <= bottom && bottom <= height && width > 0, "rows beyond the image");
@@ -80,7 +87,8 @@ void octave(Matrix base, Out<float, nb::ndim<3>> layers, const std::vector<Line>
   }
   const float *from = base.data();
   nb::gil_scoped_release released;
-  kernels->octave(from, targets.data(), height, width, weights.data(), radii.data(), (int)taps.size(), top, bottom);
+  kernels->octave(from, enlarged, targets.data(), height, width, weights.data(), radii.data(), (int)taps.size(), top,
+                  bottom);
 }
 
 using Octave = In<float, nb::ndim<3>>;
@@ -235,7 +243,7 @@ struct Packed {
 };
 
 void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shape<-1, 2, 3>> maps,
-              In<i64, nb::ndim<2>> which, In<float, nb::shape<2, -1>> offsets, Line areas, Line relative,
+              In<i64, nb::ndim<2>> which, In<float, nb::shape<2, -1>> offsets, Line factors,
               In<i64, nb::ndim<1>> runs, float power, const Packed &packed, Out<float, nb::ndim<2>> raw) {
   std::vector<Level> read;
   std::vector<Matrix> kept;
@@ -249,7 +257,7 @@ void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shap
   }
   const i64 count = maps.shape(0), points = offsets.shape(1), parts = (i64)runs.shape(0) - 1;
   require(packed.points() == points, "the table is for another number of points");
-  require((i64)areas.shape(0) == points && (i64)relative.shape(0) == points, "areas, relative: one a point");
+  require((i64)factors.shape(0) == points, "factors: one a point");
   require((i64)which.shape(0) == count && (i64)which.shape(1) == parts, "levels: one a frame and run");
   require((i64)raw.shape(0) == count && (i64)raw.shape(1) == packed.entries(), "raw: (frames, entries)");
   require(parts >= 1 && runs.data()[0] == 0 && runs.data()[parts] == points, "runs: from 0 to all points");
@@ -260,7 +268,7 @@ void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shap
   std::vector<float> x(offsets.data(), offsets.data() + points), y(offsets.data() + points, offsets.data() + 2 * points);
   x.resize(points + kernels->lanes);
   y.resize(points + kernels->lanes);
-  const Points where{x.data(), y.data(), areas.data(), relative.data(), points, runs.data(), parts, power};
+  const Points where{x.data(), y.data(), factors.data(), points, runs.data(), parts, power};
   const Frames frames{maps.data(), which.data(), count};
   float *out = raw.data();
   nb::gil_scoped_release released;
@@ -324,18 +332,18 @@ void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy,
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 1;  // of these functions: raised when one changes
+  m.attr("VERSION") = 2;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
   // What is written to must be what was given, not a converted copy.
-  m.def("octave", &octave, nb::arg("base"), nb::arg("layers").noconvert(), nb::arg("taps"), nb::arg("top"),
-        nb::arg("bottom"));
+  m.def("octave", &octave, nb::arg("base"), nb::arg("enlarged"), nb::arg("layers").noconvert(), nb::arg("taps"),
+        nb::arg("top"), nb::arg("bottom"));
   m.def("candidates", &candidates);
   m.def("refine", &refine);
   m.def("describe", &describe, nb::arg("levels"), nb::arg("height"), nb::arg("width"), nb::arg("maps"),
-        nb::arg("which"), nb::arg("offsets"), nb::arg("areas"), nb::arg("relative"), nb::arg("runs"),
-        nb::arg("power"), nb::arg("table"), nb::arg("raw").noconvert());
+        nb::arg("which"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
+        nb::arg("table"), nb::arg("raw").noconvert());
   m.def("pack", &pack);
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   m.def("nearest", &nearest, nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"), nb::arg("xy").none(),

@@ -12,7 +12,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 1
+VERSION = 2
 
 
 @cache

@@ -157,16 +157,28 @@ def octave(
     last: int = SCALES + 2,
 ) -> Octave:
     """From an image of smoothing ``first``, in its pixels; layers up to ``last``."""
-    h, w = base.shape
+    return _octave(base, first, step, corner, last, enlarged=False)
+
+
+def enlarged_octave(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Octave:
+    """Octave 0 of an image, or of a window on it that begins at ``corner``."""
+    return _octave(grey, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), SCALES + 2, enlarged=True)
+
+
+def _octave(
+    base: Image32, first: float, step: float, corner: tuple[int, int], last: int, enlarged: bool
+) -> Octave:
+    h, w = (2 * n if enlarged else n for n in base.shape)
     layers = memory.workspace((last + 1) * h * w).reshape(-1, h, w)
     core = native.core()
     if core is not None:
         weights = [taps(sigma) for sigma in steps(first, last)]
         threads.each(
-            lambda rows: core.octave(base, layers, weights, rows.start, rows.stop), _shares(h)
+            lambda rows: core.octave(base, enlarged, layers, weights, rows.start, rows.stop),
+            _shares(h),
         )
         return Octave(layers, step, corner)
-    before = base
+    before = _enlarged(base) if enlarged else base
     for layer, sigma in zip(layers, steps(first, last), strict=True):
         if sigma:
             _blur(before, sigma, layer)
@@ -176,18 +188,30 @@ def octave(
     return Octave(layers, step, corner)
 
 
-def enlarged_octave(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Octave:
-    """Octave 0 of an image, or of a window on it that begins at ``corner``."""
-    h, w = grey.shape
-    twice = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
+def _enlarged(pixels: Image32) -> Image32:
+    """Twice the size, two pixels a quarter to either side of each old one: across, then down.
+
+    Products are exact in float64, so that each sum is rounded once, as by the compiled core. OpenCV
+    has it too, but on some processors rounds pixels differently near the end of a row.
+    """
+    h, w = pixels.shape
+    result = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
+
+    def between(pixels: Image32, axis: int) -> Image32:
+        rim = [(1, 1) if i == axis else (0, 0) for i in range(2)]
+        padded = np.moveaxis(np.pad(pixels, rim, "edge"), axis, 0)
+        apart = np.diff(padded, axis=0).astype(np.float64)
+        pairs = padded[:-2] + 0.75 * apart[:-1], padded[1:-1] + 0.25 * apart[1:]
+        longer = np.stack(pairs, 1).reshape(-1, *padded.shape[1:])
+        return np.moveaxis(longer, 0, axis).astype(np.float32)
 
     def strip(rows: range) -> None:
         top, bottom = max(rows.start - 1, 0), min(rows.stop + 1, h)
-        part = cv2.resize(grey[top:bottom], (2 * w, 2 * (bottom - top)))
-        twice[2 * rows.start : 2 * rows.stop] = part[2 * (rows.start - top) :][: 2 * len(rows)]
+        part = between(between(pixels[top:bottom], 1), 0)
+        result[2 * rows.start : 2 * rows.stop] = part[2 * (rows.start - top) :][: 2 * len(rows)]
 
     threads.each(strip, threads.strips(h))
-    return octave(twice, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]))
+    return result
 
 
 def build(grey: Image32) -> ScaleSpace:

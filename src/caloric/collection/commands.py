@@ -270,9 +270,11 @@ def export(
         elif to == "hloc":
             written = [*exporting.export_hloc(output)]
         else:
-            written = [exporting.export_text(output)]
+            written = exporting.export_text(output)
     for path in written:
         typer.echo(f"written: {path}")
+    if to == "text":
+        typer.echo("read them by `colmap feature_importer`, then `colmap matches_importer`")
 
 
 @app.command()
@@ -331,6 +333,9 @@ def run(
 ) -> None:
     """All of it: features, pairs, matches, geometries, database, model."""
     from caloric.collection import exporting, sources
+    from caloric.interop import colmap
+
+    colmap.require()
 
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from caloric import reading, recipes
 from caloric.collection import extraction, matching
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.interop import colmap, hdf5, text
+from caloric.interop import colmap, colmap_command, hdf5, text
 from caloric.interop.colmap import TwoViews
+from caloric.interop.colmap_command import Model
 
 _BYTES_A_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of matches
 
@@ -60,7 +61,13 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
 
 
 def export_colmap(store: Path, folder: Path | None) -> Path:
-    """OUT/colmap/database.db, new; ``folder`` has the images, for what their EXIF data says."""
+    """OUT/colmap/database.db, new; ``folder`` has the images, for what their EXIF data says.
+
+    By pycolmap where it is installed, else by the ``colmap`` executable, which needs the images.
+    """
+    colmap.require()
+    if not colmap.available() and folder is None:
+        raise InputError("without pycolmap the images are needed too: --images FOLDER")
     known = {name: one for name, one in extraction.listed(store).items() if one.count}
     if not known:
         raise InputError(f"{store}: no features in it; extract them first")
@@ -68,7 +75,15 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
     _room(target.parent, sum(one.count for one in known.values()) * _BYTES_A_FEATURE)
     unfinished = target.with_name("database.unfinished.db")
     try:
-        colmap.write_database(unfinished, sorted(known), images(store), folder, two_views(store))
+        if folder is None or colmap.available():
+            colmap.write_database(
+                unfinished, sorted(known), images(store), folder, two_views(store)
+            )
+        else:
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix="text.") as place:
+                verified = _write_matches(store, Path(place))
+                _write_features(store, Path(place))
+                colmap_command.write_database(unfinished, Path(place), folder, verified)
         unfinished.replace(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from None
@@ -115,16 +130,39 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
     return target / "features.h5", target / "matches.h5"
 
 
-def export_text(store: Path) -> Path:
-    """OUT/text/NAME.txt of every image, as COLMAP's feature importer reads them."""
+def export_text(store: Path) -> list[Path]:
+    """OUT/text/NAME.txt of every image, and OUT/text/matches.txt, as COLMAP's importers read them.
+
+    Of verified pairs matches.txt has the inliers; where nothing is verified, it has all matches.
+    It comes last: where a name cannot be written into it, the features are there.
+    """
     target = store / "text"
+    _write_features(store, target)
+    _write_matches(store, target)
+    return [target, target / "matches.txt"]
+
+
+def _write_features(store: Path, target: Path) -> None:
     for name, features in images(store):
         path = target / f"{name}.txt"
         if not path.resolve().is_relative_to(target.resolve()):
             raise InputError(f"{name}: a name that leads out of {target}; the store is not ours")
         path.parent.mkdir(parents=True, exist_ok=True)
         text.write(path, features)
-    return target
+
+
+def _write_matches(store: Path, target: Path) -> bool:
+    """target/matches.txt; whether the matches in it are verified ones."""
+    verified = bool(matching.geometries(store).all())
+    pairs = (pair for pair in two_views(store) if not verified or pair.matrix is not None)
+    text.write_matches(
+        target / "matches.txt",
+        (
+            (pair.name_a, pair.name_b, pair.matches[pair.inliers] if verified else pair.matches)
+            for pair in pairs
+        ),
+    )
+    return verified
 
 
 def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
@@ -155,35 +193,36 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
     return len(frames) - len(skipped), skipped
 
 
-@dataclass(frozen=True)
-class Model:
-    """What COLMAP made: how many images it placed, its points and their mean error in pixels."""
-
-    folder: Path
-    images: int
-    points: int
-    error: float
-
-
 def reconstruct(store: Path, folder: Path) -> Model:
     """The largest model of the database, under OUT/colmap/sparse."""
-    library = colmap.pycolmap()
+    colmap.require()
     database = store / "colmap" / "database.db"
     if not database.is_file():
         raise InputError(f"{database}: not there; export it first")
     target = store / "colmap" / "sparse"
     _room(target.parent, 0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
-        found: dict[int, Any] = colmap.said(
-            lambda: library.incremental_mapping(str(database), str(folder), place), database
-        )
-        if not found:
+        models = _models(database, folder, Path(place))
+        if not models:
             raise InputError(f"{database}: COLMAP found no two images to begin with")
         # Models of before would be taken for ones of now.
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(place, target)
-    number, best = max(found.items(), key=lambda one: one[1].num_reg_images())
-    return Model(
-        target / str(number), best.num_reg_images(), best.num_points3D(),
-        float(best.compute_mean_reprojection_error()),
-    )  # fmt: skip
+    best = max(models, key=lambda model: model.images)
+    return replace(best, folder=target / best.folder.name)
+
+
+def _models(database: Path, folder: Path, place: Path) -> list[Model]:
+    if not colmap.available():
+        return colmap_command.map_images(database, folder, place)
+    library = colmap.pycolmap()
+    found: dict[int, Any] = colmap.said(
+        lambda: library.incremental_mapping(str(database), str(folder), str(place)), database
+    )
+    return [
+        Model(
+            place / str(number), one.num_reg_images(), one.num_points3D(),
+            float(one.compute_mean_reprojection_error()),
+        )
+        for number, one in found.items()
+    ]  # fmt: skip

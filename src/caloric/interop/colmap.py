@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,9 +13,26 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
+from caloric.interop import colmap_command
 
 R = TypeVar("R")
 Matrix = NDArray[np.float64]
+
+
+def available() -> bool:
+    """Whether pycolmap is installed."""
+    return find_spec("pycolmap") is not None
+
+
+def require() -> None:
+    """That there is a COLMAP for databases and models, of either kind: asked before long work."""
+    if not available() and colmap_command.executable() is None:
+        raise InputError(
+            "databases and models need COLMAP, and neither pycolmap nor a colmap executable is "
+            "here: pip install pycolmap (which has no wheel for Linux on ARM), or apt-get install "
+            "colmap; without it there are `collection extract`, `match`, `verify`, and "
+            "`export --to text` or `--to hloc`"
+        )
 
 
 def pycolmap() -> Any:
@@ -22,7 +40,9 @@ def pycolmap() -> Any:
     try:
         import pycolmap
     except ImportError:
-        raise InputError("COLMAP needs pycolmap: pip install 'caloric[collection]'") from None
+        raise InputError(
+            "this needs pycolmap: pip install pycolmap (there is no wheel for Linux on ARM)"
+        ) from None
     pycolmap.logging.minloglevel = 2
     return pycolmap
 

@@ -1,8 +1,10 @@
-"""Features as COLMAP's text files: one line a feature."""
+"""Features and matches as the text files that COLMAP's importers read."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
@@ -20,3 +22,18 @@ def write(path: Path, features: Features) -> None:
         for row, values in zip(rows.tolist(), features.descriptors.tolist(), strict=True):
             numbers = " ".join(f"{v:.6g}" for v in row)
             file.write(f"{numbers} {' '.join(map(str, values))}\n".encode())
+
+
+def write_matches(path: Path, pairs: Iterable[tuple[str, str, NDArray[np.integer]]]) -> None:
+    """Names of two images, then the numbers of their matching features (m, 2), then an empty line:
+    COLMAP's matches importer reads it."""
+    with replacing(path) as file:
+        for name_a, name_b, indices in pairs:
+            for name in (name_a, name_b):
+                if len(name.split()) != 1:
+                    raise InputError(
+                        f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
+                        "rename the image, or install pycolmap and export --to colmap"
+                    )
+            rows = "".join(f"{i} {j}\n" for i, j in indices.tolist())
+            file.write(f"{name_a} {name_b}\n{rows}\n".encode())

@@ -1,0 +1,187 @@
+"""The other platform: the core built by a cross compiler, its tests run under emulation.
+
+On x86-64 the other is aarch64, and the other way round. Debian's packages give the compiler, the
+emulator and the other platform's Python, which is unpacked below ``.cross`` and not installed;
+wheels of the other platform are put beside it. Nothing else on the machine is touched.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("python3.11", "libpython3.11-dev", "libstdc++6")
+WHEELS = (
+    "numpy", "scipy", "opencv-python-headless", "pillow", "threadpoolctl", "typer", "rich",
+    "pytest", "hypothesis", "scikit-image", "tifffile", "mpmath", "h5py",
+)  # fmt: skip
+TESTS = (
+    "tests/test_native.py",
+    "tests/test_tiles.py",
+    "tests/test_detect.py",
+    "tests/test_stability.py",
+    "tests/test_whitening.py",
+    "tests/test_errata.py",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A platform: its names for wheels, Debian and compilers, and the core's build to expect."""
+
+    machine: str
+    debian: str
+    triple: str
+    emulator: tuple[str, ...]
+    kind: str
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of it is kept."""
+        return ROOT / ".cross" / self.machine
+
+
+TARGETS = {
+    "aarch64": Target("aarch64", "arm64", "aarch64-linux-gnu", ("qemu-aarch64",), "neon"),
+    "x86_64": Target("x86_64", "amd64", "x86_64-linux-gnu", ("qemu-x86_64", "-cpu", "max"), "avx2"),
+}
+
+
+def run(*command: str | Path, **environment: str) -> None:
+    """The command, or its failure as ours."""
+    done = subprocess.run(
+        [str(part) for part in command], env={**os.environ, **environment}, check=False, cwd=ROOT
+    )
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def other() -> Target:
+    """The platform that this machine is not."""
+    here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    if sys.platform != "linux" or here not in TARGETS:
+        sys.exit(f"make cross needs Linux on x86-64 or aarch64; this is {sys.platform} on {here}")
+    return TARGETS["aarch64" if here == "x86_64" else "x86_64"]
+
+
+def check(target: Target) -> None:
+    """That compiler, emulator and apt are there."""
+    needed = {
+        f"{target.triple}-g++": f"g++-{target.triple.replace('_', '-')}",
+        target.emulator[0]: "qemu-user",
+        "apt-get": "apt",
+        "dpkg-deb": "dpkg",
+    }
+    missing = [package for command, package in needed.items() if shutil.which(command) is None]
+    if missing:
+        sys.exit(f"make cross needs Debian packages: apt-get install {' '.join(missing)}")
+
+
+def unpack(target: Target) -> Path:
+    """Python and its libraries of the other platform, as a folder that looks like its root."""
+    root = target.folder / "root"
+    if (root / "done").exists():
+        return root
+    apt = target.folder / "apt"
+    for folder in ("state/lists/partial", "cache/archives/partial"):
+        (apt / folder).mkdir(parents=True, exist_ok=True)
+    (apt / "status").touch()
+    options = [
+        f"APT::Architecture={target.debian}", f"APT::Architectures::={target.debian}",
+        f"Dir::State={apt / 'state'}", f"Dir::State::status={apt / 'status'}",
+        f"Dir::Cache={apt / 'cache'}", "Debug::NoLocking=1",
+    ]  # fmt: skip
+    words = [word for option in options for word in ("-o", option)]
+    run("apt-get", "-q", *words, "update")
+    run(
+        "apt-get", "-q", *words, "install", "--yes", "--no-install-recommends", "--download-only",
+        *PACKAGES,
+    )  # fmt: skip
+    for package in sorted((apt / "cache" / "archives").glob("*.deb")):
+        run("dpkg-deb", "--extract", package, root)
+    (root / "done").touch()
+    return root
+
+
+def wheels(target: Target) -> Path:
+    """What caloric imports, and what its tests do, for the other platform."""
+    place = target.folder / "packages"
+    if (place / "done").exists():
+        return place
+    shutil.rmtree(place, ignore_errors=True)
+    tags = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 27, 28, 31, 34))]
+    run(
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--target", place, "--only-binary=:all:", "--python-version", "3.11",
+        *(word for tag in tags for word in ("--platform", f"{tag}_{target.machine}")),
+        "-c", "constraints.txt", *WHEELS,
+    )  # fmt: skip
+    (place / "done").touch()
+    return place
+
+
+def build(target: Target, root: Path) -> Path:
+    """The core, by CMake as always, with the other platform's compiler and Python headers."""
+    place = target.folder / "native"
+    include = root / "usr" / "include"
+    headers = f"-isystem {include} -isystem {include / target.triple}"
+    run(
+        "cmake", "-S", ROOT / "native", "-B", place, "-Wno-dev",
+        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_SYSTEM_NAME=Linux",
+        f"-DCMAKE_SYSTEM_PROCESSOR={target.machine}",
+        f"-DCMAKE_CXX_COMPILER={target.triple}-g++", f"-DCMAKE_CXX_FLAGS={headers}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DPython_INCLUDE_DIR={include / 'python3.11'}",
+        "-DNB_SUFFIX=.so", "-DNB_SUFFIX_S=.so",
+    )  # fmt: skip
+    run("cmake", "--build", place, "--parallel", str(os.cpu_count() or 1))
+    return place
+
+
+def python(target: Target, root: Path, paths: list[Path]) -> Path:
+    """A command that is the other platform's Python, for our tests and what they start."""
+    command = target.folder / "python"
+    words = [*target.emulator, "-L", str(root), str(root / "usr" / "bin" / "python3.11")]
+    command.write_text(
+        "#!/bin/sh\n"
+        f'export PYTHONPATH="{os.pathsep.join(map(str, paths))}" PYTHONDONTWRITEBYTECODE=1\n'
+        f'exec {" ".join(words)} "$@"\n'
+    )
+    command.chmod(0o755)
+    return command
+
+
+START = """
+import sys
+sys.executable = sys.argv.pop(1)
+import caloric_native, platform, pytest
+kinds = caloric_native.kinds()
+print(platform.machine(), "under emulation; builds of the core:", *kinds, flush=True)
+assert kinds[0] == sys.argv.pop(1)
+sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+def main() -> None:
+    """Set up what is missing, build, test."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tests", nargs="*", help="tests, or options of pytest")
+    arguments = parser.parse_args()
+    if sysconfig.get_python_version() != "3.11":
+        sys.exit("make cross needs Python 3.11 here, as the other platform's is")
+    target = other()
+    check(target)
+    root, packages = unpack(target), wheels(target)
+    core = build(target, root)
+    command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests"])
+    run(command, "-c", START, command, target.kind, *(arguments.tests or TESTS))
+
+
+if __name__ == "__main__":
+    main()
