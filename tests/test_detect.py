@@ -57,9 +57,9 @@ def test_scale_space_is_the_blur_it_claims():
 
 def test_a_window_on_an_octave_is_that_octave():
     image = np.random.default_rng(0).random((90, 110)).astype(np.float32)
-    whole = scalespace.octave(image, scalespace.SHARP, 1.0)
+    whole = scalespace.octave(scalespace.Base(image, scalespace.SHARP, 1.0))
     reach = scalespace.reach(scalespace.SHARP)
-    part = scalespace.octave(image[:, 10:].copy(), scalespace.SHARP, 1.0, (10, 0))
+    part = scalespace.octave(scalespace.Base(image[:, 10:], scalespace.SHARP, 1.0, (10, 0)))
     expected = whole.pixels[:, :, 10 + reach :]
     np.testing.assert_allclose(part.pixels[:, :, reach:], expected, atol=1e-6)
 

@@ -237,8 +237,8 @@ void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *bu
 // then down. Beyond the rim the image goes on as it is there.
 class Enlarging {
  public:
-  Enlarging(const float *base, i64 height, i64 width, i64 kept)
-      : base_(base), height_(height), width_(width), kept_(kept), rows_(kept * 2 * width), across_(3 * 2 * width) {
+  Enlarging(const float *base, i64 stride, i64 height, i64 width, i64 kept)
+      : base_(base), stride_(stride), height_(height), width_(width), kept_(kept), rows_(kept * 2 * width), across_(3 * 2 * width) {
     std::fill(which_, which_ + 3, -1);
   }
   // Row y of 2 * height; rows are asked for in rising order, and the last `kept` stay.
@@ -256,7 +256,7 @@ class Enlarging {
     float *out = across_.data() + (y % 3) * 2 * width_;
     if (which_[y % 3] == y) return out;
     which_[y % 3] = y;
-    const float *p = base_ + y * width_;
+    const float *p = base_ + y * stride_;
     out[0] = p[0];
     for (i64 x = 1; x < width_; ++x) {
       out[2 * x - 1] = fused1(0.25f, p[x] - p[x - 1], p[x - 1]);
@@ -266,7 +266,7 @@ class Enlarging {
     return out;
   }
   const float *base_;
-  i64 height_, width_, kept_;
+  i64 stride_, height_, width_, kept_;
   std::vector<float> rows_, across_;
   i64 which_[3];
 };
@@ -275,8 +275,8 @@ class Enlarging {
 // together, a few rows at a time, so that a layer's rows are still in the cache when the next reads
 // them; rows beyond top and bottom that it needs are made and not kept. With `enlarged` the base has
 // half as many rows and columns.
-void octave(const float *base, bool enlarged, float *const *targets, i64 height, i64 width, const float *const *taps,
-            const int *radii, int count, i64 top, i64 bottom) {
+void octave(const float *base, i64 stride, bool enlarged, float *const *targets, i64 height, i64 width,
+            const float *const *taps, const int *radii, int count, i64 top, i64 bottom) {
   std::vector<Smoothing> layers(count);
   i64 first = top, last = bottom, widest = 0;
   for (int i = count - 1; i >= 0; --i) {
@@ -297,7 +297,7 @@ void octave(const float *base, bool enlarged, float *const *targets, i64 height,
     last = std::min(height, last + radii[i]);
     widest = std::max<i64>(widest, radii[i]);
   }
-  Enlarging twice(base, enlarged ? height / 2 : 0, enlarged ? width / 2 : 0, 2 * radii[0] + 2 * BAND);
+  Enlarging twice(base, stride, enlarged ? height / 2 : 0, enlarged ? width / 2 : 0, 2 * radii[0] + 2 * BAND);
   i64 made = first;  // rows of it
   std::vector<float> buffer(BAND * (width + 2 * widest + 2 * LANES) + LANES);
   std::vector<const float *> row(2 * widest + BAND);
@@ -312,7 +312,7 @@ void octave(const float *base, bool enlarged, float *const *targets, i64 height,
       i64 y = reflected(layer.done - layer.radius + k, height);
       if (i == 0) {
         // Past the last row of the image no sum counts the mirrored ones, which may be gone.
-        row[k] = enlarged ? twice.row(std::max(y, made - 2 * layer.radius - 2 * BAND)) : base + y * width;
+        row[k] = enlarged ? twice.row(std::max(y, made - 2 * layer.radius - 2 * BAND)) : base + y * stride;
       } else {
         // Rows that no sum counts may be beyond what there is: any will do.
         y = std::min(y, layers[i - 1].done - 1);

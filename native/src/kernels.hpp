@@ -61,8 +61,8 @@ struct Best {
 };
 
 struct Kernels {
-  void (*octave)(const float *base, bool enlarged, float *const *layers, std::int64_t height, std::int64_t width,
-                 const float *const *taps, const int *radii, int count, std::int64_t top,
+  void (*octave)(const float *base, std::int64_t stride, bool enlarged, float *const *layers, std::int64_t height,
+                 std::int64_t width, const float *const *taps, const int *radii, int count, std::int64_t top,
                  std::int64_t bottom);
   void (*candidates)(const float *const *levels, int count, std::int64_t height, std::int64_t width,
                      float limit, std::int64_t top, std::int64_t bottom, std::vector<Candidate> &found);

@@ -70,12 +70,16 @@ nb::ndarray<nb::numpy, T> owned(std::vector<T> &&values, Sizes... sizes) {
   return nb::ndarray<nb::numpy, T>(kept->data(), {(std::size_t)sizes...}, owner);
 }
 
-void octave(Matrix base, bool enlarged, Out<float, nb::ndim<3>> layers, const std::vector<Line> &taps, i64 top,
+// An image whose rows may lie apart: a window on another.
+using Window = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
+
+void octave(Window base, bool enlarged, Out<float, nb::ndim<3>> layers, const std::vector<Line> &taps, i64 top,
             i64 bottom) {
   const i64 times = enlarged ? 2 : 1, height = times * base.shape(0), width = times * base.shape(1);
   require((i64)layers.shape(1) == height && (i64)layers.shape(2) == width, "layers: another shape than the base");
   require(layers.shape(0) == taps.size() && !taps.empty(), "taps: for each layer");
   require(0 <= top && top <= bottom && bottom <= height && width > 0, "rows beyond the image");
+  require(base.stride(1) == 1 || base.shape(1) == 1, "base: pixels of a row must lie side by side");
   std::vector<float *> targets;
   std::vector<const float *> weights;
   std::vector<int> radii;
@@ -86,8 +90,9 @@ void octave(Matrix base, bool enlarged, Out<float, nb::ndim<3>> layers, const st
     radii.push_back((int)taps[i].shape(0) / 2);
   }
   const float *from = base.data();
+  const i64 stride = base.stride(0);
   nb::gil_scoped_release released;
-  kernels->octave(from, enlarged, targets.data(), height, width, weights.data(), radii.data(), (int)taps.size(), top,
+  kernels->octave(from, stride, enlarged, targets.data(), height, width, weights.data(), radii.data(), (int)taps.size(), top,
                   bottom);
 }
 

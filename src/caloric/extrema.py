@@ -48,13 +48,13 @@ def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArr
     extremum of the size |D| is one of D: next to a peak there is no deeper hollow.
     """
     top = rows.start
-    core, kernel = native.core(), np.ones((3, 3), np.uint8)
+    core = native.core()
     if core is not None:
         return np.asarray(core.candidates(pixels, limit, top, rows.stop), np.intp)
     least = np.nextafter(np.float32(limit), np.float32(1))
     some = pixels[:, top - 1 : rows.stop + 1]
     d = [cv2.absdiff(above, below) for below, above in pairwise(some)]
-    found = []
+    found, kernel = [], np.ones((3, 3), np.uint8)
     for i in range(1, len(d) - 1):
         highest = cv2.max(cv2.max(d[i - 1], d[i]), d[i + 1])
         highest = np.maximum(cv2.dilate(highest, kernel), least)
@@ -155,24 +155,32 @@ def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
     return np.concatenate(settled)
 
 
-def _octave(octave: Octave, contrast: float, edge: float) -> Extrema:
-    pixels = octave.pixels
-    if min(pixels.shape[1:]) < 3:
-        return joined([])
-
+def _places(octaves: Sequence[Octave], contrast: float) -> list[FloatArray]:
+    """The sub-pixel extrema of each octave, as :func:`_refine` has them."""
     core = native.core()
 
-    # In strips, so that the differences stay in the cache and are never held as a whole.
-    def strip(rows: range) -> NDArray[np.generic]:
+    # In strips, so that the differences stay in the cache and are never held as a whole; those of
+    # all octaves together, so that threads need not wait for each other at the end of each.
+    def strip(one: tuple[NDArray[np.float32], range]) -> NDArray[np.generic]:
+        pixels, rows = one
         inner = range(rows.start + 1, rows.stop + 1)
         at = _candidates(pixels, inner, 0.5 * contrast / SCALES)
         return at if core is None else np.asarray(core.refine(pixels, at))
 
-    found: Any = np.concatenate(threads.each(strip, threads.strips(pixels.shape[1] - 2)))
-    if core is None:
-        found = _refine(pixels, found)  # all at once: many small calls would take longer
+    strips = [threads.strips(octave.pixels.shape[1] - 2) for octave in octaves]
+    work = [(o.pixels, rows) for o, own in zip(octaves, strips, strict=True) for rows in own]
+    found = iter(threads.each(strip, work))
+    each: list[Any] = [np.concatenate([next(found) for _ in own]) for own in strips]
+    if core is not None:
+        return each
+    # All at once: many small calls would take longer.
+    return [_refine(octave.pixels, at) for octave, at in zip(octaves, each, strict=True)]
+
+
+def _kept(octave: Octave, found: FloatArray, contrast: float, edge: float) -> Extrema:
+    """The extrema of an octave that are strong and round enough, once each."""
     # Two candidates may have moved to the same extremum.
-    index = np.ravel_multi_index(tuple(found[:, :3].astype(np.intp).T), pixels.shape)
+    index = np.ravel_multi_index(tuple(found[:, :3].astype(np.intp).T), octave.pixels.shape)
     found = found[np.unique(index, return_index=True)[1]]
     (layer, row, column, x, y, s, peak), (xx, yy, _, xy, _, _) = found[:, :7].T, found[:, 7:].T
     trace, determinant = xx + yy, xx * yy - xy**2
@@ -196,7 +204,9 @@ def joined(parts: Sequence[Extrema]) -> Extrema:
 
 def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
     """All extrema of the scale space, strongest first."""
-    found = joined([_octave(octave, contrast, edge) for octave in space.octaves])
+    octaves = [octave for octave in space.octaves if min(octave.pixels.shape[1:]) >= 3]
+    each = zip(octaves, _places(octaves, contrast), strict=True)
+    found = joined([_kept(octave, places, contrast, edge) for octave, places in each])
     h, w = space.size
     inside = (found.xy >= -0.5) & (found.xy <= (w - 0.5, h - 0.5))
     found = found[np.flatnonzero(inside.all(1))]

@@ -336,6 +336,7 @@ def _find(
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, found, options)
         parts.append(_Part(found[rows], maps, describe(ladder, maps)))
+        del space, ladder  # the next tile takes their memory
     return _merged(parts, options.max_features)
 
 
@@ -487,6 +488,7 @@ def describe(
     for tile, space in tiles.spaces(read, pixels.size, around, memory, wanted):
         mine = tile.owns(frames.xy)
         result[mine] = describe_levels(space.ladder(), frames.maps[mine], recipe, sizes, output)
+        del space  # the next tile takes its memory
     return result
 
 

@@ -8,9 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from caloric import threads
 from caloric.errors import InputError
 
 FLOATS = (np.float16, np.float32, np.float64)
+_PIXELS = 250_000  # converted at once, by one thread: they stay in its cache
 
 
 def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:
@@ -100,19 +102,34 @@ def to_grey(image: object) -> NDArray[np.float32]:
     Colours by Rec. 601's weights; what is transparent is seen on white.
     """
     array = _as_image(image)
-    if array.size == 0:
-        return np.zeros(array.shape[:2], np.float32)
-    pixels = as_unit_range(array, "image").astype(np.float32, copy=False)
+    result = np.empty(array.shape[:2], np.float32)
+    if array.size:
+        strips = threads.strips(len(array), max(1, _PIXELS // array.shape[1]))
+        ranges = threads.each(lambda rows: _convert(array, rows, result), strips)
+        if array.dtype.type in FLOATS:
+            check_levels(min(low for low, _ in ranges), max(high for _, high in ranges))
+    return result
+
+
+def _convert(
+    array: NDArray[np.generic], rows: range, result: NDArray[np.float32]
+) -> tuple[float, float]:
+    """Some rows of :func:`to_grey`; the least and the largest number in them, of floats."""
+    part = slice(rows.start, rows.stop)
+    pixels = as_unit_range(array[part], "image").astype(np.float32, copy=False)
+    ends = (0.0, 0.0)
     if array.dtype.type in FLOATS:
-        check_levels(float(pixels.min()), float(pixels.max()))
+        ends = float(pixels.min()), float(pixels.max())
     if pixels.ndim == 2:
-        return np.ascontiguousarray(pixels)
+        result[part] = pixels
+        return ends
     # One by one: a matrix product would round by how the array lies in memory.
     red, green, blue = (pixels[..., i] for i in range(3))
     grey = np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
     if pixels.shape[2] == 4:
         grey = 1 + pixels[..., 3] * (grey - 1)
-    return np.ascontiguousarray(grey, np.float32)
+    result[part] = grey
+    return ends
 
 
 @runtime_checkable

@@ -4,11 +4,14 @@ For an image of half a megapixel that took as long as all the smoothing.
 """
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 KEPT = 256_000_000  # bytes at most, between calls
+_held: list[int] = []  # the same, by calls that are at work
 
 # By id. No lock: arrays die whenever the garbage collector says, also while one is looked for here.
 _spare: dict[int, NDArray[np.float32]] = {}
@@ -28,11 +31,26 @@ def workspace(count: int) -> NDArray[np.float32]:
     return view[:count]
 
 
+@contextmanager
+def kept_up_to(size: int) -> Iterator[None]:
+    """For as long as an image's tiles are worked on, which take turns with ``size`` bytes."""
+    _held.append(size)
+    try:
+        yield
+    finally:
+        _held.remove(size)
+        _trim()
+
+
 def _give_back(buffer: NDArray[np.float32]) -> None:
-    """Kept; where it is too much, the smallest go."""
     _spare[id(buffer)] = buffer
+    _trim()
+
+
+def _trim() -> None:
+    """Where it is too much, the smallest go."""
     kept = sorted((b.nbytes, key) for key, b in list(_spare.items()))
-    surplus = sum(size for size, _ in kept) - KEPT
+    surplus = sum(size for size, _ in kept) - max([KEPT, *_held])
     for size, key in kept:
         if surplus <= 0:
             return

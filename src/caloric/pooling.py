@@ -33,7 +33,8 @@ NEGLECTED = 1e-7  # of a place's largest coefficient: what is smaller is left ou
 MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
-_FRAMES = 256  # measured at once
+_FRAMES = 256  # measured at once, at most
+_FEWEST = 48  # and at least: as many as the widest vectors of the core hold
 _ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
 
 
@@ -380,15 +381,18 @@ def pool_frames(
     place = sigmas(maps) if core is None else np.floor(maps[:, 1, 2] / 64) * 1e6 + maps[:, 0, 2]
     order = np.argsort(place, kind="stable")
 
-    def block(start: int) -> None:
-        some = order[start : start + _FRAMES]
-        if core is None:
-            seen = measure_frames(ladder, maps[some], sampling, kernel, power)
-            result[some] = pool(seen, table)
-        else:
-            result[some] = _compiled(core, ladder, maps[some], sampling, table, power)
+    # A few blocks for each thread.
+    some = min(max(len(maps) // (2 * threads.count()), _FEWEST), _FRAMES)
 
-    threads.each(block, range(0, len(maps), _FRAMES))
+    def block(start: int) -> None:
+        which = order[start : start + some]
+        if core is None:
+            seen = measure_frames(ladder, maps[which], sampling, kernel, power)
+            result[which] = pool(seen, table)
+        else:
+            result[which] = _compiled(core, ladder, maps[which], sampling, table, power)
+
+    threads.each(block, range(0, len(maps), some))
     return result
 
 

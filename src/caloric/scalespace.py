@@ -8,6 +8,7 @@ extrema at the finest scales repeat better for it.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -149,43 +150,78 @@ def reach(first: float, last: int = SCALES + 2) -> int:
     return sum(len(taps(sigma)) // 2 for sigma in steps(first, last) if sigma)
 
 
-def octave(
-    base: Image32,
-    first: float,
-    step: float,
-    corner: tuple[int, int] = (0, 0),
-    last: int = SCALES + 2,
-) -> Octave:
-    """From an image of smoothing ``first``, in its pixels; layers up to ``last``."""
-    return _octave(base, first, step, corner, last, enlarged=False)
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What an octave is made from: an image of smoothing ``first``, in the octave's pixels.
+
+    The octave has pixels of ``step`` and layers up to ``last``; with ``enlarged`` it has twice as
+    many rows and columns. ``corner`` is where the image lies in the octave, if it is a window.
+    """
+
+    pixels: Image32
+    first: float
+    step: float
+    corner: tuple[int, int] = (0, 0)
+    last: int = SCALES + 2
+    enlarged: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the octave."""
+        times = 2 if self.enlarged else 1
+        return times * self.pixels.shape[0], times * self.pixels.shape[1]
+
+    @property
+    def weights(self) -> list[Image32]:
+        """The taps of each layer."""
+        return [taps(sigma) for sigma in steps(self.first, self.last)]
 
 
-def enlarged_octave(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Octave:
-    """Octave 0 of an image, or of a window on it that begins at ``corner``."""
-    return _octave(grey, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), SCALES + 2, enlarged=True)
+def enlarged(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Base:
+    """Of octave 0 of an image, or of a window on it that begins at ``corner``."""
+    return Base(grey, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), enlarged=True)
 
 
-def _octave(
-    base: Image32, first: float, step: float, corner: tuple[int, int], last: int, enlarged: bool
-) -> Octave:
-    h, w = (2 * n if enlarged else n for n in base.shape)
-    layers = memory.workspace((last + 1) * h * w).reshape(-1, h, w)
+def octaves(bases: Sequence[Base]) -> list[Octave]:
+    """Octaves that do not depend on each other, the strips of all of them shared by the threads."""
+    made = []
+    for base in bases:
+        h, w = base.shape
+        layers = memory.workspace((base.last + 1) * h * w).reshape(-1, h, w)
+        made.append(Octave(layers, base.step, base.corner))
     core = native.core()
-    if core is not None:
-        weights = [taps(sigma) for sigma in steps(first, last)]
-        threads.each(
-            lambda rows: core.octave(base, enlarged, layers, weights, rows.start, rows.stop),
-            _shares(h),
-        )
-        return Octave(layers, step, corner)
-    before = _enlarged(base) if enlarged else base
-    for layer, sigma in zip(layers, steps(first, last), strict=True):
+    if core is None:
+        for base, result in zip(bases, made, strict=True):
+            _smooth(base, result.pixels)
+        return made
+    work = [
+        (base, result.pixels, rows)
+        for base, result in zip(bases, made, strict=True)
+        for rows in _shares(base.shape[0])
+    ]
+
+    def strip(one: tuple[Base, NDArray[np.float32], range]) -> None:
+        base, layers, rows = one
+        core.octave(base.pixels, base.enlarged, layers, base.weights, rows.start, rows.stop)
+
+    threads.each(strip, work)
+    return made
+
+
+def octave(base: Base) -> Octave:
+    """A single one."""
+    return octaves([base])[0]
+
+
+def _smooth(base: Base, layers: NDArray[np.float32]) -> None:
+    """The layers of an octave, without the core."""
+    before = _enlarged(base.pixels) if base.enlarged else base.pixels
+    for layer, sigma in zip(layers, steps(base.first, base.last), strict=True):
         if sigma:
             _blur(before, sigma, layer)
         else:
             np.copyto(layer, before)
         before = layer
-    return Octave(layers, step, corner)
 
 
 def _enlarged(pixels: Image32) -> Image32:
@@ -216,10 +252,13 @@ def _enlarged(pixels: Image32) -> Image32:
 
 def build(grey: Image32) -> ScaleSpace:
     """The scale space of a grey float32 image (h, w) with values 0 to 1."""
-    octaves = [enlarged_octave(grey)]
-    base, first, step = grey, SHARP, 1.0
-    while min(base.shape) >= SMALLEST:
-        octaves.append(octave(base, first, step))
-        base = np.ascontiguousarray(octaves[-1].pixels[SCALES, ::2, ::2])
-        first, step = FIRST, 2 * step
-    return ScaleSpace(tuple(octaves), (grey.shape[0], grey.shape[1]))
+    bases = [enlarged(grey)]
+    if min(grey.shape) >= SMALLEST:
+        bases.append(Base(grey, SHARP, 1.0))
+    made = octaves(bases)
+    while made[-1].step >= 1:
+        half = made[-1].pixels[SCALES, ::2, ::2]
+        if min(half.shape) < SMALLEST:
+            break
+        made.append(octave(Base(np.ascontiguousarray(half), FIRST, 2 * made[-1].step)))
+    return ScaleSpace(tuple(made), (grey.shape[0], grey.shape[1]))

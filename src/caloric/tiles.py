@@ -17,24 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
+from caloric.memory import kept_up_to
 from caloric.scalespace import (
     CAMERA,
     FIRST,
     SCALES,
     SHARP,
     SMALLEST,
+    Base,
     Image32,
-    Octave,
     ScaleSpace,
     build,
-    enlarged_octave,
+    enlarged,
     octave,
+    octaves,
     reach,
 )
 from caloric.theory.gaussians import FloatArray
 
 MEMORY = 500_000_000  # bytes
-_PER_PIXEL = 260  # bytes for each of the image's pixels in a tile, its surroundings included
+_PER_PIXEL = 170  # bytes for each of the image's pixels in a tile, its surroundings included
 _LEAST = 256  # pixels along a side of a tile: its surroundings would be most of a smaller one
 _LARGEST = 8192  # the same; OpenCV's resampling addresses pixels with 16 bits
 _MOVES = 12  # pixels that a candidate may move, or its neighbours reach
@@ -98,17 +100,25 @@ def spaces(
     if len(tiles) == 1:
         yield tiles[0], build(read(slice(0, h), slice(0, w)))
         return
+    with kept_up_to(memory):
+        yield from _windows(read, tiles, around, memory, wanted)
+
+
+def _windows(
+    read: Read, tiles: list[Tile], around: int, memory: int, wanted: Callable[[Tile], bool]
+) -> Iterator[tuple[Tile, ScaleSpace]]:
+    """Of each tile the windows on all octaves."""
     bases = _bases(read, tiles, memory)
-    last = octave(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases)))
+    last = octave(Base(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases))))
     for tile in filter(wanted, tiles):
-        octaves = _finest(read, tile, around)
+        windows = _finest(read, tile, around)
         for i, base in enumerate(bases[:-1]):
             step, margin = 2.0 ** (i + 1), reach(FIRST) + around
             rows, columns = tile.window(step, margin, base.shape)
-            part = np.ascontiguousarray(base[rows, columns])
-            octaves.append(octave(part, FIRST, step, (columns.start, rows.start)))
+            windows.append(Base(base[rows, columns], FIRST, step, (columns.start, rows.start)))
         # What is larger than the last octave is read from it at any distance: it is whole.
-        yield tile, ScaleSpace((*octaves, last), size)
+        # Nothing here refers to it when the next one is made: its memory is used again.
+        yield tile, ScaleSpace((*octaves(windows), last), tile.size)
 
 
 def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
@@ -131,8 +141,8 @@ def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
     ]
 
 
-def _finest(read: Read, tile: Tile, around: int) -> list[Octave]:
-    """Octaves 0 and 1, which are made from the image itself."""
+def _finest(read: Read, tile: Tile, around: int) -> list[Base]:
+    """Of octaves 0 and 1, which are made from the image itself."""
     rows, columns = tile.window(1.0, reach(SHARP) + around, tile.size)
     grey = read(rows, columns)
     # Two pixels of octave 0 for each, and one more for the interpolation between them.
@@ -141,8 +151,8 @@ def _finest(read: Read, tile: Tile, around: int) -> list[Octave]:
     top, left = near[0].start - rows.start, near[1].start - columns.start
     part = grey[top : near[0].stop - rows.start, left : near[1].stop - columns.start]
     return [
-        enlarged_octave(np.ascontiguousarray(part), (near[1].start, near[0].start)),
-        octave(grey, SHARP, 1.0, (columns.start, rows.start)),
+        enlarged(part, (near[1].start, near[0].start)),
+        Base(grey, SHARP, 1.0, (columns.start, rows.start)),
     ]
 
 
@@ -154,7 +164,7 @@ def _bases(read: Read, tiles: list[Tile], memory: int) -> list[Image32]:
         above = bases[-1]
 
         def part(rows: slice, columns: slice, above: Image32 = above) -> Image32:
-            return np.ascontiguousarray(above[rows, columns])
+            return above[rows, columns]
 
         shape = (above.shape[0], above.shape[1])
         bases.append(_halved(part, shape, FIRST, _cut(shape, memory), memory))
@@ -169,7 +179,7 @@ def _halved(
     result = _room(shape, memory)
     for tile in tiles:
         rows, columns = tile.window(1.0, reach(first, SCALES), size)
-        layers = octave(read(rows, columns), first, 1.0, last=SCALES).pixels
+        layers = octave(Base(read(rows, columns), first, 1.0, last=SCALES)).pixels
         top, left = tile.top - rows.start, tile.left - columns.start
         inner = layers[SCALES, top : tile.bottom - rows.start, left : tile.right - columns.start]
         part = inner[::2, ::2]
