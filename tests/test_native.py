@@ -1,5 +1,7 @@
 """The compiled core computes what the plain path computes; its builds the same bytes."""
 
+import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -117,6 +119,66 @@ def test_descriptors(kind, name, image):
     assert np.abs(compiled - plain).max() <= 3e-3 * scale.max()
     assert np.median(np.abs(compiled - plain).max(1) / np.maximum(scale[:, 0], 1e-9)) < 1e-4
     assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
+
+
+# Of AVX2, AVX-512 and NEON alike. If these are meant to change, say so in CHANGELOG.md.
+BYTES = {
+    "octaves": "10c5205cd24085f7",
+    "extrema": "94a60e8d348c557e",
+    "descriptors": "aa70cc5fb69b1121",
+    "neighbours": "a558768a8e0bebc0",
+}
+
+
+def computed():
+    """What the core makes of numbers that are the same on every machine, by function."""
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.integers(0, 256, (30, 43)), np.ones((5, 5)))[:, :211].astype("f") / 256
+    rows = [[math.comb(2 * r, k) for k in range(2 * r + 1)] for r in (2, 3, 4, 6, 9, 13)]
+    taps = [(np.array(row) / 4.0 ** (len(row) // 2)).astype(np.float32) for row in rows]
+    octave, twice = np.empty((6, 150, 211), np.float32), np.empty((6, 300, 422), np.float32)
+    core.octave(image, False, octave, taps, 0, 150)
+    core.octave(image, True, twice, taps, 0, 300)
+    yield "octaves", octave.tobytes() + twice.tobytes()
+    places = core.candidates(octave, 0.01, 1, 149)
+    assert len(places) > 20
+    yield "extrema", places.tobytes() + core.refine(octave, places).tobytes()
+    order, points, frames = 3, 61, 100
+    factors = [rng.integers(-64, 65, shape).astype(np.float32) / 64 for shape in
+               [(points, 9), *[(2 * points, 18)] * order]]  # fmt: skip
+    synthesis = rng.integers(-64, 65, (5, 2 * order + 1)).astype(np.float32) / 64
+    maps = rng.integers(-256, 257, (frames, 2, 3)) / 64
+    maps[:, :, 2] = rng.integers(-10, 220, (frames, 2)) + maps[:, :, 2] / 8
+    raw = np.empty((frames, 45), np.float32)
+    for power in (1.0, 0.25):
+        core.describe(
+            [(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], 150, 211, maps,
+            rng.integers(0, 2, (frames, 2)), rng.integers(-256, 257, (2, points)).astype("f") / 64,
+            rng.integers(1, 65, points).astype(np.float32) / 64, np.array([0, 20, points]), power,
+            core.Table(factors, synthesis, order), raw,
+        )  # fmt: skip
+        yield "descriptors", raw.tobytes()
+    a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
+    half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
+    nearest = np.empty(90, np.int64)
+    rows = [np.empty(n, np.float32) for n in (90, 90, 131)]
+    core.nearest(a, half[0], core.pack(b), half[1], None, 0.0, nearest, *rows)
+    product = np.empty((90, 131), np.float32)
+    core.product(a, core.pack(b), product)
+    yield "neighbours", nearest.tobytes() + b"".join(row.tobytes() for row in rows)
+    yield "neighbours", product.tobytes()
+
+
+@pytest.mark.parametrize("kind", FAST)
+def test_the_same_bytes_on_every_processor(kind):
+    hashes = {name: hashlib.sha256() for name in BYTES}
+    try:
+        core.use(kind)
+        for name, data in computed():
+            hashes[name].update(data)
+    finally:
+        core.use(core.kinds()[0])
+    assert {name: found.hexdigest()[:16] for name, found in hashes.items()} == BYTES
 
 
 @pytest.mark.skipif(len(FAST) < 2, reason="one kind of vectors here")

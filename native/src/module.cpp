@@ -12,6 +12,11 @@
 
 #include "kernels.hpp"
 
+#ifdef _WIN32
+#define NOMINMAX
+#include <windows.h>
+#endif
+
 namespace nb = nanobind;
 using namespace caloric;
 using i64 = std::int64_t;
@@ -35,9 +40,18 @@ void require(bool holds, const char *what) {
 std::vector<std::string> kinds() {
   std::vector<std::string> found;
 #ifdef CALORIC_X86
+#ifdef _WIN32
+  // Of AVX-512 Windows names one part, and the build for it needs five.
+  if (IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE)) found.push_back("avx2");
+#else
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4")) found.push_back("avx512");
-  if (__builtin_cpu_supports("x86-64-v3")) found.push_back("avx2");
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  if (v4) found.push_back("avx512");
+  if (v3) found.push_back("avx2");
+#endif
 #endif
 #ifdef CALORIC_ARM
   found.push_back("neon");  // which every processor of this kind has

@@ -374,48 +374,50 @@ def pool_frames(
     power: float = 1.0,
 ) -> Floats:
     """Raw descriptors (n, entries) of frames (n, 2, 3): what is measured there, contracted."""
-    result = np.empty((len(maps), _entries(table)), np.float32)
     core = native.core() if kernel.feature == "orientation" else None
-    # Frames of like size read the same levels, which is a call less; the core makes none, and is
-    # better off with frames of one place, whose pixels it has just seen.
-    place = sigmas(maps) if core is None else np.floor(maps[:, 1, 2] / 64) * 1e6 + maps[:, 0, 2]
-    order = np.argsort(place, kind="stable")
+    if core is not None:
+        return _compiled(core, ladder, maps, sampling, table, power)
+    result = np.empty((len(maps), _entries(table)), np.float32)
+    # Frames of like size read the same levels, which is a call less.
+    order = np.argsort(sigmas(maps), kind="stable")
 
-    # A few blocks for each thread.
-    some = min(max(len(maps) // (2 * threads.count()), _FEWEST), _FRAMES)
+    def block(rows: range) -> None:
+        which = order[rows.start : rows.stop]
+        seen = measure_frames(ladder, maps[which], sampling, kernel, power)
+        result[which] = pool(seen, table)
 
-    def block(start: int) -> None:
-        which = order[start : start + some]
-        if core is None:
-            seen = measure_frames(ladder, maps[which], sampling, kernel, power)
-            result[which] = pool(seen, table)
-        else:
-            result[which] = _compiled(core, ladder, maps[which], sampling, table, power)
-
-    threads.each(block, range(0, len(maps), some))
+    threads.each(block, _blocks(len(maps)))
     return result
+
+
+def _blocks(count: int) -> list[range]:
+    """0 to ``count``, a few blocks for each thread."""
+    return threads.strips(count, min(max(count // (2 * threads.count()), _FEWEST), _FRAMES))
 
 
 def _compiled(
     core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
 ) -> Floats:
-    """One block of :func:`pool_frames`, by the compiled core."""
-    points = in_sigmas(sampling)
+    """:func:`pool_frames` by the compiled core."""
+    # Frames of one place one after the other: the pixels have just been seen.
+    order = np.lexsort((maps[:, 0, 2], np.floor(maps[:, 1, 2] / 64)))
+    maps, points = maps[order], in_sigmas(sampling)
+    result = np.empty((len(maps), _entries(table)), np.float32)
     levels = [(level.pixels, level.step, level.origin, *level.corner) for level in ladder.levels]
-    raw = np.empty((len(maps), _entries(table)), np.float32)
-    core.describe(
-        levels,
-        *ladder.size,
-        maps,
-        levels_of(ladder, maps, points),
-        points.offsets,
-        points.factors(power),
-        np.array([0, *(run.stop for run in points.runs)]),
-        power,
-        table.compiled,
-        raw,
-    )
-    return raw
+    which, factors = levels_of(ladder, maps, points), points.factors(power)
+    runs, compiled = np.array([0, *(run.stop for run in points.runs)]), table.compiled
+
+    def block(some: range) -> None:
+        rows = slice(some.start, some.stop)
+        core.describe(
+            levels, *ladder.size, maps[rows], which[rows], points.offsets, factors, runs, power,
+            compiled, result[rows],
+        )  # fmt: skip
+
+    threads.each(block, _blocks(len(maps)))
+    unsorted = np.empty_like(result)
+    unsorted[order] = result
+    return unsorted
 
 
 def _entries(table: Table) -> int:

@@ -374,7 +374,7 @@ def erratum_11() -> Erratum:
         "App. C, first proposition and R",
         "the left side lacks [· ⋆ k_σ†](A) and has r v(β) for z; U = RA; R a rotation",
         "u = R vec(A), rows first; R is a reflection",
-        f"The printed R is orthogonal to {worst:.0e} and its determinant is "
+        f"The printed R is orthogonal (off by {shown(worst)}) and its determinant is "
         f"{numbers['determinant']:.0f} for every g and x: harmless, since the Gaussian is even.",
         numbers,
     )
@@ -474,8 +474,8 @@ def erratum_16() -> Erratum:
         "section on DSP-SIFT",
         "“it still misses diffusion of c”",
         "there is nothing to miss in the data term: it is affine in c",
-        f"Diffusing Σ c_k d_k over c with σ = .5 changes it by {change:.0e}. Only the penalty q(c) "
-        "changes, and in the intensity energy c² becomes c² + σ².",
+        f"Diffusing Σ c_k d_k over c with σ = .5 changes it by {shown(change)}. Only the penalty "
+        "q(c) changes, and in the intensity energy c² becomes c² + σ².",
         {"change": change},
     )
 
@@ -487,6 +487,11 @@ def all_errata() -> tuple[Erratum, ...]:
         erratum_8(), erratum_9(), erratum_10(), erratum_11(), erratum_12(), erratum_13(),
         erratum_14(), erratum_15(), erratum_16(),
     )  # fmt: skip
+
+
+def shown(value: float) -> str:
+    """Six digits; but what is 0 up to rounding, which differs between machines, is said to be."""
+    return "0 up to rounding" if value == 0 or 1e-18 < abs(value) < 1e-12 else f"{value:.6g}"
 
 
 def page() -> str:
@@ -509,6 +514,6 @@ def page() -> str:
             f"## {one.number}. {one.place}", "",
             f"Printed: {printed}", "", f"Right: {correct}", "", evidence, "",
         ]  # fmt: skip
-        lines += [f"- `{name}`: {value:.6g}" for name, value in one.numbers.items()]
+        lines += [f"- `{name}`: {shown(value)}" for name, value in one.numbers.items()]
         lines += [""] if one.numbers else []
     return "\n".join(lines).rstrip() + "\n"
