@@ -1,6 +1,6 @@
 # Every target sets up what it needs in .venv; nothing else on the machine is touched.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Two sets of packages: what the tool and its demonstration need, and what the checks need.
 TOOL := .venv/.tool

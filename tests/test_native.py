@@ -125,8 +125,8 @@ def test_descriptors(kind, name, image):
 BYTES = {
     "octaves": "10c5205cd24085f7",
     "extrema": "94a60e8d348c557e",
-    "descriptors": "aa70cc5fb69b1121",
-    "neighbours": "a558768a8e0bebc0",
+    "descriptors": "885db9d59e9ef97e",
+    "neighbours": "4e8d67cc7b2d75ae",
 }
 
 
@@ -149,13 +149,18 @@ def computed():
     synthesis = rng.integers(-64, 65, (5, 2 * order + 1)).astype(np.float32) / 64
     maps = rng.integers(-256, 257, (frames, 2, 3)) / 64
     maps[:, :, 2] = rng.integers(-10, 220, (frames, 2)) + maps[:, :, 2] / 8
+    # Points in two runs, each its own mirror image, and a few columns that mirror each other.
+    partners = np.concatenate([np.arange(20)[::-1], np.arange(20, points)[::-1]])
+    mirrored = np.array([[0, 3, 0], [10, 11, 0], [20, 26, 1]])
+    columns = [rng.permutation(factor.shape[1]) for factor in factors]
+    table = core.Table(factors, columns, partners, mirrored, synthesis, order)
     raw = np.empty((frames, 45), np.float32)
     for power in (1.0, 0.25):
         core.describe(
             [(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], 150, 211, maps,
             rng.integers(0, 2, (frames, 2)), rng.integers(-256, 257, (2, points)).astype("f") / 64,
             rng.integers(1, 65, points).astype(np.float32) / 64, np.array([0, 20, points]), power,
-            core.Table(factors, synthesis, order), raw,
+            table, raw,
         )  # fmt: skip
         yield "descriptors", raw.tobytes()
     a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
@@ -247,7 +252,7 @@ def test_the_second_nearest_behind_many_at_one_place():
 
 def test_it_refuses_what_does_not_fit():
     line = np.zeros(3, np.float32)
-    square = np.zeros((4, 4), np.float32)
+    square, none = np.zeros((4, 4), np.float32), np.zeros((0, 3), int)
     for call in (
         lambda: core.octave(square, False, np.zeros((1, 4, 5), np.float32), [line], 0, 4),
         lambda: core.octave(square, False, square[None].copy(), [line[:2]], 0, 4),
@@ -255,8 +260,11 @@ def test_it_refuses_what_does_not_fit():
         lambda: core.octave(square, False, square[None].copy(), [line], -1, 4),
         lambda: core.octave(square, False, square[None].copy(), [], 0, 4),
         lambda: core.candidates(np.zeros((3, 5, 5), np.float32), 0.1, 0, 5),
-        lambda: core.Table([square], None, 1),
-        lambda: core.Table([], None, 0),
+        lambda: core.Table([square], [np.arange(4)], np.arange(4), none, None, 1),
+        lambda: core.Table([square], [np.zeros(4, int)], np.arange(4), none, None, 0),
+        lambda: core.Table([square], [np.arange(4)], np.array([1, 2, 3, 0]), none, None, 0),
+        lambda: core.Table([square], [np.arange(4)], np.arange(4), np.array([[0, 4, 0]]), None, 0),
+        lambda: core.Table([], [], np.arange(0), none, None, 0),
         lambda: core.product(square, core.pack(np.zeros((2, 3), np.float32)), square.copy()),
         lambda: core.use("abacus"),
     ):

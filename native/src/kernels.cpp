@@ -20,16 +20,16 @@
 namespace caloric {
 namespace {
 
-// As many sums at once as there are registers for: ROWS of a product by two vectors, AT_ONCE columns
-// of a table by WIDE vectors, and a band of four rows by STRIPE vectors of a blur.
+// As many sums at once as there are registers for: ROWS of a product by two vectors, COLUMNS of a table
+// by WIDE vectors, and a band of four rows by STRIPE vectors of a blur.
 #if defined(__AVX512F__)
-constexpr int LANES = 16, ROWS = 12, AT_ONCE = 8, WIDE = 2, STRIPE = 4;
+constexpr int LANES = 16, ROWS = 12, WIDE = 2, STRIPE = 4;
 #elif defined(__AVX2__)
-constexpr int LANES = 8, ROWS = 6, AT_ONCE = 4, WIDE = 2, STRIPE = 2;
+constexpr int LANES = 8, ROWS = 6, WIDE = 2, STRIPE = 2;
 #elif defined(CALORIC_NEON)
-constexpr int LANES = 4, ROWS = 10, AT_ONCE = 8, WIDE = 3, STRIPE = 4;
+constexpr int LANES = 4, ROWS = 10, WIDE = 6, STRIPE = 4;
 #else
-constexpr int LANES = 4, ROWS = 4, AT_ONCE = 4, WIDE = 2, STRIPE = 2;
+constexpr int LANES = 4, ROWS = 4, WIDE = 2, STRIPE = 2;
 #endif
 constexpr int FEATURES = WIDE * LANES;  // described at once
 using i64 = std::int64_t;
@@ -327,9 +327,11 @@ void octave(const float *base, i64 stride, bool enlarged, float *const *targets,
 
 // Pixels of rows top to bottom where |D_i| is above the limit and no neighbour of 27 is larger, D_i
 // the difference of levels i + 1 and i. Three rows of the maximum over three layers are kept.
-void candidates(const float *const *levels, int count, i64 height, i64 width, float limit, i64 top,
-                i64 bottom, std::vector<Candidate> &found) {
-  const int layers = count - 1, inner = layers - 2;
+// LEVELS is their number where it is known to the compiler, else 0.
+template <int LEVELS>
+void find_candidates(const float *const *levels, int count, i64 height, i64 width, float limit, i64 top,
+                     i64 bottom, std::vector<Candidate> &found) {
+  const int layers = (LEVELS ? LEVELS : count) - 1, inner = layers - 2;
   const i64 stride = (width + 2 * LANES) / LANES * LANES;
   std::vector<float> sizes(2 * layers * stride), tallest(3 * inner * stride);
   for (i64 y = std::max<i64>(top, 1) - 1; y <= std::min(bottom, height - 1); ++y) {
@@ -371,6 +373,11 @@ void candidates(const float *const *levels, int count, i64 height, i64 width, fl
   }
 }
 
+void candidates(const float *const *levels, int count, i64 height, i64 width, float limit, i64 top,
+                i64 bottom, std::vector<Candidate> &found) {
+  (count == 6 ? find_candidates<6> : find_candidates<0>)(levels, count, height, width, limit, top, bottom, found);
+}
+
 // base^power for base > 0, within 3e-7: 2^(power log2 base), both by polynomials that are nearest to
 // them on the intervals that are left (errors of 5e-8 and 2e-9). Even and odd terms apart, so that the
 // one sum need not wait for the other.
@@ -408,22 +415,14 @@ inline void transpose(Quad (&q)[4]) {
   q[3] = SHUFFLED(b, d, 2, 3, 6, 7);
 }
 
-// Twice the gradients in pixels of a level at four points, (u, v) right of and below pixels (x, y):
-// central differences, bilinear. At the rim the image goes on as it is there.
-template <bool RIM>
-inline void gradients(const Level &level, const std::int32_t *x, const std::int32_t *y, const float *u, const float *v,
-                      float *gx, float *gy) {
+// Twice the gradients in pixels of a level at four points, (u, v) right of and below the pixels that
+// `corner` reads the 4 x 4 surroundings of: central differences, bilinear.
+template <typename Corner>
+inline void gradients(const Corner &corner, const float *u, const float *v, float *gx, float *gy) {
   Quad across[4], down[4];
   for (int n = 0; n < 4; ++n) {
     Quad r[4];
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (RIM) {
-        const float *row = level.pixels + (i64)std::clamp(y[n] - 1 + i, 0, level.height - 1) * level.width;
-        for (int j = 0; j < 4; ++j) r[i][j] = row[std::clamp(x[n] - 1 + j, 0, level.width - 1)];
-      } else {
-        r[i] = load4(level.pixels + (i64)(y[n] - 1 + i) * level.width + x[n] - 1);
-      }
-    }
+    corner(n, r);
     const Quad share = v[n] - Quad{}, here = r[2] - r[0];
     across[n] = fused4(share, r[2] - r[1], r[1]);
     down[n] = fused4(share, (r[3] - r[1]) - here, here);
@@ -462,18 +461,36 @@ void look(const Level &level, i64 height, i64 width, const double *map, const Po
       const Vec xs = inside ? x : Vec{}, ys = inside ? y : Vec{};
       const Int whole_x = below(xs), whole_y = below(ys), ix = whole_x + column, iy = whole_y + row;
       const Int at_rim = (ix < 1) | (iy < 1) | (ix > level.width - 3) | (iy > level.height - 3);
-      std::int32_t at_x[LANES], at_y[LANES];
       float u[LANES], v[LANES], across[LANES], down[LANES];
-      std::memcpy(at_x, &ix, sizeof ix);
-      std::memcpy(at_y, &iy, sizeof iy);
       store(u, xs - __builtin_convertvector(whole_x, Vec));
       store(v, ys - __builtin_convertvector(whole_y, Vec));
-      if (any(at_rim))
+      if (any(at_rim)) {
+        // At the rim the image goes on as it is there.
+        std::int32_t at_x[LANES], at_y[LANES];
+        std::memcpy(at_x, &ix, sizeof ix);
+        std::memcpy(at_y, &iy, sizeof iy);
         for (int l = 0; l < LANES; l += 4)
-          gradients<true>(level, at_x + l, at_y + l, u + l, v + l, across + l, down + l);
-      else
+          gradients(
+              [&](int n, Quad (&r)[4]) {
+                for (int i = 0; i < 4; ++i) {
+                  const i64 y = std::clamp(at_y[l + n] - 1 + i, 0, level.height - 1);
+                  for (int j = 0; j < 4; ++j)
+                    r[i][j] = level.pixels[y * level.width + std::clamp(at_x[l + n] - 1 + j, 0, level.width - 1)];
+                }
+              },
+              u + l, v + l, across + l, down + l);
+      } else {
+        const Int at = (iy - 1) * level.width + ix - 1;
+        std::int32_t offsets[LANES];
+        std::memcpy(offsets, &at, sizeof at);
         for (int l = 0; l < LANES; l += 4)
-          gradients<false>(level, at_x + l, at_y + l, u + l, v + l, across + l, down + l);
+          gradients(
+              [&](int n, Quad (&r)[4]) {
+                const float *p = level.pixels + offsets[l + n];
+                for (int i = 0; i < 4; ++i) r[i] = load4(p + i * (i64)level.width);
+              },
+              u + l, v + l, across + l, down + l);
+      }
       fx = inside ? load(across) * scale : Vec{};
       fy = inside ? load(down) * scale : Vec{};
     }
@@ -493,27 +510,60 @@ void interleave(const float *from, i64 stride, i64 count, float *to) {
     }
 }
 
-// Harmonics (2 * order + 1, points, FEATURES) of gradients at the points first to end: rho, then
-// rho cos m phi and rho sin m phi, rho = factor |A^T grad f|^power.
-void expand(const Points &points, i64 first, i64 end, int order, const float *gx, const float *gy, float *harmonics) {
-  const i64 channel = points.count * FEATURES;
-  for (i64 i = 0; i < (end - first) * FEATURES; i += LANES) {
-    const Vec x = load(gx + i), y = load(gy + i);
-    const Vec length = root(fused(x, x, y * y));
+// Of LANES features at a point: rho, and the cosine and sine of phi.
+struct Polar {
+  Vec weight, cosine, sine;
+  Polar(const float *gx, const float *gy, float factor, float power) {
+    const Vec x = load(gx), y = load(gy), length = root(fused(x, x, y * y));
     const Int there = length > 0.0f;
     const Vec inverse = there ? 1.0f / length : Vec{};
-    const Vec cosine = x * inverse, sine = y * inverse;
-    Vec weight = points.power == 1.0f ? length : there ? raised(length, points.power) : Vec{};
-    weight *= points.factors[first + i / FEATURES];
-    float *out = harmonics + first * FEATURES + i;
-    store(out, weight);
-    Vec c = weight, s = {};
-    for (int m = 1; m <= order; ++m) {
-      const Vec next = fused(-s, sine, c * cosine);
-      s = fused(s, cosine, c * sine);
-      c = next;
-      store(out + (2 * m - 1) * channel, c);
-      store(out + 2 * m * channel, s);
+    cosine = x * inverse;
+    sine = y * inverse;
+    weight = factor * (power == 1.0f ? length : there ? raised(length, power) : Vec{});
+  }
+  // rho cos m phi and rho sin m phi, from those of m - 1.
+  void turn(Vec &c, Vec &s) const {
+    const Vec next = fused(-s, sine, c * cosine);
+    s = fused(s, cosine, c * sine);
+    c = next;
+  }
+};
+
+// Harmonics (2 * order + 1, points, FEATURES) of gradients at the points first to end: rho, then
+// rho cos m phi and rho sin m phi, rho = factor |A^T grad f|^power. Of two points that mirror each other
+// the sums and differences: what is alike in both comes at the first, what is opposite at the second.
+void expand(const Points &points, i64 first, i64 end, int order, const float *gx, const float *gy, float *harmonics) {
+  const i64 channel = points.count * FEATURES;
+  for (i64 p = first; p < end; ++p) {
+    const i64 q = points.partners[p];
+    if (q < p) continue;
+    for (int w = 0; w < WIDE; ++w) {
+      const i64 i = (p - first) * FEATURES + w * LANES, j = (q - first) * FEATURES + w * LANES;
+      const Polar one(gx + i, gy + i, points.factors[p], points.power);
+      float *out = harmonics + first * FEATURES + i;
+      Vec c = one.weight, s = {};
+      if (q == p) {
+        store(out, c);
+        for (int m = 1; m <= order; ++m) {
+          one.turn(c, s);
+          store(out + (2 * m - 1) * channel, c);
+          store(out + 2 * m * channel, s);
+        }
+        continue;
+      }
+      const Polar two(gx + j, gy + j, points.factors[q], points.power);
+      float *other = harmonics + first * FEATURES + j;
+      Vec d = two.weight, t = {};
+      store(out, c + d);
+      store(other, c - d);
+      for (int m = 1; m <= order; ++m) {
+        one.turn(c, s);
+        two.turn(d, t);
+        store(out + (2 * m - 1) * channel, c + d);
+        store(other + (2 * m - 1) * channel, c - d);
+        store(out + 2 * m * channel, s - t);
+        store(other + 2 * m * channel, s + t);
+      }
     }
   }
 }
@@ -521,33 +571,36 @@ void expand(const Points &points, i64 first, i64 end, int order, const float *gx
 // pooled[column] = sum_row factor[row, column] harmonics[row], for WIDE vectors of features at once,
 // so that the table, the larger of the two, is read less often.
 void contract(const Factor &factor, const float *harmonics, float *pooled) {
-  const i64 groups = (factor.width + COLUMNS - 1) / COLUMNS;
-  std::memset(pooled, 0, 4 * groups * COLUMNS * FEATURES);
+  const i64 groups = (i64)factor.columns.size() / COLUMNS;
+  std::memset(pooled, 0, 4 * (factor.width + 1) * FEATURES);
   for (std::size_t n = 0; n + 1 < factor.starts.size(); ++n) {
-    for (int part = 0; part < COLUMNS; part += AT_ONCE) {
-      float *out = pooled + ((i64)n % groups * COLUMNS + part) * FEATURES;
-      Vec sum[AT_ONCE][WIDE];
-      for (int c = 0; c < AT_ONCE; ++c)
-        for (int w = 0; w < WIDE; ++w) sum[c][w] = load(out + c * FEATURES + w * LANES);
-      const float *value = factor.values.data() + factor.starts[n] * COLUMNS + part;
-      for (i64 i = factor.starts[n]; i < factor.starts[n + 1]; ++i, value += COLUMNS) {
-        const float *z = harmonics + (i64)factor.rows[i] * FEATURES;
-        Vec some[WIDE];
-        for (int w = 0; w < WIDE; ++w) some[w] = load(z + w * LANES);
-        unrolled<AT_ONCE / 4>([&](auto four) {
-          const Four values(value + 4 * four);
-          unrolled<4>([&](auto c) {
-            for (int w = 0; w < WIDE; ++w) {
-              Vec &total = sum[4 * four + c][w];
-              total = values.template fused<c>(some[w], total);
-            }
-          });
-        });
+    const std::int32_t *columns = factor.columns.data() + (i64)n % groups * COLUMNS;
+    Vec sum[COLUMNS][WIDE];
+    for (int c = 0; c < COLUMNS; ++c)
+      for (int w = 0; w < WIDE; ++w) sum[c][w] = load(pooled + (i64)columns[c] * FEATURES + w * LANES);
+    const float *value = factor.values.data() + factor.starts[n] * COLUMNS;
+    for (i64 i = factor.starts[n]; i < factor.starts[n + 1]; ++i, value += COLUMNS) {
+      const float *z = harmonics + (i64)factor.rows[i] * FEATURES;
+      const Four values(value);
+      for (int w = 0; w < WIDE; ++w) {
+        const Vec some = load(z + w * LANES);
+        unrolled<COLUMNS>([&](auto c) { sum[c][w] = values.template fused<c>(some, sum[c][w]); });
       }
-      for (int c = 0; c < AT_ONCE; ++c)
-        for (int w = 0; w < WIDE; ++w) store(out + c * FEATURES + w * LANES, sum[c][w]);
     }
+    for (int c = 0; c < COLUMNS; ++c)
+      for (int w = 0; w < WIDE; ++w) store(pooled + (i64)columns[c] * FEATURES + w * LANES, sum[c][w]);
   }
+}
+
+// Columns of two places that mirror each other, from what is alike and what is opposite in them.
+void separate(const std::vector<Mirrored> &mirrored, float *pooled) {
+  for (const Mirrored &pair : mirrored)
+    for (int w = 0; w < WIDE; ++w) {
+      float *first = pooled + pair.first * FEATURES + w * LANES, *second = pooled + pair.second * FEATURES + w * LANES;
+      const Vec alike = load(first), opposite = load(second);
+      store(first, alike + opposite);
+      store(second, pair.turns ? opposite - alike : alike - opposite);
+    }
 }
 
 // h(beta, x) of frames: harmonics, table, and where beta comes last its synthesis. raw (n, entries).
@@ -561,7 +614,7 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
     longest = std::max(longest, points.runs[run + 1] - points.runs[run]);
   const i64 stride = longest + LANES;  // of a feature's gradients: whole vectors are written
   std::vector<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
-  std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + COLUMNS) * FEATURES);
+  std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + 1) * FEATURES);
   for (i64 first = 0; first < frames.count; first += FEATURES) {
     const i64 some = std::min<i64>(FEATURES, frames.count - first);
     for (i64 run = 0; run < points.number_of_runs; ++run) {
@@ -576,10 +629,11 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
     const float *rest = harmonics.data();
     float *sums = pooled.data();
     for (const Factor &factor : table.factors) {
-      contract(factor, rest, sums);  // what it writes beyond its columns the next one overwrites
+      contract(factor, rest, sums);  // what it writes beyond its columns the next one clears
       rest += factor.height * FEATURES;
       sums += factor.width * FEATURES;
     }
+    separate(table.mirrored, pooled.data());
     for (i64 place = 0; place < places; ++place)
       for (i64 bin = 0; bin < bins; ++bin)
         for (int w = 0; w < WIDE; ++w) {

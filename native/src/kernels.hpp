@@ -17,26 +17,37 @@ struct Level {
 
 // Columns of a table in groups of COLUMNS, rows in blocks of BLOCK, whose harmonics stay in the first
 // cache; of each group in each block the rows that are not all zero.
-constexpr int COLUMNS = 8, BLOCK = 128;
+constexpr int COLUMNS = 4, BLOCK = 128;
 struct Factor {
-  std::vector<std::int64_t> starts;  // (blocks * groups + 1): where each begins, block by block
-  std::vector<std::int32_t> rows;    // (entries,)
-  std::vector<float> values;         // (entries, COLUMNS)
-  std::int64_t height, width;        // of the table as it came
+  std::vector<std::int64_t> starts;   // (blocks * groups + 1): where each begins, block by block
+  std::vector<std::int32_t> rows;     // (entries,)
+  std::vector<float> values;          // (entries, COLUMNS)
+  std::vector<std::int32_t> columns;  // (groups * COLUMNS): where each belongs; `width` for those that fill up
+  std::int64_t height, width;         // of the table as it came
+};
+
+// Two columns of all factors that belong to places which mirror each other: the first holds half of what
+// is alike in them, the second half of what is opposite. A sine turns round in the mirror.
+struct Mirrored {
+  std::int64_t first, second;
+  bool turns;
 };
 
 // What multiplies the harmonics of a density; see caloric.pooling.Table.
 struct Table {
   std::vector<Factor> factors;
-  const float *synthesis;  // (bins, 2 * order + 1), or null
+  std::vector<Mirrored> mirrored;
+  std::vector<std::int64_t> partners;  // (points,): the one that mirrors each, or itself
+  const float *synthesis;              // (bins, 2 * order + 1), or null
   std::int64_t bins;
   int order;
 };
 
 // Where a density is measured, in sigma of a frame, and what multiplies the power of the gradient
-// there; runs of points share a level.
+// there; runs of points share a level. Partners are in one run.
 struct Points {
   const float *x, *y, *factors;
+  const std::int64_t *partners;
   std::int64_t count;
   const std::int64_t *runs;  // (number of runs + 1): where each begins
   std::int64_t number_of_runs;

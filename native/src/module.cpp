@@ -212,8 +212,11 @@ struct Packed {
   Table table;
   std::vector<float> synthesis;
 
-  Packed(const std::vector<Matrix> &factors, const nb::object &synthesis_, int order) {
-    for (const Matrix &factor : factors) table.factors.push_back(pack(factor));
+  Packed(const std::vector<Matrix> &factors, const std::vector<In<i64, nb::ndim<1>>> &columns,
+         In<i64, nb::ndim<1>> partners, In<i64, nb::shape<-1, 3>> mirrored, const nb::object &synthesis_, int order) {
+    require(!factors.empty() && order >= 0, "no factors");
+    require(columns.size() == factors.size(), "columns: of each factor");
+    for (std::size_t i = 0; i < factors.size(); ++i) table.factors.push_back(pack(factors[i], columns[i]));
     table.order = order;
     table.bins = 0;
     table.synthesis = nullptr;
@@ -224,14 +227,24 @@ struct Packed {
       table.synthesis = synthesis.data();
       table.bins = last.shape(0);
     }
-    require(!table.factors.empty() && order >= 0, "no factors");
-    i64 rows = 0, columns = 0;
-    for (const Factor &factor : table.factors) rows += factor.height, columns += factor.width;
+    i64 rows = 0, width = 0;
+    for (const Factor &factor : table.factors) rows += factor.height, width += factor.width;
     require(rows % (2 * order + 1) == 0, "factors: rows of all harmonics");
     if (table.synthesis)
-      require(columns == (2 * order + 1) * table.factors[0].width, "factors: columns of all harmonics");
+      require(width == (2 * order + 1) * table.factors[0].width, "factors: columns of all harmonics");
     else
       require(table.factors.size() == 1, "one factor, or a synthesis");
+    require((i64)partners.shape(0) == points(), "partners: one a point");
+    table.partners.assign(partners.data(), partners.data() + partners.size());
+    for (i64 p = 0; p < points(); ++p) {
+      const i64 q = table.partners[p];
+      require(q >= 0 && q < points() && table.partners[q] == p, "partners: each other's");
+    }
+    for (std::size_t i = 0; i < mirrored.shape(0); ++i) {
+      const i64 *pair = mirrored.data() + 3 * i;
+      require(std::min(pair[0], pair[1]) >= 0 && std::max(pair[0], pair[1]) < width, "mirrored: a column too many");
+      table.mirrored.push_back({pair[0], pair[1], pair[2] != 0});
+    }
   }
 
   i64 points() const {
@@ -242,18 +255,32 @@ struct Packed {
 
   i64 entries() const { return table.factors[0].width * (table.synthesis ? table.bins : 1); }
 
-  static Factor pack(const Matrix &from) {
-    Factor factor{{0}, {}, {}, (i64)from.shape(0), (i64)from.shape(1)};
+  static Factor pack(const Matrix &from, const In<i64, nb::ndim<1>> &order) {
+    Factor factor{{0}, {}, {}, {}, (i64)from.shape(0), (i64)from.shape(1)};
+    require((i64)order.shape(0) == factor.width, "columns: each once");
+    std::vector<bool> seen(factor.width);
+    for (i64 c = 0; c < factor.width; ++c) {
+      const i64 column = order.data()[c];
+      require(column >= 0 && column < factor.width && !seen[column], "columns: each once");
+      seen[column] = true;
+      factor.columns.push_back((std::int32_t)column);
+    }
+    while (factor.columns.size() % COLUMNS) factor.columns.push_back((std::int32_t)factor.width);
+    const i64 groups = factor.columns.size() / COLUMNS;
     for (i64 block = 0; block < factor.height; block += BLOCK)
-      for (i64 start = 0; start < factor.width; start += COLUMNS) {
-        const i64 some = std::min<i64>(COLUMNS, factor.width - start);
+      for (i64 group = 0; group < groups; ++group) {
+        const std::int32_t *columns = factor.columns.data() + group * COLUMNS;
         for (i64 row = block; row < std::min(block + BLOCK, factor.height); ++row) {
-          const float *values = from.data() + row * factor.width + start;
+          float values[COLUMNS] = {};
           bool counts = false;
-          for (i64 c = 0; c < some; ++c) counts |= values[c] != 0;
+          for (int c = 0; c < COLUMNS; ++c)
+            if (columns[c] < factor.width) {
+              values[c] = from.data()[row * factor.width + columns[c]];
+              counts |= values[c] != 0;
+            }
           if (!counts) continue;
           factor.rows.push_back((std::int32_t)row);
-          for (i64 c = 0; c < COLUMNS; ++c) factor.values.push_back(c < some ? values[c] : 0.0f);
+          factor.values.insert(factor.values.end(), values, values + COLUMNS);
         }
         factor.starts.push_back(factor.rows.size());
       }
@@ -271,6 +298,7 @@ void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shap
     kept.push_back(nb::cast<Matrix>(level[0]));
     const Matrix &pixels = kept.back();
     require(pixels.size() > 0, "an empty level");
+    require(pixels.size() < (std::size_t)std::numeric_limits<std::int32_t>::max(), "a level of 2^31 pixels");
     read.push_back({pixels.data(), (int)pixels.shape(0), (int)pixels.shape(1), nb::cast<double>(level[1]),
                     nb::cast<double>(level[2]), nb::cast<i64>(level[3]), nb::cast<i64>(level[4])});
   }
@@ -287,7 +315,11 @@ void describe(const nb::list &levels, i64 height, i64 width, In<double, nb::shap
   std::vector<float> x(offsets.data(), offsets.data() + points), y(offsets.data() + points, offsets.data() + 2 * points);
   x.resize(points + kernels->lanes);
   y.resize(points + kernels->lanes);
-  const Points where{x.data(), y.data(), factors.data(), points, runs.data(), parts, power};
+  const i64 *partners = packed.table.partners.data();
+  for (i64 run = 0; run < parts; ++run)
+    for (i64 p = runs.data()[run]; p < runs.data()[run + 1]; ++p)
+      require(partners[p] >= runs.data()[run] && partners[p] < runs.data()[run + 1], "partners: in one run");
+  const Points where{x.data(), y.data(), factors.data(), partners, points, runs.data(), parts, power};
   const Frames frames{maps.data(), which.data(), count};
   float *out = raw.data();
   nb::gil_scoped_release released;
@@ -369,6 +401,8 @@ NB_MODULE(caloric_native, m) {
         nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("first").noconvert(),
         nb::arg("second").noconvert(), nb::arg("best_of_b").noconvert());
   nb::class_<Packed>(m, "Table")
-      .def(nb::init<const std::vector<Matrix> &, const nb::object &, int>(), nb::arg("factors"),
+      .def(nb::init<const std::vector<Matrix> &, const std::vector<In<i64, nb::ndim<1>>> &, In<i64, nb::ndim<1>>,
+                    In<i64, nb::shape<-1, 3>>, const nb::object &, int>(),
+           nb::arg("factors"), nb::arg("columns"), nb::arg("partners"), nb::arg("mirrored"),
            nb::arg("synthesis").none(), nb::arg("order"));
 }

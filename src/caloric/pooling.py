@@ -34,7 +34,7 @@ MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
 _FRAMES = 256  # measured at once, at most
-_FEWEST = 48  # and at least: as many as the widest vectors of the core hold
+_FEWEST = 64  # and at least: as many as the widest vectors of the core hold
 _ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
 
 
@@ -46,13 +46,15 @@ class Table:
     columns are the entries; or, where β comes last, one for each order m, whose columns are real
     and imaginary parts of Σ_y c_m ρ e^{imφ} at each place, and ``synthesis`` (bins, 2·order + 1)
     makes the entries of a place from them. ``tail`` is the neglected part of the kernel, as a share
-    of its root-mean-square.
+    of its root-mean-square. ``mirror`` says which points and which columns of the first factor
+    change places in the mirror y ↦ −y, where the sampling and the layout have that symmetry.
     """
 
     factors: tuple[Floats, ...]
     synthesis: Floats | None
     order: int
     tail: float
+    mirror: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
 
     @cached_property
     def complex_factors(self) -> tuple[NDArray[np.complexfloating], ...]:
@@ -65,13 +67,72 @@ class Table:
 
     @cached_property
     def compiled(self) -> Any:
-        """As the compiled core reads it."""
-        return native.core().Table(list(self.factors), self.synthesis, self.order)
+        """As the compiled core reads it, in the mirror."""
+        parts = [_in_the_mirror(self, factor, i) for i, factor in enumerate(self.factors)]
+        starts = np.cumsum([0, *(factor.shape[1] for factor in self.factors[:-1])])
+        pairs = [
+            np.stack([first + start, second + start, odd], 1)
+            for (_, _, (first, second, odd)), start in zip(parts, starts, strict=True)
+        ]
+        partners = np.arange(self.points) if self.mirror is None else self.mirror[0]
+        return native.core().Table(
+            [factor for factor, _, _ in parts], [order for _, order, _ in parts],
+            partners, np.concatenate(pairs), self.synthesis, self.order,
+        )  # fmt: skip
+
+    @property
+    def points(self) -> int:
+        """How many the density is measured at."""
+        return sum(map(len, self.factors)) // (2 * self.order + 1)
 
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
         return sum(factor.nbytes for factor in self.factors)
+
+
+def _in_the_mirror(
+    table: Table, factor: Floats, number: int
+) -> tuple[Floats, NDArray[np.intp], tuple[NDArray[np.intp], ...]]:
+    """A factor for sums and differences of what mirrors each other, which halves the products.
+
+    K(−β, x̄; −φ, ȳ) = K(β, x; φ, y), x̄ and ȳ in the mirror. So what is alike in a density and its
+    mirror image makes only what is alike in the descriptor at x and x̄, and what is opposite what is
+    opposite: half of the factor is then 0. For any factor h F = (h R)(R⁻¹ F C) C⁻¹, with R and C
+    the sums and differences of two rows or columns; of sines and imaginary parts, which turn round
+    in the mirror, the difference is what is alike.
+
+    The factor R⁻¹ F C; the order of its columns, alike ones first; and the pairs that C⁻¹ has to
+    separate: the first columns, the second ones, and whether they are imaginary parts.
+    """
+    count, width = table.points, factor.shape[1]
+    orders = 2 * table.order + 1 if table.synthesis is None else 1 if number == 0 else 2
+    sines = np.arange(orders) % 2 == (0 if table.synthesis is None else 1)
+    sines[0] = False
+    whole = factor.astype(np.float64)
+    imaginary = np.arange(width) >= table.factors[0].shape[1]
+    if table.mirror is None:
+        points, columns = np.arange(count), np.arange(width)
+    else:
+        points, own = table.mirror
+        columns = np.concatenate([own + start for start in range(0, width, len(own))])
+    rows = np.flatnonzero(points > np.arange(count))
+    for channel, sine in zip(whole.reshape(orders, count, width), sines, strict=True):
+        _halves(channel, rows, points[rows], sine)
+    first = np.flatnonzero(columns > np.arange(width))
+    second, odd = columns[first], imaginary[first]
+    for which in (False, True):
+        _halves(whole.T, first[odd == which], second[odd == which], which)
+    whole[np.abs(whole) < 2 * NEGLECTED * np.abs(whole).max()] = 0  # 0 up to float32's rounding
+    opposite = (columns < np.arange(width)) | (imaginary & (columns == np.arange(width)))
+    order = np.lexsort((imaginary, np.arange(width) % table.factors[0].shape[1], opposite))
+    return whole.astype(np.float32), order, (first, second, odd.astype(np.intp))
+
+
+def _halves(rows: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp], turns: bool) -> None:
+    """Half of what is alike in rows i and j to i, half of what is opposite to j."""
+    mean, half = (rows[i] + rows[j]) / 2, (rows[i] - rows[j]) / 2
+    rows[i], rows[j] = (half, mean) if turns else (mean, half)
 
 
 def _series(
@@ -321,15 +382,29 @@ def _tabulate(
     table[1:] *= 2  # with m comes −m
     series = table.reshape(order + 1, len(points), -1)
     first, rest = series[0].real, series[1:]
+    mirror = _mirror(symmetries, places, 1 if last else len(bins))
     if not last:
         whole = np.concatenate([first, *(part for c in rest for part in (c.real, -c.imag))])
-        return Table((whole.astype(dtype),), None, order, float(tails[order]))
+        return Table((whole.astype(dtype),), None, order, float(tails[order]), mirror)
     products = [first, *(np.block([[c.real, c.imag], [-c.imag, c.real]]) for c in rest)]
     turns = np.arange(1, order + 1) * all_bins[:, None] * (2 * np.pi / kernel.period)
     synthesis = np.ones((len(all_bins), 2 * order + 1), dtype)
     synthesis[:, 1::2], synthesis[:, 2::2] = np.cos(turns), np.sin(turns)
     factors = tuple(product.astype(dtype) for product in products)
-    return Table(factors, synthesis, order, float(tails[order]))
+    return Table(factors, synthesis, order, float(tails[order]), mirror)
+
+
+def _mirror(
+    symmetries: list[_Symmetry], places: FloatArray, bins: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Which points, and which columns (places, bins), change places under y ↦ −y."""
+    for g in symmetries:
+        if not np.allclose(g.matrix, np.diag([1.0, -1.0])):
+            continue
+        moved = _permutation(_keys(places @ g.matrix.T), _keys(places))
+        if moved is not None:
+            return g.points, (moved[:, None] * bins + (g.bins if bins > 1 else 0)).ravel()
+    return None
 
 
 def pool(seen: Measure, table: Table) -> Floats:

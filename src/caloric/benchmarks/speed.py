@@ -7,7 +7,6 @@ a contender is the median, and the quartiles, of its time over the reference's i
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -344,7 +343,10 @@ def _peak() -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        import resource  # which Windows does not have
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _processor() -> str:

@@ -1,6 +1,5 @@
 """Shards: Parquet files, each whole or not there, named after what they were made from."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from caloric.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 2
 _UNFINISHED = ".unfinished"
@@ -143,6 +147,8 @@ class Shards:
 def held(store: Path, told: Callable[[str], None] = lambda message: None) -> Iterator[None]:
     """The store to ourselves: another run waits, or is waited for. The system lets go of it when
     a process is killed."""
+    if fcntl is None:
+        raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
     try:
         store.mkdir(parents=True, exist_ok=True)
         file = (store / ".lock").open("a")
