@@ -27,7 +27,7 @@ constexpr int LANES = 16, ROWS = 12, WIDE = 2, STRIPE = 4;
 #elif defined(__AVX2__)
 constexpr int LANES = 8, ROWS = 6, WIDE = 2, STRIPE = 2;
 #elif defined(CALORIC_NEON)
-constexpr int LANES = 4, ROWS = 10, WIDE = 6, STRIPE = 4;
+constexpr int LANES = 4, ROWS = 10, WIDE = 4, STRIPE = 4;
 #else
 constexpr int LANES = 4, ROWS = 4, WIDE = 2, STRIPE = 2;
 #endif
@@ -582,10 +582,10 @@ void contract(const Factor &factor, const float *harmonics, float *pooled) {
     for (i64 i = factor.starts[n]; i < factor.starts[n + 1]; ++i, value += COLUMNS) {
       const float *z = harmonics + (i64)factor.rows[i] * FEATURES;
       const Four values(value);
-      for (int w = 0; w < WIDE; ++w) {
+      unrolled<WIDE>([&](auto w) {
         const Vec some = load(z + w * LANES);
         unrolled<COLUMNS>([&](auto c) { sum[c][w] = values.template fused<c>(some, sum[c][w]); });
-      }
+      });
     }
     for (int c = 0; c < COLUMNS; ++c)
       for (int w = 0; w < WIDE; ++w) store(pooled + (i64)columns[c] * FEATURES + w * LANES, sum[c][w]);

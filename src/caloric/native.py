@@ -1,8 +1,7 @@
 """The compiled core, where it is installed: the same formulas and tables, faster.
 
-``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2`` or ``portable`` chooses one of its builds.
-The first two give the same bytes; portable rounds in between. Whatever it computes, the plain path
-computes too.
+``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2``, ``neon`` or ``portable`` chooses one of its
+builds. Whatever it computes, the plain path computes too; how nearly, docs/platforms.md says.
 """
 
 import os
@@ -41,4 +40,4 @@ def about() -> str:
         return f"compiled core ({core().kind()})"
     if os.environ.get(SETTING) == "0":
         return f"plain path ({SETTING}=0)"
-    return "plain path (no compiled core of this version: pip install 'caloric[fast]')"
+    return "plain path (no compiled core of this version; from a clone: pip install ./native .)"

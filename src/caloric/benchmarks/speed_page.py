@@ -40,7 +40,7 @@ the quartiles of {rounds} rounds. Times by themselves say more about the machine
 ## Side by side
 
 {tables}
-*core* is with the compiled core (`pip install 'caloric[fast]'`, which `make` does), *plain* without it: OpenCV,
+*core* is with the compiled core (`pip install ./native .` from a clone, which `make` does), *plain* without it: OpenCV,
 NumPy and BLAS. *describe* is at OpenCV's {features} keypoints, the scale space included; *closed forms* is the same
 for the two closed forms of DSP-SIFT beside `sift`; *match* is {matched} x {matched}
 descriptors of 128, mutual nearest neighbours with a ratio{common}. COLMAP uses one thread for one image, whatever it is
@@ -66,8 +66,8 @@ on in tiles, with the same result. All features kept, each in a process of its o
 - `CALORIC_THREADS`: how many threads a process uses; without it, as many as it has cores. Results are the same bytes
   for any number. Where several processes run side by side, give each its share: four workers on eight cores want
   `CALORIC_THREADS=2`. OpenCV's and the BLAS's own threads rest while Caloric works, so nothing is oversubscribed.
-- `CALORIC_NATIVE`: `0` turns the compiled core off; `avx512`, `avx2` and `portable` choose one of its builds. The
-  first two give the same bytes. `caloric info` says what is in use.
+- `CALORIC_NATIVE`: `0` turns the compiled core off; `avx512`, `avx2`, `neon` and `portable` choose one of its builds.
+  What they have in common: [platforms](platforms.md). `caloric info` says what is in use.
 - `memory=`: bytes to work in, beside the image and its features. `caloric.open_image` reads a large TIFF by windows
   (`pip install 'caloric[tiff]'`), so that the image itself need not be in memory either.
 """

@@ -1,0 +1,83 @@
+"""How many instructions the other platform executes for an image, counted under emulation.
+
+    make cross && python tools/instructions.py IMAGE [--json docs/results/instructions.json]
+
+Emulation has no clock, but it counts: what a change of the core costs or saves shows here on a
+machine of the other kind. Needs what ``make cross`` has set up. Takes a quarter of an hour.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from cross import other
+
+FEATURES = 2000
+# What is counted, as code; ``image``, ``sift`` (OpenCV's), ``keypoints`` and ``frames`` are there.
+CALLS = {
+    "OpenCV detectAndCompute": "sift.detectAndCompute(image, None)",
+    "extract": f"caloric.extract(image, max_features={FEATURES})",
+    "OpenCV compute": "sift.compute(image, keypoints)",
+    "describe": "caloric.describe(image, frames)",
+}
+PROGRAM = f"""
+import sys
+import cv2
+import caloric
+cv2.setNumThreads(1)
+image = cv2.imread(sys.argv[1], 0)
+sift = cv2.SIFT_create({FEATURES})
+keypoints = sift.detect(image, None)
+frames = caloric.Frames.from_opencv(keypoints)
+for _ in range(int(sys.argv[3])):
+    eval(sys.argv[2])
+"""
+
+
+def executed(image: Path, call: str, times: int, plugin: Path) -> int:
+    """Instructions of a process that makes the call so many times."""
+    target = other()
+    lines = (target.folder / "python").read_text(encoding="utf-8").splitlines()
+    words = lines[-1].removeprefix("exec ").removesuffix(' "$@"').split()
+    paths = re.search(r'PYTHONPATH="([^"]*)"', lines[1])
+    assert paths is not None
+    environment = {
+        **os.environ, "PYTHONPATH": paths[1], "CALORIC_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
+    command = [words[0], "-plugin", str(plugin), *words[1:], "-c", PROGRAM]
+    done = subprocess.run(
+        [*command, str(image), call, str(times)],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = re.search(r"instructions: (\d+)", done.stderr)
+    if done.returncode or found is None:
+        sys.exit(done.stderr[-2000:])
+    return int(found[1])
+
+
+def main() -> None:
+    """Count, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("image", type=Path)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    target = other()
+    plugin = target.folder / "instructions.so"
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", plugin, source], check=True)
+    result: dict[str, float | str] = {"platform": target.machine, "features": FEATURES}
+    for name, call in CALLS.items():
+        # The first call makes tables, which are kept: the second is what an image costs.
+        once, twice = (executed(arguments.image, call, times, plugin) for times in (1, 2))
+        result[name] = round((twice - once) / 1e6, 1)
+        print(f"{name}: {result[name]} million", flush=True)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
