@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import alignment, cli, confidence, fields, registration, templates, viz
-from caloric.benchmarks import align as benchmark
-from caloric.benchmarks import align_cases, align_page
+from caloric import cli, viz
+from caloric.alignment import align, confidence, registration, templates
+from caloric.bench import align as benchmark
+from caloric.bench import align_cases, align_page
+from caloric.descriptor import fields
 from caloric.theory import energy
 from caloric.theory.energy import OrientationDensity
 
@@ -133,11 +135,11 @@ def test_covariance_is_one_of_six_numbers_and_small_where_it_fits():
 ])  # fmt: skip
 def test_absurd_matches_of_features_are_no_start(matrix, monkeypatch):
     """They came up, and blurring for a scale of thousands took minutes."""
-    found = alignment.geometry.Geometry("affine", np.array(matrix), np.ones(0, bool), np.ones(0))
-    monkeypatch.setattr(alignment.geometry, "estimate", lambda *a, **k: found)
+    found = align.geometry.Geometry("affine", np.array(matrix), np.ones(0, bool), np.ones(0))
+    monkeypatch.setattr(align.geometry, "estimate", lambda *a, **k: found)
     template, image, _ = problem()
     scene = registration.scene(unit(template), unit(image), fields.feature("orientation"))
-    assert alignment._matched(scene, "affine") is None
+    assert align._matched(scene, "affine") is None
 
 
 def test_what_is_not_determined_is_not_known():
@@ -171,7 +173,7 @@ def test_a_textured_patch_in_a_plain_image_is_not_flat():
 def test_what_is_not_there_is_not_found():
     found = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
     assert not found.converged
-    assert found.confidence < alignment.CONFIDENT
+    assert found.confidence < align.CONFIDENT
     assert "no agreement" in found.reason
 
 
@@ -310,7 +312,7 @@ def test_the_papers_other_columns_take_a_detectors_candidate(method):
     template, image, truth = problem(degrees=20, scale=1.15)
     found = caloric.align(template, image, method=method)
     assert len(found.path) == 1
-    candidates = alignment.detector_candidates(*alignment.checked(template, image))
+    candidates = align.detector_candidates(*align.checked(template, image))
     # A detector's frames are not exact; of all pairs of them it is one of the best.
     errors = [error(c, truth) for _, _, c in candidates]
     assert error(found.transform, truth) <= np.quantile(errors, 0.02)
@@ -506,7 +508,7 @@ def test_find_template_takes_templates_of_several_sizes_and_flat_ones():
 
 def test_scores_are_the_boxed_sum_over_pairs_of_pixels():
     """⟨h_K(f), h(p)⟩ with the kernel at every pair of pixels, and 1 for a patch with itself."""
-    from caloric import density
+    from caloric.descriptor import density
 
     pixels = unit(photograph("camera", (48, 48))).reshape(4, 12, 4, 12).swapaxes(1, 2)
     patches = np.ascontiguousarray(pixels.reshape(16, 12, 12)[[5, 6, 9]])
@@ -514,7 +516,7 @@ def test_scores_are_the_boxed_sum_over_pairs_of_pixels():
     found = templates.scores(kernel, patches, patches)
     np.testing.assert_allclose(found.diagonal(), 1, atol=1e-5)
     seen = density.measure(patches, kernel)
-    from caloric.sampling import SquarePatch
+    from caloric.descriptor.sampling import SquarePatch
 
     places = SquarePatch(12).points()
     raw = [
@@ -581,7 +583,7 @@ def test_refined_matches_agree_better_and_stay_near():
 
 def test_refining_leaves_flat_places_and_nothing_alone():
     frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
-    from caloric import refinement
+    from caloric.matching import refinement
 
     black, textured = np.zeros((80, 80), np.float32), unit(photograph("camera", (80, 80)))
     for pair in ((black, black), (black, textured), (textured, black)):

@@ -5,7 +5,7 @@ import pytest
 
 import caloric
 import photographs
-from caloric import normalise, recipes
+from caloric.descriptor import normalise, recipes
 from caloric.theory.energy import winner
 
 GOOD = {

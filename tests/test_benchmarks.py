@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import Frames, InputError, cli, reading, recipes
-from caloric.benchmarks import (
+from caloric import Frames, InputError, cli
+from caloric.bench import (
     claims,
     correspondence,
     datasets,
@@ -25,6 +25,8 @@ from caloric.benchmarks import (
     synthetic,
     training,
 )
+from caloric.descriptor import recipes
+from caloric.image import reading
 
 
 def test_average_precision_by_hand():

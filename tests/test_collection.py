@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.benchmarks import kills, models, scale_page
+from caloric.bench import kills, models, scale_page
 from caloric.collection import (
     commands,
     engines,

@@ -7,7 +7,7 @@ from scipy.spatial import cKDTree
 
 import caloric
 import photographs
-from caloric import scalespace
+from caloric.image import scalespace
 
 
 def in_common(a, b):

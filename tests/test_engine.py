@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric import density, normalise, pooling, recipes
+from caloric.descriptor import density, normalise, pooling, recipes
+from caloric.descriptor.sampling import SquarePatch
 from caloric.kernels import Kernel
-from caloric.sampling import SquarePatch
 from caloric.theory.gaussians import gaussian, periodic_gaussian
 
 PLAIN = [n for n in caloric.descriptors() if n != "caloric"]

@@ -6,14 +6,14 @@ import torch
 
 import caloric
 import photographs
-from caloric.backends import detect, measure, pipeline, pyramid
-from caloric.benchmarks.gpu import compared
-from caloric.detection import Options
-from caloric.recipes import descriptor
+from caloric.bench.gpu import compared
+from caloric.descriptor.recipes import descriptor
+from caloric.detector.detection import Options
+from caloric.gpu import density, extrema, pipeline, scalespace
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
-fused = pytest.importorskip("caloric.backends.fused")
+fused = pytest.importorskip("caloric.gpu.kernels")
 
 DEVICE = torch.device("cuda", 0)
 
@@ -27,18 +27,18 @@ def images():
 
 @pytest.fixture(scope="module")
 def rows(images):
-    return pyramid.build(images, pyramid.plan(200, 231))
+    return scalespace.build(images, scalespace.plan(200, 231))
 
 
 def test_pyramids(images, rows):
-    assert torch.equal(fused.build(images, pyramid.plan(200, 231)), rows)
+    assert torch.equal(fused.build(images, scalespace.plan(200, 231)), rows)
 
 
 def test_extrema(rows):
-    of, options = pyramid.plan(200, 231), Options()
+    of, options = scalespace.plan(200, 231), Options()
     found = fused.find(rows, of, options.contrast, options.edge, 4096)
-    plain = detect.find(rows, of, options.contrast, options.edge)
-    (places, strengths), (expected, known) = (detect.strongest(f, 300) for f in (found, plain))
+    plain = extrema.find(rows, of, options.contrast, options.edge)
+    (places, strengths), (expected, known) = (extrema.strongest(f, 300) for f in (found, plain))
     assert torch.equal(strengths, known)
     assert (known > 0).sum() > 200
     there = known > 0
@@ -51,7 +51,7 @@ def test_extrema(rows):
     [("caloric", 0.7), ("caloric", 0.5), ("heat", 1.0), ("distribution-field", 1.0)],
 )
 def test_densities(rows, name, power, kind):
-    of, recipe = pyramid.plan(200, 231), descriptor(name)
+    of, recipe = scalespace.plan(200, 231), descriptor(name)
     rng = np.random.default_rng(0)
     maps = np.zeros((60, 2, 3))
     maps[:, :, :2] = rng.normal(0, 0.4, (60, 2, 2)) + 2 * np.eye(2)
@@ -59,7 +59,7 @@ def test_densities(rows, name, power, kind):
     frames = torch.tensor(maps, device=DEVICE)
     image = torch.arange(60, device=DEVICE) // 20
     what = (recipe.sampling, recipe.kernel, power, 6)
-    plain = measure.measured(rows, of, frames, image, *what)
+    plain = density.measured(rows, of, frames, image, *what)
     found = fused.measured(rows, of, frames, 0, 20, *what, kind).float()
     assert float((found - plain).norm() / plain.norm()) < (1e-4 if kind == torch.float32 else 2e-3)
 

@@ -12,8 +12,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 import caloric
-from caloric import native
-from caloric.benchmarks.speed import setting
+from caloric.bench.speed import setting
+from caloric.runtime import native
 
 HERE = Path(__file__).parent / "golden"
 MAKE = runpy.run_path(str(HERE / "make.py"))

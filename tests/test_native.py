@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 
 import caloric
 import photographs
-from caloric import extrema, matching, native, pooling, recipes, scalespace
-from caloric.benchmarks.speed import setting
+from caloric.bench.speed import setting
+from caloric.descriptor import pooling, recipes
+from caloric.detector import extrema
+from caloric.image import scalespace
+from caloric.matching import neighbours
+from caloric.runtime import native
 
 core = pytest.importorskip("caloric_native")
 ROOT = Path(__file__).parents[1]
@@ -234,9 +238,9 @@ def test_matching(rows, columns, depth, places, seed):
     a, b = (rng.standard_normal((n, depth)).astype(np.float32) for n in (rows, columns))
     b[: columns // 3] = b[0]  # equals
     xy = rng.uniform(0, 30, (columns, 2)) if places else None
-    plain = by("0", matching.neighbours, a, b, xy, 10.0)
+    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
     for kind in core.kinds():
-        compiled = by(kind, matching.neighbours, a, b, xy, 10.0)
+        compiled = by(kind, neighbours.neighbours, a, b, xy, 10.0)
         np.testing.assert_allclose(compiled.first, plain.first, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3, atol=2e-3)
         exact = np.sqrt(((a[:, None] - b[None]) ** 2).sum(2))
@@ -252,9 +256,9 @@ def test_the_second_nearest_behind_many_at_one_place():
     b = np.concatenate([np.repeat(a, 100, 0), rng.standard_normal((300, 16))]).astype(np.float32)
     b += 0.01 * rng.standard_normal(b.shape).astype(np.float32)
     xy = np.concatenate([np.repeat(50.0 * np.eye(5, 2), 100, 0), rng.uniform(200, 300, (300, 2))])
-    plain = by("0", matching.neighbours, a, b, xy, 10.0)
+    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
     for kind in core.kinds():
-        found = by(kind, matching.neighbours, a, b, xy, 10.0)
+        found = by(kind, neighbours.neighbours, a, b, xy, 10.0)
         np.testing.assert_allclose(found.second, plain.second, rtol=1e-3)
         assert (found.second > 1).all()
 
@@ -296,7 +300,7 @@ def run(kind, code):
 
 
 def test_the_setting():
-    code = "from caloric import native; print(native.about())"
+    code = "from caloric.runtime import native; print(native.about())"
     assert "plain path (CALORIC_NATIVE=0)" in run("0", code)[1]
     assert "compiled core (" in run("", code)[1]
     assert "compiled core (portable)" in run("portable", code)[1]

@@ -19,8 +19,9 @@ from threadpoolctl import threadpool_info
 
 import caloric
 import photographs
-from caloric import Frames, geometry, matching, viz
+from caloric import Frames, viz
 from caloric.interop import opencv, skimage
+from caloric.matching import geometry, neighbours
 
 VIEW = photographs.similarity(1.3, 25, (10.3, -4.2), (255, 255))
 
@@ -198,7 +199,7 @@ def test_matching_is_exact():
                 for i, j in enumerate(nearest):
                     elsewhere = np.abs(xy - xy[j]).max(1) > 10
                     keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
-            found = matching.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
+            found = neighbours.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
             expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
             assert {tuple(row) for row in found.indices} == expected
             np.testing.assert_allclose(
@@ -210,7 +211,7 @@ def test_matching_is_exact():
 def test_matching_many_without_the_whole_matrix():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((33_000, 8)).astype(np.float32)
-    found = matching.match_descriptors(a, a[::-1], mutual=True, ratio=None)
+    found = neighbours.match_descriptors(a, a[::-1], mutual=True, ratio=None)
     assert len(found) > 32_000
     assert (found.indices.sum(1) == 32_999).mean() > 0.999
 
@@ -219,8 +220,8 @@ def test_matching_odd_input():
     none = np.zeros((0, 8), np.float32)
     some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
     for a, b in ((none, some), (some, none), (none, none)):
-        assert matching.match_descriptors(a, b).indices.shape == (0, 2)
-    assert len(matching.match_descriptors(some, some[:1], ratio=None)) == 1
+        assert neighbours.match_descriptors(a, b).indices.shape == (0, 2)
+    assert len(neighbours.match_descriptors(some, some[:1], ratio=None)) == 1
     with pytest.raises(caloric.InputError, match="8 and 7 dimensions"):
         caloric.match(some, some[:, :7])
     with pytest.raises(caloric.InputError, match=r"shape \(n, d\)"):
@@ -462,8 +463,8 @@ def test_the_second_neighbour_is_elsewhere_however_many_are_here():
     copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
     b = np.concatenate([copies, far])
     xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
-    assert len(matching.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
-    assert len(matching.match_descriptors(a, b, ratio=0.1)) == 0
+    assert len(neighbours.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
+    assert len(neighbours.match_descriptors(a, b, ratio=0.1)) == 0
 
 
 @pytest.mark.parametrize("offset", [0, 100, 10_000])

@@ -12,8 +12,8 @@ from PIL import Image
 
 import caloric
 import photographs
-from caloric import reading
-from caloric.images import to_grey
+from caloric.image import reading
+from caloric.image.pixels import to_grey
 
 
 def colour():

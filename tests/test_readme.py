@@ -14,7 +14,7 @@ import cv2
 import pytest
 
 import photographs
-from caloric.benchmarks import overview
+from caloric.bench import overview
 
 README = Path(__file__).parents[1] / "README.md"
 # Minutes, or data that is not here.

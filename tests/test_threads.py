@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_info
 
 import caloric
 import photographs
-from caloric import native, threads
-from caloric.benchmarks import speed, speed_page
+from caloric.bench import speed, speed_page
 from caloric.cli import app
+from caloric.runtime import native, threads
 
 
 def test_each_keeps_the_order(monkeypatch):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import caloric
 import photographs
-from caloric import memory, native, tiff, tiles
-from caloric.benchmarks.speed import setting
+from caloric.bench.speed import setting
+from caloric.image import tiff, tiles
+from caloric.runtime import memory, native
 
 TILES = 20_000_000  # bytes: an image of 512 x 512 in four tiles
 

@@ -14,13 +14,17 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import cli, density, native, scalespace
-from caloric.backends import detect, devices, once, pipeline, pyramid, stream
-from caloric.benchmarks import gpu, gpu_page
-from caloric.benchmarks.gpu import compared
-from caloric.detection import Options
+from caloric import cli
+from caloric.bench import gpu, gpu_page
+from caloric.bench.gpu import compared
+from caloric.descriptor import density
+from caloric.descriptor.recipes import descriptor
+from caloric.detector.detection import Options
+from caloric.gpu import devices, extrema, once, pipeline, stream
+from caloric.gpu import scalespace as gpu_scalespace
+from caloric.image import scalespace
 from caloric.interop import torch as interop
-from caloric.recipes import descriptor
+from caloric.runtime import native
 
 HERE = "torch:cpu"
 ROOT = Path(__file__).parents[1]
@@ -33,8 +37,8 @@ def photograph(name="astronaut", size=(260, 300)):
 @pytest.mark.parametrize("size", [(61, 90), (9, 200), (3, 5), (1, 1)])
 def test_pyramids_are_those_of_the_cpu(size):
     grey = np.asarray(photograph(size=size), np.float32) / 255
-    plan = pyramid.plan(*size)
-    rows = pyramid.build(torch.from_numpy(grey)[None], plan)
+    plan = gpu_scalespace.plan(*size)
+    rows = gpu_scalespace.build(torch.from_numpy(grey)[None], plan)
     space = scalespace.build(grey)
     assert len(plan.octaves) == len(space.octaves)
     for octave, own in zip(plan.octaves, space.octaves, strict=True):
@@ -352,8 +356,8 @@ def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
 def test_strongest_has_no_extremum_twice():
     keys = torch.tensor([[5 << 32 | 7, 9 << 32 | 1, 5 << 32 | 7, 0]])
     places = torch.arange(12.0).view(1, 4, 3)
-    found = detect.Found(keys, places, torch.tensor([3]))
-    kept, strengths = detect.strongest(found, 3)
+    found = extrema.Found(keys, places, torch.tensor([3]))
+    kept, strengths = extrema.strongest(found, 3)
     assert (strengths[0, :2] > 0).all()
     assert strengths[0, 2] == 0
     assert kept[0, 0].tolist() == [3.0, 4.0, 5.0]

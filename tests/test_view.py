@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.benchmarks import browser as chrome
-from caloric.benchmarks import view as benchmark
+from caloric.bench import browser as chrome
+from caloric.bench import view as benchmark
 from caloric.view import server, session
 
 pytest.importorskip("uvicorn")

@@ -9,7 +9,7 @@ import pytest
 
 import caloric
 import photographs
-from caloric import recipes, whitening
+from caloric.descriptor import recipes, whitening
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,11 +17,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise, threads, whitening
-from caloric.benchmarks import training
-from caloric.benchmarks.metrics import bootstrap
+from caloric.bench import training
+from caloric.bench.metrics import bootstrap
+from caloric.descriptor import normalise, whitening
+from caloric.descriptor.recipes import Descriptor, from_numbers, search
 from caloric.kernels import kernel
-from caloric.recipes import Descriptor, from_numbers, search
+from caloric.runtime import threads
 
 Values = NDArray[np.float32]
 Plain = Callable[[training.View], Values]

@@ -21,8 +21,8 @@ from scipy.spatial import cKDTree
 from skimage import data
 
 import caloric
-from caloric import native
-from caloric.benchmarks.speed import setting
+from caloric.bench.speed import setting
+from caloric.runtime import native
 
 PICTURES = (
     "astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "page",

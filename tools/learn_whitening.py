@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from caloric import threads, whitening
-from caloric.benchmarks import training
-from caloric.recipes import from_numbers, search
+from caloric.bench import training
+from caloric.descriptor import whitening
+from caloric.descriptor.recipes import from_numbers, search
+from caloric.runtime import threads
 
 DATA = Path(__file__).parents[1] / "src" / "caloric" / "data"
 DIMENSION = 128

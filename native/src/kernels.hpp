@@ -33,7 +33,7 @@ struct Mirrored {
   bool turns;
 };
 
-// What multiplies the harmonics of a density; see caloric.pooling.Table.
+// What multiplies the harmonics of a density; see caloric.descriptor.pooling.Table.
 struct Table {
   std::vector<Factor> factors;
   std::vector<Mirrored> mirrored;

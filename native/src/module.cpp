@@ -134,7 +134,7 @@ auto candidates(Octave octave, float limit, i64 top, i64 bottom) {
   return owned(std::move(flat), count, 3);
 }
 
-// D to second order around a pixel, as caloric.extrema has it: value, gradient, and the Hessian's
+// D to second order around a pixel, as caloric.detector.extrema has it: value, gradient, and the Hessian's
 // xx, yy, ss, xy, xs, ys.
 struct Parabola {
   double value, g[3], h[6];
@@ -174,7 +174,7 @@ bool solve(const Parabola &p, double *u) {
 }
 
 // Sub-pixel extrema from candidates (layer, row, column): rows of layer, row, column, offsets x, y
-// and layer, value, and the Hessian's six. Up to five moves, as in caloric.extrema.
+// and layer, value, and the Hessian's six. Up to five moves, as in caloric.detector.extrema.
 auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at) {
   const auto layers = layers_of(octave);
   const i64 height = octave.shape(1), width = octave.shape(2), count = at.shape(0);

@@ -5,8 +5,11 @@
 'caloric'
 """
 
-from caloric.alignment import Alignment, align
+from caloric.alignment.align import Alignment, align
+from caloric.alignment.templates import TemplateMatch, find_template
 from caloric.citing import cite
+from caloric.descriptor.layout import Grid, Rings
+from caloric.descriptor.recipes import Descriptor, descriptors
 from caloric.errors import InputError
 from caloric.features import (
     Features,
@@ -19,13 +22,10 @@ from caloric.features import (
     verify,
 )
 from caloric.frames import Frames
-from caloric.geometry import Geometry
+from caloric.image.reading import open_image, read_image
 from caloric.kernels import kernel
-from caloric.layout import Grid, Rings
-from caloric.matching import Matches
-from caloric.reading import open_image, read_image
-from caloric.recipes import Descriptor, descriptors
-from caloric.templates import TemplateMatch, find_template
+from caloric.matching.geometry import Geometry
+from caloric.matching.neighbours import Matches
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """Whom to cite for a descriptor."""
 
-from caloric.recipes import descriptor
+from caloric.descriptor.recipes import descriptor
 
 _PAPERS = {
     "theory": """@techreport{mobahi2016theory,

@@ -15,14 +15,16 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from caloric import __version__, native, recipes, threads
+from caloric import __version__
 from caloric.collection import commands as collection
+from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
-from caloric.files import check_target, replacing
-from caloric.geometry import Model
+from caloric.matching.geometry import Model
+from caloric.runtime import native, threads
+from caloric.runtime.files import check_target, replacing
 
 if TYPE_CHECKING:
-    from caloric.alignment import Alignment
+    from caloric.alignment.align import Alignment
     from caloric.features import Features, Plan
 
 app = typer.Typer(
@@ -102,7 +104,8 @@ def match(
 
     An essential matrix needs intrinsics: use caloric.verify from Python for it.
     """
-    from caloric import features, reading, tiles, viz
+    from caloric import features, viz
+    from caloric.image import reading, tiles
 
     if model not in ("homography", "affine", "fundamental"):
         raise unknown("model", model, ("homography", "affine", "fundamental"))
@@ -172,8 +175,10 @@ def _plan(
     descriptor: str, max_features: int, affine: bool, upright: bool, detector: str, device: str
 ) -> "Plan":
     """What is to be extracted: errors of options come here, before the work."""
-    from caloric import detection, features, recipes
-    from caloric.backends import devices
+    from caloric import features
+    from caloric.descriptor import recipes
+    from caloric.detector import detection
+    from caloric.gpu import devices
 
     devices.resolve(device)
     options = detection.Options(max_features, affine, upright, cast(detection.Detector, detector))
@@ -232,7 +237,7 @@ def extract(
 ) -> None:
     """Features of images into a file or a folder. One bad image is reported and skipped."""
     from caloric import features
-    from caloric.backends import stream
+    from caloric.gpu import stream
     from caloric.interop import hdf5
 
     names = [Path(image).name for image in images]
@@ -321,9 +326,10 @@ def align(
     device: Device = "cpu",
 ) -> None:
     """Where a template is in an image, by diffusion and continuation. Exit code 1: not found."""
-    from caloric import alignment, reading
-    from caloric.registration import Diffusion
-    from caloric.registration import Model as Motion
+    from caloric.alignment import align
+    from caloric.alignment.registration import Diffusion
+    from caloric.alignment.registration import Model as Motion
+    from caloric.image import reading
 
     _check_outputs(json_path, output)
     own, whole = reading.read_image(template), reading.read_image(image)
@@ -333,10 +339,10 @@ def align(
         if len(numbers) != 6:
             raise InputError("--initial needs six numbers: a11,a12,tx,a21,a22,ty")
         start = [numbers[:3], numbers[3:]]
-    found = alignment.align(
+    found = align.align(
         own, whole,
         model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
-        method=cast(alignment.Method, method), diffusion=cast(Diffusion, diffusion),
+        method=cast(align.Method, method), diffusion=cast(Diffusion, diffusion),
         device=device,
     )  # fmt: skip
     if output is not None:
@@ -379,9 +385,10 @@ def _tell(
 def _draw_alignment(
     output: Path, template: Any, image: Any, found: "Alignment", start: Any, title: str
 ) -> None:
-    from caloric import alignment, viz
+    from caloric import viz
+    from caloric.alignment import align
 
-    begin = alignment.centred(np.shape(template), np.shape(image))
+    begin = align.centred(np.shape(template), np.shape(image))
     if start is not None:
         begin = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in found.path if np.isfinite(s.cost)]
@@ -404,9 +411,9 @@ def find(
     device: Device = "cpu",
 ) -> None:
     """Which of some templates is in an image, and where. Exit code 1: none of them."""
-    from caloric import reading
-    from caloric import templates as finding
-    from caloric.registration import Model as Motion
+    from caloric.alignment import templates as finding
+    from caloric.alignment.registration import Model as Motion
+    from caloric.image import reading
 
     _check_outputs(json_path, output)
     whole = reading.read_image(image)
@@ -489,7 +496,7 @@ def _bench(
     from rich.progress import Progress
     from rich.table import Table
 
-    from caloric.benchmarks import datasets, evaluate, methods, report
+    from caloric.bench import datasets, evaluate, methods, report
 
     _check_outputs(json_path, plot)
     if methods.absent():
@@ -553,8 +560,8 @@ def patches(
     """Verification, matching and retrieval on the patches of HPatches."""
     from rich.table import Table
 
-    from caloric.benchmarks import patches as benchmark
-    from caloric.benchmarks import report
+    from caloric.bench import patches as benchmark
+    from caloric.bench import report
 
     lines = benchmark.run(data, most, _teller())
     if json_path is not None:
@@ -579,7 +586,7 @@ def claims(json_path: JsonOut = None) -> None:
     """What the paper claims of heat and of the closed forms, on pictures of scikit-image."""
     from rich.table import Table
 
-    from caloric.benchmarks import claims as benchmark
+    from caloric.bench import claims as benchmark
 
     found = benchmark.run(_teller())
     if json_path is not None:
@@ -611,8 +618,8 @@ def speed(
     ] = "6.25,25,100",
 ) -> None:
     """Speed beside OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
-    from caloric.benchmarks import speed as benchmark
-    from caloric.benchmarks import speed_page
+    from caloric.bench import speed as benchmark
+    from caloric.bench import speed_page
 
     _check_outputs(json_path, plot, page)
     numbers = _numbers(thread_counts, "--threads", int)
@@ -643,12 +650,12 @@ def gpu(
     commit: Annotated[str | None, typer.Option(help="What was measured.")] = None,
 ) -> None:
     """A GPU: images, frames and pairs a second, as shares of what it copies and multiplies."""
-    from caloric.backends import devices
-    from caloric.benchmarks import gpu_page
+    from caloric.bench import gpu_page
+    from caloric.gpu import devices
 
     _check_outputs(json_path, None, page)
     devices.resolve(device)
-    from caloric.benchmarks import gpu as benchmark
+    from caloric.bench import gpu as benchmark
 
     def keep(report: dict[str, Any]) -> None:
         if _json_file(json_path) is not None:
@@ -675,7 +682,7 @@ def models(
     max_features: Annotated[int, typer.Option(help="Asked of COLMAP; it takes more.")] = 4000,
 ) -> None:
     """COLMAP models from our features and from COLMAP's own, against the cameras."""
-    from caloric.benchmarks import models as benchmark
+    from caloric.bench import models as benchmark
 
     _check_outputs(json_path, None)
     report = benchmark.run(scenes, max_features, _teller())
@@ -698,8 +705,8 @@ def scale(
     ] = None,
 ) -> None:
     """Collections: rates, sizes and memory, and what they make of a million images."""
-    from caloric.benchmarks import scale as benchmark
-    from caloric.benchmarks import scale_page
+    from caloric.bench import scale as benchmark
+    from caloric.bench import scale_page
 
     _check_outputs(json_path, None, page)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
@@ -729,7 +736,7 @@ def kills(
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
 ) -> None:
     """Runs over a collection, killed at random moments and run again: the same store?"""
-    from caloric.benchmarks import kills as benchmark
+    from caloric.bench import kills as benchmark
 
     _check_outputs(json_path, None)
     report = benchmark.run(data, count, 300, seed, _teller())
@@ -748,7 +755,7 @@ def bench_view(
     json_path: JsonOut = None,
 ) -> None:
     """The page of `caloric view` in a headless Chromium: first paint, frames a second."""
-    from caloric.benchmarks import view as benchmark
+    from caloric.bench import view as benchmark
 
     _check_outputs(json_path, None)
     report = benchmark.run(image)
@@ -777,8 +784,8 @@ def bench_align(
     ] = "",
 ) -> None:
     """Alignment beside ECC, Lucas-Kanade and SIFT with RANSAC, on photographs."""
-    from caloric.benchmarks import align as benchmark
-    from caloric.benchmarks import align_page
+    from caloric.bench import align as benchmark
+    from caloric.bench import align_page
 
     _check_outputs(json_path, None, page)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
@@ -829,7 +836,7 @@ def page(
     ablation: Annotated[Path | None, typer.Option(help="JSON of tools/ablation.py.")] = None,
 ) -> None:
     """The accuracy page of the documentation, from what the benchmarks found."""
-    from caloric.benchmarks import page as benchmark
+    from caloric.bench import page as benchmark
 
     check_target(output)
     benchmark.write(results, claims_path, ablation, output)
@@ -844,7 +851,7 @@ def fuzz(
     """Broken image files through extract: features, or an error of one line, within limits."""
     from rich.progress import Progress
 
-    from caloric.benchmarks.fuzz import run
+    from caloric.bench.fuzz import run
 
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("files", total=files)
@@ -895,7 +902,7 @@ def info() -> None:
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     import cv2
 
-    from caloric.backends import devices
+    from caloric.gpu import devices
 
     typer.echo(f"opencv {cv2.__version__}")
     for package in ("numpy", "scipy", "pillow", "matplotlib", "h5py"):

@@ -7,7 +7,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, recipes, viz
+from caloric import features, viz
+from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
 

@@ -11,33 +11,25 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from caloric import (
-    density,
-    detection,
-    extrema,
-    geometry,
-    normalise,
-    pooling,
-    refinement,
-    scalespace,
-    threads,
-    tiles,
-    whitening,
-)
-from caloric.backends import devices
-from caloric.detection import Detector, Options, Strongest
+from caloric.descriptor import density, normalise, pooling, whitening
+from caloric.descriptor.layout import Layout
+from caloric.descriptor.normalise import Normalisation
+from caloric.descriptor.recipes import Descriptor, descriptor
+from caloric.descriptor.sampling import SquarePatch
+from caloric.detector import detection, extrema
+from caloric.detector.detection import Detector, Options, Strongest
+from caloric.detector.extrema import Extrema, joined
 from caloric.errors import InputError
-from caloric.extrema import Extrema, joined
-from caloric.files import replacing
 from caloric.frames import Frames
-from caloric.geometry import Geometry, Model
-from caloric.images import Source, as_array, as_unit_range, several, source, to_grey
+from caloric.gpu import devices
+from caloric.image import scalespace, tiles
+from caloric.image.pixels import Source, as_array, as_unit_range, several, source, to_grey
 from caloric.kernels import Kernel
-from caloric.layout import Layout
-from caloric.matching import Finder, Matches, match_descriptors, neighbours
-from caloric.normalise import Normalisation
-from caloric.recipes import Descriptor, descriptor
-from caloric.sampling import SquarePatch
+from caloric.matching import geometry, refinement
+from caloric.matching.geometry import Geometry, Model
+from caloric.matching.neighbours import Finder, Matches, match_descriptors, neighbours
+from caloric.runtime import threads
+from caloric.runtime.files import replacing
 from caloric.theory.gaussians import FloatArray
 
 R = TypeVar("R")
@@ -470,7 +462,7 @@ def describe(
     if 0 in pixels.size or len(frames) == 0:
         return np.zeros((len(frames), recipe.dimension), output)
     if target is not None:
-        from caloric.backends import pipeline
+        from caloric.gpu import pipeline
 
         job = pipeline.Job(recipe, Options(), sizes, output)
         whole = _checked(pixels.read, recipe.kernel)(*(slice(0, n) for n in pixels.size))
@@ -627,7 +619,7 @@ def _or_error(image: Any, work: Callable[[], R]) -> R | InputError:
 def _extracted_on(
     device: Any, images: Iterable[tuple[Any, Any]], plan: Plan, memory: int
 ) -> Iterator[tuple[int, Features | InputError]]:
-    from caloric.backends import pipeline
+    from caloric.gpu import pipeline
 
     if plan.options.detector != "dog":
         raise InputError(f"detector {plan.options.detector!r} needs device='cpu'")
@@ -660,7 +652,7 @@ def _extracted_on(
 
 def _ready(image: Any, mask: Any, plan: Plan, device: Any) -> tuple[Any, NDArray[np.bool_] | None]:
     """The grey pixels, on the device if they were, and the mask: checked."""
-    from caloric.backends import pipeline
+    from caloric.gpu import pipeline
 
     grey = pipeline.pixels(image, device)
     _check_range(grey, plan.recipe.kernel)
@@ -713,9 +705,9 @@ def _finder(device: str) -> Finder:
     target = devices.resolve(device)
     if target is None:
         return neighbours
-    from caloric.backends import matching
+    from caloric.gpu import neighbours as on_device
 
-    return partial(matching.neighbours, device=target)
+    return partial(on_device.neighbours, device=target)
 
 
 def _refined(
@@ -756,7 +748,7 @@ def verify(
     threshold: float = 2.0,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Geometry:
-    """The geometry that most matches agree on: see :func:`caloric.geometry.estimate`."""
+    """The geometry that most matches agree on: see :func:`caloric.matching.geometry.estimate`."""
     if not isinstance(matches, Matches):
         raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
     a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))

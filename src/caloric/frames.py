@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError
-from caloric.scalespace import SCALES, octave_and_layer
+from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.theory.gaussians import FloatArray
 
 

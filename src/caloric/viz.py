@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.files import replacing
-from caloric.images import to_grey
+from caloric.image.pixels import to_grey
+from caloric.runtime.files import replacing
 from caloric.theory.gaussians import FloatArray
 
 MOST_LINES = 200

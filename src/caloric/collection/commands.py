@@ -61,8 +61,8 @@ def _engine(workers: int, cluster: str | None, store: Path) -> Iterator["Engine"
 
 @contextmanager
 def _workers(workers: int, cluster: str | None) -> Iterator["Engine"]:
-    from caloric import threads
     from caloric.collection import engines
+    from caloric.runtime import threads
 
     if cluster is not None:
         found = engines.Cluster(cluster)
@@ -78,7 +78,7 @@ def _workers(workers: int, cluster: str | None) -> Iterator["Engine"]:
 
 def _placed(device: str, workers: int, cluster: str | None) -> tuple[str, int]:
     """On which device, and by how many processes; those of a cluster find out themselves."""
-    from caloric.backends import devices
+    from caloric.gpu import devices
 
     if cluster is not None:
         return device, workers

@@ -17,8 +17,8 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
-from caloric import threads
 from caloric.errors import InputError
+from caloric.runtime import threads
 
 T = TypeVar("T")
 R = TypeVar("R")

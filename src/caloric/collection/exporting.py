@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import features as describing
-from caloric import reading, recipes
 from caloric.collection import extraction, matching
+from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.image import reading
 from caloric.interop import colmap, colmap_command, hdf5, text
 from caloric.interop.colmap import TwoViews
 from caloric.interop.colmap_command import Model

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, recipes
+from caloric import features
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
 from caloric.collection.steps import Told, arrived, missing, untold
 from caloric.collection.store import Shards, fingerprint
-from caloric.detection import Options
+from caloric.descriptor import recipes
+from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.features import Features, Plan
 from caloric.frames import Frames

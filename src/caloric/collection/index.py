@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import threads
 from caloric.errors import InputError
+from caloric.runtime import threads
 
 EXACT = 1_000_000  # vectors, up to which all are compared
 PROBES = 64  # cells looked into

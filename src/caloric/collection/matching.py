@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from caloric import features, geometry
+from caloric import features
 from caloric.collection import extraction
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import Kept
@@ -21,6 +21,7 @@ from caloric.collection.pairing import Pair
 from caloric.collection.steps import Told, made, missing, untold
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
+from caloric.matching import geometry
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),

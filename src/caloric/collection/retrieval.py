@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise, recipes, threads
 from caloric.collection import extraction, index
 from caloric.collection.engines import Engine
 from caloric.collection.steps import Told, made, missing, untold
 from caloric.collection.store import Shards, fingerprint
+from caloric.descriptor import normalise, recipes
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.runtime import threads
 
 CENTRES = 64
 DIMENSIONS = 256

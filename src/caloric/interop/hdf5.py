@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.files import replacing_path
+from caloric.runtime.files import replacing_path
 
 
 def _h5py() -> Any:

@@ -12,9 +12,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import extrema, features, recipes, scalespace
+from caloric import features
+from caloric.descriptor import recipes
+from caloric.detector import extrema
 from caloric.errors import InputError
 from caloric.frames import Frames
+from caloric.image import scalespace
 
 
 def _pixels(image: Any, what: str = "image") -> Any:

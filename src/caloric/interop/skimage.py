@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import extrema, features, recipes
+from caloric import features
+from caloric.descriptor import recipes
+from caloric.detector import extrema
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.scalespace import SCALES, octave_and_layer
+from caloric.image.scalespace import SCALES, octave_and_layer
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.files import replacing
+from caloric.runtime.files import replacing
 
 
 def write(path: Path, features: Features) -> None:

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from caloric import whitening
-from caloric.backends import describe, measure, pipeline, pyramid
-from caloric.detection import Options
+from caloric.descriptor import whitening
+from caloric.descriptor.recipes import Descriptor as Recipe
+from caloric.descriptor.recipes import descriptor as recipe_of
+from caloric.descriptor.sampling import Sampling, SquarePatch
+from caloric.detector.detection import Options
 from caloric.errors import InputError
-from caloric.images import is_tensor
+from caloric.gpu import density, pipeline, pooling, scalespace
+from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
-from caloric.recipes import Descriptor as Recipe
-from caloric.recipes import descriptor as recipe_of
-from caloric.sampling import Sampling, SquarePatch
 
 
 class Descriptor(nn.Module):
@@ -51,7 +51,7 @@ class Descriptor(nn.Module):
 
     def _register(self, name: str, sampling: Sampling) -> int:
         recipe = self.recipe
-        made = describe.table(
+        made = pooling.table(
             recipe.kernel, recipe.layout, sampling, recipe.harmonics, torch.device("cpu"),
             torch.float32,
         )  # fmt: skip
@@ -76,9 +76,9 @@ class Descriptor(nn.Module):
         if len(raw) == 0:
             result = raw.new_zeros((0, self.dimension))
         else:
-            result = describe.normalised(raw, self.recipe.normalisation)
+            result = pooling.normalised(raw, self.recipe.normalisation)
             if self.recipe.whitening is not None:
-                result = describe.l2(result @ self.whitening.to(kind))
+                result = pooling.l2(result @ self.whitening.to(kind))
         result = result.to(pixels.dtype)
         return result if lafs is None else result.view(*lafs.shape[:2], self.dimension)
 
@@ -99,11 +99,11 @@ class Descriptor(nn.Module):
             seen = (torch.full_like(angle, area), angle.cos(), angle.sin())
         else:
             gy, gx = torch.gradient(flat, spacing=SquarePatch(size).pitch, dim=(1, 2))
-            length, cos, sin = measure.directions(gx.flatten(1), gy.flatten(1))
+            length, cos, sin = density.directions(gx.flatten(1), gy.flatten(1))
             seen = (length * area, cos, sin)
         table: Tensor = getattr(self, "patch_table", self.table)
-        weights, cos, sin = (measure.padded(v) for v in seen)
-        return measure.harmonics(weights, cos, sin, self.patch_order) @ table.to(weights.dtype)
+        weights, cos, sin = (density.padded(v) for v in seen)
+        return density.harmonics(weights, cos, sin, self.patch_order) @ table.to(weights.dtype)
 
     def _of_frames(self, image: Tensor, lafs: Tensor) -> Tensor:
         if lafs.ndim != 4 or lafs.shape[2:] != (2, 3) or len(lafs) != len(image):
@@ -113,11 +113,11 @@ class Descriptor(nn.Module):
         b, n = lafs.shape[:2]
         if b * n == 0 or 0 in image.shape:
             return image.new_zeros((b * n, self.table.shape[1]))
-        of = pyramid.plan(*image.shape[2:])
-        rows = pyramid.build(image[:, 0], of)
+        of = scalespace.plan(*image.shape[2:])
+        rows = scalespace.build(image[:, 0], of)
         index = torch.arange(b, device=image.device).repeat_interleave(n)
         recipe = self.recipe
-        seen = measure.measured(
+        seen = density.measured(
             rows, of, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel, recipe.power,
             self.order,
         )  # fmt: skip

@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.sampling import SquarePatch
 from caloric.features import response_map
 from caloric.kernels import kernel
 from caloric.paper import side_by_side, table1
 from caloric.paper.letters import render
-from caloric.recipes import Descriptor
-from caloric.sampling import SquarePatch
 from caloric.theory import toy
 from caloric.theory.continuation import Path, Step
 from caloric.theory.gaussians import FloatArray

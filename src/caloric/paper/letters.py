@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
-from caloric.sampling import SquarePatch
+from caloric.descriptor.sampling import SquarePatch
 from caloric.theory.gaussians import FloatArray
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

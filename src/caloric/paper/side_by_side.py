@@ -14,18 +14,13 @@ from functools import partial
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from caloric.density import measure
+from caloric.descriptor.density import measure
+from caloric.descriptor.sampling import SquarePatch
 from caloric.kernels import kernel
 from caloric.paper.letters import Move, render, sample
-from caloric.sampling import SquarePatch
 from caloric.theory import alignment, diffusion, energy
 from caloric.theory.continuation import Path, continuation
-from caloric.theory.energy import (
-    OrientationDensity,
-    diffused_density,
-    dissimilarity,
-    winner,
-)
+from caloric.theory.energy import OrientationDensity, diffused_density, dissimilarity, winner
 from caloric.theory.gaussians import FloatArray
 
 TEMPLATES = ("B", "R", "P")

@@ -12,12 +12,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import normalise
+from caloric.descriptor import normalise
+from caloric.descriptor.layout import Grid
+from caloric.descriptor.recipes import Descriptor
 from caloric.features import describe_patches
 from caloric.kernels import kernel
-from caloric.layout import Grid
 from caloric.paper.letters import ALPHABET, Move, random_move, render
-from caloric.recipes import Descriptor
 from caloric.theory.gaussians import FloatArray
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -10,11 +10,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import alignment, density, features, geometry, images, matching, reading, recipes
+from caloric import features
+from caloric.alignment import align
+from caloric.descriptor import density, recipes
+from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError, unknown
 from caloric.features import Features
-from caloric.geometry import Model
-from caloric.sampling import SquarePatch
+from caloric.image import reading
+from caloric.image.pixels import as_unit_range, to_grey
+from caloric.matching import geometry, neighbours
+from caloric.matching.geometry import Model
 
 PREVIEW = 2048  # pixels of the longer side, sent first
 PIXELS = 100_000_000  # of a picture, at most
@@ -51,7 +56,7 @@ class Picture:
     @classmethod
     def of_pixels(cls, name: str, pixels: NDArray[np.generic]) -> "Picture":
         """Of an image that is read already."""
-        grey = images.to_grey(pixels)
+        grey = to_grey(pixels)
         if 0 in grey.shape:
             raise InputError(f"{name}: no pixels in it")
         return cls(name, _colour(pixels, grey), grey)
@@ -67,7 +72,7 @@ def _colour(pixels: NDArray[np.generic], grey: NDArray[np.float32]) -> Pixels:
         return np.asarray(pixels, np.uint8)
     unit = np.repeat(grey[:, :, None], 3, 2)
     if pixels.ndim == 3 and pixels.shape[2] >= 3:
-        whole = images.as_unit_range(pixels, "image")
+        whole = as_unit_range(pixels, "image")
         unit = whole[..., :3]
         if whole.shape[2] == 4:  # seen on white, as its grey is
             unit = 1 + whole[..., 3:] * (unit - 1)
@@ -170,7 +175,7 @@ def matched(
     if len(a) == 0 or len(b) == 0:
         return Matched(both, np.zeros((0, 2), np.intp), none, none, none.astype(float), model, None)
     values = [np.ascontiguousarray(f.descriptors, np.float32) for f in both]
-    near = matching.neighbours(values[0], values[1], b.frames.xy, 10.0)
+    near = neighbours.neighbours(values[0], values[1], b.frames.xy, 10.0)
     rows = np.flatnonzero(near.mutual)
     ratios = near.first[rows] / np.maximum(near.second[rows], 1e-12)
     order = np.argsort(ratios, kind="stable")
@@ -353,7 +358,7 @@ def aligned(session: Session, x: float, y: float, size: int) -> Report:
     image = b.grey
     if shrink < 1:
         image, template = (_shrunk(one, shrink) for one in (image, template))
-    found = alignment.align(template, image)
+    found = align.align(template, image)
     side = template.shape[0] - 1
     corners = np.array([[0, 0, 1], [side, 0, 1], [side, side, 1], [0, side, 1]], float)
     steps = [

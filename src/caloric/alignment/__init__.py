@@ -1,0 +1,1 @@
+"""Whole images: diffusion and continuation."""

@@ -1,0 +1,210 @@
+"""Where a template may be: its coarse density against the image's, at every place, turn and scale.
+
+This is the start of Algorithm 1 where the diffused energy at the largest σ is not convex: the
+normalised dot product of eq. 15 at a σ of an eighth of the template, as one matrix product between
+all windows of the image and all turned templates.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.descriptor import fields
+from caloric.descriptor.fields import Feature, Pixels, Pyramid
+from caloric.runtime import threads
+from caloric.theory.gaussians import FloatArray
+
+GRID = 12  # samples across the template
+TURNS = 24
+SCALES = (0.5, 0.63, 0.794, 1.0, 1.26, 1.587, 2.0)
+_PEAKS = 12  # of a template, a scale
+_BLOCK = 1 << 21  # numbers of windows at once
+_KEPT = 1 << 25  # scores of windows at once
+_FAINT = 0.1  # of the mean energy: windows with less do not win by being divided by it
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A transform (2, 3), and the score of a template under it."""
+
+    score: float
+    transform: FloatArray
+    place: tuple[float, float, int, float]  # in the grid's units: x, y, turn, log scale
+
+
+def _disc() -> NDArray[np.bool_]:
+    u = np.arange(GRID) - (GRID - 1) / 2
+    return np.asarray(u[:, None] ** 2 + u**2 <= (GRID / 2) ** 2)
+
+
+INSIDE = _disc()
+_OFFSETS = [(int(y), int(x)) for y, x in zip(*np.nonzero(INSIDE), strict=True)]
+
+
+def _angles(turns: int) -> FloatArray:
+    return np.asarray(np.arange(turns) * (2 * np.pi / turns), np.float64)
+
+
+def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turns: int) -> Pixels:
+    """The template's fields over a disc, at every turn, of norm 1: (channels x disc, turns)."""
+    h = max(shape) / GRID
+    values, spacing, have = of.level(h)
+    values = fields.blurred(values, fields.missing(h, have) / spacing)
+    middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) / spacing
+    columns = []
+    for a in _angles(turns):
+        c, s = np.cos(a), np.sin(a)
+        A = np.array([[c, s], [-s, c]]) * h / spacing
+        to = np.column_stack([A, middle - A @ np.full(2, (GRID - 1) / 2)])
+        turned = fields.turned(
+            fields.sampled(values, to, (GRID, GRID)), feature.harmonics, -float(a)
+        )
+        column = turned[:, INSIDE].ravel()
+        columns.append(column / max(float(np.linalg.norm(column)), 1e-12))
+    return np.stack(columns, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plane:
+    """The image's fields on a grid of a spacing: sample (0, 0) is at ``corner``."""
+
+    values: Pixels
+    spacing: float
+    corner: tuple[float, float]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many windows there are down and across."""
+        return self.values.shape[1] - GRID + 1, self.values.shape[2] - GRID + 1
+
+    def norms(self) -> Pixels:
+        """The length of every window (down, across)."""
+        down, across = self.counts
+        energy = (self.values * self.values).sum(0)
+        norm = np.zeros((down, across), np.float32)
+        for y, x in _OFFSETS:
+            norm += energy[y : y + down, x : x + across]
+        return np.asarray(np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12)))
+
+
+def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
+    """The highest product over turns with each window of fields (channels, h, w), and which turn.
+
+    ``columns`` (channels x disc, templates x turns); the results are (templates, down, across).
+    """
+    channels, down, across = len(values), values.shape[1] - GRID + 1, values.shape[2] - GRID + 1
+    rows = max(1, _BLOCK // (across * max(len(columns), columns.shape[1])))
+    scores = np.empty((columns.shape[1] // turns, down, across), np.float32)
+    which = np.empty(scores.shape, np.uint8)
+    for top in range(0, down, rows):
+        count = min(rows, down - top)
+        windows = np.empty((channels, len(_OFFSETS), count, across), np.float32)
+        for i, (y, x) in enumerate(_OFFSETS):
+            windows[:, i] = values[:, top + y : top + y + count, x : x + across]
+        product = columns.T @ windows.reshape(len(columns), -1)
+        table = product.reshape(-1, turns, count, across)
+        table.max(1, out=scores[:, top : top + count])
+        which[:, top : top + count] = table.argmax(1)
+    return scores, which
+
+
+Correlate = Callable[[Pixels, Pixels, int], tuple[Pixels, NDArray[np.uint8]]]
+
+
+def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
+    """With half a template of nothing around the image, so that it may hang over the edge."""
+    values, step, have = of.level(spacing)
+    h, w = shape
+    rows, columns = (max(int(np.ceil(n / spacing)) + GRID // 2, GRID) for n in (h, w))
+    x, y = (w - 1 - (columns - 1) * spacing) / 2, (h - 1 - (rows - 1) * spacing) / 2
+    to = np.array([[spacing, 0, x], [0, spacing, y]]) / step
+    values = fields.sampled(values, to, (rows, columns))
+    values = fields.blurred(values, fields.missing(spacing, have) / spacing)
+    return _Plane(values, spacing, (x, y))
+
+
+def search(
+    of_image: Pyramid,
+    image_shape: tuple[int, int],
+    templates: Sequence[Pixels],
+    template_shape: tuple[int, int],
+    *,
+    turns: int,
+    scales: Sequence[float],
+    most: int,
+    by: Correlate = correlate,
+) -> list[list[Candidate]]:
+    """For each template the ``most`` best candidates, best first, no two of them neighbours.
+
+    ``templates`` are :func:`turned_templates` of one shape; ``by`` is what compares them, on
+    another device.
+    """
+    h = max(template_shape) / GRID
+    middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
+
+    def at_scale(s: float) -> list[list[Candidate]]:
+        plane = _plane(of_image, image_shape, s * h)
+        some = max(1, _KEPT // int(np.prod(plane.counts)))
+        norms = plane.norms()
+        found = []
+        for k in range(0, len(templates), some):
+            scores, which = by(plane.values, np.concatenate(templates[k : k + some], 1), turns)
+            scores /= norms
+            found += [
+                _peaks(own, turn, plane, s, turns, middle)
+                for own, turn in zip(scores, which, strict=True)
+            ]
+        return found
+
+    by_scale = threads.each(at_scale, scales)
+    return [
+        _apart(sorted((c for one in by_scale for c in one[k]), key=lambda c: -c.score), turns, most)
+        for k in range(len(templates))
+    ]
+
+
+def _peaks(
+    best: Pixels,
+    which: NDArray[np.uint8],
+    plane: _Plane,
+    scale: float,
+    turns: int,
+    middle: FloatArray,
+) -> list[Candidate]:
+    """The highest of scores (down, across) at their best turns, of neighbours one."""
+    around = cv2.dilate(best, np.ones((3, 3), np.uint8))
+    rows, columns = np.nonzero(best >= around)
+    order = np.argsort(-best[rows, columns])[:_PEAKS]
+    found = []
+    for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        turn = int(which[row, column])
+        at = np.array([column, row]) + (GRID - 1) / 2
+        centre = np.array(plane.corner) + at * plane.spacing
+        a = 2 * np.pi * turn / turns
+        A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+        transform = np.column_stack([A, centre - A @ middle])
+        x, y = (centre / plane.spacing).tolist()
+        place = (x, y, turn, float(np.log(scale)))
+        found.append(Candidate(float(best[row, column]), transform, place))
+    return found
+
+
+def _apart(candidates: list[Candidate], turns: int, most: int) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for one in candidates:
+        if len(kept) == most:
+            break
+        if not any(_near(one, other, turns) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _near(a: Candidate, b: Candidate, turns: int) -> bool:
+    (x, y, turn, s), (u, v, other, t) = a.place, b.place
+    between = abs(turn - other)
+    return (
+        abs(x - u) + abs(y - v) <= 2.5 and min(between, turns - between) <= 1 and abs(s - t) < 0.25
+    )

@@ -1,0 +1,224 @@
+"""Made problems of alignment: photographs moved, lit, blurred and covered, with the truth known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.alignment import align
+from caloric.bench import datasets
+from caloric.bench.methods import read_grey
+from caloric.errors import InputError
+from caloric.theory.gaussians import FloatArray
+
+TEMPLATE, IMAGE = 128, 288
+KINDS = ("translation", "rotation", "scale", "affine", "all")
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+# What each kind is at strength 1.
+SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
+TEXTURE = 0.02
+RIGHT = 1.0  # pixels of mean error
+# All of them at half the strength in every kind of motion.
+HARD: dict[str, dict[str, Any]] = {
+    "30 % covered": {"covered": 0.3},
+    "blurred by 3 px": {"blur": 3.0},
+    "inverted contrast": {"inverted": True},
+}
+_TRIES = 200
+Pixels = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Photographs:
+    """Grey images, 0 to 1, and what they show: their file's name without its number."""
+
+    pixels: list[Pixels]
+    scenes: list[str]
+
+    def elsewhere(self, index: int) -> list[Pixels]:
+        """Those of other scenes than that of one of them."""
+        scene = self.scenes[index]
+        return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
+
+
+def photographs(folder: Path) -> Photographs:
+    """The images of a folder, by name."""
+    paths = datasets.photographs(folder)
+    found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
+    found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= IMAGE]
+    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]
+    if len(set(scenes)) < 2:
+        raise InputError(
+            f"{folder}: photographs (.jpg, .png) of at least {IMAGE} pixels and of two scenes are "
+            "needed in it; a scene is known by the file's name without its number"
+        )
+    return Photographs([pixels for pixels, _ in found], scenes)
+
+
+def points(template: NDArray[np.uint8]) -> FloatArray:
+    """9 x 9 of a template's places, homogeneous: where errors are measured."""
+    h, w = template.shape
+    x, y = np.meshgrid(np.linspace(0, w - 1, 9), np.linspace(0, h - 1, 9))
+    return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A template and an image with ``truth``, the 2 x 3 map from template to image pixels."""
+
+    template: NDArray[np.uint8]
+    image: NDArray[np.uint8]
+    truth: FloatArray
+    photograph: int
+
+    @property
+    def centred(self) -> FloatArray:
+        """The template upright in the middle of the image: where the start from the identity is."""
+        return align.centred(self.template.shape, self.image.shape)
+
+    def error(self, transform: FloatArray) -> float:
+        """The mean distance, in pixels of the image, from where the template's points belong."""
+        if not np.isfinite(transform).all():
+            return np.inf
+        off = points(self.template) @ (transform - self.truth).T
+        return float(np.linalg.norm(off, axis=1).mean())
+
+    def middle(self, side: int) -> "Case":
+        """The same with a smaller template: what is in the middle of it."""
+        low = (len(self.template) - side) // 2
+        truth = self.truth.copy()
+        truth[:, 2] += truth[:, :2] @ (low, low)
+        template = self.template[low : low + side, low : low + side]
+        return replace(self, template=template, truth=truth)
+
+
+def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """A and b of τ(x) = Ax + b about the two centres; kinds are those of :data:`KINDS`."""
+    A, b = np.eye(2), rng.uniform(-0.5, 0.5, 2)
+    if kind in ("translation", "all"):
+        angle = rng.uniform(0, 2 * np.pi)
+        b = strength * SHIFT * np.array([np.cos(angle), np.sin(angle)])
+    if kind in ("affine", "all"):
+        change = rng.standard_normal((2, 2))
+        A = A + strength * AFFINE * change / np.linalg.norm(change)
+    if kind in ("rotation", "all"):
+        turn = strength * TURN * rng.choice([-1, 1])
+        c, s = np.cos(turn), np.sin(turn)
+        A = np.array([[c, -s], [s, c]]) @ A
+    if kind in ("scale", "all"):
+        A = SCALE ** (strength * rng.choice([-1, 1])) * A
+    return A, b
+
+
+def _textured(patch: Pixels) -> bool:
+    """Gradients in every direction, in every quarter: else no method could say where it is."""
+    gx, gy = cv2.Sobel(patch, -1, 1, 0, scale=1 / 8), cv2.Sobel(patch, -1, 0, 1, scale=1 / 8)
+    half = len(patch) // 2
+    for rows in (slice(0, half), slice(half, None)):
+        for columns in (slice(0, half), slice(half, None)):
+            g = np.stack([gx[rows, columns].ravel(), gy[rows, columns].ravel()])
+            if np.linalg.eigvalsh(g @ g.T / g.shape[1])[0] < TEXTURE**2:
+                return False
+    return True
+
+
+def _crop(
+    photographs: Sequence[Pixels], rng: np.random.Generator, textured: bool
+) -> tuple[int, int, int]:
+    """A photograph and the corner of a square in it."""
+    for _ in range(_TRIES):
+        index = int(rng.integers(len(photographs)))
+        h, w = photographs[index].shape
+        if min(h, w) < TEMPLATE:
+            continue
+        y, x = int(rng.integers(h - TEMPLATE + 1)), int(rng.integers(w - TEMPLATE + 1))
+        if not textured or _textured(photographs[index][y : y + TEMPLATE, x : x + TEMPLATE]):
+            return index, y, x
+    raise InputError(
+        f"the photographs have no textured square of {TEMPLATE} pixels; use other ones"
+    )
+
+
+def _relit(image: Pixels, rng: np.random.Generator) -> Pixels:
+    """Gamma of 0.5 to 2, and a shade to 50 % that grows in some direction."""
+    image = np.clip(image, 0, 1) ** np.float32(2 ** rng.uniform(-1, 1))
+    h, w = image.shape
+    angle, depth = rng.uniform(0, 2 * np.pi), rng.uniform(0, 0.5)
+    y, x = np.mgrid[-1 : 1 : h * 1j, -1 : 1 : w * 1j]
+    ramp = 0.5 + 0.5 * (np.cos(angle) * x + np.sin(angle) * y) / np.sqrt(2)
+    return np.asarray(image * (1 - depth * ramp), np.float32)
+
+
+def _covered(
+    image: Pixels, truth: FloatArray, other: Pixels, share: float, rng: np.random.Generator
+) -> Pixels:
+    """A square of another photograph over a share of the template's place."""
+    side = round(float(np.sqrt(share)) * TEMPLATE)
+    y, x = rng.integers(0, TEMPLATE - side + 1, 2)
+    corners = np.array([[x, y], [x + side, y], [x + side, y + side], [x, y + side]], float)
+    region = np.zeros(image.shape, np.uint8)
+    outline = np.rint(corners @ truth[:, :2].T + truth[:, 2]).astype(np.int32)
+    cv2.fillConvexPoly(region, outline, 1)
+    h, w = other.shape
+    top, left = int(rng.integers(h - IMAGE + 1)), int(rng.integers(w - IMAGE + 1))
+    return np.where(region > 0, other[top : top + IMAGE, left : left + IMAGE], image)
+
+
+def make(
+    photographs: Sequence[Pixels],
+    kind: str,
+    strength: float,
+    seed: int,
+    *,
+    blur: float | None = None,
+    covered: float = 0.0,
+    inverted: bool = False,
+    textured: bool = True,
+) -> Case:
+    """One problem; every one has other light, noise of 0.02 and a blur of up to 1.2 pixels.
+
+    ``blur`` sets the blur, ``covered`` hides a share of the template, ``inverted`` turns bright to
+    dark. Templates have texture in each quarter unless ``textured`` is not asked for.
+    """
+    rng = np.random.default_rng([seed, KINDS.index(kind), round(100 * strength)])
+    index, top, left = _crop(photographs, rng, textured)
+    photograph = photographs[index]
+    A, b = moved(kind, strength, rng)
+    middle = (TEMPLATE - 1) / 2
+    offset = (IMAGE - 1) / 2 + b - A @ np.full(2, middle)
+    truth = np.column_stack([A, offset])
+    # Image pixels to the photograph's: the inverse, and the crop's corner.
+    back = np.linalg.inv(A)
+    inverse = np.column_stack([back, np.array([left, top]) - back @ offset])
+    smallest = float(np.linalg.svd(A, compute_uv=False)[-1])
+    fine = photograph
+    if smallest < 1:  # what the image's pixels cannot show must not be aliased into it
+        fine = _blurred(photograph, 0.5 * float(np.sqrt(1 / smallest**2 - 1)))
+    flags, beyond = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, float(photograph.mean())
+    image = np.asarray(
+        cv2.warpAffine(fine, inverse, (IMAGE, IMAGE), flags=flags, borderValue=beyond), np.float32
+    )
+    if covered:
+        others = [p for i, p in enumerate(photographs) if i != index and min(p.shape) >= IMAGE]
+        other = others[int(rng.integers(len(others)))]
+        image = _covered(image, truth, other, covered, rng)
+    image = _relit(image, rng)
+    width = rng.uniform(0, 1.2) if blur is None else blur
+    image = _blurred(image, width)
+    image = image + 0.02 * rng.standard_normal(image.shape).astype(np.float32)
+    if inverted:
+        image = 1 - image
+    template = photograph[top : top + TEMPLATE, left : left + TEMPLATE]
+    return Case(_bytes(template), _bytes(image), truth, index)
+
+
+def _blurred(image: Pixels, sigma: float) -> Pixels:
+    return image if sigma < 0.1 else np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+
+
+def _bytes(pixels: Pixels) -> NDArray[np.uint8]:
+    return np.asarray(np.rint(255 * np.clip(pixels, 0, 1)), np.uint8)

@@ -1,0 +1,257 @@
+"""The run: every method on every pair, predictions kept, figures from them.
+
+For each pair every frame of the first image takes its nearest neighbour in the second. A match is
+right when the two regions overlap by more than half: at 3σ (the protocol of our tables), or with
+the first region brought to a radius of 30 pixels (Mikolajczyk's, which the DSP-SIFT paper uses).
+
+* mAP: matches ranked by distance; the precision at each right one, averaged over the frames that
+  have a counterpart at all
+* R@1: the share of those frames whose nearest neighbour is right
+* MMA: of mutual nearest neighbours, the share that the homography brings within 1, 3 and 5 pixels.
+  No ratio is asked for, so a descriptor with more mutual neighbours, right and wrong, can lose here
+* right: how many mutual nearest neighbours are within 3 pixels
+* corners: the share of pairs whose estimated homography moves the image's corners rightly, to 1, 3
+  and 5 pixels, averaged over ratio thresholds from .6 to 1: none is picked
+* features: how many frames the first image has
+"""
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.bench.correspondence import REGION, corresponding, one_to_one, project
+from caloric.bench.datasets import Pair
+from caloric.bench.methods import KEYPOINTS, Found, Method, opencv_keypoints
+from caloric.bench.metrics import average_precision, corner_error, matching_accuracy, right_matches
+from caloric.errors import InputError
+from caloric.frames import Frames
+from caloric.image.reading import read_image
+from caloric.matching import geometry, neighbours
+from caloric.runtime import threads
+from caloric.runtime.files import replacing
+from caloric.theory.gaussians import FloatArray
+
+RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+PIXELS = (1.0, 3.0, 5.0)
+SAME_PLACE = 10.0  # pixels: the second neighbour must be further from the first
+NORMALISED = 30.0  # pixels: Mikolajczyk's radius
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a method says of a pair: for each frame of the first, its neighbour and distances.
+
+    ``corners`` are the errors of the homography at each of RATIOS, ``kept`` the matches there.
+    """
+
+    nearest: NDArray[np.intp]
+    first: NDArray[np.float32]
+    second: NDArray[np.float32]
+    mutual: NDArray[np.bool_]
+    corners: FloatArray
+    kept: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One method on all pairs: ``figures[name]`` (pairs,), corner errors (pairs, ratios)."""
+
+    method: str
+    detects: bool
+    dimension: int
+    figures: dict[str, FloatArray]
+    corners: FloatArray
+
+
+class Cache:
+    """Small files by content: what is computed once is read the next time."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """None keeps nothing."""
+        self.folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str, make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        """The arrays under ``key``, made if they are not there or cannot be read."""
+        if self.folder is None:
+            return make()
+        path = self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return dict(stored)
+        except Exception:
+            arrays = make()
+        with replacing(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        return arrays
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _protocol() -> str:
+    """What predictions depend on besides the method: settings, OpenCV, and the code for them."""
+    settings = (KEYPOINTS, REGION, NORMALISED, RATIOS, SAME_PLACE, cv2.__version__)
+    code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbours)
+    sources = [inspect.getsource(part) for part in code]
+    return hashlib.sha256(f"{settings} {sources}".encode()).hexdigest()
+
+
+class _Images:
+    """The images of a scene, read and described once while its pairs last."""
+
+    def __init__(self) -> None:
+        self.pixels: dict[Path, NDArray[Any]] = {}
+        self.found: dict[tuple[Path, str, bool], Found] = {}
+        self.truths: dict[tuple[Path, str], dict[str, NDArray[Any]]] = {}
+
+    def read(self, path: Path) -> NDArray[Any]:
+        if path not in self.pixels:
+            self.pixels[path] = read_image(path)
+        return self.pixels[path]
+
+    def run(self, path: Path, method: Method) -> Found:
+        key = (path, method.name, method.detects)
+        if key not in self.found:
+            image = self.read(path)
+            self.found[key] = method.run(image, opencv_keypoints(image))
+        return self.found[key]
+
+    def truth(self, pair: Pair, method: Method) -> dict[str, NDArray[Any]]:
+        """Which frames correspond; the same for all methods at given keypoints."""
+        key = (pair.second, method.name if method.detects else "")
+        if key not in self.truths:
+            a, b = self.run(pair.first, method)[0], self.run(pair.second, method)[0]
+            self.truths[key] = {
+                name: corresponding(a, b, pair.homography, normalised=radius).indices
+                for name, radius in (("truth", None), ("truth_normalised", NORMALISED))
+            }
+        return self.truths[key]
+
+
+def _predict(a: Found, b: Found, pair: Pair, shape: tuple[int, ...]) -> Prediction:
+    (frames_a, values_a), (frames_b, values_b) = a, b
+    if len(frames_a) == 0 or len(frames_b) == 0:
+        none = np.zeros(len(frames_a), np.float32)
+        missing = np.full(len(RATIOS), np.inf)
+        nobody = np.zeros(len(frames_a), np.intp)
+        return Prediction(nobody, none, none, none > 0, missing, np.zeros(len(RATIOS), np.intp))
+    found = neighbours.neighbours(
+        np.ascontiguousarray(values_a, np.float32),
+        np.ascontiguousarray(values_b, np.float32),
+        frames_b.xy,
+        SAME_PLACE,
+    )
+    errors, kept = [], []
+    for ratio in RATIOS:
+        rows = np.flatnonzero(found.mutual & (found.first < ratio * found.second))
+        p, q = frames_a.xy[rows], frames_b.xy[found.nearest[rows]]
+        errors.append(corner_error(geometry.estimate(p, q).matrix, pair.homography, shape))
+        kept.append(len(rows))
+    return Prediction(
+        found.nearest, found.first, found.second, found.mutual, np.array(errors), np.array(kept)
+    )
+
+
+def _once(frames: Frames) -> Frames:
+    """One frame a place: several orientations of one extremum count once."""
+    key = np.round(np.column_stack([frames.xy, frames.sigma]), 3)
+    return frames[np.sort(np.unique(key, axis=0, return_index=True)[1])]
+
+
+def _visible(frames: Frames, homography: FloatArray, shape: tuple[int, ...]) -> Frames:
+    there = project(homography, frames.xy)
+    h, w = shape[:2]
+    return frames[((there >= 0) & (there <= [w - 1, h - 1])).all(1)]
+
+
+def _repeatability(
+    a: Frames, b: Frames, pair: Pair, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[float, float]:
+    """The share of frames seen again, and how many, each used once."""
+    back = np.asarray(np.linalg.inv(pair.homography), np.float64)
+    seen_a = _visible(_once(a), pair.homography, shapes[1])
+    seen_b = _visible(_once(b), back, shapes[0])
+    common = one_to_one(corresponding(seen_a, seen_b, pair.homography))
+    return common / max(1, min(len(seen_a), len(seen_b))), float(common)
+
+
+def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[Any]]:
+    """Everything about one method on one pair, as arrays to keep."""
+    a, b = images.run(pair.first, method), images.run(pair.second, method)
+    shapes = images.read(pair.first).shape, images.read(pair.second).shape
+    found = _predict(a, b, pair, shapes[0])
+    result = {**vars(found), "dimension": np.array(a[1].shape[1])}
+    result |= {"xy_a": a[0].xy, "xy_b": b[0].xy}
+    if method.detects:
+        result["repeated"] = np.array(_repeatability(a[0], b[0], pair, shapes))
+    return result | images.truth(pair, method)
+
+
+def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
+    figures = {}
+    for label, truth in (("", kept["truth"]), (", normalised", kept["truth_normalised"])):
+        right = right_matches(kept["nearest"], truth)
+        possible = len(np.unique(truth[:, 0]))
+        distance = kept["first"].astype(np.float64)
+        figures[f"mAP{label}"] = average_precision(distance, right, possible)
+        figures[f"R@1{label}"] = float(right.sum() / possible) if possible else 0.0
+    rows = np.flatnonzero(kept["mutual"])
+    p, q = kept["xy_a"][rows], kept["xy_b"][kept["nearest"][rows]]
+    shares = matching_accuracy(p, q, pair.homography, PIXELS)
+    figures |= {f"MMA {t:g}": share for t, share in zip(PIXELS, shares, strict=True)}
+    figures["right"] = len(rows) * matching_accuracy(p, q, pair.homography, (3.0,))[0]
+    figures["features"] = float(len(kept["xy_a"]))
+    if "repeated" in kept:
+        figures["repeatability"], figures["correspondences"] = kept["repeated"].tolist()
+    return figures
+
+
+@threads.ours
+def evaluate(
+    pairs: list[Pair],
+    methods: list[Method],
+    cache: Path | None = None,
+    progress: Callable[[str], None] = lambda message: None,
+) -> list[Result]:
+    """Every method on every pair."""
+    store = Cache(cache)
+    rows: dict[int, list[dict[str, float]]] = {i: [] for i in range(len(methods))}
+    corners: dict[int, list[FloatArray]] = {i: [] for i in range(len(methods))}
+    dimensions = [0] * len(methods)
+    images, scene = _Images(), None
+    protocol = _protocol()
+    for pair in pairs:
+        if pair.first != scene:
+            images, scene = _Images(), pair.first
+        files = f"{_digest(pair.first)} {_digest(pair.second)} {pair.homography.tolist()}"
+        for i, method in enumerate(methods):
+            key = f"{protocol} {files} {method.name} {method.detects} {method.version}"
+            kept = store.get(key, partial(_evaluate, pair, method, images))
+            rows[i].append(_figures(pair, kept))
+            corners[i].append(kept["corners"])
+            dimensions[i] = int(kept["dimension"])
+        progress(pair.name)
+    return [
+        Result(
+            method.name,
+            method.detects,
+            dimensions[i],
+            {name: np.array([row[name] for row in rows[i]]) for name in rows[i][0]},
+            np.array(corners[i]),
+        )
+        for i, method in enumerate(methods)
+    ]

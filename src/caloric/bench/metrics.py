@@ -1,0 +1,78 @@
+"""What a benchmark counts, from nearest neighbours and the truth; and how sure it is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.bench.correspondence import project
+from caloric.theory.gaussians import FloatArray
+
+RESAMPLES = 10_000
+
+
+def average_precision(distance: FloatArray, right: NDArray[np.bool_], possible: int) -> float:
+    """The mean over ``possible`` of the precision at each right match, nearest first."""
+    hits = right[np.argsort(distance, kind="stable")]
+    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return float(precision[hits].sum() / possible) if possible else 0.0
+
+
+def right_matches(nearest: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether (i, nearest[i]) is among the pairs ``truth`` (m, 2)."""
+    width = int(max(nearest.max(initial=0), truth[:, 1].max(initial=0))) + 1
+    return np.isin(np.arange(len(nearest)) * width + nearest, truth[:, 0] * width + truth[:, 1])
+
+
+def matching_accuracy(
+    a: FloatArray, b: FloatArray, homography: FloatArray, thresholds: tuple[float, ...]
+) -> list[float]:
+    """The share of matches a[i], b[i] that the homography brings within each threshold, pixels."""
+    if len(a) == 0:
+        return [0.0] * len(thresholds)
+    error = np.linalg.norm(project(homography, a) - b, axis=1)
+    return [float((error < t).mean()) for t in thresholds]
+
+
+def corner_error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...]) -> float:
+    """How far the corners of an image (h, w) go astray, pixels on average; infinite for none."""
+    if estimate is None:
+        return float("inf")
+    h, w = shape[:2]
+    corners = np.array([[0.0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]])
+    apart = np.linalg.norm(project(estimate, corners) - project(truth, corners), axis=1).mean()
+    return float(apart) if np.isfinite(apart) else float("inf")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over pairs and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """mean [low, high]."""
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def bootstrap(values: FloatArray, scenes: list[str] | None = None, seed: int = 0) -> Interval:
+    """Drawn again with replacement; of differences, if ``values`` are differences.
+
+    With ``scenes``, whole scenes are drawn: pairs of one scene share an image and are not
+    independent. A single scene leaves only its pairs to draw.
+    """
+    rng = np.random.default_rng(seed)
+    names = sorted(set(scenes or []))
+    if len(names) > 1:
+        index = np.array([names.index(scene) for scene in scenes or []])
+        sums = np.bincount(index, values)
+        counts = np.bincount(index)
+        draws = rng.integers(len(names), size=(RESAMPLES, len(names)))
+        means = sums[draws].sum(1) / counts[draws].sum(1)
+    else:
+        draws = rng.integers(len(values), size=(RESAMPLES, len(values)))
+        means = values[draws].mean(1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(values.mean()), float(low), float(high))

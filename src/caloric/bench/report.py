@@ -1,0 +1,168 @@
+"""What a benchmark tells: JSON with everything, tables for the terminal, a plot, a page."""
+
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+import caloric
+from caloric.bench.datasets import Pair
+from caloric.bench.evaluate import NORMALISED, PIXELS, RATIOS, Result
+from caloric.bench.methods import DEFAULT, KEYPOINTS
+from caloric.bench.metrics import bootstrap
+from caloric.descriptor import recipes
+from caloric.theory.gaussians import FloatArray
+
+Report = dict[str, Any]
+
+
+def versions() -> dict[str, str]:
+    """Of what the figures were made with."""
+    found = {"caloric": caloric.__version__, "opencv": cv2.__version__}
+    found |= {"numpy": np.__version__, "python": platform.python_version()}
+    for package in ("kornia", "torch", "pycolmap", "faiss-cpu"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _figures(result: Result) -> dict[str, FloatArray]:
+    """All figures of a method by pair; corners are averaged over the ratios, none being picked."""
+    corners = {f"corners {t:g}": (result.corners < t).mean(1) for t in PIXELS}
+    return {**result.figures, **corners}
+
+
+def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
+    groups, scenes = [pair.group for pair in pairs], [str(pair.first) for pair in pairs]
+    figures, base = _figures(result), _figures(reference)
+    return {
+        "detects": result.detects,
+        "dimension": result.dimension,
+        "corners 3 by ratio": (result.corners < 3).mean(0).tolist(),
+        "figures": {name: vars(bootstrap(values, scenes)) for name, values in figures.items()},
+        "ahead of it is the default by": {
+            name: vars(bootstrap(base[name] - values, scenes))
+            for name, values in figures.items()
+            if result is not reference
+        },
+        "groups": {
+            group: {
+                name: float(np.mean([v for v, g in zip(values, groups, strict=True) if g == group]))
+                for name, values in figures.items()
+            }
+            for group in dict.fromkeys(groups)
+        },
+        "pairs": {name: values.tolist() for name, values in figures.items()},
+    }
+
+
+def _differences(results: list[Result], pairs: list[Pair]) -> Report:
+    """By how much each method is ahead of each other in mAP."""
+    scenes = [str(pair.first) for pair in pairs]
+    return {
+        a.method: {
+            b.method: vars(bootstrap(a.figures["mAP"] - b.figures["mAP"], scenes))
+            for b in results
+            if b is not a
+        }
+        for a in results
+    }
+
+
+def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
+    """All figures with their intervals, as JSON can hold them."""
+    report: Report = {
+        "dataset": dataset,
+        "pairs": [pair.name for pair in pairs],
+        "versions": versions(),
+        "parameters": {
+            "keypoints": KEYPOINTS,
+            "ratios": RATIOS,
+            "radius of normalised regions": NORMALISED,
+            "default": repr(recipes.descriptor(DEFAULT)),
+        },
+    }
+    for part, detects in (("same keypoints", False), ("own detectors", True)):
+        chosen = [r for r in results if r.detects == detects]
+        report[part] = {r.method: _method(r, pairs, chosen[0]) for r in chosen}
+        report[f"differences of mAP, {part}"] = _differences(chosen, pairs)
+    return report
+
+
+COLUMNS = {
+    "same keypoints": ("mAP", "R@1", "mAP, normalised", "MMA 3", "right", "corners 3"),
+    "own detectors": (
+        "features", "repeatability", "correspondences", "mAP", "R@1", "MMA 3", "right", "corners 3",
+    ),
+}  # fmt: skip
+COUNTS = ("features", "correspondences", "right")
+
+
+def _cell(name: str, interval: dict[str, float]) -> str:
+    if name in COUNTS:
+        return f"{interval['mean']:.0f}"
+    return f"{interval['mean']:.3f}"
+
+
+def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows: figures, and by how much the default is ahead."""
+    head = ["method", "d", *COLUMNS[part], "default ahead by (mAP)", "(R@1)"]
+    rows = []
+    for name, method in report[part].items():
+        row = [name, str(method["dimension"])]
+        row += [_cell(c, method["figures"][c]) for c in COLUMNS[part]]
+        for figure in ("mAP", "R@1"):
+            ahead = method["ahead of it is the default by"].get(figure)
+            row.append(
+                f"{ahead['mean']:+.3f} [{ahead['low']:+.3f}, {ahead['high']:+.3f}]" if ahead else ""
+            )
+        rows.append(row)
+    return head, rows
+
+
+def plot(report: Report, path: Path) -> None:
+    """mAP with intervals, and how right homographies are against the ratio threshold."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    methods = report["same keypoints"]
+    names = sorted(methods, key=lambda n: methods[n]["figures"]["mAP"]["mean"])
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 0.32 * len(names) + 1.6), width_ratios=(3, 2), layout="constrained"
+    )
+    base = methods[DEFAULT]["figures"]["mAP"]["mean"]
+    for row, name in enumerate(names):
+        colour = "tab:red" if name == DEFAULT else "tab:gray"
+        gap = methods[name]["ahead of it is the default by"].get("mAP")
+        if gap is not None:
+            ends = [base - gap["low"], base - gap["high"]]
+            left.plot(ends, [row, row], color=colour, lw=2, alpha=0.5)
+        left.plot(methods[name]["figures"]["mAP"]["mean"], row, "o", color=colour)
+    left.axvline(base, color="tab:red", lw=0.8, alpha=0.5)
+    left.set_yticks(range(len(names)), names)
+    left.set_xlabel(f"mAP on {report['dataset']}; bars: 95 % of the difference to the default")
+    left.grid(axis="x", alpha=0.3)
+    for name in names[::-1]:
+        shown = name == DEFAULT or "OpenCV" in name or "resampling" in name
+        if shown:
+            right.plot(RATIOS, methods[name]["corners 3 by ratio"], "o-", ms=3, label=name)
+    right.set_xlabel("ratio threshold")
+    right.set_ylabel("share of pairs with corners within 3 px")
+    right.set_ylim(0, 1)
+    right.grid(alpha=0.3)
+    right.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def dumps(report: Report) -> str:
+    """The same bytes each time."""
+    return json.dumps(report, indent=1)

@@ -1,0 +1,530 @@
+"""The engine: a kernel becomes a table, and a table is contracted with a density.
+
+    h(β, x) = Σ_m Σ_y c_m(β, x; y) ρ(y) e^{imφ(y)},    c_m the Fourier coefficients of K in φ
+
+Where K depends on β and φ through φ − β alone, c_m(β, x; y) = c_m(x; y) e^{−imβ}: the sum over y is
+done once for all β, a quarter of the work for eight of them, and β is put in afterwards.
+
+The table is made once, in float64, from the kernel's own formula. :func:`direct_sum` is the same
+sum without the table, pixel by pixel: the reference that the table is held against.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.descriptor.density import (
+    Floats,
+    Measure,
+    harmonics,
+    in_sigmas,
+    levels_of,
+    measure_frames,
+)
+from caloric.descriptor.layout import Layout
+from caloric.descriptor.sampling import Sampling
+from caloric.errors import InputError
+from caloric.frames import sigmas
+from caloric.image.scalespace import Ladder
+from caloric.kernels import Kernel
+from caloric.runtime import native, threads
+from caloric.theory.gaussians import FloatArray, periodic_gaussian
+
+TOLERANCE = 1e-6
+NEGLECTED = 1e-7  # of a place's largest coefficient: what is smaller is left out
+MAX_ORDER = 511
+CACHE_BYTES = 400_000_000
+_BLOCK = 2_000_000
+_FRAMES = 256  # measured at once, at most
+_FEWEST = 64  # and at least: as many as the widest vectors of the core hold
+_ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A descriptor as data: what multiplies the harmonics of a density, (2·order + 1) · points.
+
+    ``factors[i]`` (rows, columns) takes the next ``rows`` of the harmonics. There is one, whose
+    columns are the entries; or, where β comes last, one for each order m, whose columns are real
+    and imaginary parts of Σ_y c_m ρ e^{imφ} at each place, and ``synthesis`` (bins, 2·order + 1)
+    makes the entries of a place from them. ``tail`` is the neglected part of the kernel, as a share
+    of its root-mean-square. ``mirror`` says which points and which columns of the first factor
+    change places in the mirror y ↦ −y, where the sampling and the layout have that symmetry.
+    """
+
+    factors: tuple[Floats, ...]
+    synthesis: Floats | None
+    order: int
+    tail: float
+    mirror: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
+
+    @cached_property
+    def complex_factors(self) -> tuple[NDArray[np.complexfloating], ...]:
+        """c_m (points, places) for m = 1 …, where β comes last."""
+        halves = [(len(factor) // 2, factor.shape[1] // 2) for factor in self.factors[1:]]
+        return tuple(
+            np.ascontiguousarray(factor[:p, :n] + 1j * factor[:p, n:])
+            for factor, (p, n) in zip(self.factors[1:], halves, strict=True)
+        )
+
+    @cached_property
+    def compiled(self) -> Any:
+        """As the compiled core reads it, in the mirror."""
+        parts = [_in_the_mirror(self, factor, i) for i, factor in enumerate(self.factors)]
+        starts = np.cumsum([0, *(factor.shape[1] for factor in self.factors[:-1])])
+        pairs = [
+            np.stack([first + start, second + start, odd], 1)
+            for (_, _, (first, second, odd)), start in zip(parts, starts, strict=True)
+        ]
+        partners = np.arange(self.points) if self.mirror is None else self.mirror[0]
+        return native.core().Table(
+            [factor for factor, _, _ in parts], [order for _, order, _ in parts],
+            partners, np.concatenate(pairs), self.synthesis, self.order,
+        )  # fmt: skip
+
+    @property
+    def points(self) -> int:
+        """How many the density is measured at."""
+        return sum(map(len, self.factors)) // (2 * self.order + 1)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        return sum(factor.nbytes for factor in self.factors)
+
+
+def _in_the_mirror(
+    table: Table, factor: Floats, number: int
+) -> tuple[Floats, NDArray[np.intp], tuple[NDArray[np.intp], ...]]:
+    """A factor for sums and differences of what mirrors each other, which halves the products.
+
+    K(−β, x̄; −φ, ȳ) = K(β, x; φ, y), x̄ and ȳ in the mirror. So what is alike in a density and its
+    mirror image makes only what is alike in the descriptor at x and x̄, and what is opposite what is
+    opposite: half of the factor is then 0. For any factor h F = (h R)(R⁻¹ F C) C⁻¹, with R and C
+    the sums and differences of two rows or columns; of sines and imaginary parts, which turn round
+    in the mirror, the difference is what is alike.
+
+    The factor R⁻¹ F C; the order of its columns, alike ones first; and the pairs that C⁻¹ has to
+    separate: the first columns, the second ones, and whether they are imaginary parts.
+    """
+    count, width = table.points, factor.shape[1]
+    orders = 2 * table.order + 1 if table.synthesis is None else 1 if number == 0 else 2
+    sines = np.arange(orders) % 2 == (0 if table.synthesis is None else 1)
+    sines[0] = False
+    whole = factor.astype(np.float64)
+    imaginary = np.arange(width) >= table.factors[0].shape[1]
+    if table.mirror is None:
+        points, columns = np.arange(count), np.arange(width)
+    else:
+        points, own = table.mirror
+        columns = np.concatenate([own + start for start in range(0, width, len(own))])
+    rows = np.flatnonzero(points > np.arange(count))
+    for channel, sine in zip(whole.reshape(orders, count, width), sines, strict=True):
+        _halves(channel, rows, points[rows], sine)
+    first = np.flatnonzero(columns > np.arange(width))
+    second, odd = columns[first], imaginary[first]
+    for which in (False, True):
+        _halves(whole.T, first[odd == which], second[odd == which], which)
+    whole[np.abs(whole) < 2 * NEGLECTED * np.abs(whole).max()] = 0  # 0 up to float32's rounding
+    opposite = (columns < np.arange(width)) | (imaginary & (columns == np.arange(width)))
+    order = np.lexsort((imaginary, np.arange(width) % table.factors[0].shape[1], opposite))
+    return whole.astype(np.float32), order, (first, second, odd.astype(np.intp))
+
+
+def _halves(rows: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp], turns: bool) -> None:
+    """Half of what is alike in rows i and j to i, half of what is opposite to j."""
+    mean, half = (rows[i] + rows[j]) / 2, (rows[i] - rows[j]) / 2
+    rows[i], rows[j] = (half, mean) if turns else (mean, half)
+
+
+def _series(
+    kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
+) -> NDArray[np.complex128]:
+    """Fourier coefficients in φ, m = 0 … samples/2, of K at one place: (bins, m, points).
+
+    Angles here are turns of the kernel's period, so that intensities are treated alike.
+    """
+    unit = kernel.period / (2 * np.pi)
+    phi = 2 * np.pi * np.arange(samples) / samples
+    beta = bins[:, None] / unit
+    if blur:
+        values = _blurred(kernel, beta, blur / unit, x, y, phi)
+    else:
+        # φ within half a period of β: an intensity must not be met around the back.
+        delta = np.remainder(phi - beta + np.pi, 2 * np.pi) - np.pi
+        values = kernel(beta[..., None] * unit, x, (beta + delta)[..., None] * unit, y)
+    return np.asarray(np.fft.rfft(values, axis=1) / samples)
+
+
+def _blurred(
+    kernel: Kernel, beta: FloatArray, blur: float, x: FloatArray, y: FloatArray, phi: FloatArray
+) -> FloatArray:
+    """∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', a sum over the narrower of the two: window or lobe.
+
+    The lobe of K around φ is as wide as its bandwidth, and no finer than the angle that σd is at x.
+    """
+    unit = kernel.period / (2 * np.pi)
+    width = finest = kernel.bandwidth / unit
+    if kernel.feature == "orientation" and x.any():
+        finest = min(width, float(kernel.width(x)) / float(np.hypot(x[0], x[1])))
+    around_window = blur < width
+    reach = min(8 * min(blur, width), np.pi)
+    count = int(np.ceil(2 * reach / (min(blur, finest) / 2.5)))
+    # Midpoints, so that a lobe as wide as the circle is summed around it once.
+    offsets = (np.arange(count) + 0.5) * (2 * reach / count) - reach
+    total = np.zeros((len(beta), len(phi), len(y)))
+    for offset in offsets:
+        near = beta + offset if around_window else phi + offset
+        window = periodic_gaussian(near - beta, blur) * (2 * reach / count)
+        # φ within half a period of β': an intensity must not be met around the back.
+        delta = np.remainder(phi - near + np.pi, 2 * np.pi) - np.pi
+        values = kernel(near[..., None] * unit, x, (near + delta)[..., None] * unit, y)
+        total += window[..., None] * values
+    return total
+
+
+def _blocked_series(
+    kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
+) -> NDArray[np.complex128]:
+    """:func:`_series` in blocks of points that stay small; the unpaired last order is left out."""
+    result = np.empty((len(bins), samples // 2, len(y)), np.complex128)
+    block = max(1, _BLOCK // (samples * len(bins)))
+    for start in range(0, len(y), block):
+        part = slice(start, start + block)
+        result[..., part] = _series(kernel, bins, blur, x, y[part], samples)[:, :-1]
+    return result
+
+
+def _tails(power: FloatArray) -> FloatArray:
+    """Root of the share of power beyond each order m, from power per order."""
+    beyond = np.append(np.cumsum(power[::-1])[::-1][1:], 0.0)
+    total = power.sum()
+    return np.sqrt(np.maximum(beyond, 0) / total) if total > 0 else np.zeros_like(power)
+
+
+def _samples_needed(
+    kernel: Kernel,
+    bins: FloatArray,
+    blur: float,
+    places: FloatArray,
+    points: FloatArray,
+    tolerance: float,
+) -> int:
+    """How many φ resolve the kernel to a tolerance, tried at the outermost place.
+
+    The points tried are those nearest to it, where K is largest, and a few from everywhere.
+    """
+    outermost = places[np.argmax(np.hypot(places[:, 0], places[:, 1]))]
+    distance = np.hypot(*(points - outermost).T)
+    near = points[np.argsort(distance, kind="stable")[:64]]
+    few = np.concatenate([near, points[:: max(1, len(points) // 64)]])
+    samples = 32
+    while samples <= 2 * (MAX_ORDER + 1):
+        series = _series(kernel, bins, blur, outermost, few, samples)
+        power = (np.abs(series) ** 2).sum((0, 2))
+        if not power.any():
+            raise InputError(
+                f"{kernel.name}: {kernel} is zero at every point; its sigma_d is far below the "
+                "distance of the points: use a wider one"
+            )
+        if np.sqrt(power[-samples // 8 :].sum()) <= tolerance / 10 * np.sqrt(power.sum()):
+            return samples
+        samples *= 2
+    raise InputError(
+        f"{kernel.name}: {kernel} varies too fast with the angle for a table "
+        f"(more than {MAX_ORDER} harmonics); use wider sigmas, or a layout with average=True"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Symmetry:
+    """A rotation or reflection of the plane that maps the points and the bins onto themselves.
+
+    Kernels are equivariant: K(gβ, gx; gφ, gy) = K(β, x; φ, y), so one place's coefficients give
+    those of its images. ``turn`` is the angle that g adds, ``flips`` whether it mirrors first.
+    """
+
+    matrix: FloatArray
+    turn: float
+    flips: bool
+    points: NDArray[np.intp]
+    bins: NDArray[np.intp]
+
+    def apply(self, series: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """The series in gφ from the series in φ."""
+        orders = np.arange(series.shape[1])
+        mirrored = np.conj(series) if self.flips else series
+        return np.asarray(mirrored * np.exp(-1j * orders * self.turn)[:, None])
+
+
+def _keys(vectors: FloatArray) -> list[tuple[float, ...]]:
+    return [tuple(row) for row in (np.round(vectors, 9) + 0.0).tolist()]
+
+
+def _permutation(
+    images: list[tuple[float, ...]], originals: list[tuple[float, ...]]
+) -> NDArray[np.intp] | None:
+    """Where each image lies among the originals, or None if one does not."""
+    index = {key: i for i, key in enumerate(originals)}
+    if any(key not in index for key in images):
+        return None
+    return np.array([index[key] for key in images], np.intp)
+
+
+def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_Symmetry]:
+    """Those of the eight symmetries of the square that the sampling and the bins have."""
+    found = []
+    turning = kernel.feature == "orientation"
+    originals, circle = _keys(points), _keys(np.stack([np.cos(bins), np.sin(bins)], -1))
+    for flips in (False, True):
+        for quarter in range(4):
+            turn = quarter * np.pi / 2
+            c, s = np.cos(turn), np.sin(turn)
+            matrix = np.array([[c, -s], [s, c]]) @ np.diag([1.0, -1.0 if flips else 1.0])
+            moved = _permutation(_keys(points @ matrix.T), originals)
+            reached = (-bins if flips else bins) + turn
+            ahead = (
+                _permutation(_keys(np.stack([np.cos(reached), np.sin(reached)], -1)), circle)
+                if turning and not kernel.depends_on_difference
+                else np.arange(len(bins))
+            )
+            if moved is not None and ahead is not None:
+                found.append(_Symmetry(matrix, turn * turning, flips and turning, moved, ahead))
+    found = [symmetry for symmetry in found if _holds(symmetry, kernel)]
+    # β turns with φ: to a series in φ − β only the mirror matters.
+    return [replace(g, turn=0.0) for g in found] if kernel.depends_on_difference else found
+
+
+def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
+    """Whether the kernel has the symmetry too, tried at a few places: all of ours do."""
+    rng = np.random.default_rng(0)
+    beta, phi = rng.uniform(0, 1, (2, 16))
+    x, y = rng.uniform(-1, 1, (2, 16, 2))
+    sign = -1 if symmetry.flips else 1
+    turned = kernel(
+        sign * beta + symmetry.turn,
+        x @ symmetry.matrix.T,
+        sign * phi + symmetry.turn,
+        y @ symmetry.matrix.T,
+    )
+    plain = kernel(beta, x, phi, y)
+    return bool(np.allclose(turned, plain, rtol=1e-7, atol=1e-9 * np.abs(plain).max()))
+
+
+_cache: OrderedDict[tuple[Kernel, Layout, Sampling, str, int | None], Table] = OrderedDict()
+_cache_lock = Lock()
+
+
+def tabulate(
+    kernel: Kernel,
+    layout: Layout,
+    sampling: Sampling,
+    dtype: str = "float32",
+    most: int | None = None,
+) -> Table:
+    """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``.
+
+    It has the harmonics that leave out less than TOLERANCE, or ``most`` of them if that is fewer.
+    Tables are kept while those of the last uses fit into CACHE_BYTES together.
+    """
+    key = (kernel, layout, sampling, dtype, most)
+    # Held while a table is made: two threads that want the same one do not both make it.
+    with _cache_lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            return _cache[key]
+        table = _tabulate(kernel, layout, sampling, dtype, most)
+        _cache[key] = table
+        while len(_cache) > 1 and sum(t.nbytes for t in _cache.values()) > CACHE_BYTES:
+            _cache.popitem(last=False)
+        return table
+
+
+def _tabulate(
+    kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str, most: int | None
+) -> Table:
+    """See :func:`tabulate`: one place of each symmetry class is computed, the rest follow."""
+    places, points = layout.places(), sampling.points()
+    all_bins, blur = layout.bins(kernel), layout.blur(kernel)
+    last = kernel.depends_on_difference
+    bins = np.zeros(1) if last else all_bins
+    # A series that is cut anyway need not be free of aliasing to the last digit.
+    tolerance = TOLERANCE if most is None else 100 * TOLERANCE
+    samples = _samples_needed(kernel, bins, blur, places, points, tolerance)
+    symmetries = _symmetries(kernel, bins, points)
+    index = {key: i for i, key in enumerate(_keys(places))}
+    if len(index) < len(places):
+        raise InputError(f"{layout}: two of its places coincide; each must be somewhere else")
+    orbits: list[tuple[int, dict[int, _Symmetry]]] = []
+    done: set[int] = set()
+    for i, x in enumerate(places):
+        if i not in done:
+            reached = {index.get(_keys((g.matrix @ x)[None])[0]): g for g in symmetries[::-1]}
+            images = {j: g for j, g in reached.items() if j is not None and j not in done}
+            done.update(images)
+            orbits.append((i, images))
+    computed = threads.each(
+        lambda orbit: _blocked_series(kernel, bins, blur, places[orbit[0]], points, samples), orbits
+    )
+    power = np.zeros(samples // 2)
+    for series, (_, images) in zip(computed, orbits, strict=True):
+        power += len(images) * (np.abs(series) ** 2).sum((0, 2))
+    power[1:] *= 2
+    tails = _tails(power)
+    order = int(np.argmax(tails <= tolerance))
+    order = order if most is None else min(order, most)
+    table = np.empty((order + 1, len(points), len(places), len(bins)), np.complex128)
+    for series, (_, images) in zip(computed, orbits, strict=True):
+        kept = series[:, : order + 1]
+        # Most points are far from a place: without them a table is sparse.
+        kept[np.abs(kept) < NEGLECTED * np.abs(kept).max()] = 0
+        for j, g in images.items():
+            for k, row in zip(g.bins, g.apply(kept), strict=True):
+                table[:, g.points, j, k] = row
+    table[1:] *= 2  # with m comes −m
+    series = table.reshape(order + 1, len(points), -1)
+    first, rest = series[0].real, series[1:]
+    mirror = _mirror(symmetries, places, 1 if last else len(bins))
+    if not last:
+        whole = np.concatenate([first, *(part for c in rest for part in (c.real, -c.imag))])
+        return Table((whole.astype(dtype),), None, order, float(tails[order]), mirror)
+    products = [first, *(np.block([[c.real, c.imag], [-c.imag, c.real]]) for c in rest)]
+    turns = np.arange(1, order + 1) * all_bins[:, None] * (2 * np.pi / kernel.period)
+    synthesis = np.ones((len(all_bins), 2 * order + 1), dtype)
+    synthesis[:, 1::2], synthesis[:, 2::2] = np.cos(turns), np.sin(turns)
+    factors = tuple(product.astype(dtype) for product in products)
+    return Table(factors, synthesis, order, float(tails[order]), mirror)
+
+
+def _mirror(
+    symmetries: list[_Symmetry], places: FloatArray, bins: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Which points, and which columns (places, bins), change places under y ↦ −y."""
+    for g in symmetries:
+        if not np.allclose(g.matrix, np.diag([1.0, -1.0])):
+            continue
+        moved = _permutation(_keys(places @ g.matrix.T), _keys(places))
+        if moved is not None:
+            return g.points, (moved[:, None] * bins + (g.bins if bins > 1 else 0)).ravel()
+    return None
+
+
+def pool(seen: Measure, table: Table) -> Floats:
+    """The contraction: what was measured of n patches to raw descriptors (n, entries)."""
+    contract = _contract if table.synthesis is None else _contract_by_order
+    parts = []
+    for start in range(0, len(seen.weights), _ROWS):
+        part = slice(start, start + _ROWS)
+        parts.append(contract(Measure(seen.weights[part], seen.cos[part], seen.sin[part]), table))
+    return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), seen.weights.dtype)
+
+
+def _contract(density: Measure, table: Table) -> Floats:
+    """By one product with all harmonics."""
+    flat = harmonics(density, table.order).reshape(len(density.weights), -1)
+    return np.asarray(flat @ table.factors[0])
+
+
+def _contract_by_order(density: Measure, table: Table) -> Floats:
+    """Order by order, and β last."""
+    weights, synthesis = density.weights, table.synthesis
+    turn = np.empty(weights.shape, np.result_type(weights, np.complex64))
+    turn.real, turn.imag = density.cos, density.sin
+    places = table.factors[0].shape[1]
+    pooled = np.empty((len(weights), 2 * table.order + 1, places), weights.dtype)
+    pooled[:, 0] = weights @ table.factors[0]
+    wave: Any = weights
+    for m, factor in enumerate(table.complex_factors, 1):
+        wave = wave * turn  # ρ e^{imφ}
+        sums = wave @ factor
+        pooled[:, 2 * m - 1], pooled[:, 2 * m] = sums.real, sums.imag
+    assert synthesis is not None
+    return np.asarray(pooled.transpose(0, 2, 1) @ synthesis.T).reshape(len(weights), -1)
+
+
+def pool_frames(
+    ladder: Ladder,
+    maps: FloatArray,
+    sampling: Sampling,
+    kernel: Kernel,
+    table: Table,
+    power: float = 1.0,
+) -> Floats:
+    """Raw descriptors (n, entries) of frames (n, 2, 3): what is measured there, contracted."""
+    core = native.core() if kernel.feature == "orientation" else None
+    if core is not None:
+        return _compiled(core, ladder, maps, sampling, table, power)
+    result = np.empty((len(maps), _entries(table)), np.float32)
+    # Frames of like size read the same levels, which is a call less.
+    order = np.argsort(sigmas(maps), kind="stable")
+
+    def block(rows: range) -> None:
+        which = order[rows.start : rows.stop]
+        seen = measure_frames(ladder, maps[which], sampling, kernel, power)
+        result[which] = pool(seen, table)
+
+    threads.each(block, _blocks(len(maps)))
+    return result
+
+
+def _blocks(count: int) -> list[range]:
+    """0 to ``count``, a few blocks for each thread."""
+    return threads.strips(count, min(max(count // (2 * threads.count()), _FEWEST), _FRAMES))
+
+
+def _compiled(
+    core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
+) -> Floats:
+    """:func:`pool_frames` by the compiled core."""
+    # Frames of one place one after the other: the pixels have just been seen.
+    order = np.lexsort((maps[:, 0, 2], np.floor(maps[:, 1, 2] / 64)))
+    maps, points = maps[order], in_sigmas(sampling)
+    result = np.empty((len(maps), _entries(table)), np.float32)
+    levels = [(level.pixels, level.step, level.origin, *level.corner) for level in ladder.levels]
+    which, factors = levels_of(ladder, maps, points), points.factors(power)
+    runs, compiled = np.array([0, *(run.stop for run in points.runs)]), table.compiled
+
+    def block(some: range) -> None:
+        rows = slice(some.start, some.stop)
+        core.describe(
+            levels, *ladder.size, maps[rows], which[rows], points.offsets, factors, runs, power,
+            compiled, result[rows],
+        )  # fmt: skip
+
+    threads.each(block, _blocks(len(maps)))
+    unsorted = np.empty_like(result)
+    unsorted[order] = result
+    return unsorted
+
+
+def _entries(table: Table) -> int:
+    columns = int(table.factors[0].shape[1])
+    return columns if table.synthesis is None else columns * len(table.synthesis)
+
+
+def direct_sum(
+    kernel: Kernel, beta: ArrayLike, x: ArrayLike, density: Measure, points: FloatArray
+) -> FloatArray:
+    """h(β, x) = Σ_y weight(y) K(β, x; φ(y), y) for one patch, in float64, with no basis at all.
+
+    ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of no weight
+    are left out.
+    """
+    beta, x = np.asarray(beta, np.float64), np.asarray(x, np.float64)
+    present = np.flatnonzero(density.weights[0])
+    weights = density.weights[0, present].astype(float)
+    phi = density.angles[0, present].astype(float) * (kernel.period / (2 * np.pi))
+    y = points[present]
+    result = np.zeros((len(x), len(beta)))
+    if len(present) == 0:
+        return result
+    block = max(1, _BLOCK // (len(beta) * len(present)))
+    for start in range(0, len(x), block):
+        part = x[start : start + block, None, None]
+        result[start : start + block] = kernel(beta[:, None], part, phi, y) @ weights
+    return result

@@ -1,0 +1,155 @@
+"""The descriptors by name: each a recipe of kernel, layout, sampling and normalisation."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from caloric.descriptor import whitening
+from caloric.descriptor.layout import Grid, Layout, Rings
+from caloric.descriptor.normalise import Normalisation
+from caloric.descriptor.sampling import Foveated, Sampling, SquarePatch
+from caloric.errors import InputError, unknown
+from caloric.kernels import Kernel, kernel, make
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A recipe: which kernel, sampled where, measured where, normalised how.
+
+    ``power`` is the exponent of the gradient's length in the density: 1 in the theory; less makes
+    strong edges count for less. ``harmonics`` cuts the kernel's series in φ: None keeps all that
+    matter to 1e-6; a few keep what matters to matching. ``whitening`` names a matrix that was
+    learned and is shipped; of its columns the first ``dimensions`` are kept, or all.
+    """
+
+    kernel: Kernel
+    layout: Layout = field(default_factory=Grid)
+    normalisation: Normalisation = "root"
+    sampling: Sampling = field(default_factory=lambda: SquarePatch(32))
+    power: float = 1.0
+    harmonics: int | None = None
+    whitening: str | None = None
+    dimensions: int | None = None
+
+    def __post_init__(self) -> None:
+        """There are no more dimensions than the whitening has."""
+        if self.dimensions is not None:
+            whole = isinstance(self.dimensions, int) and not isinstance(self.dimensions, bool)
+            most = 0 if self.whitening is None else whitening.load(self.whitening).shape[1]
+            if not whole or not 1 <= self.dimensions <= most:
+                raise InputError(
+                    f"dimensions must be 1 to {most}, got {self.dimensions!r}"
+                    if most
+                    else "dimensions are chosen of whitened descriptors alone"
+                )
+
+    @property
+    def dimension(self) -> int:
+        """d: the length of a descriptor."""
+        if self.whitening is None:
+            return self.layout.dimension
+        return self.dimensions or int(whitening.load(self.whitening).shape[1])
+
+    def fingerprint(self, domain_sizes: tuple[float, ...] = (1.0,)) -> str:
+        """The same for two recipes only if they make comparable descriptors."""
+        learned = "" if self.whitening is None else whitening.fingerprint(self.whitening)
+        return hashlib.sha256(f"{self!r} {domain_sizes!r} {learned}".encode()).hexdigest()[:16]
+
+
+# Lengths are in half-widths of the patch. The widths are those that did well before anything was
+# tuned, about one grid spacing; none was fitted to a benchmark.
+_PLAIN: dict[str, dict[str, float]] = {
+    "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
+    "dsp": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
+    "dsp-inner": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
+    "dsp-both": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
+    "dsp-domain": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
+    "heat": {"sigma_d": 0.2, "sigma_a": 0.4},
+    "similarity": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
+    "distribution-field": {"sigma_d": 0.2, "sigma_l": 0.08},
+    "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.3, "sigma_l": 0.08},
+}
+
+# The default's relative with nothing learned: the exact similarity kernel on foveated samples,
+# lengths in σ of the frame, 128 entries as they are.
+_UNLEARNED = Descriptor(
+    kernel("similarity", sigma_d=0.8, growth=0.3, sigma_r=0.6, sigma_s=0.3, nodes=21),
+    Rings(radii=(2.4, 5.6, 12.0), angles=(4, 6, 6)),
+    "root",
+    Foveated(),
+    power=0.5,
+    harmonics=6,
+)
+
+
+def from_numbers(numbers: Mapping[str, Any]) -> Descriptor:
+    """The default's family: which member of it, tools/choose.py has chosen."""
+    names = ("sigma_d", "growth", "sigma_r", "sigma_s")
+    return Descriptor(
+        kernel("similarity", **{name: numbers[name] for name in names}, nodes=21),
+        Rings(
+            radii=tuple(numbers["radii"]),
+            angles=int(numbers["angles"]),
+            directions=int(numbers["directions"]),
+        ),
+        "root",
+        Foveated(reach=numbers["reach"], finest=numbers["finest"], growth=numbers["pitch"]),
+        power=numbers["power"],
+        harmonics=int(numbers["harmonics"]),
+    )
+
+
+@cache
+def search() -> Any:
+    """The result of tools/choose.py: what was chosen, what was searched, what it scored."""
+    file = resources.files("caloric") / "data" / "caloric.json"
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+@cache
+def _default() -> Descriptor:
+    """What was chosen, with the whitening that was learned for it."""
+    return replace(from_numbers(search()["chosen"]), whitening="caloric")
+
+
+def descriptors() -> tuple[str, ...]:
+    """The names that can be passed as ``descriptor``: the default first."""
+    return ("caloric", *_PLAIN)
+
+
+VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned")
+"""The default in 64 and 32 dimensions; not whitened; a relative of 128 with nothing learned."""
+
+
+def _named(name: object) -> Descriptor:
+    if isinstance(name, str) and name in _PLAIN:
+        return Descriptor(kernel(name, **_PLAIN[name]))
+    if name == "caloric":
+        return _default()
+    if name == "caloric-unlearned":
+        return _UNLEARNED
+    if name == "caloric-unwhitened":
+        return replace(_default(), whitening=None)
+    if isinstance(name, str) and name in VARIANTS:
+        return replace(_default(), dimensions=int(name.removeprefix("caloric-")))
+    raise unknown("descriptor", name, (*descriptors(), *VARIANTS))
+
+
+def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descriptor:
+    """The recipe of that name, with kernel parameters changed if given: ``sigma_d=.15``.
+
+    A kernel stands for the plain recipe with that kernel.
+    """
+    if isinstance(name, Kernel):
+        name = Descriptor(name)
+    found = name if isinstance(name, Descriptor) else _named(name)
+    if not parameters:
+        return found
+    own = {f.name: getattr(found.kernel, f.name) for f in fields(found.kernel)}
+    # What was learned was learned for the recipe as it is.
+    changed = make(type(found.kernel), **(own | parameters))
+    return replace(found, kernel=changed, whitening=None, dimensions=None)

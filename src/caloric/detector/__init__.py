@@ -1,0 +1,1 @@
+"""Scale space to frames."""

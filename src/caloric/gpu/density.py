@@ -1,0 +1,186 @@
+"""The density around frames of a batch, on its angular basis: what a table is contracted with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from caloric.descriptor import density
+from caloric.descriptor.sampling import Sampling
+from caloric.gpu.once import once
+from caloric.gpu.scalespace import Plan
+from caloric.image.scalespace import FIRST, SCALES
+from caloric.kernels import Kernel
+
+
+def padding(count: int) -> int:
+    """So many points of no area make it a multiple of 16: products of matrices like that."""
+    return -count % 16
+
+
+def padded(values: Tensor) -> Tensor:
+    """With zeros for these points, last."""
+    return torch.nn.functional.pad(values, (0, padding(values.shape[-1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A sampling on a device, padded by points of no area: offsets (2, p) in σ, what a power of the
+    gradient is multiplied by (p,), and by how many levels a point's differs from σ's (p,), float64.
+    """
+
+    offsets: Tensor
+    factors: Tensor
+    levels: Tensor
+    count: int
+
+    @property
+    def padded(self) -> int:
+        """p."""
+        return int(self.offsets.shape[1])
+
+
+@once
+def points(sampling: Sampling, power: float, device: Any, dtype: Any) -> Points:
+    """Made once for each."""
+    own = density.in_sigmas(sampling)
+    count = len(own.areas)
+    first = FIRST / 2  # the smoothing of the first level, in pixels of the image
+    levels = SCALES * np.log2(own.smoothing / first)
+
+    def there(values: Any) -> Tensor:
+        return padded(torch.as_tensor(np.array(values), dtype=dtype, device=device))
+
+    factors = own.areas.astype(np.float64) * own.relative.astype(np.float64) ** power
+    rungs_above = padded(torch.tensor(levels, dtype=torch.float64, device=device))
+    return Points(there(own.offsets), there(factors), rungs_above, count)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """The levels of a plan on a device, each (levels,): offset, height, width, 1 / step, origin."""
+
+    offset: Tensor
+    height: Tensor
+    width: Tensor
+    scale: Tensor
+    origin: Tensor
+
+
+@once
+def ladder(of: Plan, device: Any, dtype: Any) -> Ladder:
+    """Made once for each."""
+    rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in of.levels]
+    columns = [*zip(*rows, strict=True)]
+    whole = [torch.tensor(c, dtype=torch.int64, device=device) for c in columns[:3]]
+    return Ladder(*whole, *(torch.tensor(c, dtype=dtype, device=device) for c in columns[3:]))
+
+
+def rungs(maps: Tensor) -> Tensor:
+    """How many levels σ is above 1 pixel (n,).
+
+    In float64: which level is nearest must not depend on rounding, or another would be read.
+    """
+    a = maps.detach()[..., :2].double()
+    determinant = a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+    return SCALES / 2 * determinant.abs().clamp_min(1e-48).log2()
+
+
+def directions(gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Length, cosine and sine; where there is no gradient all are 0, and so are their slopes."""
+    square = gx * gx + gy * gy
+    there = square > torch.finfo(gx.dtype).tiny
+    length = torch.where(there, square, 1.0).sqrt()
+    inverse = torch.where(there, 1 / length, 0.0)
+    return torch.where(there, length, 0.0), gx * inverse, gy * inverse
+
+
+def powered(length: Tensor, power: float) -> Tensor:
+    """length^power, with a slope of 0 at 0."""
+    if power == 1:
+        return length
+    there = length > 0
+    return torch.where(there, torch.where(there, length, 1.0) ** power, 0.0)
+
+
+def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
+    """(n, (2·order + 1) p): ρ, then ρ cos mφ and ρ sin mφ."""
+    found = [weights]
+    if order:
+        found += [weights * cos, weights * sin]
+    for _ in range(2, order + 1):
+        c, s = found[-2], found[-1]
+        found += [c * cos - s * sin, s * cos + c * sin]
+    return torch.cat(found, 1)
+
+
+def _along(
+    axis: int, maps: Tensor, shapes: Tensor, at: Points, origin: Tensor, scale: Tensor, size: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the points lie along an axis, in pixels of their levels (n, p): beyond a pixel, which
+    pixel, and whether within the image.
+
+    From the pixel at the frame's centre, which is found in float64: whether a point at the rim of
+    the image counts must not depend on how far the rim is from 0.
+    """
+    centre = (maps[:, axis, 2:].double() - origin) * scale
+    pixel = centre.detach().floor()
+    offset = (shapes[:, axis : axis + 1] @ at.offsets)[:, 0] * scale
+    place = offset + (centre - pixel).to(shapes.dtype)
+    first = ((-0.5 - origin.double()) * scale - pixel).to(shapes.dtype)
+    inside = (place >= first) & (place <= first + size * scale)
+    whole = place.detach().clamp(-1e8, 1e8).floor()
+    return place - whole, torch.nan_to_num(pixel + whole).clamp(-9, 1e9).long(), inside
+
+
+def measured(
+    rows: Tensor,
+    of: Plan,
+    maps: Tensor,
+    image: Tensor,
+    sampling: Sampling,
+    kernel: Kernel,
+    power: float,
+    order: int,
+) -> Tensor:
+    """Harmonics (n, (2·order + 1) p) around frames ``maps`` (n, 2, 3) of images ``image`` (n,).
+
+    The plain form of :func:`caloric.density.measure_frames`, with gradients to pixels and frames.
+    """
+    dtype = rows.dtype
+    at, levels = points(sampling, power, rows.device, dtype), ladder(of, rows.device, dtype)
+    wanted = torch.round(rungs(maps)[:, None] + at.levels)
+    level = torch.nan_to_num(wanted).clamp(0, len(levels.offset) - 1).long()
+    offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
+    scale, origin = levels.scale[level], levels.origin[level]
+    shapes = maps[:, :, :2].to(dtype)
+    x, left, inside_x = _along(0, maps, shapes, at, origin, scale, of.size[1])
+    y, top, inside_y = _along(1, maps, shapes, at, origin, scale, of.size[0])
+    inside = inside_x & inside_y
+    u, v = (torch.where(inside, part, 0.0).clamp(0, 1) for part in (x, y))
+    begin = offset + image[:, None] * of.total
+    flat = rows.reshape(-1)
+
+    def pixel(dy: int, dx: int) -> Tensor:
+        column = (left + dx).clamp_min(0).minimum(w - 1)
+        row = (top + dy).clamp_min(0).minimum(h - 1)
+        return flat[begin + row * w + column]
+
+    def read(right: int, down: int) -> Tensor:
+        a, b = pixel(down, right), pixel(down, right + 1)
+        c, d = pixel(down + 1, right), pixel(down + 1, right + 1)
+        return (1 - v) * ((1 - u) * a + u * b) + v * ((1 - u) * c + u * d)
+
+    if kernel.feature == "intensity":
+        angle = read(0, 0) * (2 * np.pi / kernel.period)
+        weights = at.factors * inside
+        return harmonics(weights, angle.cos(), angle.sin(), order)
+    fx, fy = read(1, 0) - read(-1, 0), read(0, 1) - read(0, -1)
+    a = 0.5 * shapes
+    gx = fx * a[:, 0, 0, None] + fy * a[:, 1, 0, None]
+    gy = fx * a[:, 0, 1, None] + fy * a[:, 1, 1, None]
+    length, cos, sin = directions(gx, gy)
+    weights = torch.where(inside, powered(length * scale, power) * at.factors, 0.0)
+    return harmonics(weights, cos, sin, order)

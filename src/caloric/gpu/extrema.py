@@ -1,0 +1,139 @@
+"""Extrema of a batch: candidates, their sub-pixel places, the strongest of each image.
+
+What is found has a key: the bits of its strength above those of its place. Sorting keys puts the
+strongest first, equals by place, and those that moved to the same place side by side.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from caloric.detector import extrema
+from caloric.gpu.scalespace import LAYERS, Octave, Plan
+from caloric.image.scalespace import FIRST, SCALES
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Up to c extrema an image: ``keys`` (b, c) int64, 0 where there is none; ``places`` (b, c, 3)
+    float64, x, y and σ in pixels of the image; ``counts`` (b,), how many candidates there were."""
+
+    keys: Tensor
+    places: Tensor
+    counts: Tensor
+
+
+def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
+    """(n, 4) image, layer, row, column of extrema of |D| among 27 neighbours in (b, 6, h, w)."""
+    d = (layers[:, 1:] - layers[:, :-1]).abs()
+    if min(octave.height, octave.width) < 3:
+        return torch.zeros((0, 4), dtype=torch.int64, device=layers.device)
+    around = torch.nn.functional.max_pool3d(d.unsqueeze(1), 3, stride=1).squeeze(1)
+    inner = d[:, 1:-1, 1:-1, 1:-1]
+    least = torch.nextafter(torch.tensor(limit, dtype=d.dtype), torch.tensor(1.0, dtype=d.dtype))
+    at = torch.nonzero((inner == around) & (inner >= least.to(d.device)))
+    return at + torch.tensor([0, 1, 1, 1], device=at.device)
+
+
+def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """D at places (n, 4), its gradient (3, n) and Hessian (6, n), in float64."""
+    image, layer, row, column = at.T
+
+    def d(s: int, y: int, x: int) -> Tensor:
+        r, c = row + y, column + x
+        return (layers[image, layer + s + 1, r, c] - layers[image, layer + s, r, c]).double()
+
+    value, gradient, hessian = extrema.differences(d)
+    return value, torch.stack(gradient), torch.stack(hessian)
+
+
+def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
+    """Where there is a peak, and u = −H^{-1} g (3, n)."""
+    adjoint, determinant = extrema.cofactors(hessian)
+    regular = determinant.abs() > extrema.REGULAR
+    scaled = gradient / torch.where(regular, -determinant, torch.inf)
+    return regular, torch.stack(extrema.applied(adjoint, scaled))
+
+
+def refine(
+    of: Plan, octave: Octave, layers: Tensor, at: Tensor, contrast: float, edge: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Image, key and place of the candidates that settle and are strong and round enough."""
+    h, w = octave.height, octave.width
+    images, keys, places = [], [], []
+    for _ in range(extrema.MOVES):
+        value, gradient, hessian = _fit(layers, at)
+        regular, offset = _peak(gradient, hessian)
+        still = regular & (offset.abs() < 0.5).all(0)
+        peak = (value + 0.5 * (gradient * offset).sum(0)).abs()
+        xx, yy, _, xy, _, _ = hessian
+        trace, determinant = xx + yy, xx * yy - xy * xy
+        good = still & (peak * SCALES >= contrast) & (determinant > 0)
+        good &= trace * trace * edge < (edge + 1) ** 2 * determinant
+        x = (at[:, 3] + offset[0]) * octave.step + octave.origin
+        y = (at[:, 2] + offset[1]) * octave.step + octave.origin
+        sigma = FIRST * octave.step * 2.0 ** ((at[:, 1] + offset[2]) / SCALES)
+        good &= (x >= -0.5) & (x <= of.size[1] - 0.5) & (y >= -0.5) & (y <= of.size[0] - 0.5)
+        place = octave.offset + (at[:, 1] * h + at[:, 2]) * w + at[:, 3]
+        strength = peak.float().view(torch.int32).long()
+        images.append(at[good, 0])
+        keys.append(((strength << 32) | (0xFFFFFFFF - place))[good])
+        places.append(torch.stack([x, y, sigma], 1)[good])
+        move = torch.round(offset.clamp(-2, 2)).long()
+        moved = at.clone()
+        moved[:, 1:] += move.flip(0).T
+        low = (moved[:, 1:] >= 1).all(1)
+        high = (moved[:, 1] < LAYERS - 2) & (moved[:, 2] < h - 1) & (moved[:, 3] < w - 1)
+        at = moved[regular & ~still & low & high]
+        if len(at) == 0:
+            break
+    return torch.cat(images), torch.cat(keys), torch.cat(places)
+
+
+def find(rows: Tensor, of: Plan, contrast: float, edge: float) -> Found:
+    """All extrema of pyramids ``rows`` (b, total): the plain form."""
+    b = len(rows)
+    parts = []
+    for octave in of.octaves:
+        layers = rows[:, octave.offset : octave.offset + octave.count]
+        layers = layers.view(b, LAYERS, octave.height, octave.width)
+        at = candidates(octave, layers, 0.5 * contrast / SCALES)
+        if len(at):
+            parts.append(refine(of, octave, layers, at, contrast, edge))
+    if not parts:
+        nothing = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
+        return Found(nothing[..., 0].long(), nothing, torch.zeros(b, device=rows.device).long())
+    image, key, place = (torch.cat(column) for column in zip(*parts, strict=True))
+    counts = torch.bincount(image, minlength=b)
+    most = int(counts.max())
+    slot = torch.arange(len(image), device=rows.device)
+    order = torch.argsort(image, stable=True)
+    slot = slot - (counts.cumsum(0) - counts)[image[order]]
+    keys = torch.zeros((b, most), dtype=torch.int64, device=rows.device)
+    places = torch.zeros((b, most, 3), dtype=torch.float64, device=rows.device)
+    keys[image[order], slot] = key[order]
+    places[image[order], slot] = place[order]
+    return Found(keys, places, counts)
+
+
+def strongest(found: Found, most: int) -> tuple[Tensor, Tensor]:
+    """The ``most`` strongest of each image: places (b, most, 3) and strengths (b, most).
+
+    A strength of 0 says that there is none.
+    """
+    count = found.keys.shape[1]
+    keys, index = found.keys.sort(1, descending=True)
+    again = torch.zeros_like(keys, dtype=torch.bool)
+    again[:, 1:] = keys[:, 1:] == keys[:, :-1]
+    keys = keys.masked_fill(again, 0)
+    # Without those that are there twice the order has gaps: they are moved to the end.
+    keys, order = keys.sort(1, descending=True)
+    index = index.gather(1, order)
+    kept = min(most, count)
+    keys, index = keys[:, :kept], index[:, :kept]
+    places = found.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
+    strengths = (keys >> 32).to(torch.int32).view(torch.float32)
+    pad = most - kept
+    places = torch.nn.functional.pad(places, (0, 0, 0, pad))
+    return places, torch.nn.functional.pad(strengths, (0, pad))

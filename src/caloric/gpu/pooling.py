@@ -1,0 +1,125 @@
+"""Tables on a device: contraction, normalisation, whitening."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from caloric.descriptor import pooling, whitening
+from caloric.descriptor.layout import Layout
+from caloric.descriptor.normalise import Normalisation
+from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.sampling import Sampling
+from caloric.gpu import density
+from caloric.gpu.once import once
+from caloric.kernels import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """:class:`caloric.descriptor.pooling.Table` as one matrix ((2·order + 1) p, entries), β in it.
+
+    ``scale`` times its product with harmonics are the raw descriptors: in half precision the matrix
+    is made to fit its range.
+    """
+
+    matrix: Tensor
+    order: int
+    scale: float
+
+
+def dense(table: pooling.Table, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The matrix of a table of ``count`` points, padded as :class:`Points` are."""
+    blocks = 2 * table.order + 1
+    if table.synthesis is None:
+        whole = np.asarray(table.factors[0], np.float64)
+    else:
+        synthesis = np.asarray(table.synthesis, np.float64)
+        places = table.factors[0].shape[1]
+        parts = [np.einsum("pn,b->pnb", table.factors[0], synthesis[:, 0])]
+        for m, factor in enumerate(table.factors[1:], 1):
+            real, imaginary = factor[:, :places], factor[:, places:]
+            parts.append(
+                np.einsum("pn,b->pnb", real, synthesis[:, 2 * m - 1])
+                + np.einsum("pn,b->pnb", imaginary, synthesis[:, 2 * m])
+            )
+        whole = np.concatenate([part.reshape(len(part), -1) for part in parts])
+    padded = np.zeros((blocks, count + density.padding(count), whole.shape[1]))
+    padded[:, :count] = whole.reshape(blocks, count, -1)
+    return padded.reshape(-1, whole.shape[1])
+
+
+@once
+def table(
+    kernel: Kernel, layout: Layout, sampling: Sampling, most: int | None, device: Any, dtype: Any
+) -> Table:
+    """Made once for each."""
+    precise = "float64" if dtype == torch.float64 else "float32"
+    own = pooling.tabulate(kernel, layout, sampling, precise, most)
+    matrix = dense(own, len(sampling.areas()))
+    scale = float(np.abs(matrix).max()) if dtype == torch.float16 else 1.0
+    on_device = torch.tensor(matrix / scale, dtype=dtype, device=device)
+    return Table(on_device, own.order, scale)
+
+
+def pool(seen: Tensor, by: Table) -> Tensor:
+    """Raw descriptors (n, entries), in float32 or better."""
+    result = seen @ by.matrix
+    wide = result if result.dtype == torch.float64 else result.float()
+    return wide if by.scale == 1 else wide * by.scale
+
+
+def l2(h: Tensor) -> Tensor:
+    """Unit Euclidean length; rows that are zero stay zero, with slopes of 0."""
+    largest = h.detach().abs().amax(1, keepdim=True)
+    there = largest > 0
+    unit = h / torch.where(there, largest, 1.0)
+    square = (unit * unit).sum(1, keepdim=True)
+    return torch.where(there, unit / torch.where(there, square, 1.0).sqrt(), 0.0)
+
+
+def clip(h: Tensor) -> Tensor:
+    """SIFT's own."""
+    return l2(l2(h).clamp(-0.2, 0.2))
+
+
+def root(h: Tensor) -> Tensor:
+    """RootSIFT's."""
+    unit = l2(h)
+    there = unit > 0
+    return l2(torch.where(there, torch.where(there, unit, 1.0).sqrt(), 0.0))
+
+
+_METHODS: dict[Normalisation, Callable[[Tensor], Tensor]] = {
+    "none": lambda h: h,
+    "l2": l2,
+    "clip": clip,
+    "root": root,
+}
+
+
+@once
+def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
+    return torch.tensor(whitening.load(name)[:, :dimension], dtype=dtype, device=device)
+
+
+def normalised(raw: Tensor, how: Normalisation) -> Tensor:
+    """:func:`caloric.normalise.normalise`."""
+    return _METHODS[how](raw)
+
+
+def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
+    """Normalised and whitened."""
+    result = normalised(raw, recipe.normalisation)
+    if recipe.whitening is None:
+        return result
+    return l2(result @ _whitening(recipe.whitening, recipe.dimension, raw.device, raw.dtype))
+
+
+def to_uint8(h: Tensor, signed: bool) -> Tensor:
+    """See :func:`caloric.normalise.to_uint8`."""
+    scaled = torch.round(256 * h) + 128 if signed else torch.round(512 * h)
+    return scaled.clamp(0, 255).to(torch.uint8)

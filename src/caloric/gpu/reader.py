@@ -1,0 +1,106 @@
+"""What is read from the pyramids of a batch: by the fused kernels on a GPU, by the plain forms
+elsewhere."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.sampling import Sampling
+from caloric.detector import affine_shape
+from caloric.gpu import density, pooling
+from caloric.gpu.once import once
+from caloric.gpu.pooling import Table
+from caloric.gpu.scalespace import Plan
+from caloric.kernels import Kernel
+from caloric.theory.gaussians import gaussian_2d
+
+_BYTES = 1 << 31  # of harmonics at once
+
+
+@once
+def _window(device: Any) -> Tensor:
+    own = affine_shape.SAMPLING
+    window = gaussian_2d(own.points(), affine_shape.WINDOW)
+    padding = (0, density.points(own, 1.0, device, torch.float32).padded - len(window))
+    return torch.nn.functional.pad(torch.tensor(window, device=device).float(), padding)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """The pyramids ``rows`` (b, total) of a batch, with ``per`` frames an image."""
+
+    rows: Tensor
+    plan: Plan
+    per: int
+    fused: bool
+
+    def harmonics(
+        self,
+        maps: Tensor,
+        sampling: Sampling,
+        kernel: Kernel,
+        power: float,
+        order: int,
+        begin: int,
+        dtype: Any,
+    ) -> Tensor:
+        """(n, (2·order + 1) p) of frames (n, 2, 3), the first of which is the ``begin``-th."""
+        if self.fused:
+            from caloric.gpu import kernels
+
+            return kernels.measured(
+                self.rows, self.plan, maps, begin, self.per, sampling, kernel, power, order, dtype
+            )
+        image = (begin + torch.arange(len(maps), device=maps.device)) // max(self.per, 1)
+        found = density.measured(self.rows, self.plan, maps, image, sampling, kernel, power, order)
+        return found.to(dtype)
+
+    def pooled(
+        self, maps: Tensor, sampling: Sampling, kernel: Kernel, power: float, table: Table
+    ) -> Tensor:
+        """Raw descriptors (n, entries)."""
+        dtype = table.matrix.dtype
+        width = table.matrix.shape[0] * table.matrix.element_size()
+        block = max(1, _BYTES // width)
+        parts = [
+            pooling.pool(
+                self.harmonics(part, sampling, kernel, power, table.order, start, dtype), table
+            )
+            for start, part in zip(range(0, len(maps), block), maps.split(block), strict=True)
+        ]
+        return torch.cat(parts) if len(parts) != 1 else parts[0]
+
+    def described(
+        self, maps: Tensor, recipe: Descriptor, sizes: tuple[float, ...], dtype: Any
+    ) -> Tensor:
+        """Descriptors (n, d); ``dtype`` is that of the product."""
+        table = pooling.table(
+            recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, maps.device, dtype
+        )
+
+        def at(size: float) -> Tensor:
+            sized = maps if size == 1 else torch.cat([maps[..., :2] * size, maps[..., 2:]], -1)
+            return self.pooled(sized, recipe.sampling, recipe.kernel, recipe.power, table)
+
+        raw = at(sizes[0])
+        if len(sizes) > 1:
+            raw = pooling.clip(raw) / len(sizes)
+            for size in sizes[1:]:
+                raw = raw + pooling.clip(at(size)) / len(sizes)
+        return pooling.finish(raw, recipe)
+
+    def second_moments(self, maps: Tensor) -> Tensor:
+        """(n, 2, 2): see :func:`caloric.affine_shape.second_moments`."""
+        own = affine_shape.SAMPLING
+        window = _window(maps.device)
+        points = len(window)
+        found = self.harmonics(maps, own, affine_shape.ANY, 1.0, 1, 0, torch.float32)
+        # The weight of a point is its area times the gradient; all areas are the same.
+        rho, cos, sin = found.view(len(maps), 3, points).unbind(1)
+        total = (window * rho * rho).sum(1)
+        even, odd = (window * (cos * cos - sin * sin)).sum(1), 2 * (window * cos * sin).sum(1)
+        rows = [torch.stack([total + even, odd], -1), torch.stack([odd, total - even], -1)]
+        return torch.stack(rows, -2) / 2

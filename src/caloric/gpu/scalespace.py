@@ -1,0 +1,135 @@
+"""The scale space of a batch of images of one size, as one row of numbers an image.
+
+An octave's six layers lie one after the other, and the octaves too: any level is an offset, a
+height and a width, so that one kernel reads from all of them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from caloric.gpu.once import once
+from caloric.image import scalespace
+from caloric.image.scalespace import FIRST, SCALES, SMALLEST
+
+LAYERS = SCALES + 3
+
+
+@dataclass(frozen=True)
+class Octave:
+    """Where the six layers (6, h, w) of an octave begin in the row, and how they lie in the image.
+
+    ``first`` is the smoothing of what they are made from, in pixels of the octave.
+    """
+
+    offset: int
+    height: int
+    width: int
+    step: float
+    origin: float
+    first: float
+
+    @property
+    def count(self) -> int:
+        """The numbers it takes."""
+        return LAYERS * self.height * self.width
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The octaves of images (h, w), the enlarged one first."""
+
+    size: tuple[int, int]
+    octaves: tuple[Octave, ...]
+
+    @property
+    def total(self) -> int:
+        """The numbers of all octaves."""
+        last = self.octaves[-1]
+        return last.offset + last.count
+
+    @property
+    def levels(self) -> list[tuple[int, Octave]]:
+        """Offset and octave of each smoothing, a third of an octave apart: scalespace.Ladder."""
+        found = []
+        for octave in self.octaves:
+            layers = LAYERS if octave is self.octaves[-1] else SCALES
+            plane = octave.height * octave.width
+            found += [(octave.offset + i * plane, octave) for i in range(layers)]
+        return found
+
+
+@lru_cache(maxsize=256)
+def plan(height: int, width: int) -> Plan:
+    """For images of that size."""
+    octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
+    h, w, first, step = height, width, scalespace.SHARP, 1.0
+    while min(h, w) >= SMALLEST:
+        before = octaves[-1]
+        octaves.append(Octave(before.offset + before.count, h, w, step, 0.0, first))
+        h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
+    return Plan((height, width), tuple(octaves))
+
+
+@once
+def mirrored(count: int, reach: int, device: Any) -> Tensor:
+    """Indices of −reach … count + reach − 1 where the rim is a mirror."""
+    period = max(2 * (count - 1), 1)
+    index = np.abs((np.arange(-reach, count + reach) + count - 1) % period - (count - 1))
+    return torch.tensor(index if count > 1 else 0 * index, device=device)
+
+
+def blur(pixels: Tensor, sigma: float) -> Tensor:
+    """Images (b, h, w) smoothed further.
+
+    Down and then across, the taps in the order in which the compiled core adds them: the bytes are
+    the same, and with them which extrema there are.
+    """
+    taps = scalespace.taps(sigma).tolist()
+    reach = len(taps) // 2
+    h, w = pixels.shape[1:]
+    rows = pixels.index_select(1, mirrored(h, reach, pixels.device))
+    down = taps[0] * rows[:, :h]
+    for k, tap in enumerate(taps[1:], 1):
+        down = torch.add(down, rows[:, k : k + h], alpha=tap)
+    columns = down.index_select(2, mirrored(w, reach, pixels.device))
+    total = taps[reach] * down
+    for k in range(1, reach + 1):
+        left, right = columns[..., reach - k :][..., :w], columns[..., reach + k :][..., :w]
+        total = torch.add(total, left + right, alpha=taps[reach + k])
+    return total
+
+
+def enlarged(pixels: Tensor) -> Tensor:
+    """Twice the size, two pixels a quarter to either side of each old one: across, then down."""
+    for axis in (2, 1):
+        count = pixels.shape[axis]
+        before = torch.cat([pixels.narrow(axis, 0, 1), pixels.narrow(axis, 0, count - 1)], axis)
+        after = torch.cat([pixels.narrow(axis, 1, count - 1), pixels.narrow(axis, -1, 1)], axis)
+        even = torch.add(before, pixels - before, alpha=0.75)
+        odd = torch.add(pixels, after - pixels, alpha=0.25)
+        pixels = torch.stack([even, odd], axis + 1).flatten(axis, axis + 1)
+    return pixels
+
+
+def _layers(base: Tensor, first: float) -> Tensor:
+    layers, before = [], base
+    for sigma in scalespace.steps(first):
+        before = blur(before, sigma) if sigma else before
+        layers.append(before)
+    return torch.stack(layers, 1)
+
+
+def build(images: Tensor, of: Plan) -> Tensor:
+    """(b, total) of images (b, h, w) with values 0 to 1: the plain form, with gradients."""
+    b = len(images)
+    octaves = [_layers(enlarged(images), of.octaves[0].first)]
+    base = images
+    for octave in of.octaves[1:]:
+        octaves.append(_layers(base, octave.first))
+        base = octaves[-1][:, SCALES, ::2, ::2]
+    return torch.cat([layers.reshape(b, -1) for layers in octaves], 1)

@@ -1,0 +1,1 @@
+"""File or array to scale space."""

@@ -1,0 +1,1 @@
+"""Descriptors to matches, matches to geometry."""

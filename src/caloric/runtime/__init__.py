@@ -1,0 +1,1 @@
+"""Threads, memory, files, and the compiled core."""
