@@ -51,9 +51,9 @@ wheels: $(READY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m build --outdir dist native
 	$(PYTHON) -m venv .venv/installed
-	.venv/installed/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	.venv/installed/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  dist/caloric_native-*.whl "$$(ls dist/caloric-*.whl)[dev]"
-	.venv/installed/bin/python -m pytest
+	.venv/installed/$(notdir $(BIN))/python -m pytest
 
 docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

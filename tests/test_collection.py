@@ -33,6 +33,9 @@ from caloric.collection import (
 )
 from caloric.interop import colmap, colmap_command
 
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
 SETTINGS = extraction.Settings(max_features=120)
 HERE = engines.Here()
 
@@ -333,6 +336,29 @@ def test_without_any_colmap_it_is_said_first(originals, tmp_path, monkeypatch):
     assert "apt-get install colmap" in str(result.exception)
     assert "export --to text" in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_the_executable_cannot_do_is_said_first(
+    plainly_named, originals, tmp_path, monkeypatch
+):
+    folder, out = plainly_named
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    monkeypatch.setattr(colmap_command, "executable", lambda: "false")
+    with pytest.raises(caloric.InputError, match="not there; name the folder"):
+        exporting.export_colmap(out, tmp_path)
+    with pytest.raises(caloric.InputError, match="colmap feature_importer failed"):
+        exporting.export_colmap(out, folder)
+    result = run("collection", "run", originals, "-o", tmp_path / "out")
+    assert "up to the first space" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_colmaps_reason_is_not_an_address():
+    check = "E1116 file.cc:7] Check failed: image.Exists()"
+    said = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
+    done = subprocess.CompletedProcess([], -6, "working\n", said)
+    assert colmap_command._reason(done) == check
+    assert colmap_command._reason(subprocess.CompletedProcess([], 1, "", "")) == "no message"
 
 
 def test_names_do_not_lead_out_of_the_store(matched, tmp_path):

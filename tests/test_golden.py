@@ -17,6 +17,7 @@ from caloric.runtime import native
 
 HERE = Path(__file__).parent / "golden"
 MAKE = runpy.run_path(str(HERE / "make.py"))
+BUILDS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "builds.py"))
 GOLDEN = np.load(HERE / "pipeline.npz")
 
 
@@ -50,13 +51,6 @@ def device(request):
         native.core().use(kinds()[0])
 
 
-def keys(maps):
-    """Place, size and direction, in numbers that are near if frames are."""
-    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
-    turn = maps[:, :, 0] / np.linalg.norm(maps[:, :, 0], axis=1, keepdims=True)
-    return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], turn], 1)
-
-
 def share(found, expected, near):
     """How many of the expected rows are among those found."""
     return np.mean(cKDTree(found).query(expected, p=np.inf)[0] <= near)
@@ -75,14 +69,14 @@ def test_descriptors(device, name):
 
 def test_frames(device):
     found = caloric.extract(MAKE["images"]()[0], max_features=MAKE["FEATURES"], device=device)
-    assert share(keys(found.frames.maps), keys(GOLDEN["found_maps"]), 0.01) >= 0.99
+    assert BUILDS["share"](found.frames.maps, GOLDEN["found_maps"]) >= 0.99
     np.testing.assert_allclose(found.scores, GOLDEN["found_scores"], rtol=2e-3)
 
 
 def test_affine_frames(device):
     options = {"max_features": MAKE["FEATURES"], "affine": True, "device": device}
     found = caloric.extract(MAKE["images"]()[0], **options)
-    assert share(keys(found.frames.maps), keys(GOLDEN["affine_maps"]), 0.05) >= 0.98
+    assert BUILDS["share"](found.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
 
 
 def test_matches_and_geometry(device):

@@ -101,6 +101,23 @@ def test_memory_is_a_number_of_bytes(wrong):
         caloric.extract(np.zeros((9, 9)), memory=wrong)
 
 
+def test_a_call_keeps_no_more_memory_than_it_was_allowed():
+    """Less than is kept between calls, or more; afterwards it is as before."""
+
+    def spare():
+        return sum(buffer.nbytes for buffer in memory._spare.values())
+
+    with memory.kept_up_to(10_000):
+        for count in (2000, 100_000):
+            memory.workspace(count)
+        assert spare() <= 10_000
+    with memory.kept_up_to(2 * memory.KEPT):
+        large = [memory.workspace(memory.KEPT // 4) for _ in range(2)]
+        del large
+        assert spare() > memory.KEPT
+    assert spare() <= memory.KEPT
+
+
 def test_what_is_kept_may_be_in_a_file(monkeypatch):
     image = photographs.grey("camera")
     whole = caloric.extract(image, max_features=200)
@@ -245,6 +262,7 @@ def test_a_descriptor_does_not_depend_on_the_others():
     assert not beside[-1].any()
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="no room is promised here")
 def test_no_room_for_a_temporary_file(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -254,6 +272,7 @@ def test_no_room_for_a_temporary_file(monkeypatch):
         tiles._room((100, 100), 0)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 def test_windows_in_forked_processes(mosaic, tmp_path):
     path = tmp_path / "image.tif"
     tifffile.imwrite(path, mosaic, photometric="rgb", tile=(64, 64))

@@ -2,7 +2,8 @@
 
 On x86-64 the other is aarch64, and the other way round. Debian's packages give the compiler, the
 emulator and the other platform's Python, which is unpacked below ``.cross`` and not installed;
-wheels of the other platform are put beside it. Nothing else on the machine is touched.
+wheels of the other platform are put beside it. Nothing else on the machine is touched. It takes
+Debian 12, whose Python is 3.11, or another release that has it.
 """
 
 import argparse
@@ -172,8 +173,9 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 def main() -> None:
     """Set up what is missing, build, test."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tests", nargs="*", help="tests, or options of pytest")
-    arguments = parser.parse_args()
+    parser.add_argument("tests", nargs="*", help="what pytest is given instead of our choice")
+    known, options = parser.parse_known_args()
+    chosen = [*known.tests, *options]
     if sysconfig.get_python_version() != "3.11":
         sys.exit("make cross needs Python 3.11 here, as the other platform's is")
     target = other()
@@ -181,7 +183,7 @@ def main() -> None:
     root, packages = unpack(target), wheels(target)
     core = build(target, root)
     command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests"])
-    run(command, "-c", START, command, target.kind, *(arguments.tests or TESTS))
+    run(command, "-c", START, command, target.kind, *(chosen or TESTS))
 
 
 if __name__ == "__main__":

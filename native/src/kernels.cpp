@@ -650,7 +650,7 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
   }
 }
 
-// scores[r, 0 ... 2 LANES) = sum_k a[r, k] b[k, ...), k from first to last, for R rows.
+// sum[r, 0 ... 2 LANES) = sum_k a[r, k] b[k, ...) over `depth` k, for R rows.
 template <int R>
 inline void tile(const float *a, i64 stride_a, const float *b, i64 stride_b, i64 depth, Vec (&sum)[R][2]) {
   Vec total[R][2] = {};  // apart from `sum`, whose address is known elsewhere: these stay in registers

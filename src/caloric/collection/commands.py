@@ -333,10 +333,12 @@ def run(
 ) -> None:
     """All of it: features, pairs, matches, geometries, database, model."""
     from caloric.collection import exporting, sources
-    from caloric.interop import colmap
+    from caloric.interop import colmap, text
 
     colmap.require()
-
+    if not colmap.available():
+        for name in sources.names(sources.absolute(folder)):
+            text.check_name(name)
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _placed(device, workers, cluster)

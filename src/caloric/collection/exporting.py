@@ -81,6 +81,8 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
                 unfinished, sorted(known), images(store), folder, two_views(store)
             )
         else:
+            for name in known:
+                colmap.require_image(folder, name)
             with tempfile.TemporaryDirectory(dir=target.parent, prefix="text.") as place:
                 verified = _write_matches(store, Path(place))
                 _write_features(store, Path(place))
@@ -138,6 +140,7 @@ def export_text(store: Path) -> list[Path]:
     It comes last: where a name cannot be written into it, the features are there.
     """
     target = store / "text"
+    (target / "matches.txt").unlink(missing_ok=True)  # one of before would be taken for one of now
     _write_features(store, target)
     _write_matches(store, target)
     return [target, target / "matches.txt"]

@@ -41,7 +41,7 @@ MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
 _FRAMES = 256  # measured at once, at most
-_FEWEST = 64  # and at least: as many as the widest vectors of the core hold
+_FEWEST = 64  # and by the core at least: a smaller block would not be worth a thread's while
 _ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
 
 
@@ -130,7 +130,8 @@ def _in_the_mirror(
     second, odd = columns[first], imaginary[first]
     for which in (False, True):
         _halves(whole.T, first[odd == which], second[odd == which], which)
-    whole[np.abs(whole) < 2 * NEGLECTED * np.abs(whole).max()] = 0  # 0 up to float32's rounding
+    # What must vanish by symmetry is left with the rounding of the factor's float32 numbers.
+    whole[np.abs(whole) < 2 * np.finfo(np.float32).eps * np.abs(whole).max()] = 0
     opposite = (columns < np.arange(width)) | (imaginary & (columns == np.arange(width)))
     order = np.lexsort((imaginary, np.arange(width) % table.factors[0].shape[1], opposite))
     return whole.astype(np.float32), order, (first, second, odd.astype(np.intp))
@@ -468,13 +469,9 @@ def pool_frames(
         seen = measure_frames(ladder, maps[which], sampling, kernel, power)
         result[which] = pool(seen, table)
 
-    threads.each(block, _blocks(len(maps)))
+    # Of one size: how matrix products round depends on it.
+    threads.each(block, threads.strips(len(maps), _FRAMES))
     return result
-
-
-def _blocks(count: int) -> list[range]:
-    """0 to ``count``, a few blocks for each thread."""
-    return threads.strips(count, min(max(count // (2 * threads.count()), _FEWEST), _FRAMES))
 
 
 def _compiled(
@@ -496,7 +493,9 @@ def _compiled(
             compiled, result[rows],
         )  # fmt: skip
 
-    threads.each(block, _blocks(len(maps)))
+    # A few for each thread: no result of the core depends on which frames are described together.
+    size = min(max(len(maps) // (2 * threads.count()), _FEWEST), _FRAMES)
+    threads.each(block, threads.strips(len(maps), size))
     unsorted = np.empty_like(result)
     unsorted[order] = result
     return unsorted

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +19,17 @@ R = TypeVar("R")
 Matrix = NDArray[np.float64]
 
 
+_NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
+
+
+@cache
 def available() -> bool:
-    """Whether pycolmap is installed."""
-    return find_spec("pycolmap") is not None
+    """Whether pycolmap is installed, and can be loaded."""
+    try:
+        import pycolmap  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def require() -> None:
@@ -29,9 +37,8 @@ def require() -> None:
     if not available() and colmap_command.executable() is None:
         raise InputError(
             "databases and models need COLMAP, and neither pycolmap nor a colmap executable is "
-            "here: pip install pycolmap (which has no wheel for Linux on ARM), or apt-get install "
-            "colmap; without it there are `collection extract`, `match`, `verify`, and "
-            "`export --to text` or `--to hloc`"
+            f"here: {_NO_WHEEL}, or apt-get install colmap; without it there are "
+            "`collection extract`, `match`, `verify`, and `export --to text` or `--to hloc`"
         )
 
 
@@ -40,9 +47,7 @@ def pycolmap() -> Any:
     try:
         import pycolmap
     except ImportError:
-        raise InputError(
-            "this needs pycolmap: pip install pycolmap (there is no wheel for Linux on ARM)"
-        ) from None
+        raise InputError(f"this needs pycolmap: {_NO_WHEEL}") from None
     pycolmap.logging.minloglevel = 2
     return pycolmap
 
@@ -99,11 +104,16 @@ def write_database(
         database.close()
 
 
+def require_image(folder: Path, name: str) -> None:
+    """That the image is where its camera is to be read from."""
+    if not (folder / name).is_file():
+        raise InputError(f"{folder / name}: not there; name the folder the features are of")
+
+
 def _camera(library: Any, name: str, features: Features, folder: Path | None) -> Any:
     h, w = features.image_size
     if folder is not None:
-        if not (folder / name).is_file():
-            raise InputError(f"{folder / name}: not there; name the folder the features are of")
+        require_image(folder, name)
         try:
             camera = library.infer_camera_from_image(str(folder / name))
         except (RuntimeError, ValueError):  # WebP, say, which COLMAP does not read

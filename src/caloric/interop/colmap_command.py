@@ -24,16 +24,23 @@ def _call(command: str, *options: str | Path) -> str:
     program = executable()
     if program is None:
         raise InputError("no colmap executable on the path")
-    # Its commands are linked with a window system, which no server has.
+    # Qt, with which it is linked, aborts without a display.
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     done = subprocess.run(
         [program, command, *map(str, options)],
         env=environment, capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip
     if done.returncode and "--help" not in options:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
-        raise InputError(f"colmap {command} failed ({done.returncode}): {lines[-1]}")
+        raise InputError(f"colmap {command} failed ({done.returncode}): {_reason(done)}")
     return done.stdout + done.stderr
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The line that says why: an error, or a failed check, before the addresses of the stack."""
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    told = [line for line in lines if "ERROR" in line or "Check failed" in line]
+    rest = [line for line in lines if not line.startswith(("@", "***"))]
+    return (told or rest or ["no message"])[-1]
 
 
 def _without_gpu(command: str) -> tuple[str, ...]:
@@ -68,8 +75,13 @@ class Model:
 
 
 def map_images(database: Path, folder: Path, output: Path) -> list[Model]:
-    """COLMAP's mapper; what it made, one folder a model."""
-    _call("mapper", "--database_path", database, "--image_path", folder, "--output_path", output)
+    """COLMAP's mapper; what it made, one folder a model; nothing where it found no model."""
+    places = ("--database_path", database, "--image_path", folder)
+    try:
+        _call("mapper", *places, "--output_path", output)
+    except InputError as error:
+        if "failed to create" not in str(error).lower():
+            raise
     return [_analysed(path) for path in sorted(output.iterdir()) if path.is_dir()]
 
 

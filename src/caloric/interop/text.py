@@ -24,16 +24,21 @@ def write(path: Path, features: Features) -> None:
             file.write(f"{numbers} {' '.join(map(str, values))}\n".encode())
 
 
+def check_name(name: str) -> None:
+    """That COLMAP's matches importer can read it."""
+    if len(name.split()) != 1:
+        raise InputError(
+            f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
+            "rename the image, or install pycolmap and export --to colmap"
+        )
+
+
 def write_matches(path: Path, pairs: Iterable[tuple[str, str, NDArray[np.integer]]]) -> None:
     """Names of two images, then the numbers of their matching features (m, 2), then an empty line:
     COLMAP's matches importer reads it."""
     with replacing(path) as file:
         for name_a, name_b, indices in pairs:
-            for name in (name_a, name_b):
-                if len(name.split()) != 1:
-                    raise InputError(
-                        f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
-                        "rename the image, or install pycolmap and export --to colmap"
-                    )
+            check_name(name_a)
+            check_name(name_b)
             rows = "".join(f"{i} {j}\n" for i, j in indices.tolist())
             file.write(f"{name_a} {name_b}\n{rows}\n".encode())

@@ -490,7 +490,10 @@ def all_errata() -> tuple[Erratum, ...]:
 
 
 def shown(value: float) -> str:
-    """Six digits; but what is 0 up to rounding, which differs between machines, is said to be."""
+    """Six digits; but what is 0 up to rounding, which differs between machines, is said to be.
+
+    Far below that rounding numbers are meant: values of Gaussians far out.
+    """
     return "0 up to rounding" if value == 0 or 1e-18 < abs(value) < 1e-12 else f"{value:.6g}"
 
 

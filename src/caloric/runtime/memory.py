@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEPT = 256_000_000  # bytes at most, between calls
-_held: list[int] = []  # the same, by calls that are at work
+_held: list[int] = []  # bytes that calls at work were allowed; more than KEPT, or less
 
 # By id. No lock: arrays die whenever the garbage collector says, also while one is looked for here.
 _spare: dict[int, NDArray[np.float32]] = {}
@@ -33,7 +33,7 @@ def workspace(count: int) -> NDArray[np.float32]:
 
 @contextmanager
 def kept_up_to(size: int) -> Iterator[None]:
-    """For as long as an image's tiles are worked on, which take turns with ``size`` bytes."""
+    """While the tiles of an image are worked on: they use the same ``size`` bytes in turn."""
     _held.append(size)
     try:
         yield
@@ -50,7 +50,7 @@ def _give_back(buffer: NDArray[np.float32]) -> None:
 def _trim() -> None:
     """Where it is too much, the smallest go."""
     kept = sorted((b.nbytes, key) for key, b in list(_spare.items()))
-    surplus = sum(size for size, _ in kept) - max([KEPT, *_held])
+    surplus = sum(size for size, _ in kept) - (max(_held) if _held else KEPT)
     for size, key in kept:
         if surplus <= 0:
             return
