@@ -148,7 +148,7 @@ def page(report: Report) -> str:
     lines = [
         "# Alignment, measured",
         "",
-        "<!-- Written by `caloric bench align --page`; edit benchmarks/align_page.py instead. -->",
+        "<!-- Written by `caloric bench align --page`; edit bench/align_page.py instead. -->",
         "",
         "`caloric.align` is the theory's algorithm without SIFT's shortcuts: the density of",
         "gradient orientations, diffused, warped by the current estimate, and sharpened step by",

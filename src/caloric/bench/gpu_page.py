@@ -109,7 +109,7 @@ def page(report: Report) -> str:
     lines = [
         "# On a GPU",
         "",
-        "<!-- Written by `caloric bench gpu --page`; edit benchmarks/gpu_page.py instead. -->",
+        "<!-- Written by `caloric bench gpu --page`; edit bench/gpu_page.py instead. -->",
         "",
         "Every descriptor is a table and one product, so a GPU has all of them, and so it has the",
         "detector, directions, affine shapes and matching:",

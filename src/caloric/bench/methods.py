@@ -65,7 +65,7 @@ def _code() -> str:
     """A fingerprint of our own source: what was computed by other code is computed again."""
     root = Path(caloric.__file__).parent
     files = sorted([*root.rglob("*.py"), *(root / "data").iterdir()])
-    others = {"benchmarks", "paper", "interop", "cli.py", "demo.py", "viz.py", "page.py"}
+    others = {"bench", "paper", "interop", "cli.py", "demo.py", "viz.py", "page.py"}
     own = [f for f in files if not others & set(f.relative_to(root).parts)]
     return hashlib.sha256(b"".join(f.read_bytes() for f in own)).hexdigest()[:12]
 

@@ -147,7 +147,7 @@ def page(report: Report) -> str:
     lines = [
         "# A thousand, a million, a billion images",
         "",
-        "<!-- Written by `caloric bench scale --page`; edit benchmarks/scale_page.py instead. -->",
+        "<!-- Written by `caloric bench scale --page`; edit bench/scale_page.py instead. -->",
         "",
         "What [collections](collections.md) cost, worked out from rates and sizes that were measured",
         "on one machine. The last column was not run by anybody; it says where to look first.",

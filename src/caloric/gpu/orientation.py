@@ -13,8 +13,8 @@ _MOST = orientation.ORDER  # a series of that order has no more peaks
 def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """The angles (n, 12) of each row's peaks, the strongest first, and which of them count.
 
-    As :func:`caloric.detector.orientation.dominant`: those of at least 0.8 of the highest, angle 0 where
-    there is none.
+    As :func:`caloric.detector.orientation.dominant`: those of at least 0.8 of the highest, angle 0
+    where there is none.
     """
     h = histogram
     before, after = h.roll(1, 1), h.roll(-1, 1)

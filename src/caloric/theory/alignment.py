@@ -131,7 +131,8 @@ def widest_shift(image: OrientationDensity, template: OrientationDensity) -> Flo
     """The minimum of :func:`translation` as σ → ∞, in closed form: the centres of mass coincide.
 
     There every pair of points weighs the same, and the energy is a parabola. For a template in a
-    larger image that is the image's own centre, which is why :mod:`caloric.alignment.search` looks around.
+    larger image that is the image's own centre, which is why :mod:`caloric.alignment.search` looks
+    around.
     """
     centres = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
     return np.asarray(centres[0] - centres[1])
