@@ -575,10 +575,17 @@ def test_refined_matches_agree_better_and_stay_near():
         for m in (was, found)
     ]
     assert away[1] < 0.5 * away[0]
-    geometry = caloric.verify(a, b, refined, model="affine")
-    assert error(geometry.matrix, moved) < error(
-        caloric.verify(a, b, plain, model="affine").matrix, moved
-    )
+    # One estimate from random samples is as good as chance has it: the mean of several.
+    errors = [
+        np.mean(
+            [
+                error(caloric.verify(a, b, m, model="affine", seed=i).matrix, moved)
+                for i in range(12)
+            ]
+        )
+        for m in (plain, refined)
+    ]
+    assert errors[1] < 0.6 * errors[0], errors
 
 
 def test_refining_leaves_flat_places_and_nothing_alone():

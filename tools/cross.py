@@ -22,14 +22,17 @@ WHEELS = (
     "numpy", "scipy", "opencv-python-headless", "pillow", "threadpoolctl", "typer", "rich",
     "pytest", "hypothesis", "scikit-image", "tifffile", "mpmath", "h5py",
 )  # fmt: skip
-# What differs between processors; tables of the other kernels take an hour under emulation.
+# What differs between processors, by the fastest build; under emulation all tests take hours.
 TESTS = (
     "tests/test_native.py",
     "tests/test_golden.py",
     "tests/test_tiles.py",
     "tests/test_errata.py",
-    "-k",
-    "not (test_descriptors and (dsp or similarity or heat or distribution or 32 or unwhitened))",
+)
+CHOSEN = (
+    "test_errata or (test_tiles and make_no_difference and not affine and not detector)"
+    " or (test_native and (blur or enlarging or extrema or processor or matching or refuses))"
+    " or ({kind} and (golden or whole_pipeline or (test_descriptors and caloric and not 32)))"
 )
 
 
@@ -183,7 +186,8 @@ def main() -> None:
     root, packages = unpack(target), wheels(target)
     core = build(target, root)
     command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests"])
-    run(command, "-c", START, command, target.kind, *(chosen or TESTS))
+    tests = chosen or (*TESTS, "-k", CHOSEN.format(kind=target.kind))
+    run(command, "-c", START, command, target.kind, *tests)
 
 
 if __name__ == "__main__":
