@@ -85,10 +85,7 @@ def test_enlarging(kind, shape):
         core.use(core.kinds()[0])
     np.testing.assert_allclose(layers[0], cv2.resize(source, (w, h)).reshape(h, w), atol=2e-7)
     plain = scalespace._enlarged(source)
-    if kind == "portable":
-        np.testing.assert_allclose(layers[0], plain, atol=2e-7)
-    else:
-        assert layers[0].tobytes() == plain.tobytes()
+    np.testing.assert_allclose(layers[0], plain, atol=2e-7)
     blurred = cv2.sepFilter2D(plain, -1, taps[1], taps[1], borderType=cv2.BORDER_REFLECT_101)
     np.testing.assert_allclose(layers[1], blurred.reshape(h, w), atol=2e-6)
 
