@@ -60,6 +60,7 @@ def pipeline() -> dict[str, np.ndarray]:
     features = [caloric.extract(image, max_features=FEATURES) for image in (a, b)]
     matches = caloric.match(*features)
     made = {
+        "image_b": b,  # kept: OpenCV's own warps differ between processors
         "found_maps": features[0].frames.maps,
         "found_scores": features[0].frames.scores,
         "points_a": features[0].frames.xy[matches.indices[:, 0]],
