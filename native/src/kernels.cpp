@@ -197,6 +197,8 @@ void smooth_band(Smoothing &layer, const float *const *row, i64 width, float *bu
       const Four four(weights + k);  // the weights of row k in the sums BAND - 1 ... 0
       Vec pixels[N];
       for (int v = 0; v < N; ++v) pixels[v] = read(row[k] + x + v * LANES);
+      // These are more rows than a processor foresees, and more than the first cache holds.
+      __builtin_prefetch(row[k] + x + 2 * N * LANES);
       unrolled<BAND>([&](auto j) {
         for (int v = 0; v < N; ++v) sum[v][j] = four.template fused<BAND - 1 - j>(pixels[v], sum[v][j]);
       });
@@ -333,7 +335,7 @@ void find_candidates(const float *const *levels, int count, i64 height, i64 widt
                      i64 bottom, std::vector<Candidate> &found) {
   const int layers = (LEVELS ? LEVELS : count) - 1, inner = layers - 2;
   const i64 stride = (width + 2 * LANES) / LANES * LANES;
-  std::vector<float> sizes(2 * layers * stride), tallest(3 * inner * stride);
+  std::vector<float> sizes(2 * layers * stride), tallest(3 * inner * stride), crest(stride + LANES);
   for (i64 y = std::max<i64>(top, 1) - 1; y <= std::min(bottom, height - 1); ++y) {
     float *size = sizes.data() + (y % 2) * layers * stride;
     float *high = tallest.data() + (y % 3) * inner * stride;
@@ -348,7 +350,11 @@ void find_candidates(const float *const *levels, int count, i64 height, i64 widt
       for (int i = 0; i < inner; ++i) store(high + i * stride + x, max(max(d[i], d[i + 1]), d[i + 2]));
     };
     i64 x = 0;
-    for (; x + LANES <= width; x += LANES) differences(x, [](const float *p) { return load(p); });
+    for (; x + LANES <= width; x += LANES) {
+      if (x % 16 == 0)
+        for (int i = 0; i <= layers; ++i) __builtin_prefetch(levels[i] + y * width + x + 64);
+      differences(x, [](const float *p) { return load(p); });
+    }
     if (x < width) differences(x, [&](const float *p) { return load(p, width - x); });
     const i64 row = y - 1;
     if (row < std::max<i64>(top, 1) || row >= std::min(bottom, height - 1)) continue;
@@ -356,19 +362,28 @@ void find_candidates(const float *const *levels, int count, i64 height, i64 widt
     for (int i = 0; i < inner; ++i) {
       const float *value = middle + (i + 1) * stride, *rows[3];
       for (int r = 0; r < 3; ++r) rows[r] = tallest.data() + (r * inner + i) * stride;
-      for (i64 x = 1; x < width - 1; x += LANES) {
-        const Vec v = load(value + x);
-        Int peak = v > limit;
-        if (!any(peak)) continue;
-        // Few are left after the columns above and below.
-        for (int r = 0; r < 3; ++r) peak &= v >= load(rows[r] + x);
-        if (!any(peak)) continue;
-        for (int r = 0; r < 3; ++r) peak &= (v >= load(rows[r] + x - 1)) & (v >= load(rows[r] + x + 1));
-        for (std::uint32_t mask = bits(peak); mask; mask &= mask - 1) {
-          const i64 at = x + __builtin_ctz(mask);
-          if (at < width - 1) found.push_back({i + 1, (std::int32_t)row, (std::int32_t)at});
+      for (i64 x = 0; x < width; x += LANES)
+        store(crest.data() + x, max(max(load(rows[0] + x), load(rows[1] + x)), load(rows[2] + x)));
+      // Few are there: asked of several vectors at once.
+      const auto check = [&](auto count, i64 x) {
+        constexpr int N = decltype(count)::value;
+        Int peak[N], some = {};
+        for (int n = 0; n < N; ++n) {
+          const float *c = crest.data() + x + n * LANES;
+          const Vec v = load(value + x + n * LANES);
+          peak[n] = (v > limit) & (v >= load(c)) & (v >= max(load(c - 1), load(c + 1)));
+          some |= peak[n];
         }
-      }
+        if (!any(some)) return;
+        for (int n = 0; n < N; ++n)
+          for (std::uint32_t mask = bits(peak[n]); mask; mask &= mask - 1) {
+            const i64 at = x + n * LANES + __builtin_ctz(mask);
+            if (at < width - 1) found.push_back({i + 1, (std::int32_t)row, (std::int32_t)at});
+          }
+      };
+      i64 x = 1;
+      for (; x + 4 * LANES <= width; x += 4 * LANES) check(std::integral_constant<int, 4>{}, x);
+      for (; x < width - 1; x += LANES) check(std::integral_constant<int, 1>{}, x);
     }
   }
 }
@@ -434,68 +449,104 @@ inline void gradients(const Corner &corner, const float *u, const float *v, floa
   store4(gy, fused4(share, down[2] - down[1], down[1]));
 }
 
+// How far the points of a run lie from the centre of a frame, a vector beyond its end included.
+struct Reach {
+  float x = 0, y = 0;
+  Reach(const Points &points, i64 first, i64 end) {
+    for (i64 p = first; p < (end - first + LANES - 1) / LANES * LANES + first; ++p) {
+      x = std::max(x, std::abs(points.x[p]));
+      y = std::max(y, std::abs(points.y[p]));
+    }
+  }
+};
+
+// Of points: which pixel of a level, and how far right of and below it.
+struct Places {
+  std::vector<float> u, v;
+  std::vector<std::int32_t> at;
+  explicit Places(i64 count) : u(count), v(count), at(count) {}
+};
+
 // A^T grad f at the points first to end around one frame, from one level, 0 beyond the image; to gx,
 // gy (end - first) and up to a vector beyond.
-void look(const Level &level, i64 height, i64 width, const double *map, const Points &points, i64 first, i64 end,
-          float *gx, float *gy) {
-  const double step = level.step;
+void look(const Level &level, i64 height, i64 width, const double *map, const Points &points, const Reach &reach,
+          Places &places, i64 first, i64 end, float *gx, float *gy) {
+  const double per = 1 / level.step;  // a power of two: products with it are exact
   const float a00 = (float)map[0], a01 = (float)map[1], a10 = (float)map[3], a11 = (float)map[4];
-  const float b00 = (float)(map[0] / step), b01 = (float)(map[1] / step);
-  const float b10 = (float)(map[3] / step), b11 = (float)(map[4] / step);
+  const float b00 = (float)(map[0] * per), b01 = (float)(map[1] * per);
+  const float b10 = (float)(map[3] * per), b11 = (float)(map[4] * per);
   // From the pixel at the centre: rounding then does not depend on where the window is.
-  const double x0 = (map[2] - level.origin) / step, y0 = (map[5] - level.origin) / step;
+  const double x0 = (map[2] - level.origin) * per, y0 = (map[5] - level.origin) * per;
   const double cx = std::floor(x0), cy = std::floor(y0);
   const float dx = (float)(x0 - cx), dy = (float)(y0 - cy);
-  const float left = (float)((-0.5 - level.origin) / step - cx), right = left + (float)(width / step);
-  const float top = (float)((-0.5 - level.origin) / step - cy), bottom = top + (float)(height / step);
+  const float left = (float)((-0.5 - level.origin) * per - cx), right = left + (float)(width * per);
+  const float top = (float)((-0.5 - level.origin) * per - cy), bottom = top + (float)(height * per);
   const std::int32_t column = (std::int32_t)std::clamp(cx - (double)level.left, -1e9, 1e9);
   const std::int32_t row = (std::int32_t)std::clamp(cy - (double)level.top, -1e9, 1e9);
-  const float scale = (float)(0.5 / step);
-  for (i64 p = first; p < end; p += LANES) {
-    // The arrays of points go on for a vector beyond their end.
-    const Vec px = load(points.x + p), py = load(points.y + p);
-    const Vec x = fused(b00, px, fused(b01, py, all(dx))), y = fused(b10, px, fused(b11, py, all(dy)));
-    const Int inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom);
-    Vec fx = {}, fy = {};
-    if (any(inside)) {
-      const Vec xs = inside ? x : Vec{}, ys = inside ? y : Vec{};
-      const Int whole_x = below(xs), whole_y = below(ys), ix = whole_x + column, iy = whole_y + row;
-      const Int at_rim = (ix < 1) | (iy < 1) | (ix > level.width - 3) | (iy > level.height - 3);
-      float u[LANES], v[LANES], across[LANES], down[LANES];
-      store(u, xs - __builtin_convertvector(whole_x, Vec));
-      store(v, ys - __builtin_convertvector(whole_y, Vec));
-      if (any(at_rim)) {
-        // At the rim the image goes on as it is there.
-        std::int32_t at_x[LANES], at_y[LANES];
-        std::memcpy(at_x, &ix, sizeof ix);
-        std::memcpy(at_y, &iy, sizeof iy);
-        for (int l = 0; l < LANES; l += 4)
-          gradients(
-              [&](int n, Quad (&r)[4]) {
-                for (int i = 0; i < 4; ++i) {
-                  const i64 y = std::clamp(at_y[l + n] - 1 + i, 0, level.height - 1);
-                  for (int j = 0; j < 4; ++j)
-                    r[i][j] = level.pixels[y * level.width + std::clamp(at_x[l + n] - 1 + j, 0, level.width - 1)];
-                }
-              },
-              u + l, v + l, across + l, down + l);
-      } else {
-        const Int at = (iy - 1) * level.width + ix - 1;
-        std::int32_t offsets[LANES];
-        std::memcpy(offsets, &at, sizeof at);
-        for (int l = 0; l < LANES; l += 4)
-          gradients(
-              [&](int n, Quad (&r)[4]) {
-                const float *p = level.pixels + offsets[l + n];
-                for (int i = 0; i < 4; ++i) r[i] = load4(p + i * (i64)level.width);
-              },
-              u + l, v + l, across + l, down + l);
-      }
-      fx = inside ? load(across) * scale : Vec{};
-      fy = inside ? load(down) * scale : Vec{};
-    }
+  const float scale = (float)(0.5 * per);
+  // The arrays of points go on for a vector beyond their end.
+  const auto place = [&](i64 p, float b0, float b1, float d) {
+    return fused(b0, load(points.x + p), fused(b1, load(points.y + p), all(d)));
+  };
+  const auto write = [&](i64 p, Vec fx, Vec fy) {
     store(gx + p - first, fused(a00, fx, a10 * fy));
     store(gy + p - first, fused(a01, fx, a11 * fy));
+  };
+  float across[LANES], down[LANES];
+  // Of most frames all points lie within the image and the level: a pixel more than they reach, for rounding.
+  const float far_x = std::abs(b00) * reach.x + std::abs(b01) * reach.y + 2;
+  const float far_y = std::abs(b10) * reach.x + std::abs(b11) * reach.y + 2;
+  if (far_x < 1e6f && far_y < 1e6f && -far_x >= left && far_x + 1 <= right && -far_y >= top && far_y + 1 <= bottom &&
+      column - far_x >= 1 && row - far_y >= 1 && column + far_x <= level.width - 4 && row + far_y <= level.height - 4) {
+    // First where they are, then what is there: reading does not wait for what it takes to know where.
+    for (i64 p = first; p < end; p += LANES) {
+      const Vec x = place(p, b00, b01, dx), y = place(p, b10, b11, dy);
+      const Int whole_x = below(x), whole_y = below(y), at = (whole_y + (row - 1)) * level.width + whole_x + (column - 1);
+      store(places.u.data() + p - first, x - __builtin_convertvector(whole_x, Vec));
+      store(places.v.data() + p - first, y - __builtin_convertvector(whole_y, Vec));
+      std::memcpy(places.at.data() + p - first, &at, sizeof at);
+    }
+    for (i64 p = first; p < end; p += LANES) {
+      for (int l = 0; l < LANES; l += 4) {
+        const i64 i = p - first + l;
+        gradients(
+            [&](int n, Quad (&r)[4]) {
+              const float *corner = level.pixels + places.at[i + n];
+              for (int k = 0; k < 4; ++k) r[k] = load4(corner + k * (i64)level.width);
+            },
+            places.u.data() + i, places.v.data() + i, across + l, down + l);
+      }
+      write(p, load(across) * scale, load(down) * scale);
+    }
+    return;
+  }
+  for (i64 p = first; p < end; p += LANES) {
+    const Vec x = place(p, b00, b01, dx), y = place(p, b10, b11, dy);
+    const Int inside = (x >= left) & (x <= right) & (y >= top) & (y <= bottom);
+    if (!any(inside)) {
+      write(p, Vec{}, Vec{});
+      continue;
+    }
+    const Vec xs = inside ? x : Vec{}, ys = inside ? y : Vec{};
+    const Int whole_x = below(xs), whole_y = below(ys), ix = whole_x + column, iy = whole_y + row;
+    float u[LANES], v[LANES];
+    store(u, xs - __builtin_convertvector(whole_x, Vec));
+    store(v, ys - __builtin_convertvector(whole_y, Vec));
+    std::int32_t at_x[LANES], at_y[LANES];
+    std::memcpy(at_x, &ix, sizeof ix);
+    std::memcpy(at_y, &iy, sizeof iy);
+    // At the rim the image goes on as it is there.
+    for (int l = 0; l < LANES; l += 4)
+      gradients(
+          [&](int n, Quad (&r)[4]) {
+            for (int i = 0; i < 4; ++i) {
+              const i64 y = std::clamp(at_y[l + n] - 1 + i, 0, level.height - 1);
+              for (int j = 0; j < 4; ++j)
+                r[i][j] = level.pixels[y * level.width + std::clamp(at_x[l + n] - 1 + j, 0, level.width - 1)];
+            }
+          },
+          u + l, v + l, across + l, down + l);
+    write(p, inside ? load(across) * scale : Vec{}, inside ? load(down) * scale : Vec{});
   }
 }
 
@@ -609,10 +660,14 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
   const i64 channels = 2 * table.order + 1, places = table.factors[0].width;
   const i64 bins = table.synthesis ? table.bins : 1, entries = places * bins;
   i64 columns = 0, longest = 0;
+  std::vector<Reach> reach;
   for (const Factor &factor : table.factors) columns += factor.width;
-  for (i64 run = 0; run < points.number_of_runs; ++run)
+  for (i64 run = 0; run < points.number_of_runs; ++run) {
     longest = std::max(longest, points.runs[run + 1] - points.runs[run]);
+    reach.emplace_back(points, points.runs[run], points.runs[run + 1]);
+  }
   const i64 stride = longest + LANES;  // of a feature's gradients: whole vectors are written
+  Places seen(stride);
   std::vector<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
   std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + 1) * FEATURES);
   for (i64 first = 0; first < frames.count; first += FEATURES) {
@@ -621,7 +676,8 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
       const i64 from = points.runs[run], to = points.runs[run + 1];
       for (i64 n = 0; n < some; ++n)
         look(levels[frames.levels[(first + n) * points.number_of_runs + run]], height, width,
-             frames.maps + 6 * (first + n), points, from, to, gx.data() + n * stride, gy.data() + n * stride);
+             frames.maps + 6 * (first + n), points, reach[run], seen, from, to, gx.data() + n * stride,
+             gy.data() + n * stride);
       interleave(gx.data(), stride, to - from, gx_by_point.data());
       interleave(gy.data(), stride, to - from, gy_by_point.data());
       expand(points, from, to, table.order, gx_by_point.data(), gy_by_point.data(), harmonics.data());
