@@ -17,11 +17,11 @@ paper: $(READY)
 	$(BIN)/caloric paper demo/paper
 
 whitening: $(READY)
-	$(BIN)/python tools/learn_whitening.py
+	$(BIN)/python -m tools.learn_whitening
 
 test: lint docs
 	$(BIN)/python -m pytest
-	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/test_detect.py tests/test_pipeline.py tests/test_tiles.py
+	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/detector tests/test_pipeline.py tests/image/test_tiles.py
 
 # Everything once more without the compiled core.
 test-plain: $(READY)
@@ -32,12 +32,12 @@ sanitize: $(READY)
 	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(BIN)/python -m pytest tests/test_native.py tests/test_tiles.py tests/test_detect.py tests/test_pipeline.py
+	  $(BIN)/python -m pytest tests/runtime/test_native.py tests/image/test_tiles.py tests/detector tests/test_pipeline.py
 
 # The other platform, aarch64 or x86-64: the core by a cross compiler, its tests under emulation.
 cross: $(TOOL)
 	$(PIP) nanobind cmake
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/cross.py $(CROSS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tools.cross $(CROSS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -5,20 +5,19 @@ the CHANGELOG.
 """
 
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
 import caloric
+import paths
 from caloric.bench.speed import setting
 from caloric.runtime import native
+from tools import builds
 
-HERE = Path(__file__).parent / "golden"
-MAKE = runpy.run_path(str(HERE / "make.py"))
-BUILDS = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "builds.py"))
-GOLDEN = np.load(HERE / "pipeline.npz")
+MAKE = runpy.run_path(str(paths.GOLDEN / "make.py"))
+GOLDEN = np.load(paths.GOLDEN / "pipeline.npz")
 
 
 def kinds():
@@ -69,14 +68,14 @@ def test_descriptors(device, name):
 
 def test_frames(device):
     found = caloric.extract(MAKE["images"]()[0], max_features=MAKE["FEATURES"], device=device)
-    assert BUILDS["share"](found.frames.maps, GOLDEN["found_maps"]) >= 0.99
+    assert builds.share(found.frames.maps, GOLDEN["found_maps"]) >= 0.99
     np.testing.assert_allclose(found.scores, GOLDEN["found_scores"], rtol=2e-3)
 
 
 def test_affine_frames(device):
     options = {"max_features": MAKE["FEATURES"], "affine": True, "device": device}
     found = caloric.extract(MAKE["images"]()[0], **options)
-    assert BUILDS["share"](found.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
+    assert builds.share(found.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
 
 
 def test_matches_and_geometry(device):

@@ -17,12 +17,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.bench import training
 from caloric.bench.metrics import bootstrap
 from caloric.descriptor import normalise, whitening
 from caloric.descriptor.recipes import Descriptor, from_numbers, search
 from caloric.kernels import kernel
 from caloric.runtime import threads
+from tools import training
 
 Values = NDArray[np.float32]
 Plain = Callable[[training.View], Values]
@@ -90,7 +90,7 @@ def variants(views: list[training.View], pairs: list[training.Views]) -> dict[st
     }
 
 
-@threads.ours
+@threads.single_threaded_blas
 def main() -> None:
     """Score them all."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -24,8 +24,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.bench import training
 from caloric.descriptor.recipes import Descriptor, from_numbers
+from tools import training
 
 OUT = Path(__file__).parents[1] / "src" / "caloric" / "data" / "caloric.json"
 PRICE = 0.004

@@ -24,10 +24,10 @@ WHEELS = (
 )  # fmt: skip
 # What differs between processors, by the fastest build; under emulation all tests take hours.
 TESTS = (
-    "tests/test_native.py",
+    "tests/runtime/test_native.py",
     "tests/test_golden.py",
-    "tests/test_tiles.py",
-    "tests/test_errata.py",
+    "tests/image/test_tiles.py",
+    "tests/paper/test_errata.py",
 )
 CHOSEN = (
     "test_errata or (test_tiles and make_no_difference and not affine and not detector)"

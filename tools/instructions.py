@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cross import other
+from tools.cross import other
 
 FEATURES = 2000
 # What is counted, as code; ``image``, ``sift`` (OpenCV's), ``keypoints`` and ``frames`` are there.

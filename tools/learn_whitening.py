@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from caloric.bench import training
 from caloric.descriptor import whitening
 from caloric.descriptor.recipes import from_numbers, search
 from caloric.runtime import threads
+from tools import training
 
 DATA = Path(__file__).parents[1] / "src" / "caloric" / "data"
 DIMENSION = 128
 
 
-@threads.ours
+@threads.single_threaded_blas
 def learn(supervised: bool) -> np.ndarray:
     """(D, 128), rounded so that the last bits of a machine's arithmetic do not show."""
     chosen = search()["chosen"]

@@ -161,12 +161,12 @@ Parabola fit(const float *const *levels, i64 width, i64 layer, i64 row, i64 colu
 }
 
 // u = -H^{-1} g by cofactors; false where H is singular.
-bool solve(const Parabola &p, double *u) {
+bool solve(const Parabola &p, double regular, double *u) {
   const double xx = p.h[0], yy = p.h[1], ss = p.h[2], xy = p.h[3], xs = p.h[4], ys = p.h[5];
   const double a = yy * ss - ys * ys, b = xs * ys - xy * ss, c = xy * ys - xs * yy;
   const double e = xx * ss - xs * xs, f = xs * xy - xx * ys, i = xx * yy - xy * xy;
   const double determinant = xx * a + xy * b + xs * c;
-  if (!(std::abs(determinant) > 1e-20)) return false;
+  if (!(std::abs(determinant) > regular)) return false;
   const double gx = -p.g[0] / determinant, gy = -p.g[1] / determinant, gs = -p.g[2] / determinant;
   u[0] = a * gx + b * gy + c * gs;
   u[1] = b * gx + e * gy + f * gs;
@@ -175,8 +175,9 @@ bool solve(const Parabola &p, double *u) {
 }
 
 // Sub-pixel extrema from candidates (layer, row, column): rows of layer, row, column, offsets x, y
-// and layer, value, and the Hessian's six. Up to five moves, as in caloric.detector.extrema.
-auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at) {
+// and layer, value, and the Hessian's six. The constants are those of
+// caloric.detector.extrema.
+auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int moves, double regular, double near, double longest) {
   const auto layers = layers_of(octave);
   const i64 height = octave.shape(1), width = octave.shape(2), count = at.shape(0);
   const i64 *places = at.data();
@@ -186,21 +187,21 @@ auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at) {
     for (i64 n = 0; n < count; ++n) {
       i64 place[3] = {places[3 * n], places[3 * n + 1], places[3 * n + 2]};
       const i64 end[3] = {(i64)layers.size() - 2, height - 1, width - 1};
-      for (int move = 0; move < 5; ++move) {
+      for (int move = 0; move < moves; ++move) {
         bool inside = true;
         for (int i = 0; i < 3; ++i) inside &= place[i] >= 1 && place[i] < end[i];
         if (!inside) break;
         const Parabola p = fit(layers.data(), width, place[0], place[1], place[2]);
         double u[3];
-        if (!solve(p, u)) break;
-        if (std::abs(u[0]) < 0.5 && std::abs(u[1]) < 0.5 && std::abs(u[2]) < 0.5) {
+        if (!solve(p, regular, u)) break;
+        if (std::abs(u[0]) < near && std::abs(u[1]) < near && std::abs(u[2]) < near) {
           const double peak = p.value + 0.5 * (p.g[0] * u[0] + p.g[1] * u[1] + p.g[2] * u[2]);
           for (i64 i : place) found.push_back((double)i);
           found.insert(found.end(), {u[0], u[1], u[2], peak});
           found.insert(found.end(), p.h, p.h + 6);
           break;
         }
-        for (int i = 0; i < 3; ++i) place[2 - i] += (i64)std::nearbyint(std::min(2.0, std::max(-2.0, u[i])));
+        for (int i = 0; i < 3; ++i) place[2 - i] += (i64)std::nearbyint(std::clamp(u[i], -longest, longest));
       }
     }
   }
@@ -384,7 +385,7 @@ void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy,
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 2;  // of these functions: raised when one changes
+  m.attr("VERSION") = 3;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
@@ -392,7 +393,8 @@ NB_MODULE(caloric_native, m) {
   m.def("octave", &octave, nb::arg("base"), nb::arg("enlarged"), nb::arg("layers").noconvert(), nb::arg("taps"),
         nb::arg("top"), nb::arg("bottom"));
   m.def("candidates", &candidates);
-  m.def("refine", &refine);
+  m.def("refine", &refine, nb::arg("octave"), nb::arg("at"), nb::arg("moves"), nb::arg("regular"), nb::arg("near"),
+        nb::arg("longest"));
   m.def("describe", &describe, nb::arg("levels"), nb::arg("height"), nb::arg("width"), nb::arg("maps"),
         nb::arg("which"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());

@@ -8,24 +8,17 @@
 from caloric.alignment.align import Alignment, align
 from caloric.alignment.templates import TemplateMatch, find_template
 from caloric.citing import cite
+from caloric.descriptor.engine import describe_patches, response_map
 from caloric.descriptor.layout import Grid, Rings
 from caloric.descriptor.recipes import Descriptor, descriptors
 from caloric.errors import InputError
-from caloric.features import (
-    Features,
-    describe,
-    describe_patches,
-    detect,
-    extract,
-    match,
-    response_map,
-    verify,
-)
+from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image.reading import open_image, read_image
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
+from caloric.pipeline import describe, detect, extract, match, verify
 
 __version__ = "0.1.0"
 

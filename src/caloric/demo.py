@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features, viz
+from caloric import pipeline, viz
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray
@@ -76,9 +76,9 @@ class Score:
 
 def score(seen: View, descriptor: str) -> Score:
     """Match with one descriptor and hold every match against the known homography."""
-    a = features.extract(seen.original, descriptor, max_features=FEATURES)
-    b = features.extract(seen.changed, descriptor, max_features=FEATURES)
-    found = features.match(a, b)
+    a = pipeline.extract(seen.original, descriptor, max_features=FEATURES)
+    b = pipeline.extract(seen.changed, descriptor, max_features=FEATURES)
+    found = pipeline.match(a, b)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     truth = np.concatenate([p, np.ones((len(p), 1))], 1) @ seen.homography.T
     return Score(descriptor, p, q, np.linalg.norm(truth[:, :2] / truth[:, 2:] - q, axis=1))

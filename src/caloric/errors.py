@@ -1,7 +1,13 @@
-"""The one error that means: the input was wrong, not the program."""
+"""The one error that means that the input was wrong, not the program."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class InputError(ValueError):
@@ -9,8 +15,22 @@ class InputError(ValueError):
 
 
 def unknown(what: str, value: object, known: Iterable[str]) -> InputError:
-    """Of a name that is none of those known: which there are, and which may have been meant."""
+    """Return an error about an unknown name: which names there are, and which may be meant."""
     names = list(known)
     near = get_close_matches(str(value), names, 1)
     meant = f"; did you mean {near[0]!r}?" if near else ";"
     return InputError(f"unknown {what} {value!r}{meant} known are {', '.join(names)}")
+
+
+def known_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function so that a mistyped option is an error that names the right one."""
+    names = list(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in names:
+                raise unknown("option", name, names)
+        return function(*args, **kwargs)
+
+    return checked

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric import features
+from caloric import pipeline
 from caloric.alignment import confidence as believing
 from caloric.alignment import registration
 from caloric.alignment import search as searching
@@ -184,8 +184,8 @@ def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> Floa
 
 def _matched(of: Scene, model: Model) -> FloatArray | None:
     """The transform that matches of features agree on."""
-    a, b = features.extract(of.template), features.extract(of.image)
-    found = features.match(a, b)
+    a, b = pipeline.extract(of.template), pipeline.extract(of.image)
+    found = pipeline.match(a, b)
     p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix
     if matrix is None or not registration.plausible(matrix):
@@ -350,7 +350,7 @@ def check_choice(value: str, kind: object, what: str) -> None:
         raise unknown(what, value, get_args(kind))
 
 
-@threads.ours
+@threads.single_threaded_blas
 def align(
     template: ArrayLike,
     image: ArrayLike,
@@ -470,7 +470,7 @@ def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignme
 def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int, FloatArray]]:
     """Θ: the transforms that take a frame of the template to one of the image, with their rows."""
     own, others = (
-        features.detect(v, max_features=n).maps
+        pipeline.detect(v, max_features=n).maps
         for v, n in zip((template, image), _DETECTED, strict=True)
     )
     row = np.array([0.0, 0, 1])
@@ -494,7 +494,7 @@ def _of_detector(top: Scene, model: Model, method: Method) -> Path:
         energies = [registration.evaluate(top, at, c).energy for _, _, c in candidates]
     else:
         own, others = (
-            np.asarray(features.extract(v, "sift", max_features=n).descriptors, np.float32)
+            np.asarray(pipeline.extract(v, "sift", max_features=n).descriptors, np.float32)
             for v, n in zip((top.template, top.image), _DETECTED, strict=True)
         )
         scores = own @ others.T

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric import features
 from caloric.alignment import align, registration
 from caloric.alignment.align import Alignment
 from caloric.alignment.registration import Model
 from caloric.alignment.search import Correlate
-from caloric.descriptor import density, fields
+from caloric.descriptor import density, engine, fields
 from caloric.descriptor.density import Measure
 from caloric.descriptor.fields import Feature, Pixels
 from caloric.descriptor.layout import Grid
@@ -130,7 +129,7 @@ def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
 
     def both(pixels: Pixels) -> tuple[Pixels, Pixels]:
         smooth = np.asarray(
-            features.describe_patches(pixels, kernel, layout=layout, normalisation="none"),
+            engine.describe_patches(pixels, kernel, layout=layout, normalisation="none"),
             np.float32,
         )
         raw = raw_density(density.measure(pixels, kernel))
@@ -141,7 +140,7 @@ def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
     return np.asarray(both(patches)[0] @ both(templates)[1].T, np.float64)
 
 
-@threads.ours
+@threads.single_threaded_blas
 def find_template(
     image: ArrayLike,
     templates: Sequence[ArrayLike],

@@ -220,7 +220,7 @@ def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
     return figures
 
 
-@threads.ours
+@threads.single_threaded_blas
 def evaluate(
     pairs: list[Pair],
     methods: list[Method],

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline as extraction
 from caloric.alignment import align
 from caloric.bench import datasets
 from caloric.bench.report import versions
@@ -23,10 +23,14 @@ from caloric.bench.speed import setting
 from caloric.descriptor.recipes import descriptor
 from caloric.detector.detection import Options
 from caloric.errors import InputError
+from caloric.features import Features
 from caloric.gpu import (
+    batches,
     density,
     devices,
     extrema,
+    graphs,
+    host,
     orientation,
     pipeline,
     pooling,
@@ -34,10 +38,10 @@ from caloric.gpu import (
     stream,
 )
 from caloric.gpu import neighbours as matching_there
-from caloric.gpu.pipeline import Job
 from caloric.gpu.reader import Reader
 from caloric.image.pixels import to_grey
 from caloric.image.reading import read_image
+from caloric.plan import Plan
 from caloric.runtime import native, threads
 
 Report = dict[str, Any]
@@ -101,18 +105,19 @@ def limits(device: Any) -> Report:
     }
 
 
-def stages(images: Any, job: Job) -> Report:
+def stages(images: Any, plan: Plan) -> Report:
     """Milliseconds an image of each step, and of the bytes that pyramids must at least move."""
     device, count = images.device, len(images)
-    of, fused = scalespace.plan(*images.shape[1:]), pipeline.fusing(device)
-    rows = pipeline.pyramids(images, of, fused)
-    capacity = pipeline.room(of.size)
-    found = pipeline.found(rows, of, job.options, fused, capacity)
-    most = job.options.max_features or 0
+    pyramid, fused = scalespace.pyramid(*images.shape[1:]), pipeline.fusing(device)
+    rows = scalespace.build(images, pyramid, fused)
+    capacity = pipeline.room(pyramid.size)
+    thresholds = (plan.options.contrast, plan.options.edge, capacity, fused)
+    found = extrema.find(rows, pyramid, *thresholds)
+    most = plan.options.max_features or 0
     places, strengths = extrema.strongest(found, most)
     maps = pipeline.upright(places, strengths)
-    reader = Reader(rows, of, most, fused)
-    recipe, kind = job.recipe, pipeline.product(job, device)
+    reader = Reader(rows, pyramid, most, fused)
+    recipe, kind = plan.recipe, pipeline.product_type(plan, device)
     table = pooling.table(
         recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, device, kind
     )
@@ -126,8 +131,8 @@ def stages(images: Any, job: Job) -> Report:
     measured = seen()
     raw = pooling.pool(measured, table)
     runs: dict[str, Callable[[], Any]] = {
-        "pyramid": lambda: pipeline.pyramids(images, of, fused),
-        "extrema": lambda: pipeline.found(rows, of, job.options, fused, capacity),
+        "pyramid": lambda: scalespace.build(images, pyramid, fused),
+        "extrema": lambda: extrema.find(rows, pyramid, *thresholds),
         "strongest": lambda: extrema.strongest(found, most),
         "directions": lambda: orientation.turned(reader, maps, strengths, most),
         "density": seen,
@@ -139,25 +144,25 @@ def stages(images: Any, job: Job) -> Report:
         "milliseconds an image": {
             name: milliseconds(run, device, budget=0.3) / count for name, run in runs.items()
         },
-        "gigabytes an image of the pyramid": 8 * of.total / 1e9,
+        "gigabytes an image of the pyramid": 8 * pyramid.total / 1e9,
         "gigabytes an image of the densities": measured[0].nbytes * most / 1e9,
         # Pyramids written and read, read again for extrema; densities written and read.
-        "gigabytes an image at least": (12 * of.total + 2 * measured[0].nbytes * most) / 1e9,
+        "gigabytes an image at least": (12 * pyramid.total + 2 * measured[0].nbytes * most) / 1e9,
     }  # fmt: skip
 
 
-def _resident(images: Any, job: Job) -> Callable[[], Any]:
+def _resident(images: Any, plan: Plan) -> Callable[[], Any]:
     """Everything on the device, in one recording."""
 
     def run() -> Any:
         with torch.no_grad():
-            return pipeline.replayed(images, job)
+            return graphs.replayed(images, plan)
 
     return run
 
 
-def _to_host(run: Callable[[], Any], size: tuple[int, int]) -> Any:
-    return pipeline.to_host(run(), size)
+def _to_host(run: Callable[[], Any], plan: Plan, size: tuple[int, int]) -> Any:
+    return host.to_host(run(), plan, size)
 
 
 def throughput(photographs: Path, device: Any, told: Told) -> Report:
@@ -165,41 +170,41 @@ def throughput(photographs: Path, device: Any, told: Told) -> Report:
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
         told(name)
-        job = Job(descriptor("caloric"), Options(max_features=most))
-        host = _photographs(photographs, height, width, max(BATCHES))
+        plan = Plan(descriptor("caloric"), Options(max_features=most))
+        arrays = _photographs(photographs, height, width, max(BATCHES))
         own: Report = {}
         for count in BATCHES:
-            images = torch.from_numpy(np.stack(host[:count])).to(device)
-            run = _resident(images, job)
+            images = torch.from_numpy(np.stack(arrays[:count])).to(device)
+            run = _resident(images, plan)
             times = timings(run, device)
             on_device = statistics.median(times)
-            out = milliseconds(partial(_to_host, run, (height, width)), device)
+            out = milliseconds(partial(_to_host, run, plan, (height, width)), device)
             own[str(count)] = {
                 "milliseconds a batch": on_device,
                 "milliseconds a batch, mean": statistics.fmean(times),
                 "images a second": 1000 * count / on_device,
                 "images a second, results on the host": 1000 * count / out,
             }
-        own["stages"] = stages(images, job)
-        pipeline.forget()
+        own["stages"] = stages(images, plan)
+        graphs.forget()
         report[name] = own
     return report
 
 
 def describing(photographs: Path, device: Any) -> Report:
     """Frames a second by description alone: density, table, normalisation, whitening."""
-    job = Job(descriptor("caloric"), Options(max_features=2000))
+    plan = Plan(descriptor("caloric"), Options(max_features=2000))
     (image,) = _photographs(photographs, 640, 800, 1)
     with torch.no_grad():
         images = torch.from_numpy(image)[None].to(device)
-        of, fused = scalespace.plan(640, 800), pipeline.fusing(device)
-        rows = pipeline.pyramids(images, of, fused)
-        frames = pipeline.replayed(images, job).maps[0]
+        pyramid, fused = scalespace.pyramid(640, 800), pipeline.fusing(device)
+        rows = scalespace.build(images, pyramid, fused)
+        frames = graphs.replayed(images, plan).maps[0]
         maps = frames.repeat(-(-FRAMES // len(frames)), 1, 1)[:FRAMES].contiguous()
-        reader = Reader(rows, of, FRAMES, fused)
-        report: Report = {"frames": FRAMES, "samples": len(job.recipe.sampling.areas())}
-        for harmonics in (job.recipe.harmonics, 6):
-            recipe = replace(job.recipe, harmonics=harmonics)
+        reader = Reader(rows, pyramid, FRAMES, fused)
+        report: Report = {"frames": FRAMES, "samples": len(plan.recipe.sampling.areas())}
+        for harmonics in (plan.recipe.harmonics, 6):
+            recipe = replace(plan.recipe, harmonics=harmonics)
             for kind in (torch.float16, torch.float32):
                 work = partial(reader.described, maps, recipe, (1.0,), kind)
                 took = milliseconds(work, device)
@@ -237,28 +242,28 @@ def agreement(photographs: Path, device_name: str, told: Told, count: int = 8) -
     near, cosines = [], []
     for image in _photographs(photographs, 640, 800, count):
         told("agreement with the CPU")
-        here = features.extract(image, max_features=2000)
-        there = features.extract(image, max_features=2000, device=device_name)
+        here = extraction.extract(image, max_features=2000)
+        there = extraction.extract(image, max_features=2000, device=device_name)
         common, own = compared(here, there)
         near.append(common)
         cosines.append(own)
     every = np.concatenate(cosines)
     adapted, of_adapted = compared(
-        *(features.extract(image, max_features=1000, affine=True, device=d)
+        *(extraction.extract(image, max_features=1000, affine=True, device=d)
           for d in ("cpu", device_name))
     )  # fmt: skip
-    here = features.extract(image, max_features=1000)
+    here = extraction.extract(image, max_features=1000)
     described = {}
     for name in ("caloric", "heat", "dsp-inner", "distribution-field"):
         a, b = (
-            np.asarray(features.describe(image, here.frames, name, device=d), np.float64)
+            np.asarray(extraction.describe(image, here.frames, name, device=d), np.float64)
             for d in ("cpu", device_name)
         )
         described[name] = float(
             ((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min()
         )
-    other = features.extract(np.ascontiguousarray(np.rot90(image)), max_features=1000)
-    pairs = [features.match(here, other, device=d).indices for d in ("cpu", device_name)]
+    other = extraction.extract(np.ascontiguousarray(np.rot90(image)), max_features=1000)
+    pairs = [extraction.match(here, other, device=d).indices for d in ("cpu", device_name)]
     common = len({tuple(p) for p in pairs[0].tolist()} & {tuple(p) for p in pairs[1].tolist()})
     moved = [
         align.align(image[200:300, 300:420], image, device=d).transform
@@ -278,9 +283,7 @@ def agreement(photographs: Path, device_name: str, told: Told, count: int = 8) -
     }
 
 
-def compared(
-    here: features.Features, there: features.Features
-) -> tuple[float, NDArray[np.float64]]:
+def compared(here: Features, there: Features) -> tuple[float, NDArray[np.float64]]:
     """The share of frames that have one within 0.05 pixels and 1 % of scale, and the cosines of
     the descriptors of those whose direction is the same to 0.01."""
     from scipy.spatial import cKDTree
@@ -306,10 +309,10 @@ def on_cpu(photographs: Path, told: Told) -> Report:
         told(f"on the CPU: {name}")
         images = _photographs(photographs, height, width, 4)
         with setting(CALORIC_THREADS="2"):
-            features.extract(images[0], max_features=most)
+            extraction.extract(images[0], max_features=most)
             started = time.perf_counter()
             for image in images:
-                features.extract(image, max_features=most)
+                extraction.extract(image, max_features=most)
             took = (time.perf_counter() - started) / len(images)
         report[name] = {"images a second": 1 / took, "compiled core": native.core() is not None}
     return report
@@ -317,21 +320,21 @@ def on_cpu(photographs: Path, told: Told) -> Report:
 
 def fused_kernels(photographs: Path, device: Any) -> Report:
     """Each kernel beside its plain form, on the device: |difference| / |plain form|."""
-    from caloric.gpu import kernels
+    from caloric.gpu import density_kernels
 
     images = torch.from_numpy(np.stack(_photographs(photographs, 300, 401, 3))).to(device)
-    of = scalespace.plan(300, 401)
+    pyramid = scalespace.pyramid(300, 401)
 
     def apart(found: Any, plain: Any) -> float:
         return float((found - plain).double().norm() / plain.double().norm())
 
-    plain = scalespace.build(images, of)
-    report = {"pyramid": apart(kernels.build(images, of), plain)}
+    plain = scalespace.build(images, pyramid)
+    report = {"pyramid": apart(scalespace.build(images, pyramid, fused=True), plain)}
     options = Options()
-    capacity = pipeline.room(of.size)
+    capacity = pipeline.room(pyramid.size)
     both = (
-        kernels.find(plain, of, options.contrast, options.edge, capacity),
-        extrema.find(plain, of, options.contrast, options.edge),
+        extrema.find(plain, pyramid, options.contrast, options.edge, capacity, fused=True),
+        extrema.find(plain, pyramid, options.contrast, options.edge),
     )
     (places, strengths), (expected, known) = (extrema.strongest(one, 500) for one in both)
     there = known > 0
@@ -345,8 +348,8 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     for name, power in [*recipes, ("caloric", 0.7), ("caloric", 0.5)]:
         recipe = descriptor(name)
         what = (recipe.sampling, recipe.kernel, power, 6)
-        found = kernels.measured(plain, of, flat, 0, 500, *what, torch.float32)
-        expected = density.measured(plain, of, flat, image, *what)
+        found = density_kernels.measured(plain, pyramid, flat, 0, 500, *what, torch.float32)
+        expected = density.measured(plain, pyramid, flat, image, *what)
         report[f"density: {name}, power {power:g}"] = apart(found, expected)
     return report
 
@@ -354,21 +357,21 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
 def out_of_memory(photographs: Path, device_name: str) -> Report:
     """With room for a few images alone: batches are halved, and the results are the same."""
     images = _photographs(photographs, 640, 800, 16)
-    expected = features.extract(images, max_features=500, device=device_name)
-    pipeline.forget()
+    expected = extraction.extract(images, max_features=500, device=device_name)
+    graphs.forget()
     device = devices.resolve(device_name)
     total = torch.cuda.get_device_properties(device).total_memory
     told: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    pipeline.log.addHandler(handler)
+    batches.log.addHandler(handler)
     torch.cuda.set_per_process_memory_fraction(min(1.0, 1.2e9 / total), device)
     try:
-        found = features.extract(images, max_features=500, device=device_name)
+        found = extraction.extract(images, max_features=500, device=device_name)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
-        pipeline.log.removeHandler(handler)
-        pipeline.forget()
+        batches.log.removeHandler(handler)
+        graphs.forget()
     # How many go at once decides in which order a product is summed, and so on the last bits.
     lowest = min(
         float(np.einsum("ij,ij->i", *(np.asarray(v.descriptors, np.float32) for v in (a, b))).min())
@@ -381,11 +384,11 @@ def folder(photographs: Path, device_name: str) -> Report:
     """Images a second from files to features in memory: decoded, copied, extracted, copied back."""
     paths = sorted(str(p) for p in photographs.rglob("*.jpg"))
     files = paths * max(1, 512 // len(paths))
-    plan = features.Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
+    plan = Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
 
     def run(decode: str) -> list[Any]:
         images = ((one, None) for one in stream.opened(files, device_name, decode))
-        found = dict(features.extract_each(images, plan, device_name, 10**9))
+        found = dict(extraction.extract_each(images, plan, device_name, 10**9))
         return [found[i] for i in range(len(files))]
 
     sizes = [read_image(path).shape for path in paths]
@@ -418,6 +421,22 @@ def accuracy(oxford: Path, device_name: str, told: Told) -> Report:
     ]
     results = evaluate.evaluate(datasets.oxford(oxford), chosen, None, told)
     return {r.method: float(np.mean(r.figures["mAP"])) for r in results}
+
+
+def lines(report: Report) -> list[str]:
+    """Return lines for the terminal: the rate of each image size and batch, beside the CPU's."""
+    result = []
+    for name, counts in report["images"].items():
+        cpu = report["cpu"][name]["images a second"]
+        for count, figures in counts.items():
+            if count == "stages":
+                continue
+            rate = figures["images a second"]
+            result.append(
+                f"{name}, {count} at once: {figures['milliseconds a batch']:.2f} ms, "
+                f"{rate:,.0f} images a second, {rate / cpu:.0f} times the CPU"
+            )
+    return result
 
 
 def failures(report: Report) -> list[str]:

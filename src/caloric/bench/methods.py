@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import caloric
-from caloric import features
+from caloric import pipeline
 from caloric.descriptor import normalise, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import Frames
@@ -78,10 +78,10 @@ def ours(
 
     def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
         if detects:
-            found = features.extract(image, name, max_features=KEYPOINTS, **options)
+            found = pipeline.extract(image, name, max_features=KEYPOINTS, **options)
             return found.frames, found.descriptors
         frames = Frames.from_opencv(keypoints)
-        return frames, features.describe(image, frames, name, **options)
+        return frames, pipeline.describe(image, frames, name, **options)
 
     version = f"{_code()} {recipe} {options} {detects} {native.about()}"
     return Method(label, version, run, detects)

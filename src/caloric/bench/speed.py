@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline
 from caloric.bench.methods import colmap_sift, read_grey
 from caloric.bench.report import versions
 from caloric.errors import InputError
@@ -88,14 +88,14 @@ def _images(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contende
         *_colmap(pixels, count, number),
         *_kornia(pixels, count),
         Contender("detect", "OpenCV SIFT", lambda: sift.detect(pixels, None)),
-        *_both("detect", "caloric", lambda: features.detect(pixels, max_features=count)),
+        *_both("detect", "caloric", lambda: pipeline.detect(pixels, max_features=count)),
         Contender("describe", "OpenCV SIFT", lambda: sift.compute(pixels, keypoints)),
     ]
     for name in ("caloric", *KERNELS):
-        found += _both("describe", name, partial(features.describe, pixels, frames, name))
+        found += _both("describe", name, partial(pipeline.describe, pixels, frames, name))
     # The closed forms of DSP-SIFT cost what SIFT costs: told against that directly.
     for name in CLOSED:
-        run = partial(features.describe, pixels, frames, name)
+        run = partial(pipeline.describe, pixels, frames, name)
         found.append(Contender("closed forms", name, run))
     return found
 
@@ -169,7 +169,7 @@ def _matching(count: int) -> list[Contender]:
         brute.match(b, a)
 
     found.append(Contender("match", "OpenCV brute force, both ways", both_ways))
-    run = threads.ours(lambda: neighbours.match_descriptors(a, b, ratio=0.9))
+    run = threads.single_threaded_blas(lambda: neighbours.match_descriptors(a, b, ratio=0.9))
     return found + _both("match", "caloric", run)
 
 
@@ -268,7 +268,7 @@ def _extracting(image: NDArray[np.uint8], most: int) -> list[Contender]:
     sift = cv2.SIFT_create(most)  # type: ignore[attr-defined]
     return [
         Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(image, None)),
-        *_both("extract", "caloric", partial(features.extract, image, max_features=most or None)),
+        *_both("extract", "caloric", partial(pipeline.extract, image, max_features=most or None)),
     ]
 
 
@@ -322,15 +322,15 @@ def _pair(path: str, count: int, repeat: int) -> Report:
 
 def _repeat(path: str, count: int, repeat: int) -> float:
     image = read_grey(path)
-    one = Contender("", "", lambda: features.extract(image, max_features=count))
+    one = Contender("", "", lambda: pipeline.extract(image, max_features=count))
     return float(rounds([one], repeat)[""][""]["seconds"])
 
 
 def _alone(path: str, megapixels: float) -> Report:
     image = _scaled(read_grey(path), megapixels)
-    features.extract(image[:512, :512])  # tables
+    pipeline.extract(image[:512, :512])  # tables
     started = time.perf_counter()
-    found = features.extract(image)
+    found = pipeline.extract(image)
     return {
         "pixels": image.size,
         "features": len(found),

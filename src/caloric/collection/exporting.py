@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features as describing
+from caloric import pipeline
 from caloric.collection import extraction, matching
 from caloric.descriptor import recipes
 from caloric.errors import InputError
@@ -190,7 +190,7 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
             except InputError as error:
                 skipped[name] = str(error)
                 continue
-            values = describing.describe(pixels, own, descriptor, dtype="uint8")
+            values = pipeline.describe(pixels, own, descriptor, dtype="uint8")
             yield name, np.asarray(values, np.uint8)
 
     colmap.replace_descriptors(database, described())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
@@ -17,8 +17,9 @@ from caloric.collection.store import Shards, fingerprint
 from caloric.descriptor import recipes
 from caloric.detector.detection import Options
 from caloric.errors import InputError
-from caloric.features import Features, Plan
+from caloric.features import Failure, Features
 from caloric.frames import Frames
+from caloric.plan import Plan
 
 MOST = 32  # images a shard, about
 COLUMNS = (
@@ -97,14 +98,14 @@ class Made:
     path: str
 
 
-def _row(photograph: Photograph, settings: str, found: Features | InputError) -> dict[str, Any]:
+def _row(photograph: Photograph, settings: str, found: Features | Failure) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": photograph.name, "content": photograph.content, "settings": settings,
-        "error": str(found) if isinstance(found, InputError) else None,
+        "error": found.reason if isinstance(found, Failure) else None,
         "height": 0, "width": 0, "count": 0, "dimension": 0, "descriptor": "", "recipe": "",
         "frames": [], "scores": [], "descriptors": [],
     }  # fmt: skip
-    if isinstance(found, InputError):
+    if isinstance(found, Failure):
         return row
     return row | {
         "height": found.image_size[0], "width": found.image_size[1], "count": len(found),
@@ -144,10 +145,10 @@ def make(task: Task) -> Made:
             except InputError as error:
                 if isinstance(error, sources.UnreadableError):
                     found[photograph.name] = str(error)
-                yield error, None
+                yield Failure(str(error)), None
 
     plan = task.settings.plan()
-    for index, one in features.extract_each(images(), plan, task.device, 10**9):
+    for index, one in pipeline.extract_each(images(), plan, task.device, 10**9):
         rows[new[index].name] = _row(new[index], settings, one)
     # What could not be read this time is tried again next time: it is not in the shard, whose name
     # then is of the others.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from caloric import features
+from caloric import pipeline
 from caloric.collection import extraction
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import Kept
@@ -125,7 +125,7 @@ def match_shard(task: Task) -> int:
     keys = task.keyed
     new = keys.keys() - rows.keys()
     for (a, b), found in _rows(task, None, new):
-        matches = features.match(
+        matches = pipeline.match(
             *(extraction.features_of(found[name]) for name in (a, b)), ratio=task.matching.ratio
         )
         rows[a, b] = {

@@ -67,7 +67,7 @@ def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(normalise.l2(turns[:, first].T @ wide), np.float32)
 
 
-@threads.ours
+@threads.single_threaded_blas
 def learned(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
     """From the features of ``count`` images, which are gone through twice."""
     of_each = -(-_DESCRIPTORS // count)
@@ -121,7 +121,7 @@ class Task:
     codebook: str
 
 
-@threads.ours
+@threads.single_threaded_blas
 def make(task: Task) -> int:
     """By a worker: how many vectors."""
     book = _read(Path(task.codebook))

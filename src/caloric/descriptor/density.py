@@ -6,9 +6,11 @@ the density is then exact up to the kernel's neglected tail: the basis adds no e
 where angular bins would.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -21,6 +23,7 @@ from caloric.kernels import Kernel
 from caloric.theory.gaussians import FloatArray
 
 Floats = NDArray[np.floating]
+V = TypeVar("V", bound=Any)
 _WIDEST = 32_766  # pixels: OpenCV's resampling addresses them with 16 bits
 
 
@@ -234,16 +237,22 @@ def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     return _Places(tuple(parts), scales, x, y, crossing, inside)
 
 
-def harmonics(density: Measure, order: int) -> Floats:
-    """(n, 2·order + 1, p): ρ, then ρ cos mφ and ρ sin mφ for m = 1 to ``order``."""
-    weights, cos, sin = density.weights, density.cos, density.sin
-    result = np.empty((len(weights), 2 * order + 1, weights.shape[1]), weights.dtype)
-    result[:, 0] = weights
+def harmonic_series(weights: V, cos: V, sin: V, order: int) -> Iterator[V]:
+    """Yield ρ, then ρ cos mφ and ρ sin mφ for m = 1 to ``order``, of arrays or tensors."""
+    yield weights
     if order == 0:
-        return result
-    result[:, 1], result[:, 2] = weights * cos, weights * sin
-    for m in range(2, order + 1):
-        c, s = result[:, 2 * m - 3], result[:, 2 * m - 2]
-        result[:, 2 * m - 1] = c * cos - s * sin
-        result[:, 2 * m] = s * cos + c * sin
+        return
+    c, s = weights * cos, weights * sin
+    yield from (c, s)
+    for _ in range(2, order + 1):
+        c, s = c * cos - s * sin, s * cos + c * sin
+        yield from (c, s)
+
+
+def harmonics(density: Measure, order: int) -> Floats:
+    """Return (n, 2·order + 1, p): the series of :func:`harmonic_series`."""
+    weights = density.weights
+    result = np.empty((len(weights), 2 * order + 1, weights.shape[1]), weights.dtype)
+    for i, term in enumerate(harmonic_series(weights, density.cos, density.sin, order)):
+        result[:, i] = term
     return result

@@ -1,7 +1,7 @@
 """The one home of normalisation: what is done to a raw descriptor before it is compared."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from caloric.descriptor.density import Floats
 from caloric.errors import unknown
 
 Normalisation = Literal["none", "l2", "clip", "root"]
+ArrayOrTensor = Any
+CLIP = 0.2  # the largest entry of a clipped descriptor
 
 
 def l2(h: Floats) -> Floats:
@@ -29,9 +31,12 @@ def l2(h: Floats) -> Floats:
     return result
 
 
-def clip(h: Floats, limit: float = 0.2) -> Floats:
-    """SIFT's own: unit length, no entry above ``limit``, unit length again."""
-    return l2(np.clip(l2(h), -limit, limit))
+def clip(h: ArrayOrTensor, l2: Callable[[ArrayOrTensor], ArrayOrTensor] = l2) -> ArrayOrTensor:
+    """Return SIFT's own normalisation: unit length, no entry above 0.2, unit length again.
+
+    Of arrays, or of tensors with their own ``l2``.
+    """
+    return l2(l2(h).clip(-CLIP, CLIP))
 
 
 def root(h: Floats) -> Floats:
@@ -61,5 +66,10 @@ def to_uint8(h: Floats, signed: bool = False) -> NDArray[np.uint8]:
 
     Whitened descriptors have signs: round(256 h) + 128. Distances are the same up to the factor.
     """
-    scaled = np.rint(256 * h) + 128 if signed else np.rint(512 * h)
-    return np.asarray(np.clip(scaled, 0, 255), np.uint8)
+    return np.asarray(levels(h, signed), np.uint8)
+
+
+def levels(h: ArrayOrTensor, signed: bool) -> ArrayOrTensor:
+    """Return the levels of :func:`to_uint8` as floats, of arrays or tensors."""
+    scaled = (256 * h).round() + 128 if signed else (512 * h).round()
+    return scaled.clip(0, 255)

@@ -4,6 +4,8 @@ Baumberg's iteration: the second-moment matrix M of the gradients in a frame, A 
 M is round. σ = √|det A| stays what it was.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ ANY = Sift(sigma_d=1.0, sigma_r=1.0)
 STEPS = 10
 ROUND = 0.05  # anisotropy below which a frame is done
 LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it was
+ArrayOrTensor = Any
 _BLOCK = 256
 
 
@@ -30,20 +33,76 @@ def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
         seen = density.measure_frames(ladder, maps[part], SAMPLING, ANY)
-        mass = window * seen.weights.astype(np.float64) ** 2
-        cos, sin = seen.cos.astype(np.float64), seen.sin.astype(np.float64)
-        total = mass.sum(1)
-        even, odd = (mass * (cos**2 - sin**2)).sum(1), 2 * (mass * cos * sin).sum(1)
-        rows = [np.stack([total + even, odd], -1), np.stack([odd, total - even], -1)]
-        result[part] = np.stack(rows, -2) / 2
+        weights = seen.weights.astype(np.float64)
+        cos, sin = (weights * v.astype(np.float64) for v in (seen.cos, seen.sin))
+        xx, xy, yy = moments(window, weights, cos, sin)
+        result[part] = np.stack([np.stack([xx, xy], -1), np.stack([xy, yy], -1)], -2)
     return result
 
 
-def _anisotropy(moments: FloatArray) -> FloatArray:
-    """0 for a round matrix, towards 1 for a line."""
-    trace = moments[:, 0, 0] + moments[:, 1, 1]
-    spread = np.hypot(moments[:, 0, 0] - moments[:, 1, 1], 2 * moments[:, 0, 1])
-    return np.divide(spread, trace, out=np.zeros_like(trace), where=trace > 0)
+# What follows is arithmetic alone, of arrays and of tensors. A symmetric matrix is xx, xy, yy.
+
+
+def moments(
+    window: ArrayOrTensor, weights: ArrayOrTensor, cos: ArrayOrTensor, sin: ArrayOrTensor
+) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
+    """Return Σ window ∇f ∇f^T (n,) each, from |∇f| and its two components (n, p)."""
+    total = (window * weights * weights).sum(1)
+    even, odd = (window * (cos * cos - sin * sin)).sum(1), (window * cos * sin).sum(1)
+    return (total + even) / 2, odd, (total - even) / 2
+
+
+def axes(
+    xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor
+) -> tuple[ArrayOrTensor, ArrayOrTensor]:
+    """Return the larger and the smaller eigenvalue."""
+    mean, radius = (xx + yy) / 2, (((xx - yy) / 2) ** 2 + xy * xy) ** 0.5
+    return mean + radius, mean - radius
+
+
+def anisotropy(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
+    """Return 0 for a round matrix, towards 1 for a line, 0 for a matrix of zeros."""
+    large, small = axes(xx, xy, yy)
+    trace = large + small
+    return (large - small) / (trace + (trace <= 0))
+
+
+def unit_power(
+    xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor, exponent: float
+) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
+    """Return a power of a positive matrix, scaled to determinant 1."""
+    large, small = axes(xx, xy, yy)
+    half, radius = (xx - yy) / 2, (large - small) / 2
+    long = (large / small.clip(1e-30, None)) ** (exponent / 2)  # along the longer axis
+    mid, swing = (long + 1 / long) / 2, (long - 1 / long) / 2
+    unit = radius + (radius == 0)
+    return mid + half / unit * swing, xy / unit * swing, mid - half / unit * swing
+
+
+def adapted_shape(
+    shape: tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor],
+    moment: tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor],
+) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
+    """Return the next shape: S M^{-1/2}, made symmetric again so that it stays upright.
+
+    With P = S M^{-1/2} that is (P P^T)^{1/2}.
+    """
+    a, b, c = shape
+    d, e, f = unit_power(*moment, -0.5)
+    p, q, r, s = a * d + b * e, a * e + b * f, b * d + c * e, b * e + c * f
+    return unit_power(p * p + q * q, p * r + q * s, r * r + s * s, 0.5)
+
+
+def too_long(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
+    """Return whether the ratio of axes is beyond ``LONGEST``."""
+    large, small = axes(xx, xy, yy)
+    return large >= LONGEST * small
+
+
+def singular(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
+    """Return whether a moment matrix has no inverse."""
+    trace = xx + yy
+    return xx * yy - xy * xy <= 1e-12 * trace * trace
 
 
 def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -52,29 +111,29 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
     A frame that does not settle, or grows longer than 6 : 1, is given back as it came.
     """
     sigma = sigmas(maps)
-    shapes = np.tile(np.eye(2), (len(maps), 1, 1))
+    shapes = np.tile([1.0, 0.0, 1.0], (len(maps), 1))
     settled = np.zeros(len(maps), bool)
     active = np.arange(len(maps))
     for _ in range(STEPS):
         if len(active) == 0:
             break
-        current = np.concatenate(
-            [sigma[active, None, None] * shapes[active], maps[active, :, 2:]], -1
-        )
-        moments = second_moments(ladder, current)
-        done = _anisotropy(moments) < ROUND
+        current = _with_shapes(maps[active], sigma[active], shapes[active])
+        m = second_moments(ladder, current)
+        moment = np.stack([m[:, 0, 0], m[:, 0, 1], m[:, 1, 1]], -1)
+        done = anisotropy(*moment.T) < ROUND
         settled[active[done]] = True
-        moments, active = moments[~done], active[~done]
-        values, vectors = np.linalg.eigh(moments)
-        usable = values[:, 0] > 1e-12 * values[:, 1]
-        values, vectors, active = values[usable], vectors[usable], active[usable]
-        # M^{-1/2}, of determinant 1; the product is made symmetric again so that it stays upright.
-        scale = (values[:, 0] * values[:, 1])[:, None] ** 0.25 / np.sqrt(values)
-        step = np.einsum("nij,nj,nkj->nik", vectors, scale, vectors)
-        product = shapes[active] @ step
-        u, s, _ = np.linalg.svd(product)
-        shapes[active] = np.einsum("nij,nj,nkj->nik", u, s, u)
-        active = active[s[:, 0] / s[:, 1] < LONGEST]
-    good = settled & (np.linalg.cond(shapes) < LONGEST) if len(maps) else settled
-    shapes[~good] = np.eye(2)
-    return np.concatenate([sigma[:, None, None] * shapes, maps[:, :, 2:]], -1), good
+        usable = ~done & ~singular(*moment.T)
+        active, moment = active[usable], moment[usable]
+        shape = adapted_shape(tuple(shapes[active].T), tuple(moment.T))
+        shapes[active] = np.stack(shape, -1)
+        active = active[~too_long(*shape)]
+    good = settled & ~too_long(*shapes.T)
+    shapes[~good] = [1.0, 0.0, 1.0]
+    return _with_shapes(maps, sigma, shapes), good
+
+
+def _with_shapes(maps: FloatArray, sigma: FloatArray, shapes: FloatArray) -> FloatArray:
+    """Return upright frames (n, 2, 3) with the shapes (n, 3) of determinant 1 and their σ."""
+    a, b, c = (sigma * shapes.T)[..., None]
+    rows = np.stack([np.concatenate([a, b], 1), np.concatenate([b, c], 1)], 1)
+    return np.concatenate([rows, maps[:, :, 2:]], -1)

@@ -15,8 +15,12 @@ from caloric.theory.gaussians import FloatArray
 
 CONTRAST = 0.04  # of the range of intensities, over the levels of an octave, as Lowe has it
 EDGE = 10.0  # the largest ratio of principal curvatures
-MOVES = 5  # of a candidate, at most
-REGULAR = 1e-20  # a determinant below it has no peak
+# The sub-pixel refinement of a candidate; the C++ and Triton versions get these as arguments.
+MOVES = 5  # at most
+REGULAR = 1e-20  # a Hessian of a smaller determinant has no peak
+NEAR = 0.5  # pixels from the peak at which a candidate is settled
+LONGEST_MOVE = 2.0  # pixels at once
+REFINEMENT = (MOVES, REGULAR, NEAR, LONGEST_MOVE)
 V = TypeVar("V", bound=Any)
 
 
@@ -143,12 +147,17 @@ def _refine(pixels: NDArray[np.float32], at: NDArray[np.intp]) -> FloatArray:
     for _ in range(MOVES):
         parabola = _fit(pixels, at)
         regular, offset = parabola.solve()
-        still = regular & (np.abs(offset) < 0.5).all(0)
+        still = regular & (np.abs(offset) < NEAR).all(0)
         peak = parabola.value + 0.5 * (parabola.gradient * offset).sum(0)
         columns = np.concatenate([at.T, offset, peak[None], parabola.hessian])
         settled.append(columns[:, still].T)
         moving = regular & ~still
-        moved = at[moving] + np.rint(np.clip(offset.T[moving], -2, 2)).astype(np.intp)[:, ::-1]
+        moved = (
+            at[moving]
+            + np.rint(np.clip(offset.T[moving], -LONGEST_MOVE, LONGEST_MOVE)).astype(np.intp)[
+                :, ::-1
+            ]
+        )
         at = moved[(moved >= 1).all(1) & (moved < end).all(1)]
         if len(at) == 0:
             break
@@ -165,7 +174,7 @@ def _places(octaves: Sequence[Octave], contrast: float) -> list[FloatArray]:
         pixels, rows = one
         inner = range(rows.start + 1, rows.stop + 1)
         at = _candidates(pixels, inner, 0.5 * contrast / SCALES)
-        return at if core is None else np.asarray(core.refine(pixels, at))
+        return at if core is None else np.asarray(core.refine(pixels, at, *REFINEMENT))
 
     strips = [threads.strips(octave.pixels.shape[1] - 2) for octave in octaves]
     work = [(o.pixels, rows) for o, own in zip(octaves, strips, strict=True) for rows in own]

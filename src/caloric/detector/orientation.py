@@ -4,6 +4,8 @@ The histogram is a descriptor like any other: the ``sift`` kernel at the frame's
 directions, through the same density and the same engine.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)
 KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 LAYOUT = Rings(radii=(0.0,), directions=36)
 ORDER = 12  # of its series: more, or finer samples, find no better directions
+ArrayOrTensor = Any
 SECOND = 0.8  # of the highest peak: how strong another must be to count
 
 
@@ -40,7 +43,7 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     least = h.dtype.type(SECOND) * h.max(1, keepdims=True, initial=0)
     rows, bins = np.nonzero((h > before) & (h >= after) & (h >= least))
     left, middle, right = (v[rows, bins].astype(np.float64) for v in (before, h, after))
-    offset = 0.5 * (left - right) / (left - 2 * middle + right)
+    offset = peak_offset(left, middle, right)
     angles = (bins + offset) * (2 * np.pi / h.shape[1])
     order = np.lexsort((-middle, rows))
     rows, angles = rows[order], angles[order]
@@ -50,6 +53,15 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
         order = np.argsort(rows, kind="stable")
         rows, angles = rows[order], angles[order]
     return rows.astype(np.intp), angles
+
+
+def peak_offset(left: ArrayOrTensor, middle: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
+    """Return where the parabola through three bins has its peak, in bins from the middle.
+
+    Of arrays or tensors; 0 where all are equal.
+    """
+    bend = left - 2 * middle + right
+    return 0.5 * (left - right) / (bend + (bend == 0))
 
 
 def turned(maps: FloatArray, angles: FloatArray) -> FloatArray:

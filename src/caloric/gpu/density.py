@@ -10,7 +10,7 @@ from torch import Tensor
 from caloric.descriptor import density
 from caloric.descriptor.sampling import Sampling
 from caloric.gpu.once import once
-from caloric.gpu.scalespace import Plan
+from caloric.gpu.scalespace import Pyramid
 from caloric.image.scalespace import FIRST, SCALES
 from caloric.kernels import Kernel
 
@@ -70,9 +70,9 @@ class Ladder:
 
 
 @once
-def ladder(of: Plan, device: Any, dtype: Any) -> Ladder:
+def ladder(pyramid: Pyramid, device: Any, dtype: Any) -> Ladder:
     """Made once for each."""
-    rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in of.levels]
+    rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in pyramid.levels]
     columns = [*zip(*rows, strict=True)]
     whole = [torch.tensor(c, dtype=torch.int64, device=device) for c in columns[:3]]
     return Ladder(*whole, *(torch.tensor(c, dtype=dtype, device=device) for c in columns[3:]))
@@ -106,14 +106,8 @@ def powered(length: Tensor, power: float) -> Tensor:
 
 
 def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
-    """(n, (2·order + 1) p): ρ, then ρ cos mφ and ρ sin mφ."""
-    found = [weights]
-    if order:
-        found += [weights * cos, weights * sin]
-    for _ in range(2, order + 1):
-        c, s = found[-2], found[-1]
-        found += [c * cos - s * sin, s * cos + c * sin]
-    return torch.cat(found, 1)
+    """Return (n, (2·order + 1) p): the series of :func:`density.harmonic_series`."""
+    return torch.cat([*density.harmonic_series(weights, cos, sin, order)], 1)
 
 
 def _along(
@@ -137,7 +131,7 @@ def _along(
 
 def measured(
     rows: Tensor,
-    of: Plan,
+    pyramid: Pyramid,
     maps: Tensor,
     image: Tensor,
     sampling: Sampling,
@@ -150,17 +144,17 @@ def measured(
     The plain form of :func:`caloric.density.measure_frames`, with gradients to pixels and frames.
     """
     dtype = rows.dtype
-    at, levels = points(sampling, power, rows.device, dtype), ladder(of, rows.device, dtype)
+    at, levels = points(sampling, power, rows.device, dtype), ladder(pyramid, rows.device, dtype)
     wanted = torch.round(rungs(maps)[:, None] + at.levels)
     level = torch.nan_to_num(wanted).clamp(0, len(levels.offset) - 1).long()
     offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
     scale, origin = levels.scale[level], levels.origin[level]
     shapes = maps[:, :, :2].to(dtype)
-    x, left, inside_x = _along(0, maps, shapes, at, origin, scale, of.size[1])
-    y, top, inside_y = _along(1, maps, shapes, at, origin, scale, of.size[0])
+    x, left, inside_x = _along(0, maps, shapes, at, origin, scale, pyramid.size[1])
+    y, top, inside_y = _along(1, maps, shapes, at, origin, scale, pyramid.size[0])
     inside = inside_x & inside_y
     u, v = (torch.where(inside, part, 0.0).clamp(0, 1) for part in (x, y))
-    begin = offset + image[:, None] * of.total
+    begin = offset + image[:, None] * pyramid.total
     flat = rows.reshape(-1)
 
     def pixel(dy: int, dx: int) -> Tensor:

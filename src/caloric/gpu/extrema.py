@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from caloric.detector import extrema
-from caloric.gpu.scalespace import LAYERS, Octave, Plan
+from caloric.gpu.scalespace import LAYERS, Octave, Pyramid
 from caloric.image.scalespace import FIRST, SCALES
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Peaks:
     """Up to c extrema an image: ``keys`` (b, c) int64, 0 where there is none; ``places`` (b, c, 3)
     float64, x, y and σ in pixels of the image; ``counts`` (b,), how many candidates there were."""
 
@@ -57,7 +57,7 @@ def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def refine(
-    of: Plan, octave: Octave, layers: Tensor, at: Tensor, contrast: float, edge: float
+    pyramid: Pyramid, octave: Octave, layers: Tensor, at: Tensor, contrast: float, edge: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Image, key and place of the candidates that settle and are strong and round enough."""
     h, w = octave.height, octave.width
@@ -65,7 +65,7 @@ def refine(
     for _ in range(extrema.MOVES):
         value, gradient, hessian = _fit(layers, at)
         regular, offset = _peak(gradient, hessian)
-        still = regular & (offset.abs() < 0.5).all(0)
+        still = regular & (offset.abs() < extrema.NEAR).all(0)
         peak = (value + 0.5 * (gradient * offset).sum(0)).abs()
         xx, yy, _, xy, _, _ = hessian
         trace, determinant = xx + yy, xx * yy - xy * xy
@@ -74,13 +74,15 @@ def refine(
         x = (at[:, 3] + offset[0]) * octave.step + octave.origin
         y = (at[:, 2] + offset[1]) * octave.step + octave.origin
         sigma = FIRST * octave.step * 2.0 ** ((at[:, 1] + offset[2]) / SCALES)
-        good &= (x >= -0.5) & (x <= of.size[1] - 0.5) & (y >= -0.5) & (y <= of.size[0] - 0.5)
+        good &= (
+            (x >= -0.5) & (x <= pyramid.size[1] - 0.5) & (y >= -0.5) & (y <= pyramid.size[0] - 0.5)
+        )
         place = octave.offset + (at[:, 1] * h + at[:, 2]) * w + at[:, 3]
         strength = peak.float().view(torch.int32).long()
         images.append(at[good, 0])
         keys.append(((strength << 32) | (0xFFFFFFFF - place))[good])
         places.append(torch.stack([x, y, sigma], 1)[good])
-        move = torch.round(offset.clamp(-2, 2)).long()
+        move = torch.round(offset.clamp(-extrema.LONGEST_MOVE, extrema.LONGEST_MOVE)).long()
         moved = at.clone()
         moved[:, 1:] += move.flip(0).T
         low = (moved[:, 1:] >= 1).all(1)
@@ -91,19 +93,33 @@ def refine(
     return torch.cat(images), torch.cat(keys), torch.cat(places)
 
 
-def find(rows: Tensor, of: Plan, contrast: float, edge: float) -> Found:
-    """All extrema of pyramids ``rows`` (b, total): the plain form."""
+def find(
+    rows: Tensor,
+    pyramid: Pyramid,
+    contrast: float,
+    edge: float,
+    capacity: int = 0,
+    fused: bool = False,
+) -> Peaks:
+    """Return the extrema of pyramids ``rows`` (b, total).
+
+    ``fused``: by Triton kernels, with room for ``capacity`` candidates per image.
+    """
+    if fused:
+        from caloric.gpu import extrema_kernels
+
+        return extrema_kernels.find(rows, pyramid, contrast, edge, capacity)
     b = len(rows)
     parts = []
-    for octave in of.octaves:
+    for octave in pyramid.octaves:
         layers = rows[:, octave.offset : octave.offset + octave.count]
         layers = layers.view(b, LAYERS, octave.height, octave.width)
         at = candidates(octave, layers, 0.5 * contrast / SCALES)
         if len(at):
-            parts.append(refine(of, octave, layers, at, contrast, edge))
+            parts.append(refine(pyramid, octave, layers, at, contrast, edge))
     if not parts:
         nothing = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
-        return Found(nothing[..., 0].long(), nothing, torch.zeros(b, device=rows.device).long())
+        return Peaks(nothing[..., 0].long(), nothing, torch.zeros(b, device=rows.device).long())
     image, key, place = (torch.cat(column) for column in zip(*parts, strict=True))
     counts = torch.bincount(image, minlength=b)
     most = int(counts.max())
@@ -114,10 +130,10 @@ def find(rows: Tensor, of: Plan, contrast: float, edge: float) -> Found:
     places = torch.zeros((b, most, 3), dtype=torch.float64, device=rows.device)
     keys[image[order], slot] = key[order]
     places[image[order], slot] = place[order]
-    return Found(keys, places, counts)
+    return Peaks(keys, places, counts)
 
 
-def strongest(found: Found, most: int) -> tuple[Tensor, Tensor]:
+def strongest(found: Peaks, most: int) -> tuple[Tensor, Tensor]:
     """The ``most`` strongest of each image: places (b, most, 3) and strengths (b, most).
 
     A strength of 0 says that there is none.

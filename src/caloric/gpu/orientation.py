@@ -22,8 +22,7 @@ def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
     peak = (h > before) & (h >= after) & (h >= orientation.SECOND * highest)
     value, at = torch.where(peak, h, -torch.inf).topk(_MOST, 1)
     left, middle, right = (v.gather(1, at).double() for v in (before, h, after))
-    bend = left - 2 * middle + right
-    offset = 0.5 * (left - right) / torch.where(bend == 0, 1.0, bend)
+    offset = orientation.peak_offset(left, middle, right)
     counts = value > -torch.inf
     angles = torch.where(counts, (at + offset) * (2 * torch.pi / h.shape[1]), 0.0)
     counts[:, 0] = True
@@ -70,52 +69,34 @@ def turned(
     )
 
 
-def _anisotropy(m: Tensor) -> Tensor:
-    trace = m[:, 0, 0] + m[:, 1, 1]
-    spread = torch.hypot(m[:, 0, 0] - m[:, 1, 1], 2 * m[:, 0, 1])
-    return torch.where(trace > 0, spread / torch.where(trace > 0, trace, 1.0), 0.0)
-
-
-def _power(m: Tensor, exponent: float) -> Tensor:
-    """A power of symmetric matrices (n, 2, 2), of determinant 1, by their axes."""
-    a, b, c = m[:, 0, 0], m[:, 0, 1], m[:, 1, 1]
-    mean, half = (a + c) / 2, (a - c) / 2
-    radius = torch.hypot(half, b)
-    unit = torch.where(radius > 0, radius, 1.0)
-    large, small = mean + radius, (mean - radius).clamp_min(1e-30)
-    by = (large / small) ** (exponent / 2)  # of the long axis; its inverse of the short one
-    mid, swing = (by + 1 / by) / 2, (by - 1 / by) / 2
-    cos, sin = half / unit * swing, b / unit * swing
-    rows = [torch.stack([mid + cos, sin], -1), torch.stack([sin, mid - cos], -1)]
-    return torch.stack(rows, -2)
-
-
 def adapted(reader: Reader, maps: Tensor) -> Tensor:
-    """Frames (n, 2, 3) with their shapes adapted: :func:`caloric.affine_shape.adapt`."""
-    sigma = maps[:, 0, 0].view(-1, 1, 1)
-    eye = torch.eye(2, device=maps.device, dtype=torch.float64)
-    shapes = eye.repeat(len(maps), 1, 1)
-    active = torch.ones(len(maps), dtype=torch.bool, device=maps.device)
-    settled = torch.zeros_like(active)
+    """Return frames (n, 2, 3) with their shapes adapted: :func:`affine_shape.adapt`."""
+    sigma, centres = maps[:, 0, 0].view(-1, 1, 1), maps[..., 2:]
+    one = torch.ones(len(maps), dtype=torch.float64, device=maps.device)
+    round_ = (one, torch.zeros_like(one), one)
+    shape = round_
+    active = one > 0
+    settled = ~active
     for _ in range(affine_shape.STEPS):
-        current = torch.cat([sigma * shapes, maps[..., 2:]], -1)
-        m = reader.second_moments(current).double()
-        done = active & (_anisotropy(m) < affine_shape.ROUND)
+        moment = reader.second_moments(_with_shape(sigma, shape, centres))
+        done = active & (affine_shape.anisotropy(*moment) < affine_shape.ROUND)
         settled |= done
-        active = active & ~done
-        a, b, c = m[:, 0, 0], m[:, 0, 1], m[:, 1, 1]
-        determinant, trace = a * c - b * b, a + c
-        active &= determinant > 1e-12 * trace * trace
-        product = shapes @ _power(m, -0.5)
-        # Made symmetric again, so that it stays upright: (P P^T)^(1/2).
-        upright = _power(product @ product.transpose(1, 2), 0.5)
-        shapes = torch.where(active[:, None, None], upright, shapes)
-        a, b, c = upright[:, 0, 0], upright[:, 0, 1], upright[:, 1, 1]
-        radius = torch.hypot((a - c) / 2, b)
-        mean = (a + c) / 2
-        active &= mean + radius < affine_shape.LONGEST * (mean - radius)
-    a, b, c = shapes[:, 0, 0], shapes[:, 0, 1], shapes[:, 1, 1]
-    radius, mean = torch.hypot((a - c) / 2, b), (a + c) / 2
-    good = settled & (mean + radius < affine_shape.LONGEST * (mean - radius))
-    shapes = torch.where(good[:, None, None], shapes, eye)
-    return torch.cat([sigma * shapes, maps[..., 2:]], -1)
+        active = active & ~done & ~affine_shape.singular(*moment)
+        moved = affine_shape.adapted_shape(shape, moment)
+        shape = _where(active, moved, shape)
+        active &= ~affine_shape.too_long(*moved)
+    good = settled & ~affine_shape.too_long(*shape)
+    return _with_shape(sigma, _where(good, shape, round_), centres)
+
+
+def _where(
+    condition: Tensor, yes: tuple[Tensor, Tensor, Tensor], no: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    a, b, c = (torch.where(condition, y, n) for y, n in zip(yes, no, strict=True))
+    return a, b, c
+
+
+def _with_shape(sigma: Tensor, shape: tuple[Tensor, Tensor, Tensor], centres: Tensor) -> Tensor:
+    a, b, c = shape
+    rows = [torch.stack([a, b], -1), torch.stack([b, c], -1)]
+    return torch.cat([sigma * torch.stack(rows, -2), centres], -1)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.descriptor import pooling, whitening
+from caloric.descriptor import normalise, pooling, whitening
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.normalise import Normalisation
 from caloric.descriptor.recipes import Descriptor
@@ -82,8 +82,8 @@ def l2(h: Tensor) -> Tensor:
 
 
 def clip(h: Tensor) -> Tensor:
-    """SIFT's own."""
-    return l2(l2(h).clamp(-0.2, 0.2))
+    """Return SIFT's own normalisation: see :func:`normalise.clip`."""
+    return normalise.clip(h, l2)
 
 
 def root(h: Tensor) -> Tensor:
@@ -120,6 +120,5 @@ def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
 
 
 def to_uint8(h: Tensor, signed: bool) -> Tensor:
-    """See :func:`caloric.normalise.to_uint8`."""
-    scaled = torch.round(256 * h) + 128 if signed else torch.round(512 * h)
-    return scaled.clamp(0, 255).to(torch.uint8)
+    """Return bytes: see :func:`normalise.to_uint8`."""
+    return normalise.levels(h, signed).to(torch.uint8)

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from caloric.descriptor.engine import mean_over_sizes
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.detector import affine_shape
 from caloric.gpu import density, pooling
 from caloric.gpu.once import once
 from caloric.gpu.pooling import Table
-from caloric.gpu.scalespace import Plan
+from caloric.gpu.scalespace import Pyramid
 from caloric.kernels import Kernel
 from caloric.theory.gaussians import gaussian_2d
 
@@ -33,7 +34,7 @@ class Reader:
     """The pyramids ``rows`` (b, total) of a batch, with ``per`` frames an image."""
 
     rows: Tensor
-    plan: Plan
+    pyramid: Pyramid
     per: int
     fused: bool
 
@@ -49,13 +50,24 @@ class Reader:
     ) -> Tensor:
         """(n, (2·order + 1) p) of frames (n, 2, 3), the first of which is the ``begin``-th."""
         if self.fused:
-            from caloric.gpu import kernels
+            from caloric.gpu import density_kernels
 
-            return kernels.measured(
-                self.rows, self.plan, maps, begin, self.per, sampling, kernel, power, order, dtype
+            return density_kernels.measured(
+                self.rows,
+                self.pyramid,
+                maps,
+                begin,
+                self.per,
+                sampling,
+                kernel,
+                power,
+                order,
+                dtype,
             )
         image = (begin + torch.arange(len(maps), device=maps.device)) // max(self.per, 1)
-        found = density.measured(self.rows, self.plan, maps, image, sampling, kernel, power, order)
+        found = density.measured(
+            self.rows, self.pyramid, maps, image, sampling, kernel, power, order
+        )
         return found.to(dtype)
 
     def pooled(
@@ -85,22 +97,14 @@ class Reader:
             sized = maps if size == 1 else torch.cat([maps[..., :2] * size, maps[..., 2:]], -1)
             return self.pooled(sized, recipe.sampling, recipe.kernel, recipe.power, table)
 
-        raw = at(sizes[0])
-        if len(sizes) > 1:
-            raw = pooling.clip(raw) / len(sizes)
-            for size in sizes[1:]:
-                raw = raw + pooling.clip(at(size)) / len(sizes)
-        return pooling.finish(raw, recipe)
+        return pooling.finish(mean_over_sizes(at, sizes, pooling.clip), recipe)
 
-    def second_moments(self, maps: Tensor) -> Tensor:
-        """(n, 2, 2): see :func:`caloric.affine_shape.second_moments`."""
-        own = affine_shape.SAMPLING
+    def second_moments(self, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return xx, xy and yy (n,) of each frame: see :func:`affine_shape.second_moments`."""
+        sampling = affine_shape.SAMPLING
         window = _window(maps.device)
-        points = len(window)
-        found = self.harmonics(maps, own, affine_shape.ANY, 1.0, 1, 0, torch.float32)
+        seen = self.harmonics(maps, sampling, affine_shape.ANY, 1.0, 1, 0, torch.float32)
         # The weight of a point is its area times the gradient; all areas are the same.
-        rho, cos, sin = found.view(len(maps), 3, points).unbind(1)
-        total = (window * rho * rho).sum(1)
-        even, odd = (window * (cos * cos - sin * sin)).sum(1), 2 * (window * cos * sin).sum(1)
-        rows = [torch.stack([total + even, odd], -1), torch.stack([odd, total - even], -1)]
-        return torch.stack(rows, -2) / 2
+        weights, cos, sin = seen.view(len(maps), 3, len(window)).unbind(1)
+        xx, xy, yy = affine_shape.moments(window, weights, cos, sin)
+        return xx.double(), xy.double(), yy.double()

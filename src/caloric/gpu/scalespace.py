@@ -40,7 +40,7 @@ class Octave:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Pyramid:
     """The octaves of images (h, w), the enlarged one first."""
 
     size: tuple[int, int]
@@ -64,7 +64,7 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def plan(height: int, width: int) -> Plan:
+def pyramid(height: int, width: int) -> Pyramid:
     """For images of that size."""
     octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
     h, w, first, step = height, width, scalespace.SHARP, 1.0
@@ -72,7 +72,7 @@ def plan(height: int, width: int) -> Plan:
         before = octaves[-1]
         octaves.append(Octave(before.offset + before.count, h, w, step, 0.0, first))
         h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
-    return Plan((height, width), tuple(octaves))
+    return Pyramid((height, width), tuple(octaves))
 
 
 @once
@@ -124,12 +124,19 @@ def _layers(base: Tensor, first: float) -> Tensor:
     return torch.stack(layers, 1)
 
 
-def build(images: Tensor, of: Plan) -> Tensor:
-    """(b, total) of images (b, h, w) with values 0 to 1: the plain form, with gradients."""
+def build(images: Tensor, pyramid: Pyramid, fused: bool = False) -> Tensor:
+    """Return the pyramids (b, total) of images (b, h, w) with values 0 to 1.
+
+    ``fused``: by Triton kernels, which have no gradients.
+    """
+    if fused:
+        from caloric.gpu import scalespace_kernels
+
+        return scalespace_kernels.build(images, pyramid)
     b = len(images)
-    octaves = [_layers(enlarged(images), of.octaves[0].first)]
+    octaves = [_layers(enlarged(images), pyramid.octaves[0].first)]
     base = images
-    for octave in of.octaves[1:]:
+    for octave in pyramid.octaves[1:]:
         octaves.append(_layers(base, octave.first))
         base = octaves[-1][:, SCALES, ::2, ::2]
     return torch.cat([layers.reshape(b, -1) for layers in octaves], 1)

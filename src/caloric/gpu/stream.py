@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from caloric.errors import InputError
+from caloric.features import Failure
 from caloric.gpu import devices
 from caloric.image import reading
 from caloric.image.pixels import Windows, to_grey
@@ -59,19 +60,19 @@ def check(decode: str, device: str) -> None:
         raise InputError("--decode gpu needs torchvision, with nvJPEG") from None
 
 
-def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[tuple[int, T | InputError]]:
-    """What is read of each file, or why it cannot be, in order."""
+def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[T | Failure]:
+    """Yield what is read from each file, or why it cannot be read, in order."""
 
-    def safely(file: str) -> T | InputError:
+    def safely(file: str) -> T | Failure:
         try:
             return read(file)
         except InputError as error:
-            return error
+            return Failure(str(error))
         except MemoryError:
-            return InputError(f"{file}: not enough memory")
+            return Failure(f"{file}: not enough memory")
 
     with ThreadPoolExecutor(threads.count(), "caloric-files") as pool:
-        ahead: deque[Future[T | InputError]] = deque()
+        ahead: deque[Future[T | Failure]] = deque()
         begun, largest = 0, 0
         for index in range(len(files)):
             most = min(_AHEAD, max(1, _BYTES // largest)) if largest else threads.count()
@@ -80,7 +81,7 @@ def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[tuple[in
                 begun += 1
             found = ahead.popleft().result()
             largest = max(largest, getattr(found, "nbytes", 1))
-            yield index, found
+            yield found
 
 
 def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[Any]:
@@ -98,11 +99,10 @@ def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[A
         return image if isinstance(image, Windows) else to_grey(image)
 
     if target is not None:
-        for _, image in decoded(files, read):
-            yield image
+        yield from decoded(files, read)
         return
     for path in files:
         try:
             yield reading.open_image(path)
         except InputError as error:
-            yield error
+            yield Failure(str(error))

@@ -96,6 +96,14 @@ def check_levels(low: float, high: float) -> None:
         )
 
 
+def rec601(red: Any, green: Any, blue: Any) -> Any:
+    """Return the grey of float32 channels, of arrays and of tensors, by the weights of Rec. 601.
+
+    Not as a matrix product, whose rounding would depend on how the array lies in memory.
+    """
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
 def to_grey(image: object) -> NDArray[np.float32]:
     """(h, w) float32, 0 to 1, of an image (h, w) or (h, w, 3 | 4) in RGB order.
 
@@ -123,9 +131,7 @@ def _convert(
     if pixels.ndim == 2:
         result[part] = pixels
         return ends
-    # One by one: a matrix product would round by how the array lies in memory.
-    red, green, blue = (pixels[..., i] for i in range(3))
-    grey = np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
+    grey = rec601(*(pixels[..., i] for i in range(3)))
     if pixels.shape[2] == 4:
         grey = 1 + pixels[..., 3] * (grey - 1)
     result[part] = grey

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline
 from caloric.descriptor import recipes
 from caloric.detector import extrema
 from caloric.errors import InputError
@@ -61,7 +61,7 @@ class Detector:
         if isinstance(image, list | tuple):
             masks = [None] * len(image) if mask is None else mask
             return tuple(self.detect(i, m) for i, m in zip(image, masks, strict=True))
-        return features.detect(_pixels(image), **self._detecting(mask)).to_opencv()
+        return pipeline.detect(_pixels(image), **self._detecting(mask)).to_opencv()
 
     def compute(self, image: Any, keypoints: Sequence[Any]) -> tuple[Any, Any]:
         """The keypoints and their descriptors (n, d), None for none; of each of a list of images.
@@ -74,7 +74,7 @@ class Detector:
         pixels, frames = _pixels(image), Frames.from_opencv(keypoints)
         if len(frames) == 0:
             return tuple(keypoints), None
-        values = features.describe(pixels, frames, self.descriptor, dtype=self._dtype)
+        values = pipeline.describe(pixels, frames, self.descriptor, dtype=self._dtype)
         return tuple(keypoints), values
 
     def detectAndCompute(  # noqa: N802
@@ -87,7 +87,7 @@ class Detector:
         """Both at once, over one scale space."""
         if useProvidedKeypoints:
             raise InputError("useProvidedKeypoints: call compute(image, keypoints) instead")
-        found = features.extract(
+        found = pipeline.extract(
             _pixels(image), self.descriptor, dtype=self._dtype, **self._detecting(mask)
         )
         return found.frames.to_opencv(), found.descriptors if len(found) else None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline
 from caloric.descriptor import recipes
 from caloric.detector import extrema
 from caloric.errors import InputError
@@ -91,7 +91,7 @@ class SIFT:
 
     def detect(self, image: Any) -> None:
         """Find keypoints."""
-        frames = features.detect(image, **self.options)
+        frames = pipeline.detect(image, **self.options)
         self.result = Found(frames, np.zeros((0, 0), np.float32))
 
     def extract(self, image: Any) -> None:
@@ -99,11 +99,11 @@ class SIFT:
         if self.result is None:
             raise InputError("extract describes what detect found: call detect first")
         frames = self.result.frames
-        self.result = Found(frames, features.describe(image, frames, self.descriptor))
+        self.result = Found(frames, pipeline.describe(image, frames, self.descriptor))
 
     def detect_and_extract(self, image: Any) -> None:
         """Both at once."""
-        found = features.extract(image, self.descriptor, **self.options)
+        found = pipeline.extract(image, self.descriptor, **self.options)
         self.result = Found(found.frames, found.descriptors)
 
     def __getattr__(self, name: str) -> Any:

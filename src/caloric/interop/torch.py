@@ -18,9 +18,10 @@ from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.detector.detection import Options
 from caloric.errors import InputError
-from caloric.gpu import density, pipeline, pooling, scalespace
+from caloric.gpu import batches, density, graphs, host, pooling, scalespace
 from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
+from caloric.plan import Plan
 
 
 class Descriptor(nn.Module):
@@ -113,13 +114,13 @@ class Descriptor(nn.Module):
         b, n = lafs.shape[:2]
         if b * n == 0 or 0 in image.shape:
             return image.new_zeros((b * n, self.table.shape[1]))
-        of = scalespace.plan(*image.shape[2:])
-        rows = scalespace.build(image[:, 0], of)
+        pyramid = scalespace.pyramid(*image.shape[2:])
+        rows = scalespace.build(image[:, 0], pyramid)
         index = torch.arange(b, device=image.device).repeat_interleave(n)
         recipe = self.recipe
         seen = density.measured(
-            rows, of, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel, recipe.power,
-            self.order,
+            rows, pyramid, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel,
+            recipe.power, self.order,
         )  # fmt: skip
         return seen @ self.table.to(seen.dtype)
 
@@ -139,19 +140,19 @@ def extract(
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError("images: expected a tensor (b, 1 or 3, h, w)")
-    job = pipeline.Job(
+    plan = Plan(
         recipe_of(descriptor), Options(max_features=max_features, affine=affine, upright=upright)
     )
     if 0 in images.shape:
-        d = job.recipe.dimension
+        d = plan.recipe.dimension
         shapes = ((2, 3), (), (d,))
         return tuple(
             torch.zeros((len(images), max_features, *shape), device=images.device)
             for shape in shapes
         )
-    with torch.no_grad(), pipeline.on(images.device):
-        grey = torch.stack([pipeline.grey(image) for image in images])
-        batch: Any = pipeline.run(grey, job, None)
+    with torch.no_grad(), batches.using(images.device):
+        grey = torch.stack([host.grey(image) for image in images])
+        batch: Any = graphs.run(grey, plan, None)
         parts = (batch.maps.float(), batch.strengths, batch.descriptors)
         return tuple(_padded(part, max_features) for part in parts)
 

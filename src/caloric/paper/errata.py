@@ -490,11 +490,16 @@ def all_errata() -> tuple[Erratum, ...]:
 
 
 def shown(value: float) -> str:
-    """Six digits; but what is 0 up to rounding, which differs between machines, is said to be.
+    """Return a number with six digits, or with fewer where more would differ between machines.
 
-    Far below that rounding numbers are meant: values of Gaussians far out.
+    Zeros up to rounding are called that. Far below them are Gaussians far out, of which only the
+    magnitude is meant.
     """
-    return "0 up to rounding" if value == 0 or 1e-18 < abs(value) < 1e-12 else f"{value:.6g}"
+    if value == 0 or 1e-18 < abs(value) < 1e-12:
+        return "0 up to rounding"
+    if abs(value) <= 1e-18:
+        return f"about 1e{round(np.log10(abs(value)))}"
+    return f"{value:.6g}"
 
 
 def page() -> str:

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from caloric.descriptor.engine import response_map
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import SquarePatch
-from caloric.features import response_map
 from caloric.kernels import kernel
 from caloric.paper import side_by_side, table1
 from caloric.paper.letters import render

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor import normalise
+from caloric.descriptor.engine import describe_patches
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import Descriptor
-from caloric.features import describe_patches
 from caloric.kernels import kernel
 from caloric.paper.letters import ALPHABET, Move, random_move, render
 from caloric.theory.gaussians import FloatArray

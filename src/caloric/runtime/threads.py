@@ -126,7 +126,7 @@ def _leave() -> None:
             _before = None
 
 
-def ours(function: Callable[P, R]) -> Callable[P, R]:
+def single_threaded_blas(function: Callable[P, R]) -> Callable[P, R]:
     """The function, with the threads of OpenCV and of matrix products as above."""
 
     @wraps(function)

@@ -15,6 +15,7 @@ import numpy as np
 
 from caloric.theory import diffusion
 from caloric.theory.continuation import Path, continuation
+from caloric.theory.diffusion import Exponent
 from caloric.theory.energy import OrientationDensity
 from caloric.theory.gaussians import (
     FloatArray,
@@ -35,20 +36,15 @@ class Slope:
     gradient: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class _Exponent:
-    """u and P of a kernel e^{−P} w(−u), with their derivatives (p, n, N) in the parameters."""
+def _with_slopes(
+    e: Exponent, u_slopes: FloatArray, p_slopes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return e^{−P} w(−u) (n, N) and its derivatives (p, n, N), from those of u and P::
 
-    u: FloatArray
-    excess: FloatArray
-    u_slopes: FloatArray
-    p_slopes: FloatArray
-
-    def values(self) -> tuple[FloatArray, FloatArray]:
-        """e^{−P} w(−u), and its derivatives: e^{−P} [w (2u u' − P') + 8 u' ∫ r e^{−r²+2ru} dr]."""
-        value, mean = decayed_w(self.u, self.excess), decayed_mean(self.u, self.excess)
-        slopes = value * (2 * self.u * self.u_slopes - self.p_slopes) + 8 * mean * self.u_slopes
-        return value, slopes
+    e^{−P} [w (2u u' − P') + 8 u' ∫ r e^{−r²+2ru} dr]
+    """
+    value, mean = decayed_w(e.u, e.excess), decayed_mean(e.u, e.excess)
+    return value, value * (2 * e.u * u_slopes - p_slopes) + 8 * mean * u_slopes
 
 
 def similarity(
@@ -60,15 +56,14 @@ def similarity(
     delta = image.angles - template.angles[:, None]
     turned, axis = diffusion.rotate(x, delta), diffusion.direction(delta)
     half = 1 / (2 * sigma**2)
-    tau = np.sqrt(half * (1 + inner(x, x)))
-    u = half * (axis @ z + inner(turned, y)) / tau
-    foot = (u / tau)[..., None]
-    excess = half * (((z - foot * axis) ** 2).sum(-1) + ((y - foot * turned) ** 2).sum(-1))
-    u_slopes = half * np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(turned, -1, 0)]) / tau
-    flat = np.zeros_like(u)
+    e = diffusion.similarity_exponent(axis, turned, z, y, half, half)
+    by_axis = np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(turned, -1, 0)])
+    u_slopes = half * by_axis / e.tau
+    flat = np.zeros_like(e.u)
     p_slopes = 2 * half * np.stack([flat + z[0], flat + z[1], flat - y[:, 0], flat - y[:, 1]])
-    value, slope = _Exponent(u, excess, u_slopes, p_slopes).values()
-    weight = -template.weights[:, None] * image.weights / (4 * tau**3 * (2 * np.pi * sigma**2) ** 2)
+    value, slope = _with_slopes(e, u_slopes, p_slopes)
+    constant = 4 * e.tau**3 * (2 * np.pi * sigma**2) ** 2
+    weight = -template.weights[:, None] * image.weights / constant
     return Slope(float((weight * value).sum()), np.einsum("ij,pij->p", weight, slope))
 
 
@@ -82,22 +77,17 @@ def affine(
     pulled = g @ A
     half = 1 / (2 * sigma**2)
     xv, gy = inner(x, v), inner(g, y)
-    tau = np.sqrt(half * (xv**2 + 1))
-    u = half * (gy * xv + inner(pulled, v)) / tau
-    # As in diffusion.affine: P − u² as a sum of squares.
-    across = pulled[:, 0] * v[..., 1] - pulled[:, 1] * v[..., 0]
-    spread = ((gy[:, None] * v - xv[..., None] * pulled) ** 2).sum(-1)
-    excess = half**2 * (spread + across**2) / tau**2
-    flat = np.zeros_like(u)
+    e = diffusion.affine_exponent(v, xv, gy, pulled, sigma, sigma)
+    flat = np.zeros_like(e.u)
     u_slopes = half * np.stack(
         [flat + g[:, i] * v[..., j] for i in (0, 1) for j in (0, 1)]
         + [-g[:, i] * xv for i in (0, 1)]
-    ) / tau  # fmt: skip
+    ) / e.tau  # fmt: skip
     p_slopes = 2 * half * np.stack(
         [flat + g[:, i] * pulled[:, j] for i in (0, 1) for j in (0, 1)]
         + [flat - gy * g[:, i] for i in (0, 1)]
     )  # fmt: skip
-    value, slope = _Exponent(u, excess, u_slopes, p_slopes).values()
+    value, slope = _with_slopes(e, u_slopes, p_slopes)
     offset = x @ A.T - y
     side = g[:, 0] * offset[..., 1] - g[:, 1] * offset[..., 0]
     width2 = sigma**2 * (1 + inner(x, x))
@@ -107,7 +97,7 @@ def affine(
         [flat + normal[i] * x[..., j] for i in (0, 1) for j in (0, 1)]
         + [flat + normal[i] for i in (0, 1)]
     )
-    constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma**3 * tau**3
+    constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma**3 * e.tau**3
     weight = -template.weights[:, None] * image.weights * beside / constant
     slope = slope - value * side / width2 * dside
     return Slope(float((weight * value).sum()), np.einsum("ij,pij->p", weight, slope))

@@ -6,6 +6,8 @@ contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β
 centre θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -143,6 +145,62 @@ def similarity(
     return np.asarray(np.exp(s) * angular * gaussian_2d(offset, sigma_d))
 
 
+@dataclass(frozen=True, eq=False)
+class Exponent:
+    """u, P − u² and τ of a kernel e^{−P} w(−u) / τ³, all of one shape."""
+
+    u: FloatArray
+    excess: FloatArray
+    tau: FloatArray
+
+
+def similarity_exponent(
+    axis: FloatArray, turned: FloatArray, z: FloatArray, y: FloatArray, spread: float, place: float
+) -> Exponent:
+    """Return the exponent of τ(x) = Zx + b, with v(φ−β) (..., 2) and R_{φ−β}x (..., 2)::
+
+        τ² = spread + place |x|²,   u = [spread ⟨z, v(φ−β)⟩ + place y·R_{φ−β}x] / τ
+        P = spread |z|² + place |y|²
+
+    With p = (√spread z, √place y) and q = (√spread v(φ−β), √place R_{φ−β}x) in R⁴, P − u² is the
+    squared distance of p from the line of q, and is computed as that: no difference of large
+    numbers.
+    """
+    tau = np.sqrt(spread + place * inner(turned, turned))
+    u = (spread * (axis @ z) + place * inner(turned, y)) / tau
+    foot = (u / tau)[..., None]
+    excess = spread * ((z - foot * axis) ** 2).sum(-1) + place * ((y - foot * turned) ** 2).sum(-1)
+    return Exponent(u, excess, tau)
+
+
+def affine_exponent(
+    v: FloatArray,
+    xv: FloatArray,
+    gy: FloatArray,
+    pulled: FloatArray,
+    sigma_d: ArrayLike,
+    sigma_a: float,
+) -> Exponent:
+    """Return the exponent of τ(x) = Ax + b, with v(β), x·v, ĝ·(y − b) and A^Tĝ::
+
+        τ² = (x·v)²/2σd² + 1/2σa²,   u = [ĝ·(y − b) x·v/σd² + A^Tĝ·v/σa²] / 2τ
+        P  = (ĝ·(y − b))²/2σd² + |A^Tĝ|²/2σa²
+
+    P − u² is computed by Lagrange's identity as a sum of squares: it neither overflows nor cancels
+    for any σa.
+    """
+    sigma_d = np.asarray(sigma_d, np.float64)
+    tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
+    tau = np.sqrt(tau2)
+    across = pulled[..., 0] * v[..., 1] - pulled[..., 1] * v[..., 0]
+    u = (gy * xv / sigma_d**2 + inner(pulled, v) / sigma_a**2) / (2 * tau)
+    spread = (gy * v[..., 0] - xv * pulled[..., 0]) ** 2 + (
+        gy * v[..., 1] - xv * pulled[..., 1]
+    ) ** 2
+    excess = (spread / (sigma_d * sigma_a) ** 2 + across**2 / sigma_a**4) / (4 * tau2)
+    return Exponent(u, excess, tau)
+
+
 def linear_similarity(
     beta: ArrayLike,
     x: ArrayLike,
@@ -159,23 +217,17 @@ def linear_similarity(
     The gradient turns and grows by Z^T: Z^T ĝ = r v(β) fixes Z = r R_{φ−β}, and what is left is an
     integral over r ≥ 0 of r² times two Gaussians::
 
-        K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²)),   τ² = 1/2σa² + |x|²/2σd²
-        u = [⟨z, v(φ−β)⟩/σa² + (y−b)·R_{φ−β}x/σd²] / 2τ,   P = |z|²/2σa² + |y−b|²/2σd²
+        K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²))
 
-    With p = (z/σa, (y−b)/σd)/√2 and q = (v(φ−β)/σa, R_{φ−β}x/σd)/√2 in R⁴, P − u² is the squared
-    distance of p from the line of q, and is computed as that: no difference of large numbers.
+    with u, P and τ of :func:`similarity_exponent`, spread = 1/2σa² and place = 1/2σd².
     """
     x, z = np.asarray(x, np.float64), np.asarray(z, np.float64)
     y = np.asarray(y, np.float64) - np.asarray(b, np.float64)
     delta = np.asarray(phi, np.float64) - np.asarray(beta, np.float64)
-    turned, axis = rotate(x, delta), direction(delta)
     spread, place = 1 / (2 * sigma_a**2), 1 / (2 * sigma_d**2)
-    tau = np.sqrt(spread + place * inner(x, x))
-    u = (spread * (axis @ z) + place * inner(turned, y)) / tau
-    foot = (u / tau)[..., None]
-    excess = spread * ((z - foot * axis) ** 2).sum(-1) + place * ((y - foot * turned) ** 2).sum(-1)
-    scale = 4 * tau**3 * (2 * np.pi * sigma_a**2) * (2 * np.pi * sigma_d**2)
-    return decayed_w(u, excess) / scale
+    e = similarity_exponent(direction(delta), rotate(x, delta), z, y, spread, place)
+    scale = 4 * e.tau**3 * (2 * np.pi * sigma_a**2) * (2 * np.pi * sigma_d**2)
+    return decayed_w(e.u, e.excess) / scale
 
 
 def affine(
@@ -193,32 +245,18 @@ def affine(
 
         K = e^{−P} w(−u) / (8√2 π^{3/2} σd σa² τ³) · k_{√(σd² + σa²|x|²)}(ĝ·(Ax + b − y)⊥)
 
-        τ² = (x·v)²/2σd² + 1/2σa²
-        u  = [ĝ·(y − b) x·v/σd² + A^Tĝ·v/σa²] / 2τ
-        P  = (ĝ·(y − b))²/2σd² + |A^Tĝ|²/2σa²
-
-    The last factor and the integral over y are missing from the printed Lemma 2 and its box
-    (erratum 10). P − u² is computed by Lagrange's identity as a sum of squares, so the kernel
-    neither overflows nor cancels for any σa.
+    with u, P and τ of :func:`affine_exponent`. The last factor and the integral over y are missing
+    from the printed Lemma 2 and its box (erratum 10).
     """
     x, A = np.asarray(x, np.float64), np.asarray(A, np.float64)
     y = np.asarray(y, np.float64) - np.asarray(b, np.float64)
     v, g = direction(beta), direction(phi)
     pulled = g @ A
-    xv = inner(x, v)
-    gy = inner(g, y)
     sigma_d = np.asarray(sigma_d, np.float64)
-    tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
-    tau = np.sqrt(tau2)
-    along = inner(pulled, v)
-    across = pulled[..., 0] * v[..., 1] - pulled[..., 1] * v[..., 0]
-    u = (gy * xv / sigma_d**2 + along / sigma_a**2) / (2 * tau)
-    spread = (gy * v[..., 0] - xv * pulled[..., 0]) ** 2 + (
-        gy * v[..., 1] - xv * pulled[..., 1]
-    ) ** 2
-    excess = (spread / (sigma_d * sigma_a) ** 2 + across**2 / sigma_a**4) / (4 * tau2)
+    e = affine_exponent(v, inner(x, v), inner(g, y), pulled, sigma_d, sigma_a)
     moved = x @ A.T - y
     level_line = g[..., 0] * moved[..., 1] - g[..., 1] * moved[..., 0]
     width = np.sqrt(sigma_d**2 + sigma_a**2 * inner(x, x))
     constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
-    return np.asarray(decayed_w(u, excess) / (constant * tau**3) * gaussian(level_line, width))
+    value = decayed_w(e.u, e.excess) / (constant * e.tau**3)
+    return np.asarray(value * gaussian(level_line, width))

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import features
+from caloric import pipeline
 from caloric.alignment import align
-from caloric.descriptor import density, recipes
+from caloric.descriptor import density, engine, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError, unknown
 from caloric.features import Features
@@ -139,7 +139,7 @@ class Session:
         key = (picture, descriptor)
         found = _recall(self._features, key)
         if found is None:
-            made = features.extract(picture.grey, descriptor, max_features=self.most)
+            made = pipeline.extract(picture.grey, descriptor, max_features=self.most)
             found = _keep(self._features, key, made)
         return found
 
@@ -331,7 +331,7 @@ def responses(picture: Picture, x: float, y: float, sigma: float) -> Report:
     angles = np.arange(8) * np.pi / 4
     maps = {}
     for name in ("sift", "heat"):
-        found = features.response_map(small, name, beta=angles)
+        found = engine.response_map(small, name, beta=angles)
         peak = max(float(found.max()), 1e-12)
         maps[name] = [
             _uri(cv2.applyColorMap((255 * np.clip(one / peak, 0, 1)).astype(np.uint8),

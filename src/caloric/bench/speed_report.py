@@ -1,0 +1,78 @@
+"""What the benchmark of speed prints and plots."""
+
+from pathlib import Path
+from typing import Any
+
+Report = dict[str, Any]
+
+
+def table(report: Report) -> list[str]:
+    """Return lines for the terminal."""
+    lines = [f"{report['machine']['processor']}, {report['path']}"]
+    kinds = {"": report["threads"], ", OpenCV alone in the process": report["with OpenCV alone"]}
+    for kind, numbers in kinds.items():
+        for number, tasks in numbers.items():
+            lines.append(f"\n{threads_text(number)}{kind}: ratio (quartiles), time")
+            for task, names in tasks.items():
+                for name, found in names.items():
+                    low, high = found["quartiles"]
+                    ratio = f"{found['ratio']:7.3f} ({low:.3f} to {high:.3f})"
+                    lines.append(
+                        f"{task:12} {name:30} {ratio:26} {1000 * found['seconds']:9.1f} ms"
+                    )
+    lines.append("\n" + gains_text(report))
+    for one in report["large"]:
+        lines.append(
+            f"{one['pixels'] / 1e6:7.1f} megapixels: {one['seconds']:6.1f} s, "
+            f"{one['features']} features, {one['peak bytes'] / 1e9:.2f} GB at most"
+        )
+    return lines
+
+
+def threads_text(number: str) -> str:
+    """Return "1 thread" or "2 threads"."""
+    return f"{number} thread{'s' if number != '1' else ''}"
+
+
+def gains_text(report: Report) -> str:
+    """Return a sentence: the gain by threads, and the most that this machine allows."""
+    rows, beside = report["curves"]["threads"], report["side by side"]
+    names = [name for name in rows[0] if name != "at"]
+    gains = "; ".join(f"{name} {rows[0][name] / rows[-1][name]:.2f}" for name in names)
+    return (
+        f"{rows[-1]['at']} threads against 1 are faster by: {gains}. {beside['processes']} "
+        f"processes side by side, with `CALORIC_THREADS=1` each, do {beside['gain']:.2f} times the "
+        "work of one: the most that this machine allows."
+    )
+
+
+def plot(report: Report, path: Path) -> None:
+    """Cost against pixels, features and threads; memory against pixels."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    labels = {"pixels": "megapixels", "features": "features kept", "threads": "threads"}
+    for axis, (name, label) in zip(axes, labels.items(), strict=False):
+        rows, unit = report["curves"][name], 1e-6 if name == "pixels" else 1
+        for method in [key for key in rows[0] if key != "at"]:
+            axis.plot([r["at"] * unit for r in rows], [r[method] for r in rows], "o-", label=method)
+        axis.set(xlabel=label, ylabel="seconds to extract")
+        axis.grid(alpha=0.3)
+        if name == "pixels":
+            axis.set(xscale="log", yscale="log")
+            axis.set_xticks([unit * r["at"] for r in rows], [f"{unit * r['at']:.2g}" for r in rows])
+            axis.minorticks_off()
+        else:
+            axis.set_ylim(0, None)
+    axes[2].set_xticks([r["at"] for r in report["curves"]["threads"]])
+    axes[0].legend(fontsize=8)
+    rows = report["large"]
+    axes[3].plot([r["pixels"] / 1e6 for r in rows], [r["peak bytes"] / 1e9 for r in rows], "o-")
+    axes[3].set(xlabel="megapixels", ylabel="peak memory, GB")
+    axes[3].set_ylim(0, None)
+    axes[3].grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,59 @@
+"""The command line: one file for each group of commands."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from caloric import __version__
+from caloric.cli import alignment, bench, collection, images, show
+from caloric.errors import InputError
+
+app = typer.Typer(
+    name="caloric",
+    help="Match images by heat diffusion: SIFT, DSP-SIFT and what lies beyond, from one theory.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    images.match, images.extract, alignment.align, alignment.find,
+    show.demo, show.paper, show.view, show.info,
+):  # fmt: skip
+    app.command()(command)
+app.add_typer(collection.app, name="collection")
+app.add_typer(bench.app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"caloric {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _caloric(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    # Removed here, so that it may stand anywhere on the line.
+    arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    try:
+        app(arguments)
+    except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
+        if len(arguments) < len(sys.argv) - 1:
+            raise
+        text: object = error
+        if isinstance(error, MemoryError):
+            text = "not enough memory; try a smaller image"
+        elif isinstance(error, UnicodeEncodeError):
+            text = "a file's name is not UTF-8 and cannot be written there; rename it"
+        typer.echo(f"caloric: {text}", err=True)
+        raise SystemExit(2) from None

@@ -1,0 +1,149 @@
+"""``caloric bench``: what users run on their own data and machines."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from caloric.cli import console
+from caloric.cli.options import Device
+from caloric.errors import InputError
+
+app = typer.Typer(help="Benchmarks over local copies of public data.", no_args_is_help=True)
+
+
+Data = Annotated[Path, typer.Option("--data", help="The folder of a local copy.")]
+JsonOut = Annotated[str | None, typer.Option("--json", help="All figures; - for standard output.")]
+PlotOut = Annotated[Path | None, typer.Option("--plot", help="A picture of them.")]
+CacheIn = Annotated[
+    Path | None, typer.Option("--cache", help="Where predictions are kept; metrics then rerun.")
+]
+Only = Annotated[str, typer.Option("--only", help="Some scenes, by commas.")]
+
+
+def _bench(
+    name: str, data: Path, json_path: str | None, plot: Path | None, cache: Path | None, only: str
+) -> None:
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from caloric.bench import datasets, evaluate, methods, report
+
+    console.check_outputs(json_path, plot)
+    if methods.absent():
+        typer.echo(f"not installed, left out: {', '.join(methods.absent())}", err=True)
+    pairs = datasets.DATASETS[name](data)
+    if only:
+        chosen = only.split(",")
+        known = {name for p in pairs for name in (p.first.parent.name, p.group)}
+        missing = [name for name in chosen if name not in known]
+        if missing:
+            raise InputError(f"{data}: no scene {', '.join(missing)} in it")
+        pairs = [p for p in pairs if p.first.parent.name in chosen or p.group in chosen]
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=len(pairs))
+        results = evaluate.evaluate(
+            pairs,
+            methods.fixed() + methods.pipelines(),
+            cache,
+            lambda pair: progress.update(task, advance=1, description=pair),
+        )
+    summary = report.summarise(name, pairs, results)
+    if json_path is not None:
+        console.write_text(json_path, report.dumps(summary))
+    if plot is not None:
+        report.plot(summary, plot)
+    if json_path == "-":
+        return
+    for part in report.COLUMNS:
+        head, rows = report.table(summary, part)
+        table = Table(*head, title=f"{name}: {part}")
+        for row in rows:
+            table.add_row(*row)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _over_pairs(name: str, about: str) -> None:
+    """A command for a data set of image pairs: all have the same options."""
+
+    @app.command(name, help=about)
+    def command(
+        data: Data,
+        json_path: JsonOut = None,
+        plot: PlotOut = None,
+        cache: CacheIn = None,
+        only: Only = "",
+    ) -> None:
+        _bench(name, data, json_path, plot, cache, only)
+
+
+_over_pairs("oxford", "Descriptors and detectors on Oxford Affine.")
+_over_pairs("fischer", "The same on Fischer's generated changes of 16 scenes.")
+_over_pairs("hpatches", "The same on the sequences of HPatches.")
+
+
+@app.command()
+def speed(
+    image: Annotated[Path, typer.Argument(help="The image to extract features of.")],
+    json_path: JsonOut = None,
+    plot: PlotOut = None,
+    max_features: Annotated[int, typer.Option(help="Features of the image.")] = 2000,
+    thread_counts: Annotated[
+        str, typer.Option("--threads", help="Numbers of threads, by commas.")
+    ] = "1,2",
+    rounds: Annotated[int, typer.Option(help="Each contender's turns, after one to warm up.")] = 15,
+    large: Annotated[
+        str, typer.Option(help="Large images too: megapixels, by commas; 0 for none.")
+    ] = "6.25,25,100",
+) -> None:
+    """Speed beside OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
+    from caloric.bench import speed as benchmark
+    from caloric.bench import speed_report
+
+    console.check_outputs(json_path, plot)
+    numbers = console.numbers(thread_counts, "--threads", int)
+    sizes = [size for size in console.numbers(large, "--large", float) if size]
+    report = benchmark.run(image, max_features, numbers, rounds, sizes)
+    if json_path is not None:
+        console.write_report(json_path, report)
+    if plot is not None:
+        speed_report.plot(report, plot)
+    if json_path != "-":
+        for line in speed_report.table(report):
+            typer.echo(line)
+
+
+@app.command()
+def gpu(
+    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    oxford: Annotated[
+        Path | None, typer.Option(help="Oxford Affine: accuracy beside the CPU's.")
+    ] = None,
+    json_path: JsonOut = None,
+    device: Device = "cuda",
+    commit: Annotated[str | None, typer.Option(help="What was measured.")] = None,
+) -> None:
+    """A GPU: images, frames and pairs a second, as shares of what it copies and multiplies."""
+    from caloric.gpu import devices
+
+    console.check_outputs(json_path, None)
+    devices.resolve(device)
+    from caloric.bench import gpu as benchmark
+
+    def keep(report: dict[str, Any]) -> None:
+        if console.json_file(json_path) is not None:
+            console.write_report(str(json_path), report)
+
+    report = benchmark.run(data, oxford, device, commit, console.progress_lines(), keep)
+    if json_path == "-":
+        typer.echo(json.dumps(report, indent=1))
+    if json_path != "-":
+        for line in benchmark.lines(report):
+            typer.echo(line)
+    short = benchmark.failures(report)
+    if short:
+        typer.echo(f"falls short: {'; '.join(short)}", err=True)
+        raise typer.Exit(1)

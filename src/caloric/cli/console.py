@@ -1,0 +1,106 @@
+"""Printing, progress and the checks of output files that all commands share."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from caloric.errors import InputError
+from caloric.runtime.files import check_target, replacing
+
+Number = TypeVar("Number", int, float)
+
+
+def json_file(json_path: str | None) -> Path | None:
+    """Return the file that --json names, or None if it names none or standard output."""
+    return None if json_path in (None, "-") else Path(str(json_path))
+
+
+def check_outputs(json_path: str | None, picture: Path | None, *others: Path | None) -> None:
+    """Raise an error, before the work, if an output cannot be written or has no known format."""
+    from caloric import viz
+
+    for path in (json_file(json_path), picture, *others):
+        check_target(path)
+    if picture is not None:
+        viz.check_format(picture)
+
+
+def folder(path: Path) -> Path:
+    """Return a folder to write to; raise an error if it is a file or has no name."""
+    if path == Path():
+        raise InputError("name a folder to write to")
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} exists and is not a folder; name another")
+    return path
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text to a file as a whole, or print it if the path is "-"."""
+    if path == "-":
+        typer.echo(text)
+        return
+    with replacing(Path(path)) as file:
+        file.write(text.encode())
+
+
+def write_report(path: str, report: dict[str, Any]) -> None:
+    """Write the figures of a benchmark as indented JSON."""
+    write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Parse numbers separated by commas."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} must be numbers separated by commas, got {text!r}") from None
+
+
+def skipped(name: str, reason: str) -> None:
+    """Report an image that could not be used, with its name once."""
+    line = reason if reason.startswith(name) else f"{name}: {reason}"
+    typer.echo(f"skipped: {line}", err=True)
+
+
+def progress_lines() -> Callable[[str], None]:
+    """Return a function that prints a line to stderr while a benchmark is running."""
+    console = Console(stderr=True)
+    return lambda message: console.print(f"  {message}", highlight=False)
+
+
+class Progress:
+    """Print how many items are done, the rate and the time left.
+
+    On a terminal that is one line that is rewritten, elsewhere a line every ten seconds.
+    """
+
+    def __init__(self) -> None:
+        """Start the clock."""
+        self.console = Console(stderr=True)
+        self.started = self.printed = time.monotonic()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Report that ``done`` of ``total`` items called ``what`` are done."""
+        now = time.monotonic()
+        if not self.console.is_terminal and done < total and now - self.printed < 10:
+            return
+        self.printed = now
+        rate = done / max(now - self.started, 1e-9)
+        left = duration((total - done) / rate) + " left" if done < total else ""
+        line = f"  {done:,} of {total:,} {what}, {rate:.3g} a second  {left or 'done'}"
+        ends = "\n" if not self.console.is_terminal or done >= total else "\r"
+        self.console.print(f"{line:<70}", highlight=False, end=ends)
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in the unit that fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

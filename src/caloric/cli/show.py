@@ -1,0 +1,90 @@
+"""``caloric demo``, ``paper``, ``view`` and ``info``: what there is to look at."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from caloric import __version__
+from caloric.cli import console
+from caloric.cli.options import DescriptorName, MaxFeatures
+from caloric.descriptor import recipes
+from caloric.errors import unknown
+from caloric.runtime import native, threads
+
+
+def demo(
+    out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
+) -> None:
+    """Match a photograph with a strongly changed view of it: SIFT beside the default."""
+    from caloric.demo import run
+
+    scores, picture = run(console.folder(out))
+    for s in scores:
+        typer.echo(f"{s.descriptor:10} {s.right:5} of {len(s.error):5} matches are right")
+    typer.echo(f"the picture: {picture}")
+
+
+def paper(
+    out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
+) -> None:
+    """Regenerate every figure and table of the paper, with a report."""
+    from caloric.paper.report import write
+
+    line = console.progress_lines()
+    index = write(console.folder(out), lambda message: line(f"{message} ..."))
+    typer.echo(f"the paper, regenerated: {index}")
+    typer.echo(f"one picture of it:      {out / 'diffused.png'}")
+
+
+def view(
+    image_a: Annotated[Path | None, typer.Argument(help="The first image; or drop it.")] = None,
+    image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
+    descriptor: DescriptorName = "caloric",
+    model: Annotated[str, typer.Option(help="homography, fundamental, affine.")] = "homography",
+    max_features: MaxFeatures = 4000,
+    port: Annotated[int, typer.Option(help="Of this machine; 0: any that is free.")] = 8765,
+    host: Annotated[str, typer.Option(help="127.0.0.1: this machine alone.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option(help="Open it.")] = True,
+) -> None:
+    """A local page to look at the matches of two images. Ctrl-C ends it."""
+    import webbrowser
+
+    from caloric.view import server, session
+
+    recipes.descriptor(descriptor)
+    showing = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
+    if model not in session.MODELS:
+        raise unknown("model", model, session.MODELS)
+    for side, path in (("a", image_a), ("b", image_b)):
+        if path is not None:
+            showing.put(side, session.Picture.of(path.name, path.read_bytes()))
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address} (Ctrl-C ends it)")
+        if browser:
+            webbrowser.open(address)
+
+    server.serve(showing, host, port, ready)
+
+
+def info() -> None:
+    """Versions, devices and descriptors."""
+    typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
+    import cv2
+
+    from caloric.gpu import devices
+
+    typer.echo(f"opencv {cv2.__version__}")
+    for package in ("numpy", "scipy", "pillow", "matplotlib", "h5py"):
+        try:
+            typer.echo(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            typer.echo(f"{package} not installed")
+    typer.echo(f"devices: cpu ({os.cpu_count()} cores, {threads.count()} threads)")
+    typer.echo(f"PyTorch: {devices.about()}")
+    typer.echo(f"speed: {native.about()}")
+    typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")

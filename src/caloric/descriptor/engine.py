@@ -1,0 +1,266 @@
+"""The engine: density, table, normalisation and whitening of any recipe."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from caloric.descriptor import density, normalise, pooling, whitening
+from caloric.descriptor.layout import Layout
+from caloric.descriptor.normalise import Normalisation
+from caloric.descriptor.recipes import Descriptor, descriptor
+from caloric.descriptor.sampling import SquarePatch
+from caloric.errors import InputError, unknown
+from caloric.image.pixels import as_array, as_unit_range
+from caloric.image.scalespace import Ladder
+from caloric.kernels import Kernel
+from caloric.runtime import threads
+from caloric.theory.gaussians import FloatArray
+
+V = TypeVar("V", bound=Any)
+_BLOCK = 256
+
+
+def recipe_from(
+    name: str | Descriptor | Kernel,
+    layout: Layout | None,
+    normalisation: Normalisation | None,
+    parameters: dict[str, float],
+    options: tuple[str, ...] = (),
+) -> Descriptor:
+    """Return the recipe of that name, with the layout, normalisation and parameters replaced.
+
+    ``options`` are the names of the caller's own options: a parameter that nobody knows may be one
+    of them, mistyped.
+    """
+    known = [field.name for field in fields(descriptor(name).kernel)]
+    for parameter in parameters:
+        if parameter not in known:
+            raise unknown("option", parameter, (*options, *known))
+    recipe = descriptor(name, **parameters)
+    if layout is not None:
+        if not isinstance(layout, Layout):
+            raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
+        # The whitening was learned for the recipe as it was.
+        recipe = replace(recipe, layout=layout, whitening=None, dimensions=None)
+    if normalisation is None or normalisation == recipe.normalisation:
+        return recipe
+    return replace(recipe, normalisation=normalisation, whitening=None, dimensions=None)
+
+
+def output_type(dtype: DTypeLike, recipe: Descriptor) -> str:
+    """Return the name of the type of descriptors, checked against the recipe."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in ("float32", "float64", "uint8"):
+        raise InputError(f"dtype must be float32, float64 or uint8, got {dtype!r}")
+    if name == "uint8" and recipe.normalisation == "none":
+        raise InputError("uint8 needs a normalised descriptor: use l2, clip or root")
+    return name
+
+
+def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
+    """Return raw descriptors (n, entries) normalised, whitened and converted to ``output``."""
+    whiten = None
+    if recipe.whitening is not None:
+        whiten = whitening.by(whitening.load(recipe.whitening)[:, : recipe.dimension])
+
+    def block(rows: range) -> NDArray[np.generic]:
+        result = normalise.normalise(raw[rows.start : rows.stop], recipe.normalisation)
+        if whiten is not None:
+            result = whiten(result)
+        if output == "uint8":
+            return normalise.to_uint8(result, signed=whiten is not None)
+        return result.astype(output, copy=False)
+
+    parts = threads.each(block, threads.strips(len(raw), 2 * _BLOCK))
+    return np.concatenate(parts) if parts else np.zeros((0, recipe.dimension), output)
+
+
+def describe_levels(
+    ladder: Ladder,
+    maps: FloatArray,
+    recipe: Descriptor,
+    sizes: tuple[float, ...] = (1.0,),
+    output: str = "float32",
+) -> NDArray[np.generic]:
+    """Return the descriptors (n, d) of frames ``maps`` (n, 2, 3), read from an existing ladder.
+
+    With several ``sizes`` each frame is described at each of them and the mean is taken.
+    """
+    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+
+    def pooled(size: float) -> density.Floats:
+        sized = maps.copy()
+        sized[:, :, :2] *= size
+        return pooling.pool_frames(
+            ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
+        )
+
+    return finish(mean_over_sizes(pooled, sizes, normalise.clip), recipe, output)
+
+
+def mean_over_sizes(
+    pooled: Callable[[float], V], sizes: tuple[float, ...], clip: Callable[[V], V]
+) -> V:
+    """Return the raw descriptors of one size, or the mean of several, of arrays or tensors.
+
+    As in DSP-SIFT each size is normalised and clipped by itself, then averaged.
+    """
+    raw = pooled(sizes[0])
+    if len(sizes) == 1:
+        return raw
+    raw = clip(raw) / len(sizes)
+    for size in sizes[1:]:
+        raw = raw + clip(pooled(size)) / len(sizes)
+    return raw
+
+
+def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
+    array = as_array(patches, "patches")
+    if array.ndim != 3:
+        raise InputError(f"patches: expected shape (n, S, S), got {array.shape}")
+    if array.shape[1] != array.shape[2]:
+        raise InputError(
+            f"patches: expected squares, got {array.shape[1]} rows of {array.shape[2]} pixels"
+        )
+    if array.shape[1] < 4:
+        raise InputError(f"patches: at least 4 x 4 pixels are needed, got {array.shape[1:]}")
+    return as_unit_range(patches, "patches", dtype)
+
+
+def check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
+    """Raise an error if a kernel of intensities gets pixels outside [0, 1]."""
+    if kernel.feature == "intensity" and 0 not in pixels.shape:
+        low, high = float(pixels.min()), float(pixels.max())
+        if low < -1e-3 or high > 1.001:
+            raise InputError(
+                f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale them"
+            )
+
+
+@threads.single_threaded_blas
+def describe_patches(
+    patches: ArrayLike,
+    descriptor: str | Descriptor | Kernel = "heat",
+    *,
+    layout: Layout | None = None,
+    normalisation: Normalisation | None = None,
+    dtype: DTypeLike = "float32",
+    **parameters: float,
+) -> NDArray[np.generic]:
+    """Describe square grey patches.
+
+    The first call with a recipe computes its table; that time grows with S² and with narrow
+    kernels.
+
+    Parameters
+    ----------
+    patches : array (n, S, S)
+        uint8, uint16, bool, or floats in [0, 1].
+    descriptor : str, Descriptor or Kernel
+        One of :func:`descriptors`, a recipe of your own, or a kernel.
+    layout : Grid or Rings, optional
+        Replaces the recipe's layout.
+    normalisation : "none", "l2", "clip" or "root", optional
+        Replaces the recipe's normalisation. With "none" the values are those of the integral
+        h(β, x), with gradients and lengths in patch coordinates [-1, 1].
+    dtype : "float32", "float64" or "uint8"
+        The type of the result.
+    **parameters : float
+        Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
+
+    Returns
+    -------
+    ndarray (n, d)
+        One descriptor per patch. A patch without gradient has descriptor 0, except for the
+        distribution fields, which use no gradient.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> patches = np.random.default_rng(0).random((3, 32, 32))
+    >>> caloric.describe_patches(patches, "heat").shape
+    (3, 128)
+    """
+    recipe = recipe_from(
+        descriptor, layout, normalisation, parameters, ("layout", "normalisation", "dtype")
+    )
+    if not isinstance(recipe.sampling, SquarePatch):
+        raise InputError(
+            "this descriptor samples rings beyond any patch; describe(image, frames) computes it"
+        )
+    output = output_type(dtype, recipe)
+    working = "float64" if output == "float64" else "float32"
+    pixels = _patches(patches, working)
+    check_range(pixels, recipe.kernel)
+    sampling = SquarePatch(pixels.shape[1])
+    table = pooling.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
+    raw = np.empty((len(pixels), recipe.layout.dimension), working)
+    for start in range(0, len(pixels), _BLOCK):
+        part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)
+        raw[start : start + _BLOCK] = pooling.pool(part, table)
+    return finish(raw, recipe, output)
+
+
+def response_map(
+    patch: ArrayLike,
+    descriptor: str | Descriptor | Kernel = "heat",
+    *,
+    beta: ArrayLike | None = None,
+    size: int | None = None,
+    **parameters: float,
+) -> FloatArray:
+    """Compute h(β, ·) over a whole patch, as in the paper's figures.
+
+    The sum over pixels is exact, with the kernel evaluated at every pair of points, so the time
+    grows with (S · size)²: a second for 32 x 32, minutes for 128 x 128.
+
+    Parameters
+    ----------
+    patch : array (S, S)
+        uint8, uint16, bool, or floats in [0, 1].
+    descriptor : str, Descriptor or Kernel
+        One of :func:`descriptors`, a recipe of your own, or a kernel.
+    beta : array (b,), optional
+        Directions in radians, or levels for the distribution fields; by default the recipe's.
+    size : int, optional
+        Width of the map; by default S.
+    **parameters : float
+        Parameters of the kernel that replace the recipe's.
+
+    Returns
+    -------
+    ndarray (b, size, size)
+        One map for each direction.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> patch = np.random.default_rng(0).random((16, 16))
+    >>> caloric.response_map(patch, "sift", beta=[0.0, 1.0], size=8).shape
+    (2, 8, 8)
+    """
+    recipe = recipe_from(descriptor, None, None, parameters, ("beta", "size"))
+    array = as_array(patch, "patch")
+    if array.ndim != 2:
+        raise InputError(f"patch: expected shape (S, S), got {array.shape}")
+    pixels = _patches(array[None], "float64")
+    check_range(pixels, recipe.kernel)
+    if beta is None:
+        angles = recipe.layout.bins(recipe.kernel)
+    else:
+        angles = np.atleast_1d(np.asarray(beta, np.float64)).ravel()
+    if len(angles) == 0 or not np.isfinite(angles).all():
+        raise InputError("beta must be one or more finite numbers")
+    side = pixels.shape[1] if size is None else size
+    if not isinstance(side, int | np.integer) or side < 1:
+        raise InputError(f"size must be a whole number from 1, got {size!r}")
+    part = density.measure(pixels, recipe.kernel)
+    points = SquarePatch(pixels.shape[1]).points()
+    maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(int(side)).points(), part, points)
+    return maps.T.reshape(len(angles), side, side)

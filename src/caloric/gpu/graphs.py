@@ -1,0 +1,78 @@
+"""Recorded launches: an extraction is hundreds of kernels, and a CUDA graph starts them as one."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caloric.gpu import once
+from caloric.gpu.once import kept
+from caloric.gpu.pipeline import Batch, extract, fusing, room
+from caloric.plan import Plan
+
+
+def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
+    """Return :func:`extract`, recorded where that pays; again with more room if it was crowded.
+
+    The next run of the same kind may overwrite the result.
+    """
+    batch = replayed(pixels, plan) if masks is None else extract(pixels, plan, masks)
+    more = room((pixels.shape[1], pixels.shape[2]))
+    while bool(batch.crowded.any()):
+        more *= 4
+        batch = extract(pixels, plan, masks, more)
+    return batch
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """A recorded extraction: it reads ``images`` and writes ``batch``."""
+
+    graph: Any
+    images: Tensor
+    batch: Batch
+
+
+_KEPT = 4  # graphs: each holds the memory of its batch
+_graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
+
+
+def replayed(images: Tensor, plan: Plan) -> Batch:
+    """Return :func:`extract`, recorded from the second batch of a kind on.
+
+    The next batch of this kind overwrites the result.
+    """
+    if not fusing(images.device) or plan.options.max_features is None:
+        return extract(images, plan)
+    key = (tuple(images.shape), images.device, plan)
+    if key not in _graphs:
+        _graphs[key] = None
+        return extract(images, plan)
+    _graphs.move_to_end(key)
+    recorded = _graphs[key]
+    if recorded is None:
+        while sum(g is not None for g in _graphs.values()) >= _KEPT:
+            oldest = next(k for k, g in _graphs.items() if g is not None)
+            del _graphs[oldest]
+        recorded = _graphs[key] = _record(images, plan)
+    recorded.images.copy_(images)
+    recorded.graph.replay()
+    return recorded.batch
+
+
+def forget() -> None:
+    """Release the memory of recordings and tables."""
+    once.forget()
+    torch.cuda.empty_cache()
+
+
+def _record(images: Tensor, plan: Plan) -> _Graph:
+    static = images.clone()
+    extract(static, plan)  # makes all tables, which cannot be made while recording
+    graph = torch.cuda.CUDAGraph()
+    # Other threads continue to decode and copy meanwhile.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        batch = extract(static, plan)
+    return _Graph(graph, static, batch)

@@ -1,0 +1,643 @@
+"""The one way through the stages: image, frames, densities, descriptors, matches, geometry."""
+
+import inspect
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from caloric.descriptor.engine import check_range, describe_levels, output_type, recipe_from
+from caloric.descriptor.layout import Layout
+from caloric.descriptor.normalise import Normalisation
+from caloric.descriptor.recipes import Descriptor
+from caloric.detector import detection, extrema
+from caloric.detector.detection import Detector, Options, Strongest
+from caloric.detector.extrema import Extrema, joined
+from caloric.errors import InputError, known_options
+from caloric.features import Failure, Features, check_comparable
+from caloric.frames import Frames
+from caloric.gpu import devices
+from caloric.image import tiles
+from caloric.image.pixels import Source, several, source, to_grey
+from caloric.image.scalespace import Ladder
+from caloric.kernels import Kernel
+from caloric.matching import geometry, refinement
+from caloric.matching.geometry import Geometry, Model
+from caloric.matching.neighbours import Finder, Matches, match_descriptors, neighbours
+from caloric.plan import Plan, relative_sizes
+from caloric.runtime import threads
+from caloric.theory.gaussians import FloatArray
+
+R = TypeVar("R")
+
+
+@known_options
+@threads.single_threaded_blas
+def detect(
+    image: ArrayLike,
+    *,
+    max_features: int | None = None,
+    mask: ArrayLike | None = None,
+    affine: bool = False,
+    upright: bool = False,
+    detector: Detector = "dog",
+    contrast: float = extrema.CONTRAST,
+    edge: float = extrema.EDGE,
+    memory: int = tiles.MEMORY,
+) -> Frames:
+    """Detect frames: extrema of the difference of Gaussians, with orientations.
+
+    Parameters
+    ----------
+    image : array (h, w) or (h, w, 3 or 4)
+        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
+    max_features : int, optional
+        Keep this many frames, the strongest.
+    mask : array (h, w), optional
+        Non-zero where features may be.
+    affine : bool
+        Adapt the shape of each frame to the gradients inside it. A frame whose shape does not
+        converge stays round.
+    upright : bool
+        Do not estimate orientations. Otherwise an extremum with several dominant orientations gives
+        several frames.
+    detector : "dog" or "opencv"
+        "opencv" takes the extrema that OpenCV's SIFT finds.
+    contrast : float
+        The smallest response, times three, as in OpenCV. Lower it for faint texture.
+    edge : float
+        The largest ratio of the two principal curvatures.
+    memory : int
+        Bytes to work in. A larger image is processed in tiles, with the same result: to the byte
+        with the compiled core, to rounding without it and for ``affine``.
+
+    Returns
+    -------
+    Frames
+        n frames, strongest first.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> len(caloric.detect(image, max_features=50))
+    50
+    """
+    options = Options(max_features, affine, upright, detector, contrast, edge)
+    pixels, memory = source(image), _checked_memory(memory)
+    if 0 in pixels.size:
+        return Frames.empty()
+    return _find(
+        pixels,
+        _checked_mask(mask, pixels.size),
+        options,
+        0.0,
+        lambda ladder, maps: np.zeros((len(maps), 0)),
+        memory,
+    )[0]
+
+
+@threads.single_threaded_blas
+def describe(
+    image: ArrayLike,
+    frames: Frames,
+    descriptor: str | Descriptor | Kernel = "caloric",
+    *,
+    device: str = "cpu",
+    layout: Layout | None = None,
+    normalisation: Normalisation | None = None,
+    dtype: DTypeLike = "float32",
+    domain_sizes: int | Sequence[float] | None = None,
+    memory: int = tiles.MEMORY,
+    **parameters: float,
+) -> NDArray[np.generic]:
+    """Describe an image at given frames, from any detector.
+
+    Parameters
+    ----------
+    image : array (h, w) or (h, w, 3 or 4)
+        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
+    frames : Frames
+        n frames; see ``Frames.from_opencv``, ``from_colmap``, ``from_laf``.
+    descriptor : str, Descriptor or Kernel
+        One of :func:`descriptors`, a recipe of your own, or a kernel.
+    device : str
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+    layout : Grid or Rings, optional
+        Replaces the recipe's layout.
+    normalisation : "none", "l2", "clip" or "root", optional
+        Replaces the recipe's normalisation.
+    dtype : "float32", "float64" or "uint8"
+        The type of the descriptors.
+    domain_sizes : int or sequence of float, optional
+        DSP-SIFT by resampling, for any descriptor: each frame is described at several relative
+        sizes and the mean is taken. A number n stands for COLMAP's n sizes from 1/6 to 3 (COLMAP's
+        default is 10).
+    memory : int
+        Bytes to work in. A larger image is processed in tiles.
+    **parameters : float
+        Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
+
+    Returns
+    -------
+    ndarray (n, d)
+        One descriptor per frame.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> frames = caloric.detect(image, max_features=50)
+    >>> caloric.describe(image, frames).shape
+    (50, 128)
+    """
+    recipe = recipe_from(descriptor, layout, normalisation, parameters, _options_of(describe))
+    output, sizes = output_type(dtype, recipe), relative_sizes(domain_sizes)
+    target = devices.resolve(device)
+    if not isinstance(frames, Frames):
+        raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
+    pixels, memory = source(image), _checked_memory(memory)
+    if 0 in pixels.size or len(frames) == 0:
+        return np.zeros((len(frames), recipe.dimension), output)
+    read = _with_checked_range(pixels.read, recipe.kernel)
+    if target is not None:
+        from caloric.gpu import batches
+
+        plan = Plan(recipe, sizes=sizes, output=output)
+        whole = read(*(slice(0, n) for n in pixels.size))
+        on_device = batches.describe_frames(whole, frames.maps, plan, target)
+        if on_device is not None:
+            return on_device.astype(output, copy=False)
+    result = np.zeros((len(frames), recipe.dimension), output)
+    stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
+    margin = tiles.halo(recipe.sampling.farthest() * stretch)
+
+    def has_frames(tile: tiles.Tile) -> bool:
+        return bool(tile.owns(frames.xy).any())
+
+    for tile, space in tiles.spaces(read, pixels.size, margin, memory, has_frames):
+        rows = tile.owns(frames.xy)
+        result[rows] = describe_levels(space.ladder(), frames.maps[rows], recipe, sizes, output)
+        del space  # the next tile takes its memory
+    return result
+
+
+@overload
+def extract(
+    image: list[Any] | tuple[Any, ...],
+    descriptor: str | Descriptor | Kernel = ...,
+    *,
+    max_features: int | None = ...,
+    mask: Any = ...,
+    device: str = ...,
+    affine: bool = ...,
+    upright: bool = ...,
+    detector: Detector = ...,
+    contrast: float = ...,
+    edge: float = ...,
+    layout: Layout | None = ...,
+    normalisation: Normalisation | None = ...,
+    dtype: DTypeLike = ...,
+    domain_sizes: int | Sequence[float] | None = ...,
+    memory: int = ...,
+    **parameters: float,
+) -> list[Features]: ...
+
+
+@overload
+def extract(
+    image: ArrayLike,
+    descriptor: str | Descriptor | Kernel = ...,
+    *,
+    max_features: int | None = ...,
+    mask: Any = ...,
+    device: str = ...,
+    affine: bool = ...,
+    upright: bool = ...,
+    detector: Detector = ...,
+    contrast: float = ...,
+    edge: float = ...,
+    layout: Layout | None = ...,
+    normalisation: Normalisation | None = ...,
+    dtype: DTypeLike = ...,
+    domain_sizes: int | Sequence[float] | None = ...,
+    memory: int = ...,
+    **parameters: float,
+) -> Features: ...
+
+
+@threads.single_threaded_blas
+def extract(
+    image: Any,
+    descriptor: str | Descriptor | Kernel = "caloric",
+    *,
+    max_features: int | None = None,
+    mask: Any = None,
+    device: str = "cpu",
+    affine: bool = False,
+    upright: bool = False,
+    detector: Detector = "dog",
+    contrast: float = extrema.CONTRAST,
+    edge: float = extrema.EDGE,
+    layout: Layout | None = None,
+    normalisation: Normalisation | None = None,
+    dtype: DTypeLike = "float32",
+    domain_sizes: int | Sequence[float] | None = None,
+    memory: int = tiles.MEMORY,
+    **parameters: float,
+) -> Features | list[Features]:
+    """Detect frames and describe them, over one scale space.
+
+    Parameters
+    ----------
+    image : array, or list of arrays, or tensor (b, c, h, w)
+        See :func:`detect`. A list or a batch gives a list of features; on a GPU images of one size
+        are processed together.
+    descriptor : str, Descriptor or Kernel
+        See :func:`describe`.
+    max_features : int, optional
+        Keep this many features per image, the strongest.
+    mask : array (h, w), or list of arrays, optional
+        Non-zero where features may be; for several images a list with one mask or None for each.
+    device : str
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+    affine, upright, detector, contrast, edge
+        See :func:`detect`.
+    layout, normalisation, dtype, domain_sizes, **parameters
+        See :func:`describe`.
+    memory : int
+        Bytes to work in. A larger image is processed in tiles.
+
+    Returns
+    -------
+    Features, or list of Features
+        Frames and descriptors (n, d) of each image, strongest first.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> features = caloric.extract(image, max_features=50)
+    >>> features.descriptors.shape, features.frames.xy.shape
+    ((50, 128), (50, 2))
+    """
+    recipe = recipe_from(descriptor, layout, normalisation, parameters, _options_of(extract))
+    options = Options(max_features, affine, upright, detector, contrast, edge)
+    plan = Plan.of(descriptor, recipe, options, domain_sizes, dtype)
+    many = several(image)
+    images, masks = ([image], [mask]) if many is None else (many, _each_mask(mask, len(many)))
+    results: dict[int, Features] = {}
+    each = extract_each(zip(images, masks, strict=True), plan, device, _checked_memory(memory))
+    for index, result in each:
+        if isinstance(result, Failure):
+            raise InputError(result.reason)
+        results[index] = result
+    return [results[i] for i in range(len(images))] if many is not None else results[0]
+
+
+def extract_each(
+    images: Iterable[tuple[Any, Any]], plan: Plan, device: str, memory: int
+) -> Iterator[tuple[int, Features | Failure]]:
+    """Yield (index, features) of images with their masks, or why there are none.
+
+    ``images`` yields (image, mask or None); an image that could not be read is a
+    :class:`Failure`, which is passed on. On a device images of one size go together, so results
+    come in any order; an image that does not fit into the device's memory is processed on the CPU.
+    """
+    target = devices.resolve(device)
+    if target is not None:
+        yield from _extract_on_device(target, images, plan, memory)
+        return
+    for index, (image, mask) in enumerate(images):
+        yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+
+
+def _extract_one(image: Any, mask: Any, plan: Plan, memory: int) -> Features:
+    pixels = source(image)
+    if 0 in pixels.size:
+        return plan.empty(pixels.size)
+    recipe = plan.recipe
+    frames, values = _find(
+        replace(pixels, read=_with_checked_range(pixels.read, recipe.kernel)),
+        _checked_mask(mask, pixels.size),
+        plan.options,
+        recipe.sampling.farthest(),
+        lambda ladder, maps: describe_levels(ladder, maps, recipe, plan.sizes, plan.output),
+        memory,
+    )
+    return plan.features(frames, values, pixels.size)
+
+
+def _extract_on_device(
+    device: Any, images: Iterable[tuple[Any, Any]], plan: Plan, memory: int
+) -> Iterator[tuple[int, Features | Failure]]:
+    from caloric.gpu import batches, host
+
+    if plan.options.detector != "dog":
+        raise InputError(f"detector {plan.options.detector!r} needs device='cpu'")
+    pending: dict[int, tuple[Any, Any]] = {}  # an image that does not fit is needed again
+    early: list[tuple[int, Features | Failure]] = []
+
+    def checked(image: Any, mask: Any) -> batches.Item:
+        grey = host.grey_pixels(image, device)
+        check_range(grey, plan.recipe.kernel)
+        return grey, _checked_mask(mask, (grey.shape[0], grey.shape[1]))
+
+    def items() -> Iterator[tuple[int, batches.Item]]:
+        for index, (image, mask) in enumerate(images):
+            item = _or_failure(image, partial(checked, image, mask))
+            if isinstance(item, Failure):
+                early.append((index, item))
+            elif 0 in item[0].shape:
+                early.append((index, plan.empty((item[0].shape[0], item[0].shape[1]))))
+            else:
+                pending[index] = (image, mask)
+                yield index, item
+
+    for index, result in batches.extract_all(items(), plan, device):
+        yield from early
+        early.clear()
+        image, mask = pending.pop(index)
+        if result is None:
+            yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+        else:
+            yield index, result
+    yield from early
+
+
+def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:
+    if isinstance(image, Failure):
+        return image
+    try:
+        return work()
+    except InputError as error:
+        return Failure(str(error))
+    except MemoryError:
+        return Failure("not enough memory")
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The features of a tile: the extremum of each, its frame and its descriptor."""
+
+    extrema: Extrema
+    maps: FloatArray
+    values: NDArray[np.generic]
+
+
+def _find(
+    image: Source,
+    mask: NDArray[np.bool_] | None,
+    options: Options,
+    farthest: float,
+    describe: Callable[[Ladder, FloatArray], NDArray[np.generic]],
+    memory: int,
+) -> tuple[Frames, NDArray[np.generic]]:
+    """Return frames and descriptors of an image, computed tile by tile; the same for any tiles.
+
+    ``farthest`` is how far ``describe`` reads around a frame: see Sampling.farthest.
+    """
+    farthest = max(farthest * options.stretch, options.farthest)
+    strongest = Strongest(options.max_features)
+    whole = None
+    if options.detector == "opencv":
+        whole = detection.by_opencv(image.read(*(slice(0, n) for n in image.size)), options)
+    parts = []
+    for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
+        peaks = whole
+        if peaks is None:
+            peaks = extrema.extrema(space, options.contrast, options.edge)
+        peaks = peaks[tile.owns(peaks.xy)]
+        if mask is not None:
+            peaks = peaks[_inside(peaks.xy, mask)]
+        peaks = strongest.of(peaks)
+        ladder = space.ladder()
+        maps, rows = detection.frames(ladder, peaks, options)
+        parts.append(_Part(peaks[rows], maps, describe(ladder, maps)))
+        del space, ladder  # the next tile takes their memory
+    return _merged(parts, options.max_features)
+
+
+def _merged(parts: list[_Part], most: int | None) -> tuple[Frames, NDArray[np.generic]]:
+    """Return the strongest features of all tiles; those of one tile are in order already."""
+    if len(parts) == 1:
+        part, scores = parts[0], parts[0].extrema.response[:most].astype(np.float32)
+        return Frames(part.maps[:most], scores), part.values[:most]
+    peaks = joined([part.extrema for part in parts])
+    order = peaks.order()[:most]
+    # Straight to their places: the descriptors of a large image are most of the memory.
+    place = np.full(len(peaks), -1)
+    place[order] = np.arange(len(order))
+    maps = np.empty((len(order), 2, 3))
+    values = np.empty((len(order), *parts[0].values.shape[1:]), parts[0].values.dtype)
+    for part in parts:
+        rows, place = place[: len(part.maps)], place[len(part.maps) :]
+        maps[rows[rows >= 0]] = part.maps[rows >= 0]
+        values[rows[rows >= 0]] = part.values[rows >= 0]
+    return Frames(maps, peaks.response[order].astype(np.float32)), values
+
+
+def _checked_mask(mask: ArrayLike | None, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+    if mask is None:
+        return None
+    array = np.asarray(mask)
+    if array.shape != size:
+        raise InputError(f"mask: shape {array.shape} is not the image's {size}")
+    return np.asarray(array != 0)
+
+
+def _each_mask(mask: Any, count: int) -> list[Any]:
+    if mask is None:
+        return [None] * count
+    if not isinstance(mask, list | tuple) or len(mask) != count:
+        raise InputError(f"mask: {count} images need a list of {count} masks, or None")
+    return list(mask)
+
+
+def _inside(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    h, w = mask.shape
+    column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
+    row = np.clip(np.rint(xy[:, 1]).astype(int), 0, h - 1)
+    return np.asarray(mask[row, column])
+
+
+def _checked_memory(memory: int) -> int:
+    number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
+    if not number or not 0 < memory < np.inf:
+        raise InputError(f"memory must be a number of bytes, got {memory!r}")
+    return int(memory)
+
+
+def _with_checked_range(read: tiles.Read, kernel: Kernel) -> tiles.Read:
+    """Return ``read`` with an error for intensities that the kernel cannot use."""
+
+    def checked(rows: slice, columns: slice) -> NDArray[np.float32]:
+        pixels = read(rows, columns)
+        check_range(pixels, kernel)
+        return pixels
+
+    return checked
+
+
+def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's options, for the error about a mistyped one."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+@known_options
+@threads.single_threaded_blas
+def match(
+    features_a: Features | ArrayLike,
+    features_b: Features | ArrayLike,
+    *,
+    mutual: bool = True,
+    ratio: float | None = 0.9,
+    radius: float = 10.0,
+    refine: bool = False,
+    images: tuple[ArrayLike, ArrayLike] | None = None,
+    device: str = "cpu",
+) -> Matches:
+    """Match the descriptors of two images by exact nearest neighbours.
+
+    Parameters
+    ----------
+    features_a, features_b : Features, or array (n, d)
+        What to match.
+    mutual : bool
+        Keep a match only if each is the nearest of the other.
+    ratio : float, optional
+        Keep a match only if its distance is below this share of the distance to the nearest other
+        descriptor. Between two :class:`Features` "other" means farther than ``radius`` pixels from
+        the first; where one is a bare array, it is the second nearest. None keeps all.
+    radius : float
+        See ``ratio``.
+    refine : bool
+        Move the second frame of each match to sub-pixel, affine-corrected agreement with the first:
+        ``Matches.refined``, which :func:`verify` uses. Needs ``images``.
+    images : (image_a, image_b), optional
+        The two images, for ``refine``.
+    device : str
+        Where to search for neighbours: "cpu", "cuda", "cuda:1" or "auto".
+
+    Returns
+    -------
+    Matches
+        ``indices`` (m, 2), ``distances`` (m,) and, if refined, ``refined`` (m, 2, 3).
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> a = caloric.extract(image, max_features=50)
+    >>> b = caloric.extract(image[:, ::-1], max_features=50)
+    >>> caloric.match(a, b).indices.shape[1]
+    2
+    """
+    find = _finder(device)
+    both = isinstance(features_a, Features) and isinstance(features_b, Features)
+    if refine and (not both or images is None or len(images) != 2):
+        raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
+    if isinstance(features_a, Features) and isinstance(features_b, Features):
+        check_comparable(features_a, features_b)
+        matches = match_descriptors(
+            features_a.descriptors,
+            features_b.descriptors,
+            mutual=mutual,
+            ratio=ratio,
+            xy_b=features_b.frames.xy,
+            radius=radius,
+            find=find,
+        )
+        if not refine or images is None:
+            return matches
+        return _refined(features_a, features_b, matches, images)
+    a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
+    return match_descriptors(a, b, mutual=mutual, ratio=ratio, find=find)
+
+
+def _finder(device: str) -> Finder:
+    target = devices.resolve(device)
+    if target is None:
+        return neighbours
+    from caloric.gpu import neighbours as on_device
+
+    return partial(on_device.neighbours, device=target)
+
+
+def _refined(
+    a: Features, b: Features, matches: Matches, images: tuple[ArrayLike, ArrayLike]
+) -> Matches:
+    pixels = [to_grey(image) for image in images]
+    for name, grey, features in zip("ab", pixels, (a, b), strict=True):
+        if grey.shape != features.image_size:
+            raise InputError(
+                f"images: {name} has shape {grey.shape}, its features are of {features.image_size}"
+            )
+    maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
+    moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b)
+    return replace(matches, refined=moved.maps)
+
+
+@known_options
+def verify(
+    features_a: Features | Frames,
+    features_b: Features | Frames,
+    matches: Matches,
+    *,
+    model: Model = "homography",
+    seed: int = 0,
+    threshold: float = 2.0,
+    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Geometry:
+    """Estimate the geometry that most matches agree on.
+
+    Parameters
+    ----------
+    features_a, features_b : Features or Frames
+        What was matched.
+    matches : Matches
+        The result of :func:`match`; refined places are used if there are any.
+    model : "homography", "affine", "fundamental" or "essential"
+        What maps points of the first image to points or lines of the second.
+    seed : int
+        Seed of the random sampling.
+    threshold : float
+        The largest residual of an inlier, in pixels.
+    intrinsics : (K_a, K_b), optional
+        Calibration matrices (3, 3), which "essential" needs.
+
+    Returns
+    -------
+    Geometry
+        ``matrix`` (3, 3) or None, ``inliers`` (m,) and ``residuals`` (m,).
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> a, b = caloric.extract([image, image])
+    >>> geometry = caloric.verify(a, b, caloric.match(a, b))
+    >>> np.allclose(geometry.matrix / geometry.matrix[2, 2], np.eye(3), atol=1e-3)
+    True
+    """
+    if not isinstance(matches, Matches):
+        raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
+    a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
+    for frames, column in ((a, 0), (b, 1)):
+        used = matches.indices[:, column]
+        if len(used) and not 0 <= used.min() <= used.max() < len(frames):
+            raise InputError("matches refer to features that do not exist; are they of this pair?")
+    points = b.xy[matches.indices[:, 1]] if matches.refined is None else matches.refined[:, :, 2]
+    return geometry.estimate(
+        a.xy[matches.indices[:, 0]],
+        points,
+        model=model,
+        seed=seed,
+        threshold=threshold,
+        intrinsics=intrinsics,
+    )

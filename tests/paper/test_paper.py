@@ -1,0 +1,143 @@
+"""``caloric paper``, run whole once, and its parts in small."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from caloric import cli
+from caloric.errors import InputError
+from caloric.paper import report, side_by_side, table1
+from caloric.paper.letters import ALPHABET, Move, random_move, render
+from paths import README
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    out = tmp_path_factory.mktemp("paper") / "a folder"
+    result = CliRunner().invoke(cli.app, ["paper", str(out)])
+    assert result.exit_code == 0, result.output
+    assert str(out / "index.html") in result.stdout
+    return out
+
+
+def test_every_figure_is_there_and_is_a_picture(page):
+    html = (page / "index.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<img src="([^"]+)" alt="[^"]+"', html)
+    assert len(shown) == len(set(shown)) == 8
+    for name in shown:
+        pixels = np.asarray(Image.open(page / name).convert("L"))
+        assert pixels.std() > 10
+        assert min(pixels.shape) > 200
+    assert "http://" not in html
+    assert "https://" not in html
+
+
+def test_results_say_what_the_issue_of_the_paper_is(page):
+    results = json.loads((page / "results.json").read_text(encoding="utf-8"))
+    np.testing.assert_allclose(results["toy"]["algorithm_1"], (1, 0.25), atol=1e-3)
+    assert abs(results["toy"]["plain_descent"][0]) < 0.1
+    for example in results["table_1"].values():
+        assert example["sift"]["correct"] > example["sift"]["wrong"]
+        assert example["heat"]["correct"] < example["heat"]["wrong"]
+        assert example["only_sift_right"] > 0
+        assert example["searched"] == 325 * 20 * 20
+    groups = {row["group"] for row in results["letters"]}
+    assert groups == {"best", "equal blur", "the paper's SIFT"}
+    for row in results["letters"]:
+        assert list(row["share"]) == ["0.1", "0.2", "0.3", "0.4", "0.5"]
+        for mean, low, high in row["share"].values():
+            assert 0.5 < low <= mean <= high <= 1
+    assert len(results["errata"]) == 16
+    truth = side_by_side.TEMPLATES[side_by_side.TRUTH]
+    assert [row["template"] for row in results["side_by_side"]] == [truth] * 3
+    turn, scale, shift = results["side_by_side"][0]["error"]
+    assert turn < 5
+    assert scale < 0.08
+    assert shift < 0.03
+
+
+def test_the_readme_says_what_comes_out(page):
+    results = json.loads((page / "results.json").read_text(encoding="utf-8"))
+    readme = " ".join(README.read_text("utf-8").split())
+    assert len(results["verdict"]) == 2
+    for sentence in results["verdict"]:
+        assert sentence in readme
+
+
+def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "caloric.paper.figures", None)
+    monkeypatch.delattr("caloric.paper.figures", raising=False)
+    with pytest.raises(InputError, match=r"pip install 'caloric\[viz\]'"):
+        report.write(tmp_path / "out")
+
+
+def test_output_must_be_a_folder(tmp_path, capsys, monkeypatch):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    monkeypatch.setattr("sys.argv", ["caloric", "paper", str(taken)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.err.strip().endswith("exists and is not a folder; name another")
+    assert len(captured.err.strip().splitlines()) == 1
+    assert taken.read_text() == "mine"
+
+
+def test_debug_shows_the_traceback(tmp_path, monkeypatch):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    monkeypatch.setattr("sys.argv", ["caloric", "--debug", "paper", str(taken)])
+    with pytest.raises(ValueError, match="not a folder"):
+        cli.main()
+
+
+def test_letters_move_as_the_theory_says():
+    """The patch shows f ∘ τ: shifting τ by +b moves the picture by −b."""
+    still = render("L")
+    shifted = render("L", Move(np.eye(2), np.array([2 / 32, 0.0])))
+    np.testing.assert_allclose(shifted[:, :-1], still[:, 1:], atol=1e-6)
+    assert 0 < still.min() < 0.2
+    assert still.max() == pytest.approx(1, abs=1e-3)
+    assert len({render(c).tobytes() for c in ALPHABET}) == 26
+
+
+def test_deformations_are_seeded_and_of_their_strength():
+    moves = [random_move(np.random.default_rng(s), 0.3) for s in range(2000)]
+    spread = np.std([m.A - np.eye(2) for m in moves])
+    assert spread == pytest.approx(0.3, rel=0.05)
+    again = table1.deform(3, 1, (0.2,))
+    np.testing.assert_array_equal(again.copies, table1.deform(3, 1, (0.2,)).copies)
+
+
+def test_forced_choice_counts_by_hand():
+    """margins, choices and shares against a plain loop over pairs and draws."""
+    letters = table1.deform(0, 2, (0.4,))
+    how = table1.method("sift", sigma_d=0.3, sigma_r=0.8)
+    margin = table1.margins(letters, how)["l2"]
+    choice = table1.choices(margin)
+    right = []
+    raw = how.describe(np.concatenate([letters.originals, letters.copies[0].reshape(-1, 24, 24)]))
+    unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    ours, theirs = unit[:26], unit[26:].reshape(26, 2, -1)
+    for number, (a, b) in enumerate(table1.PAIRS):
+        for r in range(2):
+            for s in range(2):
+                correct = np.sum((ours[a] - theirs[a, r]) ** 2) + np.sum(
+                    (ours[b] - theirs[b, s]) ** 2
+                )
+                wrong = np.sum((ours[a] - theirs[b, s]) ** 2) + np.sum(
+                    (ours[b] - theirs[a, r]) ** 2
+                )
+                assert choice[0, number, r, s] == pytest.approx(wrong - correct, abs=1e-4)
+                right.append(correct < wrong)
+    resampled = table1.bootstrap(choice, resamples=20)
+    assert resampled.shape == (21, 1)
+    share = table1.intervals(resampled)[0]
+    assert share.mean == pytest.approx(np.mean(right), abs=2e-3)
+    assert share.low <= share.mean <= share.high

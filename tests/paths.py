@@ -1,0 +1,9 @@
+"""Where the files of the project are."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+README = ROOT / "README.md"
+GOLDEN = ROOT / "tests" / "golden"

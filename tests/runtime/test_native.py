@@ -1,0 +1,317 @@
+"""The compiled core computes what the plain path computes; its builds the same bytes."""
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import caloric
+import photographs
+from caloric.bench.speed import setting
+from caloric.descriptor import pooling, recipes
+from caloric.detector import extrema
+from caloric.image import scalespace
+from caloric.matching import neighbours
+from caloric.runtime import native
+from tools import builds
+
+core = pytest.importorskip("caloric_native")
+FAST = [kind for kind in core.kinds() if kind != "portable"]
+
+
+def by(kind, function, *args, **kwargs):
+    """What a function returns on one path: "0" for the plain one, or a build of the core."""
+    try:
+        with setting(CALORIC_NATIVE=kind):
+            return function(*args, **kwargs)
+    finally:
+        core.use(core.kinds()[0])
+
+
+@pytest.fixture(scope="module")
+def image():
+    return photographs.grey("camera")
+
+
+def grey(image):
+    return (image / np.float32(255)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (3, 5), (33, 47), (64, 64), (70, 131)])
+@pytest.mark.parametrize("sigma", [0.7, 1.6, 3.09])
+def test_blur(kind, shape, sigma):
+    source = np.random.default_rng(0).random(shape).astype(np.float32)
+    taps = [scalespace.taps(s) for s in (sigma, 0.0, 1.2, sigma)]
+    layers = np.full((4, *shape), np.nan, np.float32)
+    try:
+        core.use(kind)
+        for top in range(0, shape[0], 7):
+            core.octave(source, False, layers, taps, top, min(top + 7, shape[0]))
+    finally:
+        core.use(core.kinds()[0])
+    expected = source.astype(np.float64)
+    for layer, weights in zip(layers, taps, strict=True):
+        border = cv2.BORDER_REFLECT_101
+        expected = cv2.sepFilter2D(expected, -1, weights, weights, borderType=border)
+        expected = expected.reshape(shape)
+        np.testing.assert_allclose(layer, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (5, 7), (20, 33), (70, 41)])
+def test_enlarging(kind, shape):
+    """Two pixels a quarter to either side of each, as OpenCV's bilinear resize has them."""
+    source = np.random.default_rng(0).random(shape).astype(np.float32)
+    taps = [scalespace.taps(s) for s in (0.0, 1.2)]
+    h, w = 2 * shape[0], 2 * shape[1]
+    layers = np.full((2, h, w), np.nan, np.float32)
+    try:
+        core.use(kind)
+        for top in range(0, h, 5):
+            core.octave(source, True, layers, taps, top, min(top + 5, h))
+    finally:
+        core.use(core.kinds()[0])
+    np.testing.assert_allclose(layers[0], cv2.resize(source, (w, h)).reshape(h, w), atol=2e-7)
+    plain = scalespace._enlarged(source)
+    np.testing.assert_allclose(layers[0], plain, atol=2e-7)
+    blurred = cv2.sepFilter2D(plain, -1, taps[1], taps[1], borderType=cv2.BORDER_REFLECT_101)
+    np.testing.assert_allclose(layers[1], blurred.reshape(h, w), atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+def test_extrema(kind, image):
+    space = scalespace.build(grey(image))
+    plain, compiled = by("0", extrema.extrema, space), by(kind, extrema.extrema, space)
+    assert len(plain) == len(compiled) > 500
+    np.testing.assert_allclose(compiled.xy, plain.xy, atol=1e-9)
+    np.testing.assert_allclose(compiled.sigma, plain.sigma, rtol=1e-9)
+    np.testing.assert_allclose(compiled.response, plain.response, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        # All by the fastest build; a few show that the others agree.
+        *((core.kinds()[0], name) for name in (*recipes.descriptors(), *recipes.VARIANTS)),
+        *((kind, name) for kind in core.kinds()[1:] for name in ("caloric", "heat", "sift")),
+    ],
+)
+def test_descriptors(kind, name, image):
+    ladder = scalespace.build(grey(image)).ladder()
+    rng = np.random.default_rng(1)
+    # Some frames cross the rim, some lie beyond it, some are large, some are sheared.
+    n = 150
+    x, y, angle = rng.uniform(-60, 570, n), rng.uniform(-60, 570, n), rng.uniform(-4, 4, n)
+    maps = caloric.Frames.from_xysa(x, y, np.exp(rng.uniform(0, 4, n)), angle).maps.copy()
+    maps[::5, :, :2] = maps[::5, :, :2] @ np.array([[1.3, 0.5], [0, 0.8]])
+    recipe = recipes.descriptor(name)
+    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    args = (ladder, maps, recipe.sampling, recipe.kernel, table, recipe.power)
+    plain, compiled = by("0", pooling.pool_frames, *args), by(kind, pooling.pool_frames, *args)
+    scale = np.abs(plain).max(1, keepdims=True)
+    # Positions are rounded to 24 bits, and a power of 0.3 makes much of faint gradients.
+    assert np.abs(compiled - plain).max() <= 3e-3 * scale.max()
+    assert np.median(np.abs(compiled - plain).max(1) / np.maximum(scale[:, 0], 1e-9)) < 1e-4
+    assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
+
+
+# Of AVX2, AVX-512 and NEON alike. If these are meant to change, say so in CHANGELOG.md.
+BYTES = {
+    "octaves": "10c5205cd24085f7",
+    "extrema": "94a60e8d348c557e",
+    "descriptors": "885db9d59e9ef97e",
+    "neighbours": "4e8d67cc7b2d75ae",
+}
+
+
+def computed():
+    """What the core makes of numbers that are the same on every machine, by function."""
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.integers(0, 256, (30, 43)), np.ones((5, 5)))[:, :211].astype("f") / 256
+    rows = [[math.comb(2 * r, k) for k in range(2 * r + 1)] for r in (2, 3, 4, 6, 9, 13)]
+    taps = [(np.array(row) / 4.0 ** (len(row) // 2)).astype(np.float32) for row in rows]
+    octave, twice = np.empty((6, 150, 211), np.float32), np.empty((6, 300, 422), np.float32)
+    core.octave(image, False, octave, taps, 0, 150)
+    core.octave(image, True, twice, taps, 0, 300)
+    yield "octaves", octave.tobytes() + twice.tobytes()
+    places = core.candidates(octave, 0.01, 1, 149)
+    assert len(places) > 20
+    yield "extrema", places.tobytes() + core.refine(octave, places, *extrema.REFINEMENT).tobytes()
+    order, points, frames = 3, 61, 100
+    factors = [rng.integers(-64, 65, shape).astype(np.float32) / 64 for shape in
+               [(points, 9), *[(2 * points, 18)] * order]]  # fmt: skip
+    synthesis = rng.integers(-64, 65, (5, 2 * order + 1)).astype(np.float32) / 64
+    maps = rng.integers(-256, 257, (frames, 2, 3)) / 64
+    maps[:, :, 2] = rng.integers(-10, 220, (frames, 2)) + maps[:, :, 2] / 8
+    # Points in two runs, each its own mirror image, and a few columns that mirror each other.
+    partners = np.concatenate([np.arange(20)[::-1], np.arange(20, points)[::-1]])
+    mirrored = np.array([[0, 3, 0], [10, 11, 0], [20, 26, 1]])
+    columns = [rng.permutation(factor.shape[1]) for factor in factors]
+    table = core.Table(factors, columns, partners, mirrored, synthesis, order)
+    raw = np.empty((frames, 45), np.float32)
+    for power in (1.0, 0.25):
+        core.describe(
+            [(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], 150, 211, maps,
+            rng.integers(0, 2, (frames, 2)), rng.integers(-256, 257, (2, points)).astype("f") / 64,
+            rng.integers(1, 65, points).astype(np.float32) / 64, np.array([0, 20, points]), power,
+            table, raw,
+        )  # fmt: skip
+        yield "descriptors", raw.tobytes()
+    a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
+    half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
+    nearest = np.empty(90, np.int64)
+    rows = [np.empty(n, np.float32) for n in (90, 90, 131)]
+    core.nearest(a, half[0], core.pack(b), half[1], None, 0.0, nearest, *rows)
+    product = np.empty((90, 131), np.float32)
+    core.product(a, core.pack(b), product)
+    yield "neighbours", nearest.tobytes() + b"".join(row.tobytes() for row in rows)
+    yield "neighbours", product.tobytes()
+
+
+@pytest.mark.parametrize("kind", FAST)
+def test_the_same_bytes_on_every_processor(kind):
+    hashes = {name: hashlib.sha256() for name in BYTES}
+    try:
+        core.use(kind)
+        for name, data in computed():
+            hashes[name].update(data)
+    finally:
+        core.use(core.kinds()[0])
+    assert {name: found.hexdigest()[:16] for name, found in hashes.items()} == BYTES
+
+
+@pytest.mark.skipif(len(FAST) < 2, reason="one kind of vectors here")
+@pytest.mark.parametrize("name", ["caloric", "heat", "dsp-both"])
+def test_the_same_bytes_from_both_kinds_of_vectors(name, image):
+    found = [by(kind, caloric.extract, image, name, max_features=600) for kind in FAST]
+    assert found[0].frames.maps.tobytes() == found[1].frames.maps.tobytes()
+    assert found[0].descriptors.tobytes() == found[1].descriptors.tobytes()
+    matches = [by(kind, caloric.match, found[0], found[0], mutual=False) for kind in FAST]
+    assert matches[0].indices.tobytes() == matches[1].indices.tobytes()
+    assert matches[0].distances.tobytes() == matches[1].distances.tobytes()
+
+
+@pytest.mark.parametrize("kind", core.kinds())
+def test_whole_pipeline(kind):
+    """Any build and the plain path agree as docs/platforms.md promises."""
+    pictures, found = ("camera", "coffee"), ({}, {})
+    for picture in pictures:
+        for arrays, path in zip(found, ("0", kind), strict=True):
+            features = by(path, caloric.extract, photographs.grey(picture), max_features=800)
+            arrays[f"{picture}/maps"] = features.frames.maps
+            arrays[f"{picture}/descriptors"] = features.descriptors
+    agreement = builds.agreement(*found, pictures)
+    for name, least in builds.PROMISED.items():
+        assert agreement[name] >= least, (name, agreement)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 90), st.integers(1, 90), st.integers(1, 40), st.booleans(), st.integers(0, 10**6)
+)
+def test_matching(rows, columns, depth, places, seed):
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal((n, depth)).astype(np.float32) for n in (rows, columns))
+    b[: columns // 3] = b[0]  # equals
+    xy = rng.uniform(0, 30, (columns, 2)) if places else None
+    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
+    for kind in core.kinds():
+        compiled = by(kind, neighbours.neighbours, a, b, xy, 10.0)
+        np.testing.assert_allclose(compiled.first, plain.first, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3, atol=2e-3)
+        exact = np.sqrt(((a[:, None] - b[None]) ** 2).sum(2))
+        np.testing.assert_allclose(
+            exact[np.arange(rows), compiled.nearest], exact.min(1), rtol=1e-3, atol=2e-3
+        )
+
+
+def test_the_second_nearest_behind_many_at_one_place():
+    """A hundred descriptors at the place of the nearest do not hide the next one elsewhere."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((5, 16)).astype(np.float32)
+    b = np.concatenate([np.repeat(a, 100, 0), rng.standard_normal((300, 16))]).astype(np.float32)
+    b += 0.01 * rng.standard_normal(b.shape).astype(np.float32)
+    xy = np.concatenate([np.repeat(50.0 * np.eye(5, 2), 100, 0), rng.uniform(200, 300, (300, 2))])
+    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
+    for kind in core.kinds():
+        found = by(kind, neighbours.neighbours, a, b, xy, 10.0)
+        np.testing.assert_allclose(found.second, plain.second, rtol=1e-3)
+        assert (found.second > 1).all()
+
+
+def test_it_refuses_what_does_not_fit():
+    line = np.zeros(3, np.float32)
+    square, none = np.zeros((4, 4), np.float32), np.zeros((0, 3), int)
+    for call in (
+        lambda: core.octave(square, False, np.zeros((1, 4, 5), np.float32), [line], 0, 4),
+        lambda: core.octave(square, False, square[None].copy(), [line[:2]], 0, 4),
+        lambda: core.octave(square, False, square[None].copy(), [line], 0, 5),
+        lambda: core.octave(square, False, square[None].copy(), [line], -1, 4),
+        lambda: core.octave(square, False, square[None].copy(), [], 0, 4),
+        lambda: core.candidates(np.zeros((3, 5, 5), np.float32), 0.1, 0, 5),
+        lambda: core.Table([square], [np.arange(4)], np.arange(4), none, None, 1),
+        lambda: core.Table([square], [np.zeros(4, int)], np.arange(4), none, None, 0),
+        lambda: core.Table([square], [np.arange(4)], np.array([1, 2, 3, 0]), none, None, 0),
+        lambda: core.Table([square], [np.arange(4)], np.arange(4), np.array([[0, 4, 0]]), None, 0),
+        lambda: core.Table([], [], np.arange(0), none, None, 0),
+        lambda: core.product(square, core.pack(np.zeros((2, 3), np.float32)), square.copy()),
+        lambda: core.use("abacus"),
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            call()
+
+
+def test_candidates_beyond_the_octave_are_left_alone():
+    octave = np.zeros((6, 8, 8), np.float32)
+    at = np.array([[0, 0, 0], [3, 7, 7], [99, 3, 3], [-5, -5, -5]])
+    assert len(core.refine(octave, at, *extrema.REFINEMENT)) == 0
+
+
+def run(kind, code):
+    env = {**os.environ, native.SETTING: kind}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_setting():
+    code = "from caloric.runtime import native; print(native.about())"
+    assert "plain path (CALORIC_NATIVE=0)" in run("0", code)[1]
+    assert "compiled core (" in run("", code)[1]
+    assert "compiled core (portable)" in run("portable", code)[1]
+    status, text = run("abacus", code)
+    assert status == 1
+    assert "CALORIC_NATIVE must be one of 0, " in text
+
+
+def test_frames_from_anywhere_do_not_crash(image):
+    """Centres and sizes far beyond any image, as a broken file may have them."""
+    far = caloric.Frames.from_xysa(
+        [1e12, -1e12, 1e300, 5], [0, 1e9, -1e18, 1e15], [1, 1e6, 2, 1e-9]
+    )
+    for kind in ("0", *core.kinds()):
+        values = by(kind, caloric.describe, image, far)
+        assert np.isfinite(values).all()
+
+
+def test_what_is_written_to_is_never_a_copy():
+    square = np.zeros((4, 4), np.float32)
+    taps = [scalespace.taps(1.0)]
+    for layers in (np.zeros((1, 4, 4)), np.zeros((1, 4, 8), np.float32)[:, :, ::2]):
+        with pytest.raises(TypeError):
+            core.octave(square, False, layers, taps, 0, 4)
+
+
+def test_numbers_beyond_the_range_of_products():
+    far = np.full((3, 4), 1e25, np.float32)
+    with pytest.raises(caloric.InputError, match="divide them by their scale"):
+        caloric.match(far, far)

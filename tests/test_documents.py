@@ -1,0 +1,238 @@
+"""The documents: every command of the README is run, every figure is what was measured."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import cv2
+import numpy as np
+import pytest
+
+import photographs
+from caloric.alignment import confidence
+from caloric.bench import gpu
+from caloric.paper import errata
+from paths import DOCS, README, RESULTS
+from tools import builds, models
+from tools.alignment import benchmark as align_benchmark
+from tools.drills import kills
+from tools.pages import accuracy as accuracy_page
+from tools.pages import alignment as alignment_page
+from tools.pages import collections as collections_page
+from tools.pages import gpu as gpu_page
+from tools.pages import overview
+from tools.pages import speed as speed_page
+
+# Minutes, or data that is not here.
+LONG = {"bench", "paper", "make", "pip"}
+
+
+def lines():
+    found = re.findall(
+        r"^    (caloric|make|pip) (.*?)(?:  +#.*)?$", README.read_text("utf-8"), re.M
+    )
+    return [(name, rest.strip()) for name, rest in found]
+
+
+SHORT = [rest for name, rest in lines() if name == "caloric" and rest.split()[0] not in LONG]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with the files that the commands name, and `caloric` on the path."""
+    whole = photographs.grey("camera", (300, 300))
+    moved = photographs.similarity(1.0, 10, (4, 3), (150, 150))
+    pictures = {"A": whole, "B": photographs.warp(whole, moved), "WHOLE": whole}
+    pictures |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
+    pictures["PARTS2"] = photographs.grey("coffee", (130, 120))
+    for name, image in pictures.items():
+        cv2.imwrite(str(tmp_path / f"{name}.jpg"), image)
+    (tmp_path / "FOLDER").mkdir()
+    for i, degrees in enumerate((0, 4, 8)):
+        turned = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
+        cv2.imwrite(str(tmp_path / "FOLDER" / f"{i}.jpg"), turned)
+    script = tmp_path / "bin" / "caloric"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!{sys.executable}\nfrom caloric.cli import main\nif __name__ == '__main__': main()\n"
+    )
+    script.chmod(0o755)
+    return tmp_path
+
+
+def shell(place, command, **options):
+    path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"exec caloric {command}"], cwd=place, env=os.environ | {"PATH": path},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [c for c in SHORT if not c.startswith(("view", "collection"))])
+def test_commands(command, place):
+    process = shell(place, command)
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert out.strip()
+    target = re.search(r"-o (\S+)", command)
+    if target:
+        assert (place / target.group(1)).stat().st_size > 1000
+
+
+def test_the_collection(place):
+    """A plane gives COLMAP no model, which is said; all before it is there."""
+    (command,) = (c for c in SHORT if c.startswith("collection"))
+    process = shell(place, command)
+    _, said = process.communicate(timeout=200)
+    assert process.returncode in (0, 2), said
+    assert (place / "OUT" / "colmap" / "database.db").exists()
+
+
+def test_the_page(place):
+    (command,) = (c for c in SHORT if c.startswith("view"))
+    process = shell(place, f"{command} --port 0 --no-browser", start_new_session=True)
+    try:
+        address = process.stdout.readline().split()[0]
+        until = time.monotonic() + 20
+        while True:
+            try:
+                with urllib.request.urlopen(address, timeout=10) as answer:
+                    assert b"<canvas" in answer.read()
+                break
+            except OSError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
+
+
+def test_the_table_is_the_benchmarks():
+    found = [json.loads((RESULTS / f"{n}.json").read_text()) for n in ("oxford", "speed", "gpu")]
+    assert "\n".join(overview.lines(*found)).rstrip() in README.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", [c for n, c in lines() if n == "caloric" and c not in SHORT])
+def test_long_commands_are_known(command, place):
+    """With their options, which --help checks before it answers; they take minutes, or data."""
+    words = [w for w in command.split() if not w.isupper()]
+    process = shell(place, " ".join(words).replace("--data", "") + " --help")
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert all(w in out for w in words if w.startswith("--"))
+
+
+def test_no_command_is_forgotten():
+    assert {c.split()[0] for c in SHORT} == {
+        "match", "view", "extract", "align", "find", "collection"
+    }  # fmt: skip
+    assert [rest for name, rest in lines() if name == "make"][:2] == ["demo", "test"]
+
+
+def test_the_alignment_page_has_the_figures_of_the_benchmark():
+    report = json.loads((RESULTS / "align.json").read_text())
+    assert set(report) == set(align_benchmark.SECTIONS)
+    assert (DOCS / "align.md").read_text() == alignment_page.page(report)
+    used = [confidence.AGREEMENT, confidence.SHARPNESS, confidence.OFFSET]
+    assert report["confidence"]["used"] == used
+    np.testing.assert_allclose(report["confidence"]["fitted"], used, rtol=0.25)
+    readme = README.read_text()
+    for method in (
+        "ECC on a pyramid",
+        "SIFT + RANSAC",
+        align_benchmark.START,
+        align_benchmark.SEARCH,
+    ):
+        share, overall = (report["cells"][name][method] for name in ("share", "overall"))
+        columns = [" ".join(f"{v:.2f}" for v in kind.values()) for kind in share.values()]
+        figures = f"{overall['median error']:.3f} px | {1000 * overall['mean seconds']:.0f} ms"
+        assert f"| {method} | {' | '.join(columns)} | {figures} |" in readme
+
+
+def test_the_accuracy_page_is_what_the_results_say(tmp_path):
+    accuracy_page.write(
+        [RESULTS / "oxford.json"],
+        RESULTS / "claims.json",
+        RESULTS / "ablation.json",
+        tmp_path / "accuracy.md",
+    )
+    written = (tmp_path / "accuracy.md").read_text(encoding="utf-8")
+    assert written == (DOCS / "accuracy.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_scale_has_the_figures_of_the_benchmark():
+    report = json.loads((RESULTS / "scale.json").read_text())
+    assert (DOCS / "scale.md").read_text() == collections_page.page(report)
+    assert report["rates"]["the same bytes from all"]
+    assert report["tiny"]["images"] == 50_000
+    assert max(report["tiny"][f"{who}, bytes"] for who in ("client", "scheduler")) < 1e9
+    for one, two in (("one process", "two processes"), ("one Dask worker", "two Dask workers")):
+        rates = report["rates"]
+        assert rates[two]["images a second"] >= 1.7 * rates[one]["images a second"]
+
+
+def test_twenty_kills_were_survived():
+    found = json.loads((RESULTS / "kills.json").read_text())["kills"]
+    assert len(found) == 20
+    assert {one["killed"] for one in found} == set(kills.VICTIMS)
+    assert all(one["the same store"] and not one["written again"] for one in found)
+
+
+def test_the_collections_page_has_the_models_of_the_benchmark():
+    report = json.loads((RESULTS / "models.json").read_text())
+    text = (DOCS / "collections.md").read_text()
+    assert "\n".join(models.lines(report)).rstrip() in text
+
+
+def test_the_errata_page_is_the_list():
+    page = (DOCS / "errata.md").read_text("utf-8")
+    assert page == errata.page()
+
+
+def test_the_speed_page_is_what_was_measured():
+    report = json.loads((RESULTS / "speed.json").read_text())
+    assert (DOCS / "speed.md").read_text() == speed_page.page(report)
+    # The README tells the same.
+    readme = README.read_text()
+    for task in ("extract", "detect", "describe", "match"):
+        ratios = [
+            f"{report['threads'][number][task][f'caloric, {path}']['ratio']:.2f}"
+            for number in "12"
+            for path in ("core", "plain")
+        ]
+        assert f"| {' | '.join(ratios)} |" in readme
+
+
+def test_the_page_was_quick_with_5000_matches():
+    """``caloric bench view``: its figures are kept, and here is what must hold of them."""
+    report = json.loads((RESULTS / "view.json").read_text())
+    assert report["matches"] >= 5000
+    assert report["first paint, milliseconds"] < 1000
+    assert report["frames a second"] > 30
+
+
+def test_the_gpu_page_is_what_was_measured():
+    report = json.loads((RESULTS / "gpu.json").read_text())
+    assert (DOCS / "gpu.md").read_text() == gpu_page.page(report)
+    assert gpu.failures(report) == []
+    slow = json.loads(json.dumps(report))
+    slow["images"]["800 x 640, 2,000 features"]["1"]["milliseconds a batch, mean"] = 7
+    slow["agreement"]["lowest cosine of common frames"] = 0.99
+    assert gpu.failures(slow) == ["cosines of common frames", "one image in 6 ms"]
+    readme = README.read_text()
+    assert "\n".join(gpu_page.rows(report)) in readme
+
+
+def test_the_platforms_page_is_what_was_measured():
+    results = json.loads((RESULTS / "builds.json").read_text("utf-8"))
+    assert len(results) == 10
+    for name, agreement in results.items():
+        for what, least in builds.PROMISED.items():
+            assert agreement[what] >= least, (name, what)
+    assert (DOCS / "platforms.md").read_text("utf-8") == builds.page()

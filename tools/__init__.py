@@ -1,0 +1,1 @@
+"""Programs for the developers of Caloric: benchmarks, drills, page writers. Not shipped."""

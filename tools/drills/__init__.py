@@ -1,0 +1,1 @@
+"""Drills: kills at random moments, broken files, the page in a browser."""

@@ -1,0 +1,235 @@
+"""``caloric bench kills``: runs over a collection that are killed at random moments and run again.
+
+What is killed, by SIGKILL: the process itself, with a pool or as the client of a cluster; a worker
+of the pool or of the cluster; the scheduler. Then the store must be that of an undisturbed run,
+byte for byte, and no shard that was finished may have been written again.
+"""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caloric.bench.report import versions
+from caloric.collection import engines, extraction, matching, pairing
+from caloric.errors import InputError
+
+Report = dict[str, Any]
+VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
+LIMIT = 300  # seconds a run may take
+_TRIES = 5
+
+
+def job(folder: str, out: str, most: int, cluster: str) -> None:
+    """What is killed: features, pairs by retrieval, matches and geometries."""
+    store, how = Path(out), matching.Matching()
+    engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
+    try:
+        extraction.extract(folder, store, extraction.Settings(max_features=most), engine)
+        pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
+        matching.match(store, pairs, how, engine)
+        matching.verify(store, how, engine)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+def content(store: Path) -> dict[str, str]:
+    """Every file of a store, but for its lock, with the hash of its bytes."""
+    return {
+        path.relative_to(store).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(store.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def _finished(store: Path) -> dict[str, tuple[int, int]]:
+    """Whole shards; a shard that is written again is another file."""
+    return {
+        path.relative_to(store).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in store.rglob("*.parquet")
+    }
+
+
+@dataclass(frozen=True)
+class Servers:
+    """A scheduler and the keeper of its workers, as processes of their own."""
+
+    scheduler: subprocess.Popen[bytes]
+    keeper: subprocess.Popen[bytes]
+    address: str
+
+    def workers(self) -> list[int]:
+        """The workers' process ids."""
+        from distributed import Client
+
+        with Client(self.address, timeout=20, set_as_default=False) as client:
+            return list(client.run(os.getpid).values())
+
+
+@contextmanager
+def servers(folder: Path, workers: int = 2) -> Iterator[Servers]:
+    """As `dask scheduler` and `dask worker` start them."""
+    file = folder / "scheduler.json"
+    file.unlink(missing_ok=True)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    common = ["--no-dashboard", "--scheduler-file", str(file)]
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+    scheduler = subprocess.Popen([*command, "--port", "0", *common], **quiet)  # type: ignore[call-overload]
+    try:
+        address = _address(file)
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1"]
+        keeper = subprocess.Popen([*command, "--nworkers", str(workers), *common], **quiet)  # type: ignore[call-overload]
+        try:
+            found = Servers(scheduler, keeper, address)
+            _wait(lambda: len(found.workers()) == workers, "no workers")
+            yield found
+        finally:
+            _end(keeper)
+    finally:
+        _end(scheduler)
+
+
+def _address(file: Path) -> str:
+    _wait(lambda: file.exists() and file.stat().st_size > 0, "no scheduler")
+    return str(json.loads(file.read_text())["address"])
+
+
+def _wait(ready: Callable[[], bool], why: str) -> None:
+    until = time.monotonic() + 60
+    while not ready():
+        if time.monotonic() > until:
+            raise InputError(f"Dask did not start within a minute: {why}")
+        time.sleep(0.1)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _start(folder: Path, out: Path, most: int, cluster: str) -> subprocess.Popen[str]:
+    arguments = (str(folder), str(out), most, cluster)
+    code = f"from tools.drills import kills\nif __name__ == '__main__': kills.job{arguments!r}"
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+
+
+def _whole(folder: Path, out: Path, most: int, cluster: str) -> float:
+    """A run that nothing happens to: seconds."""
+    began = time.monotonic()
+    process = _start(folder, out, most, cluster)
+    _, said = process.communicate(timeout=LIMIT)
+    if process.returncode:
+        raise InputError(f"a run without a kill ended: {said.strip()}")
+    return time.monotonic() - began
+
+
+def _pool(process: int) -> list[int]:
+    """The workers of a pool."""
+    import psutil
+
+    children = psutil.Process(process).children(recursive=True)
+    return [child.pid for child in children if any("spawn_main" in a for a in child.cmdline())]
+
+
+def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> bool:
+    """Whether there was anything to kill."""
+    target: int | None = process.pid
+    if victim == "scheduler" and dask is not None:
+        target = dask.scheduler.pid
+    elif victim == "cluster's worker" and dask is not None:
+        target = next(iter(dask.workers()), None)
+    elif victim == "pool's worker":
+        target = next(iter(_pool(process.pid)), None)
+    if target is None or process.poll() is not None:
+        return False
+    os.kill(target, signal.SIGKILL)
+    return True
+
+
+def _one(
+    victim: str, folder: Path, out: Path, most: int, moment: float, expected: dict[str, str]
+) -> Report | None:
+    """One kill and the run after it; nothing if the run had ended before."""
+    cluster = victim in ("client", "cluster's worker", "scheduler")
+    with tempfile.TemporaryDirectory() as place:
+        if not cluster:
+            return _disturbed(victim, folder, out, most, moment, expected, None, Path(place))
+        with servers(Path(place)) as dask:
+            return _disturbed(victim, folder, out, most, moment, expected, dask, Path(place))
+
+
+def _disturbed(
+    victim: str, folder: Path, out: Path, most: int, moment: float, expected: dict[str, str],
+    dask: Servers | None, place: Path,
+) -> Report | None:  # fmt: skip
+    address = dask.address if dask is not None else ""
+    process = _start(folder, out, most, address)
+    time.sleep(moment)
+    finished = _finished(out) if out.exists() else {}
+    if not _kill(victim, process, dask):
+        process.kill()
+        process.communicate()
+        return None
+    _, said = process.communicate(timeout=LIMIT)
+    ended = process.returncode
+    if victim == "scheduler":
+        with servers(place) as again:
+            _whole(folder, out, most, again.address)
+    else:
+        _whole(folder, out, most, address)
+    after = _finished(out)
+    return {
+        "killed": victim,
+        "seconds after the start": round(moment, 2),
+        "shards finished by then": len(finished),
+        "of": len(after),
+        "the run went on": ended == 0,
+        "it said": [line for line in said.splitlines() if line.startswith("error")],
+        "the same store": content(out) == expected,
+        "written again": sum(after.get(name) != file for name, file in finished.items()),
+    }
+
+
+def run(
+    folder: Path, kills: int, most: int, seed: int, told: Callable[[str], None],
+    victims: tuple[str, ...] = VICTIMS,
+) -> Report:  # fmt: skip
+    """So many kills of each of the victims in turn, each of a store of its own."""
+    draw, found = random.Random(seed), []
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        took = _whole(folder, root / "whole", most, "")
+        expected = content(root / "whole")
+        told(f"undisturbed: {len(expected)} files, {took:.1f} s")
+        for number in range(kills):
+            victim = victims[number % len(victims)]
+            for attempt in range(_TRIES):
+                out = root / f"{number}.{attempt}"
+                moment = draw.uniform(0.15, 0.9) * took
+                one = _one(victim, folder, out, most, moment, expected)
+                if one is not None:
+                    break
+            else:
+                raise InputError(f"{victim}: every run ended before its kill; give more images")
+            found.append(one)
+            told(
+                f"{number + 1} of {kills}: {victim} after {moment:.1f} s, "
+                f"{one['shards finished by then']} of {one['of']} shards finished, "
+                f"{'the same store' if one['the same store'] else 'ANOTHER STORE'}, "
+                f"{one['written again']} written again"
+            )
+    return {"kills": found, "versions": versions()}

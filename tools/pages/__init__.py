@@ -1,0 +1,1 @@
+"""Writers of documentation pages, from the figures of benchmarks."""

@@ -1,0 +1,168 @@
+"""HPatches' patches: verification, matching and retrieval, at its three strengths of noise.
+
+``<sequence>/ref.png`` and ``e1..e5, h1..h5, t1..t5.png`` hold 65 x 65 patches one below the other;
+row i of each shows the same place. The official lists of pairs are not part of the data, so pairs
+are drawn here by a seeded generator.
+
+* verification: is it the same place? Average precision, five wrong pairs to each right one, half of
+  them from the same sequence
+* matching: nearest neighbours of ref's patches in each other image, as in the other benchmarks
+* retrieval: a patch of ref among its five and many others; mean average precision
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import pipeline
+from caloric.bench.metrics import Interval, average_precision, bootstrap
+from caloric.descriptor import engine, normalise
+from caloric.errors import InputError
+from caloric.frames import Frames
+from caloric.image.reading import read_image
+from caloric.matching.neighbours import match_descriptors
+from caloric.theory.gaussians import FloatArray
+
+SIZE = 65
+NOISE = {"easy": "e", "hard": "h", "tough": "t"}
+_DISTRACTORS = 5000
+Patches = NDArray[np.uint8]
+Describe = Callable[[Patches], NDArray[Any]]
+
+
+def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
+    """Each sequence's patches (n, 65, 65) by file; at most ``most`` places a sequence."""
+    if most < 2:
+        raise InputError(f"at least 2 places a sequence are needed, got {most}")
+    names = ["ref", *(f"{letter}{k}" for letter in NOISE.values() for k in range(1, 6))]
+    found = {}
+    for scene in sorted(p.parent for p in folder.glob("*/ref.png")):
+        stacks = {}
+        for name in names:
+            column = read_image(scene / f"{name}.png")
+            if column.ndim != 2 or column.shape[1] != SIZE or column.shape[0] % SIZE:
+                raise InputError(f"{scene / name}.png: not a column of 65 x 65 patches")
+            stacks[name] = np.asarray(column, np.uint8).reshape(-1, SIZE, SIZE)[:most]
+        if len({len(stack) for stack in stacks.values()}) > 1:
+            raise InputError(f"{scene}: its files have different numbers of patches")
+        found[scene.name] = stacks
+    if len(found) == 1:
+        raise InputError(f"{folder}: one sequence alone has nothing to be told apart from")
+    if not found:
+        raise InputError(f"{folder}: no <sequence>/ref.png in it; is this HPatches' patches?")
+    return found
+
+
+def opencv_sift(patches: Patches) -> NDArray[Any]:
+    """RootSIFT of whole patches: a keypoint in the middle whose 4 x 4 cells cover it."""
+    sift = cv2.SIFT_create()  # type: ignore[attr-defined]
+    middle = cv2.KeyPoint((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 6, 0, 1, 0)
+    values = np.concatenate([sift.compute(patch, [middle])[1] for patch in patches])
+    return normalise.root(values)
+
+
+def methods() -> dict[str, Describe]:
+    """The default, OpenCV's, and our kernels."""
+
+    def ours(name: str) -> Describe:
+        return lambda patches: engine.describe_patches(patches, name)
+
+    # A patch is five times its keypoint's scale in radius; beyond it the default sees nothing.
+    frame = Frames.from_xysa((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 2 / 5)
+
+    def default(patches: Patches) -> NDArray[Any]:
+        return np.concatenate([pipeline.describe(patch, frame) for patch in patches])
+
+    kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
+    found = {"caloric": default, "OpenCV SIFT, root": opencv_sift}
+    return found | {name: ours(name) for name in kernels}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's three tasks at each noise, "verification easy" and so on; with intervals over
+    sequences, also of how far the default is ahead."""
+
+    method: str
+    figures: dict[str, Interval]
+    ahead: dict[str, Interval]
+
+
+def _distance(a: NDArray[Any], b: NDArray[Any]) -> FloatArray:
+    return np.asarray(np.linalg.norm(a.astype(np.float64) - b, axis=1))
+
+
+def _verification(
+    ref: NDArray[Any], others: list[NDArray[Any]], pool: NDArray[Any], rng: np.random.Generator
+) -> float:
+    right = np.concatenate([_distance(ref, other) for other in others])
+    wrong = []
+    for other in others:
+        for _ in range(5):
+            shift = 1 + rng.integers(max(1, len(ref) - 1))
+            near = np.roll(other, shift, 0)
+            far = pool[rng.integers(len(pool), size=len(ref))]
+            pick = (rng.random(len(ref)) < 0.5)[:, None]
+            wrong.append(_distance(ref, np.where(pick, near, far)))
+    # Wrong ones first: of equal distances they rank ahead, so that ties never help.
+    distance = np.concatenate([*wrong, right])
+    same = np.arange(len(distance)) >= len(distance) - len(right)
+    return average_precision(distance, same, len(right))
+
+
+def _matching(ref: NDArray[Any], others: list[NDArray[Any]]) -> float:
+    scores = []
+    for other in others:
+        found = match_descriptors(ref, other, mutual=False, ratio=None)
+        right = found.indices[:, 0] == found.indices[:, 1]
+        scores.append(average_precision(found.distances.astype(np.float64), right, len(ref)))
+    return float(np.mean(scores))
+
+
+def _retrieval(ref: NDArray[Any], others: list[NDArray[Any]], pool: NDArray[Any]) -> float:
+    far = np.linalg.norm(ref[:, None].astype(np.float32) - pool[None], axis=2)
+    near = np.stack([_distance(ref, other) for other in others], 1)
+    both = np.concatenate([far, near], 1)
+    same = np.arange(both.shape[1]) >= far.shape[1]
+    return float(np.mean([average_precision(row, same, near.shape[1]) for row in both]))
+
+
+def run(
+    folder: Path, most: int, progress: Callable[[str], None] = lambda message: None
+) -> list[Line]:
+    """Every method on every sequence; intervals are over sequences."""
+    scenes = load(folder, most)
+    lines = []
+    base: dict[str, list[float]] = {}
+    for method, describe in methods().items():
+        values = {
+            scene: {name: describe(stack) for name, stack in stacks.items()}
+            for scene, stacks in scenes.items()
+        }
+        rng = np.random.default_rng(0)
+        scores: dict[str, list[float]] = {}
+        for scene, own in values.items():
+            elsewhere = [v["ref"] for other, v in values.items() if other != scene]
+            pool = np.concatenate(elsewhere)
+            pool = pool[rng.permutation(len(pool))[:_DISTRACTORS]]
+            few = slice(0, 100)
+            for noise, letter in NOISE.items():
+                others = [own[f"{letter}{k}"] for k in range(1, 6)]
+                tasks = {
+                    "verification": _verification(own["ref"], others, pool, rng),
+                    "matching": _matching(own["ref"], others),
+                    "retrieval": _retrieval(own["ref"][few], [o[few] for o in others], pool),
+                }
+                for task, value in tasks.items():
+                    scores.setdefault(f"{task} {noise}", []).append(value)
+        progress(method)
+        base = base or scores
+        figures = {k: bootstrap(np.array(v)) for k, v in scores.items()}
+        ahead = {k: bootstrap(np.array(base[k]) - np.array(v)) for k, v in scores.items()}
+        lines.append(Line(method, figures, ahead))
+    return lines

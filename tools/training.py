@@ -1,0 +1,203 @@
+"""What descriptors are chosen and learned on. Oxford Affine is never among it.
+
+* Choosing: photographs and strong synthetic changes of them, as many keypoints and the same
+  measure as in the benchmarks.
+* Learning: the pictures inside the scikit-image package and synthetic changes of them. What is
+  learned from these may be shipped.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.bench.correspondence import corresponding
+from caloric.bench.methods import opencv_keypoints, read_grey
+from caloric.bench.metrics import average_precision, right_matches
+from caloric.descriptor import engine, whitening
+from caloric.descriptor.recipes import Descriptor
+from caloric.errors import InputError
+from caloric.frames import Frames
+from caloric.image import scalespace
+from caloric.image.pixels import to_grey
+from caloric.matching.neighbours import neighbours
+from caloric.runtime import threads
+from caloric.theory.gaussians import FloatArray
+from tools import synthetic
+
+PICTURES = (
+    "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png",
+    "coffee.png", "coins.png", "grass.png", "gravel.png", "hubble_deep_field.jpg", "ihc.png",
+    "moon.png", "motorcycle_left.png", "page.png", "retina.jpg", "rocket.jpg", "text.png",
+)  # fmt: skip
+_LARGEST = 1000
+_KEYPOINTS = 800
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """An image as descriptors see it: the levels of its scale space, and keypoints."""
+
+    ladder: scalespace.Ladder
+    frames: Frames
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """A photograph and a change of it, and which of their frames correspond, (m, 2)."""
+
+    first: View
+    second: View
+    truth: NDArray[np.intp]
+
+
+def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    scale = _LARGEST / max(image.shape)
+    if scale >= 1:
+        return image
+    size = (round(scale * image.shape[1]), round(scale * image.shape[0]))
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def pictures() -> list[NDArray[np.uint8]]:
+    """The pictures inside the scikit-image package, grey, at most 1,000 pixels long."""
+    import skimage
+
+    folder = Path(skimage.__file__).parent / "data"
+    missing = [name for name in PICTURES if not (folder / name).is_file()]
+    if missing:
+        raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
+    return [_shrunk(read_grey(folder / name)) for name in PICTURES]
+
+
+def photographs(folder: Path) -> list[NDArray[np.uint8]]:
+    """All photographs of a folder, by name."""
+    paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    if not paths:
+        raise InputError(f"{folder}: no photographs in it")
+    return [_shrunk(read_grey(path)) for path in paths]
+
+
+def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
+    """The image and its strongest OpenCV keypoints."""
+    frames = Frames.from_opencv(opencv_keypoints(image, count))
+    return View(scalespace.build(to_grey(image)).ladder(), frames)
+
+
+def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
+    """A photograph beside a strong change of it."""
+    rng = np.random.default_rng(list(seed))
+    change = synthetic.draw(rng, (image.shape[0], image.shape[1]))
+    a, b = view(image), view(synthetic.apply(image, change, rng))
+    return Views(a, b, corresponding(a.frames, b.frames, change.homography).indices)
+
+
+def pairs_of_pictures() -> list[Views]:
+    """Each picture of scikit-image beside two changes of it: what the shipped whitening saw."""
+    images = pictures()
+    return [changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(images)]
+
+
+def for_choosing(images: list[NDArray[np.uint8]]) -> list[Views]:
+    """Three changes of each of 16 photographs, drawn by a seed."""
+    return [changed(images[i], (k, i)) for k in (1, 2, 3) for i in _order(images)[:16]]
+
+
+def held_out(images: list[NDArray[np.uint8]]) -> list[Views]:
+    """Two changes of each of 16 others, which never take part in choosing."""
+    return [changed(images[i], (k, i)) for k in (1, 2) for i in _order(images)[16:32]]
+
+
+def _order(images: list[NDArray[np.uint8]]) -> NDArray[np.intp]:
+    return np.random.default_rng(0).permutation(len(images))
+
+
+def matched(
+    pairs: list[Views], values: Callable[[View], NDArray[np.float32]]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Descriptors (m, D) of the frames that correspond, first views and second views."""
+    a = [values(pair.first)[pair.truth[:, 0]] for pair in pairs]
+    b = [values(pair.second)[pair.truth[:, 1]] for pair in pairs]
+    return np.concatenate(a), np.concatenate(b)
+
+
+def plain(seen: View, recipe: Descriptor) -> NDArray[np.float32]:
+    """Normalised descriptors (n, D), not whitened."""
+    unwhitened = replace(recipe, whitening=None, dimensions=None)
+    values = engine.describe_levels(seen.ladder, seen.frames.maps, unwhitened)
+    return np.asarray(values, np.float32)
+
+
+@threads.single_threaded_blas
+def learned(seen: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
+    """The whitening matrix of a recipe, from views of anything."""
+    values = [plain(s, recipe) for s in seen if len(s.frames)]
+    return whitening.learn(np.concatenate(values), t, dimension)
+
+
+@threads.single_threaded_blas
+def whitened(seen: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Descriptors (n, d) by a matrix that is not shipped."""
+    return np.asarray(whitening.apply(plain(seen, recipe), matrix), np.float32)
+
+
+@threads.single_threaded_blas
+def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    """Average precision of descriptors of the two views, as the benchmarks count it."""
+    found = neighbours(a, b, None, 0.0)
+    right = right_matches(found.nearest, pair.truth)
+    possible = max(1, len(np.unique(pair.truth[:, 0])))
+    return average_precision(found.first.astype(np.float64), right, possible)
+
+
+class Scene:
+    """A scene of Strecha's at half its size: views, and the fundamental matrices of pairs."""
+
+    def __init__(self, folder: Path, count: int = 1000) -> None:
+        """Read ``cameras.json`` and ``images/``; everything is kept in memory."""
+        try:
+            cameras = json.loads((folder / "cameras.json").read_text())
+        except OSError:
+            raise InputError(f"{folder}: no cameras.json in it; name a scene's folder") from None
+        self.views: list[View] = []
+        self.cameras: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        half = np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
+        for name, camera in sorted(cameras.items()):
+            image = read_grey(folder / "images" / name)
+            small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+            self.views.append(view(np.asarray(small, np.uint8), count))
+            numbers = (half @ camera["K"], camera["R_world_to_cam"], camera["centre"])
+            k, r, c = (np.array(v, np.float64) for v in numbers)
+            self.cameras.append((k, r, c))
+
+    def fundamental(self, i: int, j: int) -> FloatArray:
+        """From image i to image j."""
+        (k_i, r_i, c_i), (k_j, r_j, c_j) = self.cameras[i], self.cameras[j]
+        t = r_j @ (c_i - c_j)
+        cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
+        return np.asarray(np.linalg.inv(k_j).T @ cross @ r_j @ r_i.T @ np.linalg.inv(k_i))
+
+    @threads.single_threaded_blas
+    def score(self, values: list[NDArray[np.float32]]) -> float:
+        """The mean share of keypoints that are mutual nearest neighbours and obey the cameras.
+
+        Images one to three apart; within 1.5 pixels of each other's epipolar lines.
+        """
+        shares = []
+        for i in range(len(values)):
+            for j in range(i + 1, min(i + 4, len(values))):
+                found = neighbours(values[i], values[j], None, 0.0)
+                rows = np.flatnonzero(found.mutual)
+                p = self.views[i].frames.xy[rows]
+                q = self.views[j].frames.xy[found.nearest[rows]]
+                x, y = (np.column_stack([v, np.ones(len(v))]) for v in (p, q))
+                matrix = self.fundamental(i, j)
+                in_j, in_i = x @ matrix.T, y @ matrix
+                off = np.abs((y * in_j).sum(1))
+                far = off / np.minimum(np.hypot(*in_j.T[:2]), np.hypot(*in_i.T[:2]))
+                shares.append((far < 1.5).sum() / len(values[i]))
+        return float(np.mean(shares))
