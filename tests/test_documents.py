@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import photographs
-from caloric.alignment import confidence
+from caloric.alignment.schedule import SCHEDULE
 from caloric.bench import gpu
 from caloric.paper import errata
 from paths import DOCS, README, RESULTS
@@ -139,7 +139,7 @@ def test_the_alignment_page_has_the_figures_of_the_benchmark():
     report = json.loads((RESULTS / "align.json").read_text())
     assert set(report) == set(align_benchmark.SECTIONS)
     assert (DOCS / "align.md").read_text() == alignment_page.page(report)
-    used = [confidence.AGREEMENT, confidence.SHARPNESS, confidence.OFFSET]
+    used = [SCHEDULE.agreement, SCHEDULE.sharpness, SCHEDULE.offset]
     assert report["confidence"]["used"] == used
     np.testing.assert_allclose(report["confidence"]["fitted"], used, rtol=0.25)
     readme = README.read_text()

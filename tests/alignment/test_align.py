@@ -13,6 +13,7 @@ import caloric
 import photographs
 from caloric import cli, viz
 from caloric.alignment import align, registration, templates
+from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.theory import energy
 from caloric.theory.energy import OrientationDensity
@@ -174,7 +175,7 @@ def test_a_textured_patch_in_a_plain_image_is_not_flat():
 def test_what_is_not_there_is_not_found():
     found = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
     assert not found.converged
-    assert found.confidence < align.CONFIDENT
+    assert found.confidence < SCHEDULE.believed
     assert "no agreement" in found.reason
 
 
@@ -381,7 +382,7 @@ def test_partial_diffusion_is_a_blur_and_a_factor():
     values = feature.measure(unit(photograph("camera", (64, 64))), 16.0)
     found = _diffused(feature, values, 6.0, diffusion="partial")
     for channel, order in enumerate((0, 1, 1, 2, 2)):
-        factor = np.exp(-((order * registration._TURNS * 6 / 32) ** 2) / 4)
+        factor = np.exp(-((order * SCHEDULE.rotation_diffusion * 6 / 32) ** 2) / 4)
         blurred = cv2.GaussianBlur(values[channel], (0, 0), 6.0, borderType=cv2.BORDER_CONSTANT)
         np.testing.assert_allclose(found[channel], factor * blurred, atol=0.01)
     still = _diffused(feature, values, 6.0, model="translation")
@@ -435,7 +436,7 @@ def test_the_energys_gradient_is_that_of_differences(fine):
         transform = registration.composed(scene, "similarity", truth, np.array(start))
         here = registration.evaluate(scene, at, transform)
         _, gradient = registration.normal_equations(at, here)
-        found = 2 * gradient / (at.values.shape[1] * registration._ROBUST * at.power)
+        found = 2 * gradient / (at.values.shape[1] * SCHEDULE.robust * at.power)
         h = 2e-3
 
         def moved(step, start=transform):

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.alignment import align, search, templates
+from caloric.alignment import align, templates
 from caloric.alignment.align import Alignment
+from caloric.alignment.schedule import SCHEDULE
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
 from caloric.matching import geometry
@@ -247,7 +248,7 @@ def _correlated(
     found = []
     for scale, turn, which in among:
         side = max(int(np.ceil(np.hypot(h, w) / scale)), *size)
-        degrees, about = 360 * turn / search.TURNS, ((w - 1) / 2, (h - 1) / 2)
+        degrees, about = 360 * turn / SCHEDULE.turns, ((w - 1) / 2, (h - 1) / 2)
         to = np.array(cv2.getRotationMatrix2D(about, degrees, 1 / scale), np.float64)
         to[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
         turned = cv2.warpAffine(small, to, (side, side), borderValue=float(small.mean()))
@@ -266,9 +267,9 @@ def correlation(
     """Which template, and its middle: all turns and scales of the search at a quarter of the size,
     the best thirty once more at full size."""
     every = range(len(candidates))
-    turns = range(search.TURNS)
+    turns = range(SCHEDULE.turns)
     coarse = _correlated(
-        image, candidates, 4, [(scale, turn, every) for scale in search.SCALES for turn in turns]
+        image, candidates, 4, [(scale, turn, every) for scale in SCHEDULE.scales for turn in turns]
     )
     best = [(scale, turn, [k]) for _, k, scale, turn, _ in coarse[:30]]
     _, which, _, _, at = _correlated(image, candidates, 1, best)[0]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from caloric.alignment import align, confidence, registration
+from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.image.pixels import to_grey
 from caloric.theory.gaussians import FloatArray
@@ -100,7 +101,7 @@ def measured(
     groups = dict.fromkeys(t.group for t in tested)
     return {
         "fitted": fitted.tolist(),
-        "used": [confidence.AGREEMENT, confidence.SHARPNESS, confidence.OFFSET],
+        "used": [SCHEDULE.agreement, SCHEDULE.sharpness, SCHEDULE.offset],
         "groups": {g: _summary([t for t in tested if t.group == g]) for g in groups},
         "all": _summary(tested),
     }

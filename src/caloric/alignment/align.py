@@ -19,6 +19,7 @@ from caloric.alignment import confidence as believing
 from caloric.alignment import registration
 from caloric.alignment import search as searching
 from caloric.alignment.registration import Diffusion, Model, Scene
+from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import Correlate
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature, Pixels
@@ -31,33 +32,6 @@ from caloric.theory.continuation import Path, Step, follow
 from caloric.theory.gaussians import FloatArray
 
 Method = Literal["continuation", "single", "descriptor"]
-
-# Below this confidence an alignment is not to be trusted, and says so by ``converged``.
-CONFIDENT = 0.5
-_SURE = 0.999  # a confidence at which no other start is tried
-_SMALLEST = 8  # pixels across a template
-_LEAST_INSIDE = 0.25  # of the template, at the start
-_STILL_INSIDE = 0.5  # and at the end
-_LARGEST = 96.0  # of R where the coarse σ are gone through
-_FINE = (1.4, 0.0)  # pixels: there the warped image is measured anew
-_COARSEST = 0.5  # σ/R at which the path from a given start begins
-_SEARCHED = 0.125  # σ/R at which that of a candidate does
-_AFFINE = 0.125  # σ/R from which the model may be affine
-_LOOKED_AT = 6  # candidates of a search
-_LOW = 0.45  # an energy at the last coarse σ that ends it
-# (σ/R to begin at, σ/R from which it may turn): what is far away must be approached before it is
-# turned, what is turned much must be turned at once, what is near needs no wide σ. The first that
-# leads to a low energy goes on, or the lowest of all.
-# Last, from the start itself.
-_PLANS = (
-    *((0.25, 0.25), (0.5, 0.25), (0.5, 0.5), (0.355, 0.355), (0.18, 0.18), (0.125, 0.125)),
-    (0.0, 1.0),
-)
-_SHIFTS = ((0.25, 0.0), (0.5, 0.0), (0.125, 0.0), (0.0, 0.0))
-_THIN = 2.0  # times as long as wide: then parts are searched for
-_MOST_PARTS = 8
-_SMALLEST_QUARTER = 40  # pixels across: smaller ones are alike everywhere
-_DETECTED = (24, 96)  # frames of the template and of the image that make candidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +65,15 @@ class Alignment:
 def _sigmas(radius: float) -> tuple[float, ...]:
     """The coarse σ in pixels, each 1/√2 of the one before."""
     last = max(2.0, min(radius / 11.5, 6.0))
-    count = int(np.floor(2 * np.log2(_COARSEST * radius / last) + 1e-9)) + 1
-    return tuple(float(_COARSEST * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
+    count = int(np.floor(2 * np.log2(SCHEDULE.given_start * radius / last) + 1e-9)) + 1
+    return tuple(float(SCHEDULE.given_start * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
 
 
 def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> Model:
     """The model grows along the path: a translation, a similarity, an affine map."""
     if sigma > 1.01 * turns_from * radius:
         return "translation"
-    if model == "affine" and sigma > 1.01 * _AFFINE * radius:
+    if model == "affine" and sigma > 1.01 * SCHEDULE.affine_from * radius:
         return "similarity"
     return model
 
@@ -118,8 +92,8 @@ def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_fro
 
 def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
     """The coarse σ from one transform."""
-    plans = _SHIFTS if model == "translation" else _PLANS
-    return _first_low((_coarse(top, model, start, *plan) for plan in plans), _LOW)
+    plans = SCHEDULE.shift_paths if model == "translation" else SCHEDULE.paths
+    return _first_low((_coarse(top, model, start, *plan) for plan in plans), SCHEDULE.low_energy)
 
 
 def _first_low(paths: Iterable[Path], low: float) -> Path:
@@ -133,11 +107,13 @@ def _first_low(paths: Iterable[Path], low: float) -> Path:
 
 
 def from_candidates(
-    top: Scene, model: Model, candidates: list[FloatArray], low: float = _LOW
+    top: Scene, model: Model, candidates: list[FloatArray], low: float = SCHEDULE.low_energy
 ) -> Path:
     """The coarse σ from the best of some transforms, or the first with an energy below ``low``."""
-    turns = 0.0 if model == "translation" else _SEARCHED
-    return _first_low((_coarse(top, model, c, _SEARCHED, turns) for c in candidates), low)
+    turns = 0.0 if model == "translation" else SCHEDULE.candidate_start
+    return _first_low(
+        (_coarse(top, model, c, SCHEDULE.candidate_start, turns) for c in candidates), low
+    )
 
 
 def correlator(device: str) -> Correlate:
@@ -155,9 +131,11 @@ def searched(
     scenes: Sequence[Scene], model: Model, most: int, by: Correlate = searching.correlate
 ) -> list[list[FloatArray]]:
     """Candidates of the coarse density everywhere in the image, for templates of one shape."""
-    if max(scenes[0].template.shape) > _THIN * min(scenes[0].template.shape):
+    if max(scenes[0].template.shape) > SCHEDULE.thin * min(scenes[0].template.shape):
         return [_by_parts(one, model, _pieces(one.template.shape), by)[:most] for one in scenes]
-    turns, scales = (1, (1.0,)) if model == "translation" else (searching.TURNS, searching.SCALES)
+    turns, scales = SCHEDULE.turns, SCHEDULE.scales
+    if model == "translation":
+        turns, scales = 1, (1.0,)
     first, shape = scenes[0], scenes[0].template.shape
     columns = [
         searching.turned_templates(one.of_template, shape, one.feature, turns) for one in scenes
@@ -198,7 +176,7 @@ Part = tuple[int, int, int, int]  # its corner's row and column, its height and 
 
 def _quarters(shape: tuple[int, ...]) -> list[Part]:
     h, w = shape[0] // 2, shape[1] // 2
-    if min(h, w) < _SMALLEST_QUARTER:
+    if min(h, w) < SCHEDULE.smallest_quarter:
         return []
     return [(y, x, h, w) for y in (0, shape[0] - h) for x in (0, shape[1] - w)]
 
@@ -206,8 +184,8 @@ def _quarters(shape: tuple[int, ...]) -> list[Part]:
 def _pieces(shape: tuple[int, ...]) -> list[Part]:
     """Of a thin template, all along it."""
     longer, shorter = max(shape), min(shape)
-    length = int(_THIN * shorter)
-    count = min(-(-longer // length), _MOST_PARTS)
+    length = int(SCHEDULE.thin * shorter)
+    count = min(-(-longer // length), SCHEDULE.parts)
     begins = [round(v) for v in np.linspace(0, longer - length, count)]
     if shape[0] < shape[1]:
         return [(0, at, shorter, length) for at in begins]
@@ -221,7 +199,7 @@ def _by_parts(top: Scene, model: Model, parts: list[Part], by: Correlate) -> lis
         part = np.s_[..., y : y + h, x : x + w]
         own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
         of = replace(top, template=top.template[part], of_template=own)
-        path = from_candidates(of, model, searched([of], model, _LOOKED_AT, by)[0])
+        path = from_candidates(of, model, searched([of], model, SCHEDULE.candidates, by)[0])
         transform = path.point.copy()
         transform[:, 2] -= transform[:, :2] @ (x, y)
         found.append((path.cost, transform))
@@ -238,9 +216,11 @@ def escalated(
 ) -> Alignment:
     """The best of other starts too, until one is sure: for when a search's first was not enough."""
     for transform in _other_starts(top, model, found, by):
-        path = fine(top, model, transform, (4 * _FINE[0], 2 * _FINE[0]))
+        path = fine(
+            top, model, transform, (4 * SCHEDULE.fine_sigmas[0], 2 * SCHEDULE.fine_sigmas[0])
+        )
         best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
-        if best.confidence >= _SURE:
+        if best.confidence >= SCHEDULE.sure:
             break
     return best
 
@@ -256,7 +236,9 @@ def _other_starts(
     yield from _by_parts(top, model, _quarters(top.template.shape), by)
 
 
-def fine(of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = _FINE) -> Path:
+def fine(
+    of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas
+) -> Path:
     """The last σ, in pixels, down to 0."""
 
     def local(transform: FloatArray, sigma: float) -> Step:
@@ -290,7 +272,10 @@ def smaller(template: Pixels) -> list[Pixels]:
     sizes = []
     for size in fields.halves(template):
         sizes.append(size)
-        if registration.side(size.shape) / 2 <= _LARGEST or min(size.shape) < 4 * _SMALLEST:
+        if (
+            registration.side(size.shape) / 2 <= SCHEDULE.coarse_radius
+            or min(size.shape) < 4 * SCHEDULE.smallest_template
+        ):
             break
     return sizes
 
@@ -315,10 +300,10 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
             "initial mirrors the template, or scales it by more than 10 or less than 0.1"
         )
     share = inside(start, template.shape, image.shape)
-    if share < _LEAST_INSIDE:
+    if share < SCHEDULE.inside_at_start:
         raise InputError(
             f"initial puts {share:.0%} of the template into the image; at least "
-            f"{_LEAST_INSIDE:.0%} are needed"
+            f"{SCHEDULE.inside_at_start:.0%} are needed"
         )
     return start
 
@@ -330,10 +315,10 @@ def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
     except InputError as error:
         raise InputError(str(error).replace("image:", "template:", 1)) from None
     large = to_grey(image)
-    if min(small.shape) < _SMALLEST:
+    if min(small.shape) < SCHEDULE.smallest_template:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
-            f"{_SMALLEST} x {_SMALLEST} are needed"
+            f"{SCHEDULE.smallest_template} x {SCHEDULE.smallest_template} are needed"
         )
     if small.shape[0] > large.shape[0] or small.shape[1] > large.shape[1]:
         raise InputError(
@@ -413,9 +398,11 @@ def aligned(
     if start is not None:
         path = from_start(top, model, _scaled(start, 1 / times))
         return descend(sizes, top, model, path)
-    found = searched([top], model, _LOOKED_AT, by)[0]
+    found = searched([top], model, SCHEDULE.candidates, by)[0]
     best = descend(sizes, top, model, from_candidates(top, model, found))
-    return best if best.confidence >= _SURE else escalated(sizes, top, model, found, best, by)
+    return (
+        best if best.confidence >= SCHEDULE.sure else escalated(sizes, top, model, found, best, by)
+    )
 
 
 def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
@@ -449,10 +436,10 @@ def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignme
     share = inside(transform, of.template.shape, of.image.shape)
     confidence = believing.confidence(of, transform) if share else 0.0
     reason = "converged"
-    if share < _STILL_INSIDE:
+    if share < SCHEDULE.inside_at_end:
         reason = f"it left the image: {share:.0%} of the template lies in it"
-    elif confidence < CONFIDENT:
-        reason = f"no agreement: a confidence of {confidence:.2f} is below {CONFIDENT}"
+    elif confidence < SCHEDULE.believed:
+        reason = f"no agreement: a confidence of {confidence:.2f} is below {SCHEDULE.believed}"
     elif not steps[-1].converged:
         reason = "still moving at the last step"
     return Alignment(
@@ -471,7 +458,7 @@ def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int,
     """Θ: the transforms that take a frame of the template to one of the image, with their rows."""
     own, others = (
         pipeline.detect(v, max_features=n).maps
-        for v, n in zip((template, image), _DETECTED, strict=True)
+        for v, n in zip((template, image), SCHEDULE.detected, strict=True)
     )
     row = np.array([0.0, 0, 1])
     inverses = [np.linalg.inv(np.vstack([frame, row])) for frame in own]
@@ -486,7 +473,7 @@ def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int,
 def _of_detector(top: Scene, model: Model, method: Method) -> Path:
     """The middle and the right column: no σ but one, no place but a detector's."""
     candidates = detector_candidates(top.template, top.image)
-    sigma = _SEARCHED * top.radius
+    sigma = SCHEDULE.candidate_start * top.radius
     if not candidates:
         return Path((Step(sigma, centred(top.template.shape, top.image.shape), np.inf, False),))
     at = top.level(sigma, "similarity")
@@ -495,7 +482,7 @@ def _of_detector(top: Scene, model: Model, method: Method) -> Path:
     else:
         own, others = (
             np.asarray(pipeline.extract(v, "sift", max_features=n).descriptors, np.float32)
-            for v, n in zip((top.template, top.image), _DETECTED, strict=True)
+            for v, n in zip((top.template, top.image), SCHEDULE.detected, strict=True)
         )
         scores = own @ others.T
         energies = [-float(scores[i, j]) for i, j, _ in candidates]

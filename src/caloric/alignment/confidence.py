@@ -18,23 +18,22 @@ import numpy as np
 
 from caloric.alignment import registration
 from caloric.alignment.registration import Evaluation, Level, Model, Scene
+from caloric.alignment.schedule import SCHEDULE
 from caloric.theory.gaussians import FloatArray
-
-SIGMA = 1.4  # pixels, at which the densities are compared
-AGREEMENT, SHARPNESS, OFFSET = 19.1, 2.27, -21.0
-_CORRELATED = 20.0  # pixels: the area over which the noise of fields is one; measured
-_UNDETERMINED = 1e-6  # of the largest curvature: a smaller one is taken for that
 
 
 def confidence(of: Scene, transform: FloatArray) -> float:
     """The probability that a transform is right, 0 to 1."""
     c, s = evidence(of, transform)
-    return float(1 / (1 + np.exp(-(AGREEMENT * c + SHARPNESS * np.log(s) + OFFSET))))
+    return float(
+        1
+        / (1 + np.exp(-(SCHEDULE.agreement * c + SCHEDULE.sharpness * np.log(s) + SCHEDULE.offset)))
+    )
 
 
 def evidence(of: Scene, transform: FloatArray) -> tuple[float, float]:
     """c and s of the module, by which a transform is believed."""
-    at = of.level(SIGMA, "translation", fine=True)
+    at = of.level(SCHEDULE.compared_at, "translation", fine=True)
     here = registration.evaluate(of, at, transform)
     return _agreement(of, at, here), _sharpness(at, here)
 
@@ -71,10 +70,10 @@ def covariance(of: Scene, model: Model, transform: FloatArray) -> FloatArray:
     residual = np.float32(here.gain) * here.values - at.values
     total = max(float(here.weights.sum()), 1e-12)
     noise = float((here.weights * (residual**2).mean(0)).sum() / total)
-    area = max(1.0, _CORRELATED / at.stride**2)
+    area = max(1.0, SCHEDULE.correlated / at.stride**2)
     values, vectors = np.linalg.eigh(hessian)
     # What the energy does not change with is not known at all, rather than perfectly.
-    known = np.maximum(values, _UNDETERMINED * max(float(values[-1]), 1e-30))
+    known = np.maximum(values, SCHEDULE.undetermined * max(float(values[-1]), 1e-30))
     parameters = noise * area * (vectors / known) @ vectors.T
     moves = np.stack(
         [

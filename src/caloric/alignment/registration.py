@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature, Pixels, Pyramid
 from caloric.theory.continuation import Step
@@ -26,12 +27,6 @@ from caloric.theory.gaussians import FloatArray
 
 Model = Literal["translation", "similarity", "affine"]
 Diffusion = Literal["partial", "all"]
-
-_ROBUST = 0.5  # c², as a share of the template's mean |U|²
-_TURNS = 3.0  # rotations are diffused by this many σ/R: measured on photographs
-_MOST_STEPS = 12
-_MOST_POINTS = 1 << 18
-_AT_REST, _NEARLY = 0.03, 0.2  # of σ, or of half a pixel: a step that ends the descent, or may
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +203,6 @@ def _variances(size: tuple[int, int]) -> Pixels:
     return np.asarray((x * x + y * y) / (side(size) / 2) ** 2, np.float32)
 
 
-_BLENDED = 4
-
-
 def _widened(values: Pixels, sigma: float, have: float) -> Pixels:
     """To variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
 
@@ -219,16 +211,13 @@ def _widened(values: Pixels, sigma: float, have: float) -> Pixels:
     """
     wider = _variances(values.shape[1:])
     top = float(wider.max())
-    steps = np.linspace(0, top, _BLENDED)
+    steps = np.linspace(0, top, SCHEDULE.blended)
     result = np.zeros_like(values)
     for extra in steps:
-        share = np.maximum(0, 1 - np.abs(wider - extra) * (_BLENDED - 1) / top)
+        share = np.maximum(0, 1 - np.abs(wider - extra) * (SCHEDULE.blended - 1) / top)
         rest = fields.missing(sigma * float(np.sqrt(1 + extra)), have)
         result += share * fields.blurred(values, rest)
     return result
-
-
-_NODES = 7
 
 
 @lru_cache(maxsize=32)
@@ -243,7 +232,7 @@ def _similar(
     from scipy.sparse import csr_matrix
 
     h, w = size
-    nodes = np.linspace(-2.4, 2.4, _NODES)
+    nodes = np.linspace(-2.4, 2.4, SCHEDULE.nodes)
     mass = np.exp(-0.5 * nodes**2)
     mass /= mass.sum()
     nodes *= spread / np.sqrt(mass @ nodes**2)
@@ -299,7 +288,12 @@ def diffused(
     orders = feature.orders
     if diffusion == "partial":
         if orders.any():
-            result = result * np.exp(-((orders * _TURNS * sigma / radius) ** 2) / 4)[:, None, None]
+            result = (
+                result
+                * np.exp(-((orders * SCHEDULE.rotation_diffusion * sigma / radius) ** 2) / 4)[
+                    :, None, None
+                ]
+            )
         return result
     flat = result.reshape(len(result), -1)
     out = np.empty_like(flat)
@@ -323,7 +317,7 @@ def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
             values, of.feature, sigma, have, spacing, of.radius, model, of.diffusion
         )  # fmt: skip
     h, w = values.shape[1:]
-    stride = max(1, int(np.ceil(np.sqrt(h * w / _MOST_POINTS))))
+    stride = max(1, int(np.ceil(np.sqrt(h * w / SCHEDULE.points))))
     x, y = (
         ((np.arange(0, n, stride) * spacing - middle) / of.radius).astype(np.float32)
         for n, middle in zip((w, h), of.centre, strict=True)
@@ -428,7 +422,7 @@ def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
     own = np.einsum("cn,cn->n", values, values)
     both = np.einsum("cn,cn->n", values, at.values)
     around = float(np.sqrt(at.power / (float(own.mean()) + 1e-12)))
-    gain, scaled = around, np.float32(1 / (_ROBUST * at.power))
+    gain, scaled = around, np.float32(1 / (SCHEDULE.robust * at.power))
     weights = own
     for _ in range(3):
         residual = np.float32(gain**2) * own - np.float32(2 * gain) * both + at.squares
@@ -466,11 +460,11 @@ def minimise(of: Scene, at: Level, transform: FloatArray) -> Step:
     damping, trials, resting = 1e-3, 0, False
     unit = max(at.sigma, 0.5)
     here = evaluate(of, at, transform)
-    while trials < _MOST_STEPS and not resting:
+    while trials < SCHEDULE.steps and not resting:
         hessian, gradient = normal_equations(at, here)
         diagonal = np.diag(hessian.diagonal() + 1e-9 * np.trace(hessian) + 1e-12)
         improved = False
-        while trials < _MOST_STEPS and not improved:
+        while trials < SCHEDULE.steps and not improved:
             trials += 1
             step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
             moved = float(np.abs(step).max()) * of.radius
@@ -484,5 +478,5 @@ def minimise(of: Scene, at: Level, transform: FloatArray) -> Step:
                 damping = max(8 * damping, 1e-2)
                 if moved < 0.01 * unit:
                     break
-        resting = not improved or moved < _AT_REST * unit
-    return Step(at.sigma, transform, here.energy, resting or moved < _NEARLY * unit)
+        resting = not improved or moved < SCHEDULE.at_rest * unit
+    return Step(at.sigma, transform, here.energy, resting or moved < SCHEDULE.nearly_at_rest * unit)

@@ -12,18 +12,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature, Pixels, Pyramid
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
-GRID = 12  # samples across the template
-TURNS = 24
-SCALES = (0.5, 0.63, 0.794, 1.0, 1.26, 1.587, 2.0)
-_PEAKS = 12  # of a template, a scale
 _BLOCK = 1 << 21  # numbers of windows at once
 _KEPT = 1 << 25  # scores of windows at once
-_FAINT = 0.1  # of the mean energy: windows with less do not win by being divided by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +32,8 @@ class Candidate:
 
 
 def _disc() -> NDArray[np.bool_]:
-    u = np.arange(GRID) - (GRID - 1) / 2
-    return np.asarray(u[:, None] ** 2 + u**2 <= (GRID / 2) ** 2)
+    u = np.arange(SCHEDULE.grid) - (SCHEDULE.grid - 1) / 2
+    return np.asarray(u[:, None] ** 2 + u**2 <= (SCHEDULE.grid / 2) ** 2)
 
 
 INSIDE = _disc()
@@ -50,7 +46,7 @@ def _angles(turns: int) -> FloatArray:
 
 def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turns: int) -> Pixels:
     """The template's fields over a disc, at every turn, of norm 1: (channels x disc, turns)."""
-    h = max(shape) / GRID
+    h = max(shape) / SCHEDULE.grid
     values, spacing, have = of.level(h)
     values = fields.blurred(values, fields.missing(h, have) / spacing)
     middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) / spacing
@@ -58,9 +54,9 @@ def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turn
     for a in _angles(turns):
         c, s = np.cos(a), np.sin(a)
         A = np.array([[c, s], [-s, c]]) * h / spacing
-        to = np.column_stack([A, middle - A @ np.full(2, (GRID - 1) / 2)])
+        to = np.column_stack([A, middle - A @ np.full(2, (SCHEDULE.grid - 1) / 2)])
         turned = fields.turned(
-            fields.sampled(values, to, (GRID, GRID)), feature.harmonics, -float(a)
+            fields.sampled(values, to, (SCHEDULE.grid, SCHEDULE.grid)), feature.harmonics, -float(a)
         )
         column = turned[:, INSIDE].ravel()
         columns.append(column / max(float(np.linalg.norm(column)), 1e-12))
@@ -78,7 +74,7 @@ class _Plane:
     @property
     def counts(self) -> tuple[int, int]:
         """How many windows there are down and across."""
-        return self.values.shape[1] - GRID + 1, self.values.shape[2] - GRID + 1
+        return self.values.shape[1] - SCHEDULE.grid + 1, self.values.shape[2] - SCHEDULE.grid + 1
 
     def norms(self) -> Pixels:
         """The length of every window (down, across)."""
@@ -87,7 +83,7 @@ class _Plane:
         norm = np.zeros((down, across), np.float32)
         for y, x in _OFFSETS:
             norm += energy[y : y + down, x : x + across]
-        return np.asarray(np.sqrt(norm + np.float32(_FAINT * float(norm.mean()) + 1e-12)))
+        return np.asarray(np.sqrt(norm + np.float32(SCHEDULE.faint * float(norm.mean()) + 1e-12)))
 
 
 def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
@@ -95,7 +91,11 @@ def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDAr
 
     ``columns`` (channels x disc, templates x turns); the results are (templates, down, across).
     """
-    channels, down, across = len(values), values.shape[1] - GRID + 1, values.shape[2] - GRID + 1
+    channels, down, across = (
+        len(values),
+        values.shape[1] - SCHEDULE.grid + 1,
+        values.shape[2] - SCHEDULE.grid + 1,
+    )
     rows = max(1, _BLOCK // (across * max(len(columns), columns.shape[1])))
     scores = np.empty((columns.shape[1] // turns, down, across), np.float32)
     which = np.empty(scores.shape, np.uint8)
@@ -118,7 +118,9 @@ def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
     """With half a template of nothing around the image, so that it may hang over the edge."""
     values, step, have = of.level(spacing)
     h, w = shape
-    rows, columns = (max(int(np.ceil(n / spacing)) + GRID // 2, GRID) for n in (h, w))
+    rows, columns = (
+        max(int(np.ceil(n / spacing)) + SCHEDULE.grid // 2, SCHEDULE.grid) for n in (h, w)
+    )
     x, y = (w - 1 - (columns - 1) * spacing) / 2, (h - 1 - (rows - 1) * spacing) / 2
     to = np.array([[spacing, 0, x], [0, spacing, y]]) / step
     values = fields.sampled(values, to, (rows, columns))
@@ -142,7 +144,7 @@ def search(
     ``templates`` are :func:`turned_templates` of one shape; ``by`` is what compares them, on
     another device.
     """
-    h = max(template_shape) / GRID
+    h = max(template_shape) / SCHEDULE.grid
     middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
 
     def at_scale(s: float) -> list[list[Candidate]]:
@@ -177,11 +179,11 @@ def _peaks(
     """The highest of scores (down, across) at their best turns, of neighbours one."""
     around = cv2.dilate(best, np.ones((3, 3), np.uint8))
     rows, columns = np.nonzero(best >= around)
-    order = np.argsort(-best[rows, columns])[:_PEAKS]
+    order = np.argsort(-best[rows, columns])[: SCHEDULE.peaks]
     found = []
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         turn = int(which[row, column])
-        at = np.array([column, row]) + (GRID - 1) / 2
+        at = np.array([column, row]) + (SCHEDULE.grid - 1) / 2
         centre = np.array(plane.corner) + at * plane.spacing
         a = 2 * np.pi * turn / turns
         A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from caloric.alignment import search
-from caloric.alignment.search import GRID, INSIDE, Correlate
+from caloric.alignment.schedule import SCHEDULE
+from caloric.alignment.search import INSIDE, Correlate
 from caloric.descriptor.fields import Pixels
 from caloric.gpu import devices
 
@@ -27,7 +28,7 @@ def _there(
     values: Pixels, columns: Pixels, turns: int, device: Any
 ) -> tuple[Pixels, NDArray[np.uint8]]:
     channels, count = len(values), columns.shape[1] // turns
-    kernels = np.zeros((columns.shape[1], channels, GRID, GRID), np.float32)
+    kernels = np.zeros((columns.shape[1], channels, SCHEDULE.grid, SCHEDULE.grid), np.float32)
     kernels[:, :, INSIDE] = columns.T.reshape(columns.shape[1], channels, -1)
     best, which = [], []
     with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):

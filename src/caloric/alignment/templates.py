@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from caloric.alignment import align, registration
 from caloric.alignment.align import Alignment
 from caloric.alignment.registration import Model
+from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import Correlate
 from caloric.descriptor import density, engine, fields
 from caloric.descriptor.density import Measure
@@ -30,12 +31,6 @@ from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
 Octaves = list[tuple[Pixels, Pixels]]
-
-SIDE = 12  # samples across a patch, and places of h
-DIRECTIONS = 12
-_CANDIDATES = 3  # a template
-_REFINED = 8  # templates that are aligned in the end
-_ESCALATED = 2  # of them, that are looked for by other ways too when none is believed
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +96,18 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
 
 
 def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pixels:
-    """What is seen through a transform of a template's pixels, SIDE x SIDE, all of the template."""
+    """Return the whole template, seen through a transform, as a patch of SCHEDULE.patch_side²."""
     h, w = shape
     step = np.array(
-        [[w / SIDE, 0, (w / SIDE - 1) / 2], [0, h / SIDE, (h / SIDE - 1) / 2], [0, 0, 1]]
+        [
+            [w / SCHEDULE.patch_side, 0, (w / SCHEDULE.patch_side - 1) / 2],
+            [0, h / SCHEDULE.patch_side, (h / SCHEDULE.patch_side - 1) / 2],
+            [0, 0, 1],
+        ]
     )
-    return registration.seen(pixels, np.asarray(transform @ step), (SIDE, SIDE))
+    return registration.seen(
+        pixels, np.asarray(transform @ step), (SCHEDULE.patch_side, SCHEDULE.patch_side)
+    )
 
 
 def raw_density(seen: Measure) -> Pixels:
@@ -115,17 +116,17 @@ def raw_density(seen: Measure) -> Pixels:
     A gradient between two directions is shared by all of them as the harmonics up to their number
     have it: with a diffused density that has no others, the sum over directions is the integral.
     """
-    beta = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+    beta = 2 * np.pi * np.arange(SCHEDULE.directions) / SCHEDULE.directions
     turn = seen.angles[..., None] - beta
-    orders = np.arange(1, (DIRECTIONS + 1) // 2)
-    share = (1 + 2 * sum(np.cos(m * turn) for m in orders)) / DIRECTIONS
+    orders = np.arange(1, (SCHEDULE.directions + 1) // 2)
+    share = (1 + 2 * sum(np.cos(m * turn) for m in orders)) / SCHEDULE.directions
     result = seen.weights[..., None] * share
     return np.asarray(result.reshape(len(result), -1), np.float32)
 
 
 def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
     """⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), each with itself 1."""
-    layout = Grid(cells=SIDE, directions=DIRECTIONS, average=False)
+    layout = Grid(cells=SCHEDULE.patch_side, directions=SCHEDULE.directions, average=False)
 
     def both(pixels: Pixels) -> tuple[Pixels, Pixels]:
         smooth = np.asarray(
@@ -199,7 +200,7 @@ def _best(
     where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
     best = np.zeros(len(templates))
     for group in groups:
-        found = align.searched(group.scenes, model, _CANDIDATES, by)
+        found = align.searched(group.scenes, model, SCHEDULE.template_candidates, by)
         every = [one for own in found for one in own]
         patches = np.stack([_patch(group.scenes[0].image, one, group.shape) for one in every])
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
@@ -208,11 +209,11 @@ def _best(
         if feature is fields.FEATURES["unsigned-orientation"]:
             table = np.maximum(table, scores(kernel, 1 - patches, raw))
         for k, scene in enumerate(group.scenes):
-            order = np.argsort(-table[:, k])[:_CANDIDATES]
+            order = np.argsort(-table[:, k])[: SCHEDULE.template_candidates]
             index = textured[group.indices[k]]
             best[index] = table[order[0], k]
             where[index] = scene, group.sizes[k], [every[j] for j in order]
-    finalists = sorted(where, key=lambda i: -best[i])[:_REFINED]
+    finalists = sorted(where, key=lambda i: -best[i])[: SCHEDULE.aligned_templates]
     aligned = {}
     for index in finalists:
         scene, sizes, starts = where[index]
@@ -220,7 +221,7 @@ def _best(
         aligned[index] = align.descend(sizes, scene, model, path)
     ranked = _ranked(aligned)
     if not aligned[ranked[0]].converged:
-        for index in ranked[:_ESCALATED]:
+        for index in ranked[: SCHEDULE.escalated_templates]:
             scene, sizes, starts = where[index]
             aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], by)
         ranked = _ranked(aligned)
