@@ -110,6 +110,12 @@ def unpack(target: Target) -> Path:
     )  # fmt: skip
     for package in sorted((apt / "cache" / "archives").glob("*.deb")):
         run("dpkg-deb", "--extract", package, root)
+    # The emulator does not look for the targets of absolute links below the root: amd64's loader.
+    for link in (path for path in root.rglob("*") if path.is_symlink()):
+        target_path = os.readlink(link)
+        if target_path.startswith("/"):
+            link.unlink()
+            link.symlink_to(os.path.relpath(root / target_path[1:], link.parent))
     (root / "done").touch()
     return root
 
@@ -185,7 +191,7 @@ def main() -> None:
     check(target)
     root, packages = unpack(target), wheels(target)
     core = build(target, root)
-    command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests"])
+    command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests", ROOT])
     tests = chosen or (*TESTS, "-k", CHOSEN.format(kind=target.kind))
     run(command, "-c", START, command, target.kind, *tests)
 
