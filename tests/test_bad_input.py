@@ -56,8 +56,24 @@ def test_missing_and_unknown_parameters():
     with pytest.raises(caloric.InputError, match=r"heat: no parameter 'sigma_r'.*sigma_a"):
         caloric.kernel("heat", sigma_d=0.2, sigma_a=0.2, sigma_r=0.3)
     recipe = recipes.descriptor("heat")
-    with pytest.raises(caloric.InputError, match="no parameter 'sigma_r'"):
+    with pytest.raises(caloric.InputError, match=r"unknown option 'sigma_r'.*sigma_a"):
         caloric.describe_patches(np.zeros((1, 8, 8)), recipe, sigma_r=0.3)
+
+
+def test_a_mistyped_option_names_the_right_one():
+    image = np.zeros((32, 32))
+    frames = caloric.Frames.empty()
+    for call, meant in (
+        (lambda: caloric.extract(image, max_feature=5), "max_features"),
+        (lambda: caloric.detect(image, up_right=True), "upright"),
+        (lambda: caloric.describe(image, frames, domain_size=3), "domain_sizes"),
+        (lambda: caloric.describe(image, frames, sigma_ss=0.1), "sigma_s"),
+        (lambda: caloric.match(np.zeros((2, 4)), np.zeros((2, 4)), mutal=False), "mutual"),
+        (lambda: caloric.verify(frames, frames, None, treshold=1), "threshold"),
+        (lambda: caloric.align(image, image, modell="affine"), "model"),
+    ):
+        with pytest.raises(caloric.InputError, match=f"did you mean '{meant}'"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +234,7 @@ def test_bad_arguments_of_verify_and_match():
             caloric.verify(f, f, found, **options)
     with pytest.raises(caloric.InputError, match=r"what caloric\.match returns"):
         caloric.verify(f, f, found.indices)
-    with pytest.raises(caloric.InputError, match="not there; are they of this pair"):
+    with pytest.raises(caloric.InputError, match="do not exist; are they of this pair"):
         caloric.verify(f.frames[:3], f, found)
     for options in ({"ratio": "0.8"}, {"radius": -1}, {"radius": float("nan")}):
         with pytest.raises(caloric.InputError, match=f"{next(iter(options))} must be"):

@@ -210,7 +210,7 @@ def test_the_speed_page_is_what_was_measured():
 
 
 def test_the_page_was_quick_with_5000_matches():
-    """``caloric bench view``: its figures are kept, and here is what must hold of them."""
+    """``python -m tools view``: its figures are kept, and here is what must hold of them."""
     report = json.loads((RESULTS / "view.json").read_text())
     assert report["matches"] >= 5000
     assert report["first paint, milliseconds"] < 1000

@@ -14,17 +14,20 @@ from caloric.runtime.files import check_target, replacing
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 
-Data = Annotated[Path, typer.Option("--data", help="The folder of a local copy.")]
-JsonOut = Annotated[str | None, typer.Option("--json", help="All figures; - for standard output.")]
+Data = Annotated[Path, typer.Option("--data", help="The folder of the data set.")]
+JsonOut = Annotated[
+    str | None,
+    typer.Option("--json", help="Write all figures as JSON to this file; - for standard output."),
+]
 
 
 @app.command()
 def patches(
     data: Data,
     json_path: JsonOut = None,
-    most: Annotated[int, typer.Option(help="Places a sequence, at most.")] = 300,
+    most: Annotated[int, typer.Option(help="Largest number of places per sequence.")] = 300,
 ) -> None:
-    """Verification, matching and retrieval on the patches of HPatches."""
+    """Measure verification, matching and retrieval on the patches of HPatches."""
     from rich.table import Table
 
     from caloric.bench import report
@@ -50,19 +53,19 @@ def patches(
 
 @app.command()
 def claims(json_path: JsonOut = None) -> None:
-    """What the paper claims of heat and of the closed forms, on pictures of scikit-image."""
+    """Test the claims of the paper on heat and the closed forms, on pictures of scikit-image."""
     from rich.table import Table
 
     from tools import claims as benchmark
 
-    found = benchmark.run(console.progress_lines())
+    results = benchmark.run(console.progress_lines())
     if json_path is not None:
-        console.write_text(json_path, json.dumps(vars(found), indent=1))
+        console.write_text(json_path, json.dumps(vars(results), indent=1))
     if json_path != "-":
         strengths = [f"{s:g}" for s in benchmark.STRENGTHS]
         table = Table("mAP at affine strength", *strengths, "cost, of sift's")
-        for name, values in found.accuracy.items():
-            cost = f"{found.cost[name]['median']:.2f}"
+        for name, values in results.accuracy.items():
+            cost = f"{results.cost[name]['median']:.2f}"
             table.add_row(name, *(f"{v['mAP']:.3f}" for v in values), cost)
         Console(width=None if sys.stdout.isatty() else 120).print(table)
 
@@ -71,9 +74,11 @@ def claims(json_path: JsonOut = None) -> None:
 def models(
     scenes: Annotated[list[Path], typer.Argument(help="Folders with images/ and cameras.json.")],
     json_path: JsonOut = None,
-    max_features: Annotated[int, typer.Option(help="Asked of COLMAP; it takes more.")] = 4000,
+    max_features: Annotated[
+        int, typer.Option(help="The limit for COLMAP, which may return more.")
+    ] = 4000,
 ) -> None:
-    """COLMAP models from our features and from COLMAP's own, against the cameras."""
+    """Compare COLMAP models from Caloric's and from COLMAP's features with the true cameras."""
     from tools import models as benchmark
 
     console.check_outputs(json_path, None)
@@ -89,13 +94,18 @@ def models(
 def scale(
     data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
     json_path: JsonOut = None,
-    oxford: Annotated[Path | None, typer.Option(help="Oxford Affine, for retrieval.")] = None,
-    images: Annotated[int, typer.Option(help="Tiny images that pass through Dask.")] = 50_000,
+    oxford: Annotated[
+        Path | None, typer.Option(help="The folder of Oxford Affine, to test retrieval.")
+    ] = None,
+    images: Annotated[int, typer.Option(help="Number of tiny images for the Dask run.")] = 50_000,
     only: Annotated[
-        str | None, typer.Option(help="Some sections; others stay as they are in the JSON.")
+        str | None,
+        typer.Option(
+            help="Only these sections, separated by commas; the others stay as in the JSON file."
+        ),
     ] = None,
 ) -> None:
-    """Collections: rates, sizes and memory, and what they make of a million images."""
+    """Measure rates, sizes and memory of collections, up to a million images."""
     from tools import scale as benchmark
     from tools.pages import collections
 
@@ -120,29 +130,29 @@ def scale(
 def kills(
     data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
     json_path: JsonOut = None,
-    count: Annotated[int, typer.Option("--kills", help="How many.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
+    count: Annotated[int, typer.Option("--kills", help="Number of kills.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the random moments.")] = 0,
 ) -> None:
-    """Runs over a collection, killed at random moments and run again: the same store?"""
+    """Kill runs over a collection at random moments, run again, and compare the stores."""
     from tools.drills import kills as benchmark
 
     console.check_outputs(json_path, None)
     report = benchmark.run(data, count, 300, seed, console.progress_lines())
     if json_path is not None:
         console.write_report(json_path, report)
-    wrong = [one for one in report["kills"] if not one["the same store"] or one["written again"]]
-    every = len(report["kills"])
-    typer.echo(f"{every - len(wrong)} of {every} ended as if nothing had been")
+    wrong = [k for k in report["kills"] if not k["the same store"] or k["written again"]]
+    total = len(report["kills"])
+    typer.echo(f"{total - len(wrong)} of {total} ended with the store of an undisturbed run")
     if wrong:
         raise typer.Exit(1)
 
 
 @app.command()
 def view(
-    image: Annotated[Path, typer.Argument(help="A picture with 5,000 features.")],
+    image: Annotated[Path, typer.Argument(help="A picture with at least 5,000 features.")],
     json_path: JsonOut = None,
 ) -> None:
-    """The page of `caloric view` in a headless Chromium: first paint, frames a second."""
+    """Measure first paint and frame rate of `caloric view` in a headless Chromium."""
     from tools.drills import view as benchmark
 
     console.check_outputs(json_path, None)
@@ -159,16 +169,20 @@ def view(
 def align(
     data: Data,
     strecha: Annotated[
-        list[Path] | None, typer.Option(help="Folders with images/ and cameras.json, to refine.")
+        list[Path] | None,
+        typer.Option(help="Folders with images/ and cameras.json, for refined matches."),
     ] = None,
     json_path: JsonOut = None,
-    cases: Annotated[int, typer.Option(help="Cases a cell.")] = 100,
-    seed: Annotated[int, typer.Option(help="Of the random transforms.")] = 0,
+    cases: Annotated[int, typer.Option(help="Number of cases per cell.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the random transforms.")] = 0,
     only: Annotated[
-        str, typer.Option(help="Some sections, by commas; the others stay as in the JSON file.")
+        str,
+        typer.Option(
+            help="Only these sections, separated by commas; the others stay as in the JSON file."
+        ),
     ] = "",
 ) -> None:
-    """Alignment beside ECC, Lucas-Kanade and SIFT with RANSAC, on photographs."""
+    """Compare alignment with ECC, Lucas-Kanade and SIFT with RANSAC, on photographs."""
     from tools.alignment import benchmark
     from tools.pages import alignment
 
@@ -182,9 +196,9 @@ def align(
     if not strecha and "refine" in sections:
         sections.remove("refine")
     report: dict[str, Any] = {}
-    kept = console.json_file(json_path)
-    if only and kept is not None and kept.exists():
-        report = json.loads(kept.read_text())
+    before = console.json_file(json_path)
+    if only and before is not None and before.exists():
+        report = json.loads(before.read_text())
     report |= benchmark.run(
         data, strecha or [], cases, seed, sections,
         console.progress_lines(),
@@ -198,12 +212,16 @@ def align(
 
 @app.command()
 def accuracy_page(
-    results: Annotated[list[Path], typer.Argument(help="JSON of bench oxford, fischer, hpatches.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page, .md.")],
-    claims_path: Annotated[Path | None, typer.Option("--claims", help="JSON of claims.")] = None,
-    ablation: Annotated[Path | None, typer.Option(help="JSON of tools/ablation.py.")] = None,
+    results: Annotated[
+        list[Path], typer.Argument(help="JSON files of `caloric bench oxford`, fischer, hpatches.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .md.")],
+    claims_path: Annotated[
+        Path | None, typer.Option("--claims", help="JSON file of claims.")
+    ] = None,
+    ablation: Annotated[Path | None, typer.Option(help="JSON file of tools.ablation.")] = None,
 ) -> None:
-    """Write the accuracy page of the documentation from the figures of the benchmarks."""
+    """Write the accuracy page of the documentation from the figures of its benchmarks."""
     from tools.pages import accuracy
 
     check_target(output)
@@ -215,7 +233,7 @@ def accuracy_page(
 def page(
     kind: Annotated[str, typer.Argument(help="speed, gpu, alignment or collections.")],
     results: Annotated[Path, typer.Argument(help="The JSON file of the benchmark.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page, .md.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .md.")],
 ) -> None:
     """Write another page of the documentation from the figures of its benchmark."""
     from caloric.bench import speed_report
@@ -241,9 +259,11 @@ def page(
 @app.command()
 def fuzz(
     files: Annotated[int, typer.Option(help="How many broken files to try.")] = 10_000,
-    first: Annotated[int, typer.Option(help="Number of the first: files are seeded by it.")] = 0,
+    first: Annotated[
+        int, typer.Option(help="Number of the first file; a file's number is its seed.")
+    ] = 0,
 ) -> None:
-    """Broken image files through extract: features, or an error of one line, within limits."""
+    """Extract broken image files: each must give features or an error of one line."""
     from rich.progress import Progress
 
     from tools.drills.fuzz import run

@@ -1,9 +1,9 @@
-"""How far the builds of the core, and the plain path, agree: features of ten photographs, compared.
+"""Compare the builds of the core and the plain path: features of ten photographs.
 
-python tools/builds.py write here.npz            # by every build that this machine has
-.cross/aarch64/python tools/builds.py write there.npz      # and by the other platform's
-python tools/builds.py compare here.npz there.npz --json docs/results/builds.json
-python tools/builds.py page docs/platforms.md
+python -m tools.builds write here.npz                       # every build of this machine
+.cross/aarch64/python -m tools.builds write there.npz       # and of the other platform
+python -m tools.builds compare here.npz there.npz --json docs/results/builds.json
+python -m tools.builds page docs/platforms.md
 """
 
 import argparse
@@ -29,8 +29,8 @@ PICTURES = (
     "rocket",
 )  # fmt: skip
 FEATURES = 1000
-NEAR = 0.01  # pixels, and as a share of sigma
-# What is promised of any two builds and the plain path, of the features of a photograph.
+NEAR = 0.01  # pixels, share of sigma, radians
+# What is promised for the features of a photograph, between any two builds and the plain path.
 PROMISED = {"worst picture": 0.99, "cosine, lowest in a thousand": 0.9999}
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
@@ -38,11 +38,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write(path: Path) -> None:
-    """Frames and descriptors of every picture by every build: "kind/picture/maps" and so on."""
+    """Write frames and descriptors of every picture by every build, as "kind/picture/maps"."""
     import caloric_native
 
     arrays: Arrays = {}
-    # "portable" is for processors that nobody has named yet: it is compared in the tests.
+    # "portable" is for processors without a build of their own: the tests compare it.
     kinds = [kind for kind in caloric_native.kinds() if kind != "portable"]
     for kind in (*kinds, "0"):
         name = f"{platform.machine()} {'plain' if kind == '0' else kind}"
@@ -58,19 +58,19 @@ def write(path: Path) -> None:
 
 
 def key(maps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where a frame is, how large and which way up, in numbers that are near if the frames are."""
+    """Return (n, 5) position, log of sigma and direction: similar frames have similar rows."""
     sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
     turn = maps[:, :, 0] / np.linalg.norm(maps[:, :, 0], axis=1, keepdims=True)
     return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], turn], 1)
 
 
 def share(maps: NDArray[np.float64], wanted: NDArray[np.float64], near: float = NEAR) -> float:
-    """How many of the wanted frames are among others: place, logarithm of size, direction."""
+    """Return the share of the wanted frames that have a frame of ``maps`` within ``near``."""
     return float(np.mean(cKDTree(key(maps)).query(key(wanted), p=np.inf)[0] <= near))
 
 
 def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = PICTURES) -> dict[str, float]:
-    """Over some pictures: the share of frames that both have, and cosines of descriptors there."""
+    """Return the shares of common frames, and cosines of their descriptors, over pictures."""
     shares, cosines, equal = [], [], []
     for picture in pictures:
         one, other = a[f"{picture}/maps"], b[f"{picture}/maps"]
@@ -92,7 +92,7 @@ def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = PICTURES) -> dict[
 
 
 def compare(paths: list[Path]) -> dict[str, dict[str, float]]:
-    """Every two builds in the files."""
+    """Return the agreement of every two builds in the files."""
     builds: dict[str, Arrays] = {}
     for path in paths:
         with np.load(path) as stored:
@@ -104,57 +104,60 @@ def compare(paths: list[Path]) -> dict[str, dict[str, float]]:
 
 PAGE = """# Platforms
 
-<!-- Written from docs/results by tools/builds.py; edit that instead. -->
+<!-- Written by `python -m tools.builds page`; edit tools/builds.py instead. -->
 
-Caloric is Python, with a compiled core that is optional everywhere (`pip install ./native .` from a clone, which `make`
-does). `caloric info` says which build of the core is in use.
+Caloric is written in Python. It has a compiled core, which is optional on every platform (`pip install ./native .` from a
+clone; `make` does this). `caloric info` shows which build of the core is in use.
 
-| platform | the core | how it is tested |
+| platform | builds of the core | tests |
 |---|---|---|
-| Linux, x86-64 | AVX-512 or AVX2, chosen at run time | `make demo` and `make test` on such machines, GCC and Clang |
+| Linux, x86-64 | AVX-512 or AVX2, selected at run time | `make demo` and `make test` on such machines, with GCC and Clang |
 | Linux, aarch64 | NEON | the core and its tests under emulation (`make cross`), and a GitHub workflow |
-| macOS, arm64 | NEON | a GitHub workflow; not tried by us |
-| Windows, x86-64 | AVX2, by clang-cl | a GitHub workflow; not tried by us. Collections need Linux or macOS |
-| others | `portable`, or none | the portable build is tested on the first two |
+| macOS, arm64 | NEON | a GitHub workflow; we have not tried it |
+| Windows, x86-64 | AVX2, compiled with clang-cl | a GitHub workflow; we have not tried it. Collections need Linux or macOS |
+| others | `portable`, or none | the portable build is tested on the first two platforms |
 
-What is not to be had everywhere: pycolmap has no wheel for Linux on ARM. A `colmap` executable (Debian: `apt-get install
-colmap`) is used there instead; with neither, everything else works, and what needs COLMAP says so before it starts.
+One dependency is not available on every platform: pycolmap has no wheel for Linux on ARM. There Caloric uses a `colmap`
+executable instead (Debian: `apt-get install colmap`). With neither, everything else works, and commands that need COLMAP
+report the problem before they start.
 
-## The same bytes
+## Reproducibility
 
-| | what is promised |
+| between | promise |
 |---|---|
 | any number of threads | the same bytes, with any build of the core and without it |
-| tiles and the whole image | the same bytes, with any build of the core. Without it OpenCV smooths, and what it rounds depends on the position: tiles differ by about 1e-4 |
-| AVX2, AVX-512 and NEON, GCC and Clang | every function of the core gives the same bytes for the same input. The source says of each product whether it is rounded before it is added, and no compiler may choose |
-| two machines | no more than that: between the core's functions NumPy computes sines and logarithms, which differ in the last digit between processors, so that the features of a photograph agree to that, and as the next row says |
-| any two builds, and the plain path | at least {common:.0%} of the frames of a photograph are found by both, within {near} pixels, {near:.0%} of their size and {near} radians; their descriptors have a cosine of at least {cosine}, but for one in a thousand |
+| tiles and the whole image | the same bytes, with any build of the core. Without the core OpenCV does the smoothing, and its rounding depends on the position: tiles differ by about 1e-4 |
+| AVX2, AVX-512 and NEON, GCC and Clang | every function of the core gives the same bytes for the same input. The source states for each product whether it is rounded before it is added; the compiler may not choose |
+| two machines | the functions of the core give the same bytes, as above. Between these functions NumPy computes sines and logarithms, whose last digit differs between processors. The features of a photograph therefore agree up to this difference, and as the next row says |
+| any two builds, and the plain path | both find at least {common:.0%} of the frames of a photograph, within {near} pixels, {near:.0%} of their size and {near} radians. The descriptors of these frames have a cosine of at least {cosine}, except for one in a thousand |
 
-Measured on ten photographs that come with scikit-image, {features} features each; aarch64 under emulation:
+This table was measured on ten photographs from scikit-image with {features} features each; aarch64 ran under emulation:
 
-| | frames that both find | in the worst photograph | cosine, lowest in a thousand | lowest | photographs with the same bytes |
+| builds | frames that both find | in the worst photograph | cosine, lowest in a thousand | lowest cosine | photographs with the same bytes |
 |---|---|---|---|---|---|
 {rows}
 
-What is left are extrema that only just pass a limit, or directions that are only just strong enough, in one path and not
-in the other. The tests hold every build to the promise, the portable one too, wherever they run.
+The remaining differences are extrema that barely pass a threshold, or orientations that are barely strong enough, in one
+path and not in the other. The tests check this promise for every build, including the portable one, on every machine
+where they run.
 
 ## Speed on ARM
 
-Emulation has no clock, but it counts. Instructions executed on aarch64 for graf img1 (800 x 640), 2,000 features, one
-thread, in millions (`tools/instructions.py`); how long they take on a real processor is still to be measured:
+Emulation gives no times, but it can count instructions. The table shows the millions of instructions executed on aarch64
+for graf img1 (800 x 640) with 2,000 features on one thread (`python -m tools.instructions`). How long they take on a real
+processor is still to be measured.
 
 | | OpenCV SIFT | Caloric | ratio |
 |---|---|---|---|
 | detect and describe | {cv_both:,.0f} | {extract:,.0f} | {ratio_extract:.2f} |
 | describe given keypoints | {cv_compute:,.0f} | {describe:,.0f} | {ratio_describe:.2f} |
 
-On x86-64, where there is a clock: [speed](speed.md).
+For times on x86-64 see [speed](speed.md).
 """
 
 
 def page() -> str:
-    """docs/platforms.md, from the results."""
+    """Return the text of docs/platforms.md, from the results."""
     compared, counted = (
         json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
         for name in ("builds", "instructions")
@@ -176,7 +179,7 @@ def page() -> str:
 
 
 def main() -> None:
-    """See above."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=("write", "compare", "page"))
     parser.add_argument("files", nargs="+", type=Path)

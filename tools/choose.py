@@ -1,16 +1,16 @@
-"""Choose the default descriptor. It never reads Oxford Affine.
+"""Choose the default descriptor, without Oxford Affine.
 
-    python tools/choose.py --photos PHOTOS --strecha STRECHA/fountain-P11
+    python -m tools.choose --photos PHOTOS --strecha STRECHA/fountain-P11
 
-Coordinate search, seeded, five minutes with the compiled core. What is maximised is the sum of
+A seeded coordinate search of five minutes with the compiled core, which maximises the sum of
 
 * mAP on 48 synthetic changes (view, light, blur, noise, JPEG) of 16 photographs, and
 * the share of keypoints of fountain-P11 that are mutual nearest neighbours within 1.5 pixels of
   each other's epipolar lines, images one to three apart,
 
-minus PRICE for every doubling of the work. Whitening is learned from the pictures of scikit-image.
-The result is src/caloric/data/caloric.json: what was chosen, what was searched, what it scored,
-also on 16 photographs that took no part. The default descriptor reads it.
+minus PRICE for every doubling of the cost. Whitening is learned from the pictures of scikit-image.
+The result, src/caloric/data/caloric.json, has the chosen values, the search grid and the scores,
+also on 16 held-out photographs. The default descriptor reads it.
 """
 
 import argparse
@@ -57,7 +57,7 @@ GRID: dict[str, list[Any]] = {
 
 
 def work(recipe: Descriptor) -> float:
-    """Products a feature."""
+    """Return the number of products per feature."""
     places, points = len(recipe.layout.places()), len(recipe.sampling.points())
     return places * points * (2 * (recipe.harmonics or 6) + 1)
 
@@ -65,7 +65,7 @@ def work(recipe: Descriptor) -> float:
 def mean_precision(
     pairs: list[training.Views], recipe: Descriptor, matrix: NDArray[np.float32]
 ) -> float:
-    """mAP over pairs."""
+    """Return the mAP over pairs."""
     scores = [
         training.score(
             pair,
@@ -78,7 +78,7 @@ def mean_precision(
 
 
 def main() -> None:
-    """Search, then score what was found on what took no part."""
+    """Search, then score the result on held-out photographs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--strecha", type=Path, required=True)
@@ -88,46 +88,49 @@ def main() -> None:
     train = training.for_choosing(photographs)
     pictures = [training.view(image, 700) for image in training.pictures()]
     fountain = training.Scene(arguments.strecha)
-    known: dict[str, tuple[float, float, float]] = {}
+    evaluated: dict[str, tuple[float, float, float]] = {}
 
     def value(numbers: dict[str, Any]) -> float:
         key = json.dumps(numbers, sort_keys=True)
-        if key not in known:
+        if key not in evaluated:
             started = time.monotonic()
             recipe = from_numbers(numbers)
             matrix = training.learned(pictures, recipe, numbers["t"], 128)
             synthetic = mean_precision(train, recipe, matrix)
             real = fountain.score([training.whitened(v, recipe, matrix) for v in fountain.views])
-            known[key] = (synthetic, real, synthetic + real - PRICE * math.log2(work(recipe)))
+            evaluated[key] = (synthetic, real, synthetic + real - PRICE * math.log2(work(recipe)))
             took = time.monotonic() - started
-            print(f"{known[key][2]:.4f} {synthetic:.4f} {real:.4f} {took:4.1f} s {key}", flush=True)
-        return known[key][2]
+            print(
+                f"{evaluated[key][2]:.4f} {synthetic:.4f} {real:.4f} {took:4.1f} s {key}",
+                flush=True,
+            )
+        return evaluated[key][2]
 
     best, before = dict(START), -math.inf
     while value(best) > before:
         before = value(best)
         for name, options in GRID.items():
             best = max(({**best, name: option} for option in options), key=value)
-        print(f"-- a pass: {value(best):.4f} {best}", flush=True)
+        print(f"-- one pass: {value(best):.4f} {best}", flush=True)
 
-    held = training.held_out(photographs)
+    held_out = training.held_out(photographs)
 
-    def on_held(numbers: dict[str, Any]) -> float:
+    def held_out_score(numbers: dict[str, Any]) -> float:
         recipe = from_numbers(numbers)
         matrix = training.learned(pictures, recipe, numbers["t"], 128)
-        return round(mean_precision(held, recipe, matrix), 4)
+        return round(mean_precision(held_out, recipe, matrix), 4)
 
-    synthetic, real, _ = known[json.dumps(best, sort_keys=True)]
+    synthetic, real, _ = evaluated[json.dumps(best, sort_keys=True)]
     report = {
         "chosen": best,
         "searched": GRID,
         "start": START,
-        "evaluated": len(known),
+        "evaluated": len(evaluated),
         "scores": {
             "synthetic mAP": round(synthetic, 4),
             "fountain share": round(real, 4),
-            "held-out synthetic mAP": on_held(best),
-            "held-out synthetic mAP of the start": on_held(START),
+            "held-out synthetic mAP": held_out_score(best),
+            "held-out synthetic mAP of the start": held_out_score(START),
         },
     }
     OUT.write_text(json.dumps(report, indent=1) + "\n")

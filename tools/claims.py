@@ -1,12 +1,12 @@
-"""The claims of the paper, tested; no data is needed but the pictures of scikit-image.
+"""Tests of the claims of the paper, on the pictures of scikit-image.
 
-(a) The closed forms stand for DSP-SIFT by resampling. Their cost is measured here, side by side;
-    their accuracy is the other benchmarks' business.
-(b) Heat stands affine changes better than SIFT and DSP-SIFT, the more the stronger they are.
-    Pictures are changed by I + s·N(0, 1) in each entry; a frame is taken along by the similarity
-    nearest to the change, so that what remains is what an affine descriptor is for. Equal support,
-    equal dimension, the same normalisation; each kernel has its recipe's widths, and resampling
-    looks three times as far at its largest.
+(a) The closed forms approximate DSP-SIFT by resampling. Their cost is measured here, side by side;
+    the other benchmarks measure their accuracy.
+(b) Heat tolerates affine changes better than SIFT and DSP-SIFT, the more so the stronger they are.
+    Pictures are changed by I + s·N(0, 1) in each entry; frames follow by the similarity nearest to
+    the change, so that the descriptor has to tolerate the rest. Support, dimension and
+    normalisation are equal; each kernel has the widths of its recipe, and the largest domain of
+    resampling has three times the support.
 """
 
 import time
@@ -37,35 +37,36 @@ Describe = Callable[[NDArray[Any], Frames], NDArray[Any]]
 
 
 def methods() -> dict[str, Describe]:
-    """All on patches of half-width 7.5 σ, 4 x 4 x 8 entries, roots."""
+    """Return the descriptors, all on patches of half-width 7.5 σ with 4 x 4 x 8 root entries."""
 
-    def at(name: str, **options: Any) -> Describe:
+    def describe_by(name: str, **options: Any) -> Describe:
         recipe = replace(recipes.descriptor(name), sampling=SquarePatch(32, reach=7.5))
         return lambda image, frames: pipeline.describe(image, frames, recipe, **options)
 
     names = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "similarity", "heat")
-    return {name: at(name) for name in names} | {
-        "DSP-SIFT by resampling": at("sift", domain_sizes=10)
+    return {name: describe_by(name) for name in names} | {
+        "DSP-SIFT by resampling": describe_by("sift", domain_sizes=10)
     }
 
 
 def follow(frames: Frames, matrix: FloatArray, centre: FloatArray) -> Frames:
-    """Frames taken along by an affine change about ``centre``, as round frames can be.
+    """Return circular frames moved by an affine change about ``centre``.
 
-    The centre goes where it goes; the shape is turned by the rotation of the polar decomposition
-    and scaled by √det.
+    Centres are mapped exactly; shapes are rotated by the polar decomposition and scaled by √det.
     """
     u, _, vt = np.linalg.svd(matrix)
     linear = np.sqrt(np.linalg.det(matrix)) * (u @ vt)
     shapes = linear @ frames.maps[:, :, :2]
-    there = (frames.xy - centre) @ matrix.T + centre
-    return Frames(np.concatenate([shapes, there[:, :, None]], -1), frames.scores)
+    centres = (frames.xy - centre) @ matrix.T + centre
+    return Frames(np.concatenate([shapes, centres[:, :, None]], -1), frames.scores)
 
 
 @dataclass(frozen=True)
 class Claims:
-    """``accuracy[method][i]`` mAP and R@1 at STRENGTHS[i], with the interval of heat's lead in mAP;
-    ``cost[method]`` seconds relative to ``sift``: median, least and most."""
+    """``accuracy[method][i]``: mAP and R@1 at STRENGTHS[i]; ``lead``: of heat in mAP.
+
+    ``cost[method]``: seconds relative to ``sift``, as median, least and most.
+    """
 
     accuracy: dict[str, list[dict[str, float]]]
     lead: dict[str, list[dict[str, float]]]
@@ -73,22 +74,22 @@ class Claims:
 
 
 def _score(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
-    found = neighbours(np.ascontiguousarray(a), np.ascontiguousarray(b), None, 0.0)
-    right = found.nearest == np.arange(len(a))
-    return average_precision(found.first.astype(np.float64), right, len(a)), float(right.mean())
+    matches = neighbours(np.ascontiguousarray(a), np.ascontiguousarray(b), None, 0.0)
+    right = matches.nearest == np.arange(len(a))
+    return average_precision(matches.first.astype(np.float64), right, len(a)), float(right.mean())
 
 
 def _moved(image: NDArray[np.uint8], matrix: FloatArray, centre: FloatArray) -> NDArray[np.uint8]:
     affine = np.column_stack([matrix, centre - matrix @ centre])
     h, w = image.shape
     shrink = np.linalg.svd(matrix, compute_uv=False)[1]
-    smooth = synthetic.before_shrinking(image.astype(np.float32), float(shrink))
+    smooth = synthetic.antialiased(image.astype(np.float32), float(shrink))
     moved = cv2.warpAffine(smooth, affine, (w, h), flags=cv2.INTER_CUBIC)
     return np.asarray(np.clip(np.rint(moved), 0, 255), np.uint8)
 
 
 def _inside(frames: Frames, size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Whose surroundings are in the image (h, w), as far as the widest of the methods looks."""
+    """Return which frames have their largest support, 3 · 7.5 σ, inside the image (h, w)."""
     h, w = size
     margin = 3 * 7.5 * frames.sigma
     x, y = frames.xy.T
@@ -97,31 +98,31 @@ def _inside(frames: Frames, size: tuple[int, int]) -> NDArray[np.bool_]:
 
 @threads.single_threaded_blas
 def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 10) -> Claims:
-    """Both claims."""
+    """Return the results for both claims."""
     chosen = methods()
     scores: dict[str, list[list[tuple[float, float]]]] = {
         n: [[] for _ in STRENGTHS] for n in chosen
     }
     images = [image for image in training.pictures() if min(image.shape) >= 300][:pictures]
     for number, image in enumerate(images):
-        found = Frames.from_opencv(opencv_keypoints(image, 3 * _FRAMES))
+        keyframes = Frames.from_opencv(opencv_keypoints(image, 3 * _FRAMES))
         h, w = image.shape
         centre = np.array([(w - 1) / 2, (h - 1) / 2])
-        described = {name: describe(image, found) for name, describe in chosen.items()}
+        described = {name: describe(image, keyframes) for name, describe in chosen.items()}
         for draw in range(DRAWS):
-            # One direction of change, at every strength, and frames that are inside at all of them.
+            # One direction of change at all strengths, and frames that are inside at all of them.
             change = synthetic.affine_map(np.random.default_rng([number, draw]), STRENGTHS[-1])
             step = (change - np.eye(2)) / STRENGTHS[-1]
             maps = [np.eye(2) + strength * step for strength in STRENGTHS]
-            there = [follow(found, matrix, centre) for matrix in maps]
-            inside = np.logical_and.reduce([_inside(frames, (h, w)) for frames in there])
+            followed = [follow(keyframes, matrix, centre) for matrix in maps]
+            inside = np.logical_and.reduce([_inside(frames, (h, w)) for frames in followed])
             rows = np.flatnonzero(inside)[:_FRAMES]
             if len(rows) < 50:
                 continue
             for i, matrix in enumerate(maps):
                 moved = _moved(image, matrix, centre)
                 for name, describe in chosen.items():
-                    values = describe(moved, there[i][rows])
+                    values = describe(moved, followed[i][rows])
                     scores[name][i].append(_score(described[name][rows], values))
         progress(f"picture {number + 1} of {len(images)}")
     lead: dict[str, list[dict[str, float]]] = {}
@@ -140,7 +141,7 @@ def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 
 
 
 def _cost(image: NDArray[np.uint8], chosen: dict[str, Describe]) -> dict[str, dict[str, float]]:
-    """Interleaved, warm, everything included: the scale space too."""
+    """Return the time of each method relative to sift: interleaved, with the scale space."""
     frames = Frames.from_opencv(opencv_keypoints(image, 1000))
     seconds: dict[str, list[float]] = {name: [] for name in chosen}
     for _ in range(_REPEATS):

@@ -1,9 +1,9 @@
-"""The other platform: the core built by a cross compiler, its tests run under emulation.
+"""``make cross``: build the core for the other platform, and run its tests under emulation.
 
-On x86-64 the other is aarch64, and the other way round. Debian's packages give the compiler, the
+The other platform of x86-64 is aarch64, and the reverse. Debian packages provide the compiler, the
 emulator and the other platform's Python, which is unpacked below ``.cross`` and not installed;
-wheels of the other platform are put beside it. Nothing else on the machine is touched. It takes
-Debian 12, whose Python is 3.11, or another release that has it.
+wheels of the other platform are stored beside it. Nothing else on the machine is changed. It needs
+Debian 12, or another release with Python 3.11.
 """
 
 import argparse
@@ -22,7 +22,7 @@ WHEELS = (
     "numpy", "scipy", "opencv-python-headless", "pillow", "threadpoolctl", "typer", "rich",
     "pytest", "hypothesis", "scikit-image", "tifffile", "mpmath", "h5py",
 )  # fmt: skip
-# What differs between processors, by the fastest build; under emulation all tests take hours.
+# Tests that depend on the processor, for the fastest build; all tests would take hours.
 TESTS = (
     "tests/runtime/test_native.py",
     "tests/test_golden.py",
@@ -38,7 +38,7 @@ CHOSEN = (
 
 @dataclass(frozen=True)
 class Target:
-    """A platform: its names for wheels, Debian and compilers, and the core's build to expect."""
+    """A platform: its names for wheels, Debian and compilers, and the core's expected build."""
 
     machine: str
     debian: str
@@ -48,7 +48,7 @@ class Target:
 
     @property
     def folder(self) -> Path:
-        """Where everything of it is kept."""
+        """Return the folder of everything of this platform."""
         return ROOT / ".cross" / self.machine
 
 
@@ -59,24 +59,26 @@ TARGETS = {
 
 
 def run(*command: str | Path, **environment: str) -> None:
-    """The command, or its failure as ours."""
-    done = subprocess.run(
+    """Run a command; exit with its exit code if it fails."""
+    result = subprocess.run(
         [str(part) for part in command], env={**os.environ, **environment}, check=False, cwd=ROOT
     )
-    if done.returncode:
-        sys.exit(done.returncode)
+    if result.returncode:
+        sys.exit(result.returncode)
 
 
 def other() -> Target:
-    """The platform that this machine is not."""
-    here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-    if sys.platform != "linux" or here not in TARGETS:
-        sys.exit(f"make cross needs Linux on x86-64 or aarch64; this is {sys.platform} on {here}")
-    return TARGETS["aarch64" if here == "x86_64" else "x86_64"]
+    """Return the platform that this machine is not."""
+    machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    if sys.platform != "linux" or machine not in TARGETS:
+        sys.exit(
+            f"make cross needs Linux on x86-64 or aarch64; this is {sys.platform} on {machine}"
+        )
+    return TARGETS["aarch64" if machine == "x86_64" else "x86_64"]
 
 
 def check(target: Target) -> None:
-    """That compiler, emulator and apt are there."""
+    """Exit with a message if compiler, emulator or apt are missing."""
     needed = {
         f"{target.triple}-g++": f"g++-{target.triple.replace('_', '-')}",
         target.emulator[0]: "qemu-user",
@@ -89,7 +91,7 @@ def check(target: Target) -> None:
 
 
 def unpack(target: Target) -> Path:
-    """Python and its libraries of the other platform, as a folder that looks like its root."""
+    """Return a root folder with Python and its libraries of the other platform."""
     root = target.folder / "root"
     if (root / "done").exists():
         return root
@@ -110,7 +112,7 @@ def unpack(target: Target) -> Path:
     )  # fmt: skip
     for package in sorted((apt / "cache" / "archives").glob("*.deb")):
         run("dpkg-deb", "--extract", package, root)
-    # The emulator does not look for the targets of absolute links below the root: amd64's loader.
+    # The emulator resolves absolute links outside the root, such as that of the loader of amd64.
     for link in (path for path in root.rglob("*") if path.is_symlink()):
         target_path = os.readlink(link)
         if target_path.startswith("/"):
@@ -121,29 +123,29 @@ def unpack(target: Target) -> Path:
 
 
 def wheels(target: Target) -> Path:
-    """What caloric imports, and what its tests do, for the other platform."""
-    place = target.folder / "packages"
-    if (place / "done").exists():
-        return place
-    shutil.rmtree(place, ignore_errors=True)
+    """Return a folder with the dependencies of caloric and its tests, for the other platform."""
+    folder = target.folder / "packages"
+    if (folder / "done").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
     tags = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 27, 28, 31, 34))]
     run(
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-        "--target", place, "--only-binary=:all:", "--python-version", "3.11",
+        "--target", folder, "--only-binary=:all:", "--python-version", "3.11",
         *(word for tag in tags for word in ("--platform", f"{tag}_{target.machine}")),
         "-c", "constraints.txt", *WHEELS,
     )  # fmt: skip
-    (place / "done").touch()
-    return place
+    (folder / "done").touch()
+    return folder
 
 
 def build(target: Target, root: Path) -> Path:
-    """The core, by CMake as always, with the other platform's compiler and Python headers."""
-    place = target.folder / "native"
+    """Return the build folder of the core, built by the other platform's compiler and headers."""
+    folder = target.folder / "native"
     include = root / "usr" / "include"
     headers = f"-isystem {include} -isystem {include / target.triple}"
     run(
-        "cmake", "-S", ROOT / "native", "-B", place, "-Wno-dev",
+        "cmake", "-S", ROOT / "native", "-B", folder, "-Wno-dev",
         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_SYSTEM_NAME=Linux",
         f"-DCMAKE_SYSTEM_PROCESSOR={target.machine}",
         f"-DCMAKE_CXX_COMPILER={target.triple}-g++", f"-DCMAKE_CXX_FLAGS={headers}",
@@ -151,12 +153,12 @@ def build(target: Target, root: Path) -> Path:
         f"-DPython_INCLUDE_DIR={include / 'python3.11'}",
         "-DNB_SUFFIX=.so", "-DNB_SUFFIX_S=.so",
     )  # fmt: skip
-    run("cmake", "--build", place, "--parallel", str(os.cpu_count() or 1))
-    return place
+    run("cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1))
+    return folder
 
 
 def python(target: Target, root: Path, paths: list[Path]) -> Path:
-    """A command that is the other platform's Python, for our tests and what they start."""
+    """Return a shell command that runs the other platform's Python, for the tests."""
     command = target.folder / "python"
     words = [*target.emulator, "-L", str(root), str(root / "usr" / "bin" / "python3.11")]
     command.write_text(
@@ -182,13 +184,15 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 
 
 def main() -> None:
-    """Set up what is missing, build, test."""
+    """Set up what is missing, build, and run the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tests", nargs="*", help="what pytest is given instead of our choice")
+    parser.add_argument(
+        "tests", nargs="*", help="arguments of pytest instead of the default selection"
+    )
     known, options = parser.parse_known_args()
     chosen = [*known.tests, *options]
     if sysconfig.get_python_version() != "3.11":
-        sys.exit("make cross needs Python 3.11 here, as the other platform's is")
+        sys.exit("make cross needs Python 3.11, the version of the other platform")
     target = other()
     check(target)
     root, packages = unpack(target), wheels(target)

@@ -1,9 +1,9 @@
-"""How many instructions the other platform executes for an image, counted under emulation.
+"""Count the instructions that the other platform executes for an image, under emulation.
 
-    make cross && python tools/instructions.py IMAGE [--json docs/results/instructions.json]
+    make cross && python -m tools.instructions IMAGE [--json docs/results/instructions.json]
 
-Emulation has no clock, but it counts: what a change of the core costs or saves shows here on a
-machine of the other kind. Needs what ``make cross`` has set up. Takes a quarter of an hour.
+Emulation gives no times, but instruction counts: they show what a change of the core costs or saves
+on the other platform. It needs the setup of ``make cross``, and takes a quarter of an hour.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 from tools.cross import other
 
 FEATURES = 2000
-# What is counted, as code; ``image``, ``sift`` (OpenCV's), ``keypoints`` and ``frames`` are there.
+# The measured code, with ``image``, ``sift`` (of OpenCV), ``keypoints`` and ``frames`` defined.
 CALLS = {
     "OpenCV detectAndCompute": "sift.detectAndCompute(image, None)",
     "extract": f"caloric.extract(image, max_features={FEATURES})",
@@ -39,7 +39,7 @@ for _ in range(int(sys.argv[3])):
 
 
 def executed(image: Path, call: str, times: int, plugin: Path) -> int:
-    """Instructions of a process that makes the call so many times."""
+    """Return the number of instructions of a process that makes the call ``times`` times."""
     target = other()
     lines = (target.folder / "python").read_text(encoding="utf-8").splitlines()
     words = lines[-1].removeprefix("exec ").removesuffix(' "$@"').split()
@@ -49,18 +49,18 @@ def executed(image: Path, call: str, times: int, plugin: Path) -> int:
         **os.environ, "PYTHONPATH": paths[1], "CALORIC_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
     command = [words[0], "-plugin", str(plugin), *words[1:], "-c", PROGRAM]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, str(image), call, str(times)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    found = re.search(r"instructions: (\d+)", done.stderr)
-    if done.returncode or found is None:
-        sys.exit(done.stderr[-2000:])
-    return int(found[1])
+    match = re.search(r"instructions: (\d+)", result.stderr)
+    if result.returncode or match is None:
+        sys.exit(result.stderr[-2000:])
+    return int(match[1])
 
 
 def main() -> None:
-    """Count, print, write."""
+    """Count, print and write the instructions of all calls."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("image", type=Path)
     parser.add_argument("--json", type=Path)
@@ -71,7 +71,7 @@ def main() -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", plugin, source], check=True)
     result: dict[str, float | str] = {"platform": target.machine, "features": FEATURES}
     for name, call in CALLS.items():
-        # The first call makes tables, which are kept: the second is what an image costs.
+        # The first call builds cached tables: the second is the cost of an image.
         once, twice = (executed(arguments.image, call, times, plugin) for times in (1, 2))
         result[name] = round((twice - once) / 1e6, 1)
         print(f"{name}: {result[name]} million", flush=True)

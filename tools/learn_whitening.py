@@ -1,10 +1,10 @@
-"""Learn the default descriptor's whitening: the same bytes each time, in half a minute.
+"""Learn the whitening of the default descriptor, reproducibly, in half a minute.
 
-    python tools/learn_whitening.py [--supervised]
+    python -m tools.learn_whitening [--supervised]
 
-From the pictures inside the scikit-image package and two synthetic changes of each: images that may
-be used for it. Writes src/caloric/data/caloric.npy. The supervised form is there to be compared: on
-photographs that took no part it was a tie at best (the accuracy page of the documentation).
+It is learned from the pictures in the scikit-image package and two synthetic changes of each, which
+may be used for it, and written to src/caloric/data/caloric.npy. The supervised form is for
+comparison: on held-out photographs it was a tie at best (see the accuracy page).
 """
 
 import argparse
@@ -23,7 +23,7 @@ DIMENSION = 128
 
 @threads.single_threaded_blas
 def learn(supervised: bool) -> np.ndarray:
-    """(D, 128), rounded so that the last bits of a machine's arithmetic do not show."""
+    """Return the matrix (D, 128), rounded so that it does not depend on the machine."""
     chosen = search()["chosen"]
     recipe, t = from_numbers(chosen), chosen["t"]
     pairs = training.pairs_of_pictures()

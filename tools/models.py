@@ -1,4 +1,4 @@
-"""``caloric bench models``: COLMAP models from our features and from COLMAP's own, in one run."""
+"""``python -m tools models``: COLMAP models from Caloric's and COLMAP's features, in one run."""
 
 import json
 import shutil
@@ -19,16 +19,16 @@ from caloric.theory.gaussians import FloatArray
 from tools.pages.markdown import table
 
 Report = dict[str, Any]
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 PEERS: dict[str, dict[str, bool]] = {
     "COLMAP SIFT": {},
     "COLMAP DSP-SIFT": {"domain_size_pooling": True, "estimate_affine_shape": True},
 }
 
 
-def aligned(found: FloatArray, truth: FloatArray) -> FloatArray:
-    """Distances (n,) of points (n, 3) from the truth after the best similarity (Umeyama)."""
-    a, b = found - found.mean(0), truth - truth.mean(0)
+def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
+    """Return distances (n,) of points (n, 3) from the truth after the best similarity."""
+    a, b = points - points.mean(0), truth - truth.mean(0)
     u, s, v = np.linalg.svd(b.T @ a)
     sign = np.array([1, 1, np.sign(np.linalg.det(u @ v))])
     scale = (s * sign).sum() / (a * a).sum()
@@ -36,12 +36,12 @@ def aligned(found: FloatArray, truth: FloatArray) -> FloatArray:
 
 
 def judged(model: Any, cameras: Report) -> Report:
-    """Of a reconstruction: what it has, and how far its cameras are from the truth."""
+    """Return the size of a reconstruction, and the errors of its cameras."""
     names = sorted(image.name for image in model.images.values() if image.has_pose)
     centres = [model.find_image_with_name(name).projection_center() for name in names]
     truth = np.array([cameras[name]["centre"] for name in names], float)
-    every = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
-    baseline = float(np.median(np.linalg.norm(np.diff(every, axis=0), axis=1)))
+    all_centres = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
+    baseline = float(np.median(np.linalg.norm(np.diff(all_centres, axis=0), axis=1)))
     errors = aligned(np.array(centres), truth)
     return {
         "images": len(names),
@@ -53,8 +53,10 @@ def judged(model: Any, cameras: Report) -> Report:
     }
 
 
-def _theirs(images: Path, out: Path, most: int, options: dict[str, bool]) -> tuple[Any, float]:
-    """COLMAP's own way with its defaults, and how many features an image it took."""
+def _colmap_model(
+    images: Path, out: Path, most: int, options: dict[str, bool]
+) -> tuple[Any, float]:
+    """Return COLMAP's model with its defaults, and its mean number of features per image."""
     library = colmap.pycolmap()
     extraction_options = library.FeatureExtractionOptions()
     extraction_options.use_gpu = False
@@ -69,55 +71,55 @@ def _theirs(images: Path, out: Path, most: int, options: dict[str, bool]) -> tup
     opened = library.Database.open(str(database))
     count = opened.num_keypoints() / opened.num_images()
     opened.close()
-    found = library.incremental_mapping(str(database), str(images), str(out))
-    if not found:
+    models = library.incremental_mapping(str(database), str(images), str(out))
+    if not models:
         raise InputError(f"{images}: COLMAP made no model of its own features")
-    return max(found.values(), key=lambda model: model.num_reg_images()), float(count)
+    return max(models.values(), key=lambda model: model.num_reg_images()), float(count)
 
 
-def _ours(images: Path, out: Path, most: int) -> Any:
+def _caloric_model(images: Path, out: Path, most: int) -> Any:
     engine = engines.Processes(threads.count())
-    settings, how = extraction.Settings(max_features=most), matching.Matching()
+    settings, options = extraction.Settings(max_features=most), matching.Matching()
     extraction.extract(str(images), out, settings, engine)
     pairs = pairing.pairs(out, pairing.Pairing(), engine)
-    matching.match(out, pairs, how, engine)
-    matching.verify(out, how, engine)
+    matching.match(out, pairs, options, engine)
+    matching.verify(out, options, engine)
     exporting.export_colmap(out, images)
-    made = exporting.reconstruct(out, images)
-    return colmap.pycolmap().Reconstruction(str(made.folder))
+    model = exporting.reconstruct(out, images)
+    return colmap.pycolmap().Reconstruction(str(model.folder))
 
 
-def run(scenes: list[Path], most: int, told: Told) -> Report:
-    """For each scene COLMAP's two, and ours with as many features as each of them took."""
+def run(scenes: list[Path], most: int, progress: Progress) -> Report:
+    """Return COLMAP's two models of each scene, and Caloric's with as many features as each."""
     report: Report = {"about": {"versions": versions(), "asked for": most}}
     for scene in scenes:
         cameras = json.loads((scene / "cameras.json").read_text())
-        found: Report = {}
+        results: Report = {}
         for name, options in PEERS.items():
-            told(f"{scene.name}: {name}")
+            progress(f"{scene.name}: {name}")
             folder = Path(tempfile.mkdtemp())
             try:
                 started = time.perf_counter()
-                model, count = _theirs(scene / "images", folder, most, options)
+                model, count = _colmap_model(scene / "images", folder, most, options)
                 seconds = time.perf_counter() - started
-                found[name] = judged(model, cameras) | {"features": count, "seconds": seconds}
-                told(f"{scene.name}: caloric, {count:.0f} features")
+                results[name] = judged(model, cameras) | {"features": count, "seconds": seconds}
+                progress(f"{scene.name}: caloric, {count:.0f} features")
                 started = time.perf_counter()
-                model = _ours(scene / "images", folder / "ours", round(count))
+                model = _caloric_model(scene / "images", folder / "ours", round(count))
                 seconds = time.perf_counter() - started
-                found[f"caloric, as many as {name}"] = judged(model, cameras) | {
+                results[f"caloric, as many as {name}"] = judged(model, cameras) | {
                     "features": count, "seconds": seconds,
                 }  # fmt: skip
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        report[scene.name] = found
+        report[scene.name] = results
     return report
 
 
 def lines(report: Report) -> list[str]:
-    """For the terminal and the page: a table a scene."""
+    """Return one Markdown table per scene, as lines."""
     text = []
-    for scene, found in report.items():
+    for scene, results in report.items():
         if scene == "about":
             continue
         head = [scene, "features", "images", "points", "mean error", "cameras off by", "time"]
@@ -125,7 +127,7 @@ def lines(report: Report) -> list[str]:
             [name, f"{v['features']:,.0f}", f"{v['images']} of {v['of']}", f"{v['points']:,}",
              f"{v['mean error, pixels']:.3f} px",
              f"{v['median error of cameras, of the baseline']:.2%}", f"{v['seconds']:.0f} s"]
-            for name, v in found.items()
+            for name, v in results.items()
         ]  # fmt: skip
         text += table(head, rows)
     return text

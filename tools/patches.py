@@ -1,13 +1,13 @@
-"""HPatches' patches: verification, matching and retrieval, at its three strengths of noise.
+"""The patches of HPatches: verification, matching and retrieval, at three levels of noise.
 
 ``<sequence>/ref.png`` and ``e1..e5, h1..h5, t1..t5.png`` hold 65 x 65 patches one below the other;
 row i of each shows the same place. The official lists of pairs are not part of the data, so pairs
 are drawn here by a seeded generator.
 
-* verification: is it the same place? Average precision, five wrong pairs to each right one, half of
-  them from the same sequence
-* matching: nearest neighbours of ref's patches in each other image, as in the other benchmarks
-* retrieval: a patch of ref among its five and many others; mean average precision
+* verification: whether two patches show the same place; average precision with five wrong pairs for
+  each right one, half of them from the same sequence
+* matching: nearest neighbours of the patches of ref in each other image, as in the other benchmarks
+* retrieval: a patch of ref among its five counterparts and many others; mean average precision
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ Describe = Callable[[Patches], NDArray[Any]]
 
 
 def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
-    """Each sequence's patches (n, 65, 65) by file; at most ``most`` places a sequence."""
+    """Return the patches (n, 65, 65) of each sequence by file, at most ``most`` places each."""
     if most < 2:
-        raise InputError(f"at least 2 places a sequence are needed, got {most}")
+        raise InputError(f"at least 2 places per sequence are needed, got {most}")
     names = ["ref", *(f"{letter}{k}" for letter in NOISE.values() for k in range(1, 6))]
-    found = {}
+    sequences = {}
     for scene in sorted(p.parent for p in folder.glob("*/ref.png")):
         stacks = {}
         for name in names:
@@ -50,16 +50,16 @@ def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
             stacks[name] = np.asarray(column, np.uint8).reshape(-1, SIZE, SIZE)[:most]
         if len({len(stack) for stack in stacks.values()}) > 1:
             raise InputError(f"{scene}: its files have different numbers of patches")
-        found[scene.name] = stacks
-    if len(found) == 1:
-        raise InputError(f"{folder}: one sequence alone has nothing to be told apart from")
-    if not found:
+        sequences[scene.name] = stacks
+    if len(sequences) == 1:
+        raise InputError(f"{folder}: at least two sequences are needed, there is one")
+    if not sequences:
         raise InputError(f"{folder}: no <sequence>/ref.png in it; is this HPatches' patches?")
-    return found
+    return sequences
 
 
 def opencv_sift(patches: Patches) -> NDArray[Any]:
-    """RootSIFT of whole patches: a keypoint in the middle whose 4 x 4 cells cover it."""
+    """Return RootSIFT of whole patches, by a keypoint whose 4 x 4 cells cover the patch."""
     sift = cv2.SIFT_create()  # type: ignore[attr-defined]
     middle = cv2.KeyPoint((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 6, 0, 1, 0)
     values = np.concatenate([sift.compute(patch, [middle])[1] for patch in patches])
@@ -67,26 +67,25 @@ def opencv_sift(patches: Patches) -> NDArray[Any]:
 
 
 def methods() -> dict[str, Describe]:
-    """The default, OpenCV's, and our kernels."""
+    """Return the descriptors: the default, OpenCV's, and Caloric's kernels."""
 
-    def ours(name: str) -> Describe:
+    def by_kernel(name: str) -> Describe:
         return lambda patches: engine.describe_patches(patches, name)
 
-    # A patch is five times its keypoint's scale in radius; beyond it the default sees nothing.
+    # The half-width of a patch is five times the scale of its keypoint.
     frame = Frames.from_xysa((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 2 / 5)
 
     def default(patches: Patches) -> NDArray[Any]:
         return np.concatenate([pipeline.describe(patch, frame) for patch in patches])
 
     kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
-    found = {"caloric": default, "OpenCV SIFT, root": opencv_sift}
-    return found | {name: ours(name) for name in kernels}
+    result = {"caloric": default, "OpenCV SIFT, root": opencv_sift}
+    return result | {name: by_kernel(name) for name in kernels}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method's three tasks at each noise, "verification easy" and so on; with intervals over
-    sequences, also of how far the default is ahead."""
+    """The figures of one method by task and noise, and the default's lead, over sequences."""
 
     method: str
     figures: dict[str, Interval]
@@ -109,7 +108,7 @@ def _verification(
             far = pool[rng.integers(len(pool), size=len(ref))]
             pick = (rng.random(len(ref)) < 0.5)[:, None]
             wrong.append(_distance(ref, np.where(pick, near, far)))
-    # Wrong ones first: of equal distances they rank ahead, so that ties never help.
+    # Wrong pairs come first, so that they win ties of the distance.
     distance = np.concatenate([*wrong, right])
     same = np.arange(len(distance)) >= len(distance) - len(right)
     return average_precision(distance, same, len(right))
@@ -118,9 +117,9 @@ def _verification(
 def _matching(ref: NDArray[Any], others: list[NDArray[Any]]) -> float:
     scores = []
     for other in others:
-        found = match_descriptors(ref, other, mutual=False, ratio=None)
-        right = found.indices[:, 0] == found.indices[:, 1]
-        scores.append(average_precision(found.distances.astype(np.float64), right, len(ref)))
+        matches = match_descriptors(ref, other, mutual=False, ratio=None)
+        right = matches.indices[:, 0] == matches.indices[:, 1]
+        scores.append(average_precision(matches.distances.astype(np.float64), right, len(ref)))
     return float(np.mean(scores))
 
 
@@ -135,7 +134,7 @@ def _retrieval(ref: NDArray[Any], others: list[NDArray[Any]], pool: NDArray[Any]
 def run(
     folder: Path, most: int, progress: Callable[[str], None] = lambda message: None
 ) -> list[Line]:
-    """Every method on every sequence; intervals are over sequences."""
+    """Return the figures of every method on all sequences, with intervals over sequences."""
     scenes = load(folder, most)
     lines = []
     base: dict[str, list[float]] = {}
@@ -146,17 +145,17 @@ def run(
         }
         rng = np.random.default_rng(0)
         scores: dict[str, list[float]] = {}
-        for scene, own in values.items():
+        for scene, sequence in values.items():
             elsewhere = [v["ref"] for other, v in values.items() if other != scene]
             pool = np.concatenate(elsewhere)
             pool = pool[rng.permutation(len(pool))[:_DISTRACTORS]]
             few = slice(0, 100)
             for noise, letter in NOISE.items():
-                others = [own[f"{letter}{k}"] for k in range(1, 6)]
+                others = [sequence[f"{letter}{k}"] for k in range(1, 6)]
                 tasks = {
-                    "verification": _verification(own["ref"], others, pool, rng),
-                    "matching": _matching(own["ref"], others),
-                    "retrieval": _retrieval(own["ref"][few], [o[few] for o in others], pool),
+                    "verification": _verification(sequence["ref"], others, pool, rng),
+                    "matching": _matching(sequence["ref"], others),
+                    "retrieval": _retrieval(sequence["ref"][few], [o[few] for o in others], pool),
                 }
                 for task, value in tasks.items():
                     scores.setdefault(f"{task} {noise}", []).append(value)

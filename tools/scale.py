@@ -1,4 +1,4 @@
-"""``caloric bench scale``: rates and sizes of a collection, and simulations of large ones."""
+"""``python -m tools scale``: rates and sizes of a collection, and simulations of large ones."""
 
 import hashlib
 import itertools
@@ -25,7 +25,7 @@ from caloric.runtime import threads
 from tools.drills import kills
 
 Report = dict[str, Any]
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 NEAREST = 20
 _COPIES = 6
 _FEATURES = 2000
@@ -35,7 +35,7 @@ _PLACES, _VIEWS = 50_000, 20
 
 
 def peak(process: int) -> int:
-    """The most memory a process has had, bytes."""
+    """Return the peak memory of a process in bytes."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return 1024 * int(line.split()[1])
@@ -43,12 +43,12 @@ def peak(process: int) -> int:
 
 
 def _copied(photographs: Path, target: Path) -> int:
-    """Each photograph several times under other names: how many."""
-    found = datasets.photographs(photographs)
-    for copy, path in itertools.product(range(_COPIES), found):
+    """Copy each photograph several times under other names; return the number of files."""
+    paths = datasets.photographs(photographs)
+    for copy, path in itertools.product(range(_COPIES), paths):
         (target / str(copy)).mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target / str(copy) / path.name)
-    return _COPIES * len(found)
+    return _COPIES * len(paths)
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -57,10 +57,10 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def rates(photographs: Path, told: Told) -> Report:
-    """Of photographs, by one worker and by two, of one thread each."""
-    settings, how = extraction.Settings(max_features=_FEATURES), matching.Matching()
-    found: Report = {}
+def rates(photographs: Path, progress: Progress) -> Report:
+    """Return the rates and sizes of all steps, by one and by two workers of one thread each."""
+    settings, options = extraction.Settings(max_features=_FEATURES), matching.Matching()
+    report: Report = {}
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         count = _copied(photographs, root / "images")
@@ -80,12 +80,12 @@ def rates(photographs: Path, told: Told) -> Report:
                     took = _timed(lambda: extraction.extract(folder, out, settings, engine))  # noqa: B023
                     engine.close()
             contents[name] = kills.content(out)
-            found[name] = {"images a second": count / took}
-            told(f"{name}: {count / took:.1f} images a second")
-        out, here = root / "one process", engines.Here()
-        features = sum(one.count for one in extraction.listed(out).values())
+            report[name] = {"images a second": count / took}
+            progress(f"{name}: {count / took:.1f} images a second")
+        out, serial = root / "one process", engines.InProcess()
+        features = sum(image.count for image in extraction.listed(out).values())
         pixels = [reading.read_image(path) for path in datasets.photographs(photographs)]
-        found |= {
+        report |= {
             "images": count,
             "megapixels": float(np.mean([p.shape[0] * p.shape[1] / 1e6 for p in pixels])),
             "features an image": features / count,
@@ -95,56 +95,58 @@ def rates(photographs: Path, told: Told) -> Report:
             "hashing, images a second": count
             / _timed(lambda: [sources.hashed(block) for block in sources.blocks(folder)]),
         }
-        told("vectors, matches, geometries")
+        progress("vectors, matches, geometries")
         began = time.perf_counter()
         retrieval.codebook(out)
-        found["codebook, seconds"] = time.perf_counter() - began
-        vectors = _timed(lambda: retrieval.vectors(out, here))
-        pairs = pairing.pairs(out, pairing.Pairing("retrieval", nearest=NEAREST), here)
-        found |= {
+        report["codebook, seconds"] = time.perf_counter() - began
+        vectors = _timed(lambda: retrieval.vectors(out, serial))
+        pairs = pairing.pairs(out, pairing.Pairing("retrieval", nearest=NEAREST), serial)
+        report |= {
             "vectors, images a second": count / vectors,
             "pairs": len(pairs),
             "matching, pairs a second": len(pairs)
-            / _timed(lambda: matching.match(out, pairs, how, here)),
+            / _timed(lambda: matching.match(out, pairs, options, serial)),
             "verifying, pairs a second": len(pairs)
-            / _timed(lambda: matching.verify(out, how, here)),
+            / _timed(lambda: matching.verify(out, options, serial)),
             "bytes of a pair": (_bytes(out / "matches") + _bytes(out / "geometries")) / len(pairs),
             "bytes of a vector": _bytes(out / "vectors") / count,
         }
         del os.environ[threads.SETTING]
-    return found
+    return report
 
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _apart(job: Callable[..., None], *arguments: Any) -> list[str]:
-    """What a function of this module writes in a process of its own, word by word."""
+def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
+    """Return the words that a function of this module prints in its own process."""
     code = (
         f"from tools import scale\nif __name__ == '__main__': scale.{job.__name__}(*{arguments!r})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return result.stdout.split()
 
 
 def _tiny_job(folder: str, out: str, address: str) -> None:
-    """The client of the run over tiny images; says what it took."""
+    """Extract the tiny images as a client; print the numbers of images and the peak memory."""
     engine = engines.Cluster(address)
     summary = extraction.extract(folder, Path(out), extraction.Settings(max_features=20), engine)
     engine.close()
     sys.stdout.write(f"{len(summary.found)} {len(summary.skipped)} {peak(os.getpid())}")
 
 
-def tiny(photographs: Path, count: int, told: Told) -> Report:
-    """So many tiny images through Dask, with the memory of its client and its scheduler."""
+def tiny(photographs: Path, count: int, progress: Progress) -> Report:
+    """Return the memory of client and scheduler for many tiny images through Dask."""
     image = cv2.imread(str(datasets.photographs(photographs)[0]), cv2.IMREAD_GRAYSCALE)
     if image is None:
         raise RuntimeError("the first photograph cannot be read")
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        told(f"{count} tiny images")
+        progress(f"{count} tiny images")
         for i in range(count):
             folder = root / "images" / f"{i // 1000:03d}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -153,11 +155,11 @@ def tiny(photographs: Path, count: int, told: Told) -> Report:
         (root / "dask").mkdir()
         with kills.servers(root / "dask") as dask:
             began = time.perf_counter()
-            said = _apart(_tiny_job, str(root / "images"), str(root / "out"), dask.address)
+            printed = _in_process(_tiny_job, str(root / "images"), str(root / "out"), dask.address)
             took = time.perf_counter() - began
-            images, skipped, client = map(int, said)
+            images, skipped, client = map(int, printed)
             scheduler = peak(dask.scheduler.pid)
-        told(f"client {client / 1e6:.0f} MB, scheduler {scheduler / 1e6:.0f} MB, {took:.0f} s")
+        progress(f"client {client / 1e6:.0f} MB, scheduler {scheduler / 1e6:.0f} MB, {took:.0f} s")
         return {
             "images": images, "skipped": skipped, "pixels": _TINY, "seconds": took,
             "shards": len(list((root / "out" / "features").iterdir())),
@@ -166,27 +168,27 @@ def tiny(photographs: Path, count: int, told: Told) -> Report:
 
 
 def _plan_job(count: int) -> None:
-    """A plan of images that are not there; says what it took."""
+    """Plan the shards of images that do not exist; print the time and the peak memory."""
     photographs = [
         Photograph(f"{i // 1000:06d}/{i:09d}.jpg", hashlib.sha256(b"%d" % i).hexdigest())
         for i in range(count)
     ]
-    own, key = extraction.shards(Path("nowhere")), extraction.Settings().hash()
+    stored, key = extraction.shards(Path("nowhere")), extraction.Settings().hash()
     began = time.perf_counter()
-    groups = extraction.planned(own, photographs, key)
+    groups = extraction.planned(stored, photographs, key)
     took = time.perf_counter() - began
     sys.stdout.write(f"{len(groups)} {took} {peak(os.getpid())}")
 
 
-def plan(count: int, told: Told) -> Report:
-    """What the client's plan of so many images takes."""
-    told(f"a plan of {count} images")
-    shards, took, memory = _apart(_plan_job, count)
+def plan(count: int, progress: Progress) -> Report:
+    """Return the cost of the client's plan for many images."""
+    progress(f"a plan of {count} images")
+    shards, took, memory = _in_process(_plan_job, count)
     return {"images": count, "shards": int(shards), "seconds": float(took), "bytes": int(memory)}
 
 
 def _pairs_job(count: int) -> None:
-    """The tasks of pairs of images that are not there, 12 each; says what it took."""
+    """Plan the matches of images that do not exist, 12 pairs each; print time and peak memory."""
     depth = sources.bits(count, extraction.MOST)
     rng = np.random.default_rng(0)
     known = {}
@@ -205,19 +207,19 @@ def _pairs_job(count: int) -> None:
     sys.stdout.write(f"{len(pairs)} {len(planned)} {took} {peak(os.getpid())}")
 
 
-def plan_pairs(count: int, told: Told) -> Report:
-    """What the client's plan of the matches of so many images takes, with all it holds."""
-    told(f"a plan of the matches of {count} images")
-    pairs, shards, took, memory = _apart(_pairs_job, count)
+def plan_pairs(count: int, progress: Progress) -> Report:
+    """Return the cost of the client's plan of the matches of many images."""
+    progress(f"a plan of the matches of {count} images")
+    pairs, shards, took, memory = _in_process(_pairs_job, count)
     return {
         "images": count, "pairs": int(pairs), "shards": int(shards), "seconds": float(took),
         "bytes": int(memory),
     }  # fmt: skip
 
 
-def found_again(oxford: Path, told: Told) -> Report:
-    """Of Oxford Affine's images: for how many the five of their sequence are in the ten nearest."""
-    told("retrieval on Oxford Affine")
+def retrieved(oxford: Path, progress: Progress) -> Report:
+    """Return for how many images of Oxford Affine all five of their sequence are retrieved."""
+    progress("retrieval on Oxford Affine")
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         for scene in sorted(p for p in oxford.iterdir() if p.is_dir()):
@@ -228,59 +230,63 @@ def found_again(oxford: Path, told: Told) -> Report:
         engine = engines.Processes(threads.count())
         extraction.extract(str(root / "images"), root / "out", settings, engine)
         names = sorted(extraction.listed(root / "out"))
-        near = retrieval.nearest(root / "out", names, 10, engine)
-    good = 0
-    for name, others in near.items():
-        good += sum(other.split("/")[0] == name.split("/")[0] for other in others) == 5
-    return {"queries": len(names), "with all five in ten": good}
+        nearest = retrieval.nearest(root / "out", names, 10, engine)
+    complete = 0
+    for name, others in nearest.items():
+        complete += sum(other.split("/")[0] == name.split("/")[0] for other in others) == 5
+    return {"queries": len(names), "with all five in ten": complete}
 
 
-def searched(told: Told) -> Report:
-    """A million vectors, 20 views of each of 50,000 places: all compared, and in cells."""
-    told("an index of a million vectors")
+def searched(progress: Progress) -> Report:
+    """Return the speed and the recall of an index of a million vectors, exhaustive and in cells."""
+    progress("an index of a million vectors")
     rng = np.random.default_rng(0)
     d = retrieval.DIMENSIONS
     places = rng.standard_normal((_PLACES, d)).astype(np.float32)
     places /= np.linalg.norm(places, axis=1, keepdims=True)
-    every = np.empty((_PLACES * _VIEWS, d), np.float16)
+    vectors = np.empty((_PLACES * _VIEWS, d), np.float16)
     for view in range(_VIEWS):
-        # Views of a place have a cosine of about 0.5; places lie in all directions, which is the
-        # hardest case for cells.
+        # Views of a place have a cosine of about 0.5; uniformly distributed places are the hardest
+        # case for cells.
         moved = places + rng.standard_normal(places.shape).astype(np.float32) / np.sqrt(d)
-        every[view::_VIEWS] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
-    asked = rng.choice(len(every), 2000, replace=False)
-    report: Report = {"vectors": len(every), "dimensions": d, "threads": threads.count()}
+        vectors[view::_VIEWS] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    queries = rng.choice(len(vectors), 2000, replace=False)
+    report: Report = {"vectors": len(vectors), "dimensions": d, "threads": threads.count()}
     expected: Any = None
-    for name, exact in (("all compared", len(every)), ("in cells", 0)):
+    for name, exact in (("all compared", len(vectors)), ("in cells", 0)):
         began = time.perf_counter()
-        built = index.built(every, exact)
+        faiss_index = index.build(vectors, exact)
         took = time.perf_counter() - began
         began = time.perf_counter()
-        found = index.nearest(built, every[asked], NEAREST)
-        each = 1e3 * (time.perf_counter() - began) / len(asked)
-        expected = found if expected is None else expected
-        same = [len(set(a) & set(b)) / NEAREST for a, b in zip(found, expected, strict=True)]
+        neighbours = index.nearest(faiss_index, vectors[queries], NEAREST)
+        per_query = 1e3 * (time.perf_counter() - began) / len(queries)
+        expected = neighbours if expected is None else expected
+        recall = [len(set(a) & set(b)) / NEAREST for a, b in zip(neighbours, expected, strict=True)]
         report[name] = {
-            "build, seconds": took, "milliseconds a query": each,
-            "of the exact neighbours": float(np.mean(same)), "bytes": peak(os.getpid()),
+            "build, seconds": took, "milliseconds a query": per_query,
+            "of the exact neighbours": float(np.mean(recall)), "bytes": peak(os.getpid()),
         }  # fmt: skip
-        told(f"{name}: {took:.0f} s to build, {each:.2f} ms a query, {np.mean(same):.3f} found")
+        progress(
+            f"{name}: built in {took:.0f} s, {per_query:.2f} ms each, recall {np.mean(recall):.3f}"
+        )
     return report
 
 
 SECTIONS = ("rates", "tiny", "plan", "pairs", "index", "retrieval")
 
 
-def run(photographs: Path, oxford: Path | None, images: int, only: list[str], told: Told) -> Report:
-    """Some sections."""
+def run(
+    photographs: Path, oxford: Path | None, images: int, only: list[str], progress: Progress
+) -> Report:
+    """Return the report of the requested sections."""
     parts: dict[str, Callable[[], Report]] = {
-        "rates": lambda: rates(photographs, told),
-        "tiny": lambda: tiny(photographs, images, told),
-        "plan": lambda: plan(_PLANNED, told),
-        "pairs": lambda: plan_pairs(_PLANNED // 10, told),
-        "index": lambda: searched(told),
+        "rates": lambda: rates(photographs, progress),
+        "tiny": lambda: tiny(photographs, images, progress),
+        "plan": lambda: plan(_PLANNED, progress),
+        "pairs": lambda: plan_pairs(_PLANNED // 10, progress),
+        "index": lambda: searched(progress),
     }
     if oxford is not None:
-        parts["retrieval"] = lambda: found_again(oxford, told)
-    found = {name: part() for name, part in parts.items() if name in only}
-    return found | {"versions": versions()}
+        parts["retrieval"] = lambda: retrieved(oxford, progress)
+    report = {name: part() for name, part in parts.items() if name in only}
+    return report | {"versions": versions()}

@@ -1,4 +1,4 @@
-"""Pairs made from photographs: a strong change of view, light, sharpness and compression, known."""
+"""Synthetic image pairs: known strong changes of view, light, sharpness and compression."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from caloric.theory.gaussians import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What is done to a photograph: ``homography`` maps its pixels to the changed one's."""
+    """A change of a photograph; ``homography`` maps its pixels to those of the changed one."""
 
     homography: FloatArray
     blur: float
@@ -23,7 +23,7 @@ class Change:
 
 
 def affine_map(rng: np.random.Generator, strength: float) -> FloatArray:
-    """(2, 2): I + strength · N(0, 1) in each entry, drawn again until it is not nearly flat."""
+    """Return I + strength · N(0, 1) (2, 2), drawn again until it is not nearly singular."""
     while True:
         matrix = np.eye(2) + strength * rng.standard_normal((2, 2))
         values = np.linalg.svd(matrix, compute_uv=False)
@@ -31,26 +31,28 @@ def affine_map(rng: np.random.Generator, strength: float) -> FloatArray:
             return matrix
 
 
-def _turn(angle: float) -> FloatArray:
+def _rotation(angle: float) -> FloatArray:
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
-def _shift(by: FloatArray) -> FloatArray:
-    return np.array([[1.0, 0.0, by[0]], [0.0, 1.0, by[1]], [0.0, 0.0, 1.0]])
+def _translation(offset: FloatArray) -> FloatArray:
+    return np.array([[1.0, 0.0, offset[0]], [0.0, 1.0, offset[1]], [0.0, 0.0, 1.0]])
 
 
 def draw(rng: np.random.Generator, size: tuple[int, int]) -> Change:
-    """A random change of an image (h, w): turn, zoom, tilt, perspective; light; blur; JPEG."""
+    """Return a random change of view, illumination, blur and compression of an image (h, w)."""
     h, w = size
     angle = rng.uniform(-np.pi, np.pi) if rng.random() < 0.3 else rng.normal(0, 0.3)
     zoom = np.exp(rng.normal(-0.1, 0.4))
     tilt, axis = np.exp(abs(rng.normal(0, 0.5))), rng.uniform(0, np.pi)
-    linear = zoom * _turn(angle) @ _turn(axis) @ np.diag([1 / tilt, 1.0]) @ _turn(-axis)
+    linear = zoom * _rotation(angle) @ _rotation(axis) @ np.diag([1 / tilt, 1.0]) @ _rotation(-axis)
     centre = np.array([(w - 1) / 2, (h - 1) / 2])
     view = np.eye(3)
     view[:2, :2] = linear
     view[2, :2] = rng.normal(0, 0.15, 2) / [w, h]
-    homography = _shift(centre + rng.normal(0, 0.02, 2) * [w, h]) @ view @ _shift(-centre)
+    homography = (
+        _translation(centre + rng.normal(0, 0.02, 2) * [w, h]) @ view @ _translation(-centre)
+    )
     return Change(
         homography / homography[2, 2],
         blur=float(max(0.0, rng.normal(0.5, 1.0))),
@@ -61,25 +63,25 @@ def draw(rng: np.random.Generator, size: tuple[int, int]) -> Change:
     )
 
 
-def before_shrinking(pixels: NDArray[Any], scale: float) -> NDArray[Any]:
-    """Smoothed as it must be to be shrunk, as a camera that steps back does."""
+def antialiased(pixels: NDArray[Any], scale: float) -> NDArray[Any]:
+    """Return the image smoothed as needed before it is shrunk by ``scale``."""
     if scale >= 1:
         return pixels
     return np.asarray(cv2.GaussianBlur(pixels, (0, 0), 0.5 * np.sqrt(1 / scale**2 - 1) + 1e-3))
 
 
 def apply(image: NDArray[np.uint8], change: Change, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The changed photograph, of the same size, as a JPEG decoder gives it."""
+    """Return the changed photograph, of the same size, after JPEG compression."""
     h, w = image.shape[:2]
     shrink = np.sqrt(abs(np.linalg.det(change.homography[:2, :2])))
-    pixels = before_shrinking(image.astype(np.float32) / 255, float(shrink))
+    pixels = antialiased(image.astype(np.float32) / 255, float(shrink))
     pixels = cv2.warpPerspective(
         pixels, change.homography, (w, h), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
     )
     if change.blur > 0.2:
         pixels = cv2.GaussianBlur(pixels, (0, 0), change.blur)
-    lit = change.gain * np.clip(pixels, 0, 1) ** change.gamma
-    lit = lit + change.noise * rng.standard_normal(lit.shape)
-    seen = np.rint(255 * np.clip(lit, 0, 1)).astype(np.uint8)
-    coded = cv2.imencode(".jpg", seen, [cv2.IMWRITE_JPEG_QUALITY, change.quality])[1]
-    return np.asarray(cv2.imdecode(coded, cv2.IMREAD_UNCHANGED), np.uint8)
+    relit = change.gain * np.clip(pixels, 0, 1) ** change.gamma
+    relit = relit + change.noise * rng.standard_normal(relit.shape)
+    rounded = np.rint(255 * np.clip(relit, 0, 1)).astype(np.uint8)
+    encoded = cv2.imencode(".jpg", rounded, [cv2.IMWRITE_JPEG_QUALITY, change.quality])[1]
+    return np.asarray(cv2.imdecode(encoded, cv2.IMREAD_UNCHANGED), np.uint8)

@@ -1,9 +1,9 @@
-"""What descriptors are chosen and learned on. Oxford Affine is never among it.
+"""The data on which descriptors are chosen and learned. Oxford Affine is not among it.
 
-* Choosing: photographs and strong synthetic changes of them, as many keypoints and the same
-  measure as in the benchmarks.
-* Learning: the pictures inside the scikit-image package and synthetic changes of them. What is
-  learned from these may be shipped.
+* Choosing: photographs and strong synthetic changes of them, with the keypoints and the measure of
+  the benchmarks.
+* Learning: the pictures in the scikit-image package and synthetic changes of them. What is learned
+  from these may be shipped.
 """
 
 import json
@@ -40,7 +40,7 @@ _KEYPOINTS = 800
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """An image as descriptors see it: the levels of its scale space, and keypoints."""
+    """An image as descriptors need it: the levels of its scale space, and keypoints."""
 
     ladder: scalespace.Ladder
     frames: Frames
@@ -48,7 +48,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """A photograph and a change of it, and which of their frames correspond, (m, 2)."""
+    """A photograph and a change of it, and their corresponding frames (m, 2)."""
 
     first: View
     second: View
@@ -64,7 +64,7 @@ def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def pictures() -> list[NDArray[np.uint8]]:
-    """The pictures inside the scikit-image package, grey, at most 1,000 pixels long."""
+    """Return the pictures in the scikit-image package, grey, at most 1,000 pixels long."""
     import skimage
 
     folder = Path(skimage.__file__).parent / "data"
@@ -75,7 +75,7 @@ def pictures() -> list[NDArray[np.uint8]]:
 
 
 def photographs(folder: Path) -> list[NDArray[np.uint8]]:
-    """All photographs of a folder, by name."""
+    """Return all photographs of a folder, sorted by name."""
     paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if not paths:
         raise InputError(f"{folder}: no photographs in it")
@@ -83,13 +83,13 @@ def photographs(folder: Path) -> list[NDArray[np.uint8]]:
 
 
 def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
-    """The image and its strongest OpenCV keypoints."""
+    """Return the scale space of an image with its strongest OpenCV keypoints."""
     frames = Frames.from_opencv(opencv_keypoints(image, count))
     return View(scalespace.build(to_grey(image)).ladder(), frames)
 
 
 def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
-    """A photograph beside a strong change of it."""
+    """Return a photograph with a strong synthetic change of it."""
     rng = np.random.default_rng(list(seed))
     change = synthetic.draw(rng, (image.shape[0], image.shape[1]))
     a, b = view(image), view(synthetic.apply(image, change, rng))
@@ -97,18 +97,18 @@ def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
 
 
 def pairs_of_pictures() -> list[Views]:
-    """Each picture of scikit-image beside two changes of it: what the shipped whitening saw."""
+    """Return the data of the shipped whitening: two changes of each picture of scikit-image."""
     images = pictures()
     return [changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(images)]
 
 
 def for_choosing(images: list[NDArray[np.uint8]]) -> list[Views]:
-    """Three changes of each of 16 photographs, drawn by a seed."""
+    """Return three changes of each of 16 photographs, drawn by a seed."""
     return [changed(images[i], (k, i)) for k in (1, 2, 3) for i in _order(images)[:16]]
 
 
 def held_out(images: list[NDArray[np.uint8]]) -> list[Views]:
-    """Two changes of each of 16 others, which never take part in choosing."""
+    """Return two changes of each of 16 other photographs, not used for choosing."""
     return [changed(images[i], (k, i)) for k in (1, 2) for i in _order(images)[16:32]]
 
 
@@ -119,46 +119,46 @@ def _order(images: list[NDArray[np.uint8]]) -> NDArray[np.intp]:
 def matched(
     pairs: list[Views], values: Callable[[View], NDArray[np.float32]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Descriptors (m, D) of the frames that correspond, first views and second views."""
+    """Return descriptors (m, D) of the corresponding frames, of first and of second views."""
     a = [values(pair.first)[pair.truth[:, 0]] for pair in pairs]
     b = [values(pair.second)[pair.truth[:, 1]] for pair in pairs]
     return np.concatenate(a), np.concatenate(b)
 
 
-def plain(seen: View, recipe: Descriptor) -> NDArray[np.float32]:
-    """Normalised descriptors (n, D), not whitened."""
+def plain(image: View, recipe: Descriptor) -> NDArray[np.float32]:
+    """Return normalised descriptors (n, D), not whitened."""
     unwhitened = replace(recipe, whitening=None, dimensions=None)
-    values = engine.describe_levels(seen.ladder, seen.frames.maps, unwhitened)
+    values = engine.describe_levels(image.ladder, image.frames.maps, unwhitened)
     return np.asarray(values, np.float32)
 
 
 @threads.single_threaded_blas
-def learned(seen: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
-    """The whitening matrix of a recipe, from views of anything."""
-    values = [plain(s, recipe) for s in seen if len(s.frames)]
+def learned(views: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
+    """Return the whitening matrix (D, d) of a recipe, learned from views."""
+    values = [plain(s, recipe) for s in views if len(s.frames)]
     return whitening.learn(np.concatenate(values), t, dimension)
 
 
 @threads.single_threaded_blas
-def whitened(seen: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Descriptors (n, d) by a matrix that is not shipped."""
-    return np.asarray(whitening.apply(plain(seen, recipe), matrix), np.float32)
+def whitened(image: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return descriptors (n, d), whitened by a given matrix."""
+    return np.asarray(whitening.apply(plain(image, recipe), matrix), np.float32)
 
 
 @threads.single_threaded_blas
 def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Average precision of descriptors of the two views, as the benchmarks count it."""
-    found = neighbours(a, b, None, 0.0)
-    right = right_matches(found.nearest, pair.truth)
+    """Return the average precision of the descriptors of two views, as in the benchmarks."""
+    matches = neighbours(a, b, None, 0.0)
+    right = right_matches(matches.nearest, pair.truth)
     possible = max(1, len(np.unique(pair.truth[:, 0])))
-    return average_precision(found.first.astype(np.float64), right, possible)
+    return average_precision(matches.first.astype(np.float64), right, possible)
 
 
 class Scene:
-    """A scene of Strecha's at half its size: views, and the fundamental matrices of pairs."""
+    """A scene of Strecha's data set at half its size: views, and fundamental matrices of pairs."""
 
     def __init__(self, folder: Path, count: int = 1000) -> None:
-        """Read ``cameras.json`` and ``images/``; everything is kept in memory."""
+        """Read ``cameras.json`` and ``images/`` of a folder."""
         try:
             cameras = json.loads((folder / "cameras.json").read_text())
         except OSError:
@@ -175,7 +175,7 @@ class Scene:
             self.cameras.append((k, r, c))
 
     def fundamental(self, i: int, j: int) -> FloatArray:
-        """From image i to image j."""
+        """Return the fundamental matrix (3, 3) from image i to image j."""
         (k_i, r_i, c_i), (k_j, r_j, c_j) = self.cameras[i], self.cameras[j]
         t = r_j @ (c_i - c_j)
         cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
@@ -183,21 +183,21 @@ class Scene:
 
     @threads.single_threaded_blas
     def score(self, values: list[NDArray[np.float32]]) -> float:
-        """The mean share of keypoints that are mutual nearest neighbours and obey the cameras.
+        """Return the mean share of keypoints that match mutually and fit the cameras.
 
-        Images one to three apart; within 1.5 pixels of each other's epipolar lines.
+        Images are one to three apart; a match fits within 1.5 pixels of the epipolar lines.
         """
         shares = []
         for i in range(len(values)):
             for j in range(i + 1, min(i + 4, len(values))):
-                found = neighbours(values[i], values[j], None, 0.0)
-                rows = np.flatnonzero(found.mutual)
+                matches = neighbours(values[i], values[j], None, 0.0)
+                rows = np.flatnonzero(matches.mutual)
                 p = self.views[i].frames.xy[rows]
-                q = self.views[j].frames.xy[found.nearest[rows]]
+                q = self.views[j].frames.xy[matches.nearest[rows]]
                 x, y = (np.column_stack([v, np.ones(len(v))]) for v in (p, q))
                 matrix = self.fundamental(i, j)
                 in_j, in_i = x @ matrix.T, y @ matrix
-                off = np.abs((y * in_j).sum(1))
-                far = off / np.minimum(np.hypot(*in_j.T[:2]), np.hypot(*in_i.T[:2]))
-                shares.append((far < 1.5).sum() / len(values[i]))
+                residual = np.abs((y * in_j).sum(1))
+                distance = residual / np.minimum(np.hypot(*in_j.T[:2]), np.hypot(*in_i.T[:2]))
+                shares.append((distance < 1.5).sum() / len(values[i]))
         return float(np.mean(shares))

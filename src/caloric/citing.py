@@ -1,4 +1,4 @@
-"""Whom to cite for a descriptor."""
+"""The papers to cite for a descriptor."""
 
 from caloric.descriptor.recipes import descriptor
 
@@ -30,9 +30,9 @@ _PAPERS = {
 
 
 def cite(name: str = "caloric") -> str:
-    """BibTeX of the papers a descriptor comes from: ``caloric.cite("heat")``."""
+    """Return the BibTeX entries of the papers behind a descriptor: ``caloric.cite("heat")``."""
     kernel = descriptor(name).kernel.name
-    own = next(
+    paper = next(
         (_PAPERS[k] for k in ("sift", "dsp", "distribution-field") if kernel.startswith(k)), ""
     )
-    return "\n\n".join(filter(None, (_PAPERS["theory"], own)))
+    return "\n\n".join(filter(None, (_PAPERS["theory"], paper)))

@@ -1,10 +1,10 @@
-"""Frames: where a feature is, how large, which way up, which shape; and the conventions of it all.
+"""Frames: the position, size, orientation and shape of features, and the conventions for them.
 
 * Coordinates are (x, y); the centre of the top-left pixel is (0, 0), as in OpenCV. COLMAP puts it
-  at (0.5, 0.5): :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert it.
+  at (0.5, 0.5); :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert.
 * A frame is a 2 x 3 affine map from the plane of the unit disc to the image: u ↦ A u + t.
   σ = √|det A|. OpenCV's ``size`` is 2σ; COLMAP's scale is σ; kornia's LAF is [A | t] itself.
-* Angles are radians, from +x towards +y: clockwise on the screen, as OpenCV's are (in degrees).
+* Angles are in radians, from +x towards +y: clockwise on the screen, as in OpenCV (in degrees).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
 
 
 def sigmas(maps: FloatArray) -> FloatArray:
-    """σ = √|det A| of frames (n, 2, 3), in pixels."""
+    """Return σ = √|det A| (n,) of frames (n, 2, 3), in pixels."""
     return np.asarray(np.sqrt(np.abs(_determinants(maps))))
 
 
@@ -34,13 +34,13 @@ def _determinants(maps: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """n frames: ``maps`` (n, 2, 3) float64 and ``scores`` (n,) float32, the stronger the larger."""
+    """n frames: ``maps`` (n, 2, 3) float64 and ``scores`` (n,) float32, higher is stronger."""
 
     maps: FloatArray
     scores: NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        """Shapes agree, numbers are finite, no frame is flat."""
+        """Check that shapes agree, numbers are finite and no frame is singular."""
         maps = np.array(self.maps, np.float64)
         scores = np.array(self.scores, np.float32)
         if maps.ndim != 3 or maps.shape[1:] != (2, 3):
@@ -57,33 +57,33 @@ class Frames:
         object.__setattr__(self, "scores", scores)
 
     def __len__(self) -> int:
-        """The number of frames."""
+        """Return the number of frames."""
         return len(self.maps)
 
     def __getitem__(self, index: Any) -> "Frames":
-        """Some of the frames, by slice, mask or indices; by a number, that one alone."""
+        """Return the frames selected by a slice, mask, indices, or a single index."""
         if isinstance(index, int | np.integer):
             index = [range(len(self))[index]]
         return Frames(self.maps[index], self.scores[index])
 
     @property
     def xy(self) -> FloatArray:
-        """Centres, (n, 2)."""
+        """The centres, (n, 2)."""
         return self.maps[:, :, 2]
 
     @property
     def sigma(self) -> FloatArray:
-        """√|det A|, in pixels."""
+        """σ = √|det A|, (n,), in pixels."""
         return sigmas(self.maps)
 
     @property
     def angle(self) -> FloatArray:
-        """The direction of the image of +x, radians in (−π, π]."""
+        """The direction to which A maps +x, (n,), in radians in (−π, π]."""
         return np.asarray(np.arctan2(self.maps[:, 1, 0], self.maps[:, 0, 0]))
 
     @classmethod
     def empty(cls) -> "Frames":
-        """No frames."""
+        """Return 0 frames."""
         return cls(np.zeros((0, 2, 3)), np.zeros(0, np.float32))
 
     @classmethod
@@ -95,12 +95,12 @@ class Frames:
         angle: ArrayLike = 0.0,
         scores: ArrayLike | None = None,
     ) -> "Frames":
-        """Round frames from positions, scales in pixels and angles in radians."""
+        """Return circular frames at positions, with scales in pixels and angles in radians."""
         columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (x, y, sigma, angle))
         try:
             x, y, sigma, angle = np.broadcast_arrays(*columns)
         except ValueError:
-            raise InputError("frames: x, y, sigma and angle must be equally many") from None
+            raise InputError("frames: x, y, sigma and angle must have the same length") from None
         if not (sigma > 0).all():
             raise InputError("frames: sigma must be positive")
         c, s = sigma * np.cos(angle), sigma * np.sin(angle)
@@ -109,7 +109,7 @@ class Frames:
 
     @classmethod
     def from_opencv(cls, keypoints: Sequence[Any]) -> "Frames":
-        """From ``cv2.KeyPoint``: size is 2σ, angle in degrees, −1 for none (then 0)."""
+        """Return the frames of ``cv2.KeyPoint``: size is 2σ, angle in degrees (−1, none, is 0)."""
         if len(keypoints) == 0:
             return cls.empty()
         rows = [(k.pt[0], k.pt[1], k.size / 2, k.angle, k.response) for k in keypoints]
@@ -118,10 +118,10 @@ class Frames:
         return cls.from_xysa(x, y, sigma, angle, response)
 
     def to_opencv(self) -> tuple[Any, ...]:
-        """As ``cv2.KeyPoint``; the shape of an affine frame is lost, its σ and angle are kept."""
+        """Return ``cv2.KeyPoint`` objects; they keep σ and angle but lose an affine shape."""
         import cv2
 
-        # OpenCV's SIFT reads from here which level of its pyramid to describe a keypoint at.
+        # OpenCV's SIFT reads from the octave field which pyramid level to describe a keypoint at.
         octave, layer = octave_and_layer(self.sigma)
         rows = zip(
             self.xy.tolist(),
@@ -135,19 +135,19 @@ class Frames:
 
     @classmethod
     def from_laf(cls, laf: ArrayLike, scores: ArrayLike | None = None) -> "Frames":
-        """From kornia's local affine frames, (n, 2, 3) or (1, n, 2, 3)."""
+        """Return the frames of kornia's local affine frames, (n, 2, 3) or (1, n, 2, 3)."""
         maps = np.asarray(laf, np.float64)
         if maps.ndim == 4 and len(maps) == 1:
             maps = maps[0]
         return cls(maps, _scores(scores, len(maps)))
 
     def to_laf(self) -> NDArray[np.float32]:
-        """kornia's local affine frames, (1, n, 2, 3)."""
+        """Return kornia's local affine frames, (1, n, 2, 3) float32."""
         return self.maps[None].astype(np.float32)
 
     @classmethod
     def from_colmap(cls, keypoints: ArrayLike) -> "Frames":
-        """From COLMAP's rows (x, y[, scale, angle]) or (x, y, a11, a12, a21, a22)."""
+        """Return the frames of COLMAP rows (x, y[, scale, angle]) or (x, y, a11, a12, a21, a22)."""
         rows = np.asarray(keypoints, np.float64)
         if rows.ndim != 2 or rows.shape[1] not in (2, 4, 6):
             raise InputError(f"COLMAP keypoints have 2, 4 or 6 columns, got shape {rows.shape}")
@@ -159,6 +159,6 @@ class Frames:
         return cls.from_xysa(xy[:, 0], xy[:, 1], sigma, angle)
 
     def to_colmap(self) -> NDArray[np.float32]:
-        """COLMAP's rows (x, y, a11, a12, a21, a22), float32."""
+        """Return COLMAP's rows (x, y, a11, a12, a21, a22), (n, 6) float32."""
         rows = np.concatenate([self.xy + 0.5, self.maps[:, :, :2].reshape(-1, 4)], 1)
         return rows.astype(np.float32)

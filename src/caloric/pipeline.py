@@ -414,7 +414,7 @@ def _find(
         peaks = peaks[tile.owns(peaks.xy)]
         if mask is not None:
             peaks = peaks[_inside(peaks.xy, mask)]
-        peaks = strongest.of(peaks)
+        peaks = strongest.select(peaks)
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, peaks, options)
         parts.append(_Part(peaks[rows], maps, describe(ladder, maps)))

@@ -1,4 +1,4 @@
-"""Pictures of matches that a person can judge at a glance."""
+"""Pictures of matches and alignments."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _TALLEST = 900
 
 
 def _colour(share: FloatArray) -> NDArray[np.uint8]:
-    """Green for a residual of 0 to yellow and orange at the threshold, RGB."""
+    """Return RGB colours (n, 3), from green at 0 over yellow to orange at 1."""
     share = np.clip(share, 0, 1)[:, None]
     stops = np.array([[30, 170, 80], [240, 200, 40], [235, 110, 30]], float)
     low, high = stops[:-1], stops[1:]
@@ -36,9 +36,10 @@ def draw_matches(
     title: str,
     most: int = MOST_LINES,
 ) -> NDArray[np.uint8]:
-    """Two grey images side by side with thin lines between matches (m, 2), coloured by residual.
+    """Return a picture of two grey images side by side, with a line for each match (m, 2).
 
-    At most ``most`` lines are drawn, spread over the first image; the title says of how many.
+    Lines are coloured by residual. At most ``most`` are drawn, spread over the first image; the
+    title says so.
     """
     pictures, scales = [], []
     for image in (image_a, image_b):
@@ -51,7 +52,7 @@ def draw_matches(
     header = 34
     canvas = np.full((max(heights) + header, sum(widths) + _GAP, 3), 255, np.uint8)
     for picture, left in zip(pictures, (0, widths[0] + _GAP), strict=True):
-        # Dimmed, so that the lines stand out.
+        # Reduced contrast, so that the lines stand out.
         shown = np.rint(40 + 185 * np.clip(picture, 0, 1)).astype(np.uint8)
         canvas[header : header + picture.shape[0], left : left + picture.shape[1]] = shown[
             ..., None
@@ -61,7 +62,7 @@ def draw_matches(
     b = (xy_b[kept] + 0.5) * scales[1] + (widths[0] + _GAP, header)
     colours = _colour(residuals[kept] / threshold)
     layer = canvas.copy()
-    # Worst first, so that the best lie on top; 4 binary digits of sub-pixel position.
+    # Worst first, so that the best lie on top. Positions have 4 fractional bits.
     order = np.argsort(-residuals[kept], kind="stable")
     for i in order:
         p, q = (tuple(np.rint(16 * v).astype(int).tolist()) for v in (a[i], b[i]))
@@ -77,16 +78,16 @@ def draw_matches(
 
 
 _SIDE = 256
-_AHEAD, _BEHIND = (30, 170, 80), (235, 110, 30)
+_FINAL, _EARLIER = (30, 170, 80), (235, 110, 30)
 
 
-def _equal(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """8 bits with all shades equally frequent: pictures of other light become comparable."""
+def _equalised(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """Return a histogram-equalised 8-bit image, so that differently lit images are comparable."""
     return np.asarray(cv2.equalizeHist(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8)))
 
 
 def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
-    """A picture within a square of a fixed size, with a title above it."""
+    """Return a square panel of fixed size with a picture and a title above it."""
     h, w = picture.shape[:2]
     scale = _SIDE / max(h, w)
     size = (max(1, round(w * scale)), max(1, round(h * scale)))
@@ -98,17 +99,17 @@ def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
 
 
 def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int]) -> None:
-    """Small letters."""
+    """Write a line of small text onto a picture."""
     cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (20, 20, 20), 1, cv2.LINE_AA)
 
 
 def _overlay(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Red and cyan: grey where both are alike."""
+    """Return a red-cyan overlay, grey where both images agree."""
     return np.stack([first, second, second], -1)
 
 
 def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Squares of the one and of the other in turn: edges go on across them where they agree."""
+    """Return squares of both images in turn; edges are continuous where the images agree."""
     h, w = first.shape
     side = max(1, max(h, w) // 8)
     y, x = np.mgrid[:h, :w] // side
@@ -117,7 +118,7 @@ def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArra
 
 
 def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[np.uint8]:
-    """The image with the places of a template, the last in green, those before in orange."""
+    """Return the image with outlines of a template: the last in green, the others in orange."""
     scale = min(1.0, 2 * _SIDE / max(image.shape))
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
@@ -125,21 +126,21 @@ def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[n
     for i, outline in enumerate(outlines):
         last = i == len(outlines) - 1
         points = np.rint(16 * ((outline + 0.5) * scale - 0.5)).astype(np.int32)
-        colour, width = (_AHEAD, 2) if last else (_BEHIND, 1)
+        colour, width = (_FINAL, 2) if last else (_EARLIER, 1)
         cv2.polylines(canvas, [points], True, colour, width, cv2.LINE_AA, 4)
     return canvas
 
 
 def _curve(sigmas: list[float], energies: list[float]) -> NDArray[np.uint8]:
-    """Energy against σ, from the first step on the left to the last on the right."""
+    """Return a plot of the energy against σ, from the first step on the left to the last."""
     canvas = np.full((_SIDE, _SIDE, 3), 246, np.uint8)
     count, top = len(energies), max([*energies, 1e-9]) * 1.1
     x = 24 + (_SIDE - 40) * np.arange(count) / max(count - 1, 1)
     y = _SIDE - 30 - (_SIDE - 50) * np.array(energies) / top
     points = np.rint(np.stack([x, y], 1)).astype(np.int32)
-    cv2.polylines(canvas, [points], False, _BEHIND, 2, cv2.LINE_AA)
+    cv2.polylines(canvas, [points], False, _EARLIER, 2, cv2.LINE_AA)
     for i, at in enumerate(points):
-        cv2.circle(canvas, at.tolist(), 3, _AHEAD if i == count - 1 else _BEHIND, -1, cv2.LINE_AA)
+        cv2.circle(canvas, at.tolist(), 3, _FINAL if i == count - 1 else _EARLIER, -1, cv2.LINE_AA)
         if i % max(1, count // 5) == 0 or i == count - 1:
             text = f"{sigmas[i]:.3g}"
             cv2.putText(canvas, text, (int(at[0]) - 10, _SIDE - 8), cv2.FONT_HERSHEY_SIMPLEX, 0.38,
@@ -154,23 +155,24 @@ def draw_alignment(
     steps: list[tuple[float, FloatArray, float]],
     title: str,
 ) -> NDArray[np.uint8]:
-    """Before and after as overlay and checkerboard, the path over the image, and energy over σ.
+    """Return a picture of an alignment: overlays before and after, the path, and the energy over σ.
 
-    ``start`` (2, 3) is where it began, ``steps`` are σ, transform and energy of each.
+    ``start`` (2, 3) is the initial transform; ``steps`` are the σ, transform and energy of each
+    step.
     """
-    own, whole = to_grey(template), to_grey(image)
-    h, w = own.shape
+    template_grey, image_grey = to_grey(template), to_grey(image)
+    h, w = template_grey.shape
     corners = np.array([[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]], float)
     transforms = [start, *(transform for _, transform, _ in steps)]
-    shown = _equal(own)
+    reference = _equalised(template_grey)
     panels = []
     for name, transform in (("before", start), ("after", transforms[-1])):
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        seen = _equal(np.asarray(cv2.warpAffine(whole, transform, (w, h), flags=flags)))
-        panels.append(_panel(_overlay(shown, seen), f"{name}: red template, cyan image"))
-        panels.append(_panel(_checkerboard(shown, seen), f"{name}: checkerboard"))
+        warped = _equalised(np.asarray(cv2.warpAffine(image_grey, transform, (w, h), flags=flags)))
+        panels.append(_panel(_overlay(reference, warped), f"{name}: red template, cyan image"))
+        panels.append(_panel(_checkerboard(reference, warped), f"{name}: checkerboard"))
     outlines = [corners @ transform[:, :2].T + transform[:, 2] for transform in transforms]
-    path = _outlined(np.rint(255 * np.clip(whole, 0, 1)).astype(np.uint8), outlines)
+    path = _outlined(np.rint(255 * np.clip(image_grey, 0, 1)).astype(np.uint8), outlines)
     sigmas, energies = [step[0] for step in steps], [step[2] for step in steps]
     third = [_panel(path, "path in the image, end in green"),
              _panel(_curve(sigmas, energies), "energy; below, sigma in pixels")]  # fmt: skip
@@ -185,7 +187,7 @@ def draw_alignment(
 
 
 def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
-    """Indices of at most ``most`` points, taken in turn from the cells of a grid."""
+    """Return the indices of at most ``most`` points, taken in turn from the cells of a grid."""
     if len(xy) <= most:
         return np.arange(len(xy))
     low, high = xy.min(0), xy.max(0)
@@ -199,13 +201,13 @@ def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
 
 
 def check_format(path: Path) -> None:
-    """An error if pictures cannot be written under such a name."""
+    """Raise an error if pictures cannot be written in the format of a file name."""
     if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
         raise InputError(f"{path}: cannot write pictures as {path.suffix!r}; use .png or .jpg")
 
 
 def write_picture(path: Path, picture: NDArray[np.uint8]) -> None:
-    """Write an RGB picture; the ending of the name says in which format."""
+    """Write an RGB picture in the format of the file name's suffix."""
     check_format(path)
     data = cv2.imencode(path.suffix, picture[..., ::-1])[1]
     with replacing(path) as file:

@@ -535,8 +535,8 @@ def test_scores_are_the_boxed_sum_over_pairs_of_pixels():
 def test_find_template_says_what_is_wrong():
     template, image, _ = problem()
     for candidates, options, match in (
-        ([], {}, "there are none"),
-        (template, {}, "one image"),
+        ([], {}, "the list is empty"),
+        (template, {}, "a single image"),
         ([template, np.zeros((4, 4))], {}, "template 1: .*at least 8"),
         ([template], {"kernel": "distribution-field"}, "not of gradient"),
         ([template], {"kernel": "magic"}, "unknown"),

@@ -17,6 +17,7 @@ from caloric.image import reading
 from tools import claims, patches, synthetic, training
 from tools.__main__ import app as tools_app
 from tools.drills import fuzz
+from tools.pages import accuracy
 
 
 def test_average_precision_by_hand():
@@ -195,7 +196,7 @@ def test_a_benchmark_and_its_second_run(tmp_path, monkeypatch):
     assert (tmp_path / "page-oxford.png").exists()
     out.write_text("{}")
     with pytest.raises(InputError, match="not results of this version"):
-        cli.page([out], target)
+        accuracy.write([out], None, None, target)
 
 
 def test_damaged_cache_is_made_again(tmp_path):

@@ -10,12 +10,15 @@ import cv2
 import h5py
 import numpy as np
 import pytest
-from test_reading import broken_files
 from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import cli
+from broken import broken_files
+from caloric import cli, pipeline
+from caloric.alignment import align, templates
+from caloric.descriptor import engine
+from caloric.image import reading
 from paths import README
 
 
@@ -128,8 +131,10 @@ def test_citations_are_of_the_papers_a_descriptor_comes_from():
 
 
 def test_docstrings_that_are_examples():
-    assert doctest.testmod(caloric).attempted > 0
-    assert doctest.testmod(caloric).failed == 0
+    for module in (caloric, pipeline, engine, align, templates, reading):
+        result = doctest.testmod(module)
+        assert result.attempted > 0, module
+        assert result.failed == 0, module
 
 
 def test_version_is_said_once():

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
+from caloric.cli import console
 from caloric.collection import (
-    commands,
     engines,
     exporting,
     extraction,
@@ -37,7 +37,7 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 SETTINGS = extraction.Settings(max_features=120)
-HERE = engines.Here()
+HERE = engines.InProcess()
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +344,7 @@ def test_what_the_executable_cannot_do_is_said_first(
     folder, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)
     monkeypatch.setattr(colmap_command, "executable", lambda: "false")
-    with pytest.raises(caloric.InputError, match="not there; name the folder"):
+    with pytest.raises(caloric.InputError, match="does not exist; name the folder"):
         exporting.export_colmap(out, tmp_path)
     with pytest.raises(caloric.InputError, match="colmap feature_importer failed"):
         exporting.export_colmap(out, folder)
@@ -420,7 +420,7 @@ def test_two_dask_workers_make_the_same_store(folder, tmp_path):
 
 
 def test_killed_runs_are_finished_by_the_next(folder):
-    """A process, a worker and the scheduler; twenty times: caloric bench kills."""
+    """A process, a worker and the scheduler; twenty times: python -m tools kills."""
     pytest.importorskip("distributed")
     victims = ("process", "cluster's worker", "scheduler")
     for i in range(4):  # enough to do that a kill comes in between
@@ -514,7 +514,7 @@ def test_features_of_images_that_cannot_be_read_are_kept(folder, tmp_path, monke
     monkeypatch.setattr(sources, "content", lost)
     again = extract(folder, out)
     assert len(again.skipped) == 3
-    assert all("of before are kept" in why for why in again.skipped.values())
+    assert all("previous features are kept" in why for why in again.skipped.values())
     assert content(out) == before
     monkeypatch.setattr(sources, "content", real)
     assert extract(folder, out).extracted == 0
@@ -580,7 +580,7 @@ def test_one_run_waits_for_another(folder, tmp_path):
     out = tmp_path / "out"
     arguments = ["collection", "extract", str(folder), "-o", str(out), "--max-features", "60"]
     code = "from caloric.cli import main\nmain()"
-    with store.held(out):
+    with store.locked(out):
         waiting = subprocess.Popen(
             [sys.executable, "-c", code, *arguments, "--workers", "1", "--device", "cpu"],
             stderr=subprocess.PIPE, text=True,
@@ -615,7 +615,7 @@ def test_addresses_say_what_is_wrong(folder, tmp_path):
 
 def test_dask_is_told_that_nobody_works(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "_PATIENCE", 1)
+    monkeypatch.setattr(engines, "_WORKER_TIMEOUT", 1)
     with distributed.LocalCluster(
         n_workers=0, dashboard_address=None, silence_logs=50, processes=False
     ) as cluster:
@@ -687,8 +687,8 @@ def test_in_cells_the_nearest_are_mostly_found():
     places = rng.standard_normal((300, 16)).astype(np.float32)
     every = np.repeat(places, 10, 0) + 0.1 * rng.standard_normal((3000, 16)).astype(np.float32)
     every = (every / np.linalg.norm(every, axis=1)[:, None]).astype(np.float16)
-    exact = index.nearest(index.built(every), every[:200], 10)
-    cells = index.nearest(index.built(every, exact=0), every[:200], 10)
+    exact = index.nearest(index.build(every), every[:200], 10)
+    cells = index.nearest(index.build(every, exact=0), every[:200], 10)
     np.testing.assert_array_equal(exact[:, 0] // 10, np.arange(200) // 10)
     same = [len(set(a) & set(b)) / 10 for a, b in zip(exact, cells, strict=True)]
     assert np.mean(same) > 0.9
@@ -744,8 +744,8 @@ def test_pairs_of_many_images_are_shared_out_evenly():
 
 def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
     now = iter([0.0, 20.0, 21.0, 40.0])
-    monkeypatch.setattr(commands.time, "monotonic", lambda: next(now))
-    told = commands._Progress()
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    told = console.Progress()
     told("images", 100, 1000)
     told("images", 105, 1000)  # too soon for another line
     told("images", 1000, 1000)

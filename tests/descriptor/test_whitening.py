@@ -77,7 +77,7 @@ def test_names_and_dimensions():
         caloric.describe(image, frames, "caloric-63")
     with pytest.raises(caloric.InputError, match="dimensions must be 1 to 128"):
         replace(recipes.descriptor("caloric"), dimensions=129)
-    with pytest.raises(caloric.InputError, match="whitened descriptors alone"):
+    with pytest.raises(caloric.InputError, match="only for whitened descriptors"):
         replace(recipes.descriptor("sift"), dimensions=64)
     with pytest.raises(caloric.InputError, match="unknown whitening"):
         whitening.load("other")

@@ -1,8 +1,6 @@
 """Image files: every kind people have, and every kind of broken one."""
 
-import io
 import warnings
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -11,7 +9,7 @@ import pytest
 from PIL import Image
 
 import caloric
-import photographs
+from broken import broken_files, saved
 from caloric.image import reading
 from caloric.image.pixels import to_grey
 
@@ -19,12 +17,6 @@ from caloric.image.pixels import to_grey
 def colour():
     y, x = np.mgrid[:40, :60]
     return np.stack([4 * x, 6 * y, (x * y) % 255], -1).astype(np.uint8)
-
-
-def saved(image, **options):
-    buffer = io.BytesIO()
-    image.save(buffer, **options)
-    return buffer.getvalue()
 
 
 def test_colour_order_is_rgb(tmp_path):
@@ -84,36 +76,6 @@ def test_transparent_pixels_are_white():
     image = np.zeros((2, 2, 4), np.uint8)
     image[0, :, 3] = 255
     np.testing.assert_allclose(to_grey(image), [[0, 0], [1, 1]], atol=1e-6)
-
-
-def huge_png():
-    """A valid header that claims 100,000 x 100,000 pixels."""
-
-    def chunk(kind, content):
-        body = kind + content
-        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
-
-    size = (100_000).to_bytes(4, "big")
-    header = chunk(b"IHDR", size + size + bytes([8, 2, 0, 0, 0]))
-    data = chunk(b"IDAT", zlib.compress(b"\0" * 100))
-    return b"\x89PNG\r\n\x1a\n" + header + data + chunk(b"IEND", b"")
-
-
-def broken_files(folder):
-    jpeg = saved(Image.fromarray(photographs.grey("camera")), format="JPEG")
-    (folder / "empty.jpg").write_bytes(b"")
-    (folder / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
-    (folder / "text.png").write_text("this is no picture")
-    (folder / "huge.png").write_bytes(huge_png())
-    (folder / "folder.png").mkdir()
-    return {
-        "empty.jpg": "the file is empty",
-        "truncated.jpg": "not an image that can be read",
-        "text.png": "not an image that can be read",
-        "huge.png": "claims",
-        "folder.png": "a folder, not an image",
-        "missing.png": "no such file",
-    }
 
 
 def test_broken_files_say_so(tmp_path):

@@ -1,1 +1,1 @@
-"""The benchmark of alignment: cases, peers, confidence."""
+"""The alignment benchmark: cases, other methods, and the calibration of the confidence."""

@@ -1,4 +1,4 @@
-"""``caloric bench align``: alignment, templates and refined matches, with other people's beside."""
+"""``python -m tools align``: alignment, templates and refined matches, beside other methods."""
 
 import json
 import time
@@ -36,14 +36,14 @@ from tools.alignment.cases import (
 )
 
 Report = dict[str, Any]
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 
 START, SEARCH = "caloric from the identity", "caloric"
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one method made of one case."""
+    """The error and the time of one method on one case."""
 
     error: float
     seconds: float
@@ -52,17 +52,17 @@ class Outcome:
 
 def _peer(run: align_peers.Aligner, case: Case) -> Outcome:
     started = time.perf_counter()
-    found = run(case)
+    transform = run(case)
     seconds = time.perf_counter() - started
-    return Outcome(np.inf if found is None else case.error(found), seconds)
+    return Outcome(np.inf if transform is None else case.error(transform), seconds)
 
 
 def _ours(case: Case, **options: Any) -> Outcome:
     started = time.perf_counter()
     if options.pop("from_identity", False):
         options["initial"] = case.centred
-    found = align.align(case.template, case.image, **options)
-    return Outcome(case.error(found.transform), time.perf_counter() - started, found)
+    alignment = align.align(case.template, case.image, **options)
+    return Outcome(case.error(alignment.transform), time.perf_counter() - started, alignment)
 
 
 PEERS: dict[str, align_peers.Aligner] = {
@@ -75,7 +75,7 @@ Runner = Callable[[Case], Outcome]
 
 
 def _contenders(**options: Any) -> dict[str, Runner]:
-    """The others, and ours from both starts."""
+    """Return the peers, and Caloric with and without the search."""
     runners: dict[str, Runner] = {name: partial(_peer, run) for name, run in PEERS.items()}
     runners[START] = partial(_ours, from_identity=True, **options)
     runners[SEARCH] = partial(_ours, **options)
@@ -105,85 +105,87 @@ def _summary(outcomes: Sequence[Outcome]) -> Report:
 
 
 def honesty(outcomes: Sequence[Outcome]) -> Report:
-    """Of failures, how many say so; of successes, how many say that they failed."""
-    own = [(o, o.alignment) for o in outcomes if o.alignment is not None]
-    failed = [a for o, a in own if o.error >= RIGHT]
-    right = [a for o, a in own if o.error < RIGHT]
+    """Return how many failures are reported as such, and how many successes as failures."""
+    alignments = [(o, o.alignment) for o in outcomes if o.alignment is not None]
+    failed = [a for o, a in alignments if o.error >= RIGHT]
+    succeeded = [a for o, a in alignments if o.error < RIGHT]
     return {
         "failures": len(failed),
         "failures that say so": float(np.mean([not a.converged for a in failed]))
         if failed
         else None,
-        "false alarms": float(np.mean([not a.converged for a in right])) if right else None,
+        "false alarms": float(np.mean([not a.converged for a in succeeded])) if succeeded else None,
         "highest confidence of a failure": max((a.confidence for a in failed), default=None),
-        "lowest confidence of a success": min((a.confidence for a in right), default=None),
+        "lowest confidence of a success": min((a.confidence for a in succeeded), default=None),
     }
 
 
-def predicted(found: Alignment) -> float:
-    """The root-mean-square error over the template, in pixels, that the covariance tells."""
-    C = found.covariance
+def predicted(alignment: Alignment) -> float:
+    """Return the root-mean-square error over the template in pixels, by the covariance."""
+    C = alignment.covariance
     at = points(np.empty((TEMPLATE, TEMPLATE), np.uint8))
     variances = np.einsum("ni,ij,nj->n", at, C[:3, :3] + C[3:, 3:], at)
     return float(np.sqrt(variances.mean()))
 
 
-def cells(photos: Photographs, count: int, seed: int, told: Told) -> Report:
-    """Every kind at every strength."""
+def cells(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+    """Return the share of right alignments for every kind and strength of motion."""
     table: Report = {}
-    every: dict[str, list[Outcome]] = {}
+    all_outcomes: dict[str, list[Outcome]] = {}
     for kind in KINDS:
         for strength in STRENGTHS:
-            told(f"{kind} {strength:g}")
+            progress(f"{kind} {strength:g}")
             cases = (make(photos.pixels, kind, strength, seed + i) for i in range(count))
             for name, outcomes in _run(cases, _contenders()).items():
                 table.setdefault(name, {}).setdefault(kind, {})[f"{strength:g}"] = _share(outcomes)
-                every.setdefault(name, []).extend(outcomes)
-    own = every[START] + every[SEARCH]
-    right = [o for o in own if o.error < RIGHT and o.alignment is not None]
+                all_outcomes.setdefault(name, []).extend(outcomes)
+    caloric = all_outcomes[START] + all_outcomes[SEARCH]
+    right = [o for o in caloric if o.error < RIGHT and o.alignment is not None]
     return {
         "cases a cell": count,
         "share": table,
-        "overall": {name: _summary(outcomes) for name, outcomes in every.items()},
-        "honesty": honesty(own),
+        "overall": {name: _summary(outcomes) for name, outcomes in all_outcomes.items()},
+        "honesty": honesty(caloric),
         "error over what the covariance tells": float(
             np.median([o.error / predicted(o.alignment) for o in right if o.alignment])
         ),
     }
 
 
-def hard(photos: Photographs, count: int, seed: int, told: Told) -> Report:
-    """Covered, blurred and inverted."""
+def hard(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+    """Return the results on covered, blurred and inverted images, and on absent templates."""
     report: Report = {}
-    own: list[Outcome] = []
+    caloric: list[Outcome] = []
     for name, conditions in HARD.items():
-        told(name)
+        progress(name)
         options = {"inverted": True} if conditions.get("inverted") else {}
         cases = (make(photos.pixels, "all", 0.5, seed + i, **conditions) for i in range(count))
         outcomes = _run(cases, _contenders(**options))
-        report[name] = {method: _summary(found) for method, found in outcomes.items()}
-        own += outcomes[START] + outcomes[SEARCH]
-    told("templates that are not there")
-    found = [_absent(photos, seed + i) for i in range(count)]
+        report[name] = {
+            method: _summary(method_outcomes) for method, method_outcomes in outcomes.items()
+        }
+        caloric += outcomes[START] + outcomes[SEARCH]
+    progress("templates that are not there")
+    absent = [_absent(photos, seed + i) for i in range(count)]
     return {
         "conditions": report,
-        "honesty": honesty(own),
+        "honesty": honesty(caloric),
         "not there": {
             "cases": count,
-            "that say so": float(np.mean([not a.converged for a in found])),
-            "highest confidence": max(a.confidence for a in found),
+            "that say so": float(np.mean([not a.converged for a in absent])),
+            "highest confidence": max(a.confidence for a in absent),
         },
     }
 
 
 def _absent(photos: Photographs, seed: int) -> Alignment:
-    """A template looked for in a view of another photograph."""
+    """Return the alignment of a template with a view of another photograph."""
     case = make(photos.pixels, "all", 0.5, seed)
     elsewhere = photos.elsewhere(case.photograph)
     return align.align(case.template, make(elsewhere, "all", 0.5, seed).image)
 
 
-# What the theory says beside what the default does, from the identity unless it searches.
+# The three columns of the paper, and other settings than the default.
 SETTINGS: dict[str, dict[str, Any]] = {
     "full continuation": {},
     "one sigma, a detector's candidates": {"method": "single"},
@@ -195,12 +197,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(photos: Photographs, count: int, seed: int, told: Told) -> Report:
-    """The paper's three columns and the other settings of the routine, on two cells."""
+def settings(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+    """Return the results of the three columns of the paper and of other settings, on two cells."""
     report: Report = {}
     runners: dict[str, Runner] = {name: partial(_ours, **o) for name, o in SETTINGS.items()}
     for kind, strength in (("rotation", 0.5), ("all", 0.5)):
-        told(f"settings: {kind} {strength:g}")
+        progress(f"settings: {kind} {strength:g}")
         cases = (make(photos.pixels, kind, strength, seed + i) for i in range(count))
         for name, outcomes in _run(cases, runners).items():
             errors = [o.error for o in outcomes]
@@ -212,89 +214,103 @@ def settings(photos: Photographs, count: int, seed: int, told: Told) -> Report:
 
 
 def template_problem(photos: Photographs, seed: int) -> tuple[Case, list[NDArray[np.uint8]], int]:
-    """A case, 50 templates and which of them it is: 20 are it with a quarter to a half replaced."""
+    """Return a case, 50 templates, and the index of its own one.
+
+    In 20 of the templates a quarter to a half of the case's own template is replaced.
+    """
     rng = np.random.default_rng([seed, 50])
-    # At any strength: at a fixed one all turns would lie alike between those that are searched.
+    # A random strength: at a fixed one, all rotations would be equally far from the searched ones.
     case = make(photos.pixels, "all", float(rng.uniform(0.1, 0.6)), seed)
     elsewhere = photos.elsewhere(case.photograph)
     others = [make(elsewhere, "translation", 0.25, 100 * seed + i).template for i in range(49)]
-    found = others[:29]
+    candidates = others[:29]
     for other in others[29:]:
         side = round(float(np.sqrt(rng.uniform(0.25, 0.5))) * TEMPLATE)
         y, x = rng.integers(0, TEMPLATE - side + 1, 2)
         similar = case.template.copy()
         similar[y : y + side, x : x + side] = other[y : y + side, x : x + side]
-        found.append(similar)
-    place = int(rng.integers(len(found) + 1))
-    found.insert(place, case.template)
-    return case, found, place
+        candidates.append(similar)
+    index = int(rng.integers(len(candidates) + 1))
+    candidates.insert(index, case.template)
+    return case, candidates, index
 
 
 def _correlated(
     image: NDArray[np.uint8],
     candidates: list[NDArray[np.uint8]],
     shrink: int,
-    among: Sequence[tuple[float, int, Sequence[int]]],
+    searched: Sequence[tuple[float, int, Sequence[int]]],
 ) -> list[tuple[float, int, float, int, FloatArray]]:
-    """For every scale, turn and template its highest normalised cross-correlation, best first.
+    """Return the best normalised cross-correlation by scale, rotation and template, best first.
 
-    The image is turned and scaled, so that templates stay whole; ``shrink`` makes all smaller.
-    Each is the score, the template, the scale, the turn, and the middle in the image.
+    The image is rotated and scaled, so that templates stay whole; ``shrink`` reduces the size of
+    both. Each entry is the score, the template, the scale, the rotation, and the centre in the
+    image.
     """
     size = (TEMPLATE // shrink, TEMPLATE // shrink)
-    own = [cv2.resize(v, size, interpolation=cv2.INTER_AREA) for v in candidates]
+    small_templates = [cv2.resize(v, size, interpolation=cv2.INTER_AREA) for v in candidates]
     h, w = (n // shrink for n in image.shape)
     small = cv2.resize(image, (w, h), interpolation=cv2.INTER_AREA)
-    found = []
-    for scale, turn, which in among:
+    results = []
+    for scale, turn, indices in searched:
         side = max(int(np.ceil(np.hypot(h, w) / scale)), *size)
-        degrees, about = 360 * turn / SCHEDULE.turns, ((w - 1) / 2, (h - 1) / 2)
-        to = np.array(cv2.getRotationMatrix2D(about, degrees, 1 / scale), np.float64)
-        to[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
-        turned = cv2.warpAffine(small, to, (side, side), borderValue=float(small.mean()))
-        for k in which:
-            scores = cv2.matchTemplate(turned, own[k], cv2.TM_CCOEFF_NORMED)
+        degrees, pivot = 360 * turn / SCHEDULE.turns, ((w - 1) / 2, (h - 1) / 2)
+        transform = np.array(cv2.getRotationMatrix2D(pivot, degrees, 1 / scale), np.float64)
+        transform[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
+        turned = cv2.warpAffine(small, transform, (side, side), borderValue=float(small.mean()))
+        for k in indices:
+            scores = cv2.matchTemplate(turned, small_templates[k], cv2.TM_CCOEFF_NORMED)
             _, score, _, corner = cv2.minMaxLoc(scores)
-            middle = np.array(corner) + (np.array(size) - 1) / 2
-            at = np.asarray(np.linalg.solve(to[:, :2], middle - to[:, 2]), np.float64)
-            found.append((float(score), k, scale, turn, shrink * at + (shrink - 1) / 2))
-    return sorted(found, key=lambda one: -one[0])
+            position = np.array(corner) + (np.array(size) - 1) / 2
+            centre = np.asarray(
+                np.linalg.solve(transform[:, :2], position - transform[:, 2]), np.float64
+            )
+            results.append((float(score), k, scale, turn, shrink * centre + (shrink - 1) / 2))
+    return sorted(results, key=lambda result: -result[0])
 
 
 def correlation(
     image: NDArray[np.uint8], candidates: list[NDArray[np.uint8]]
 ) -> tuple[int, FloatArray]:
-    """Which template, and its middle: all turns and scales of the search at a quarter of the size,
-    the best thirty once more at full size."""
-    every = range(len(candidates))
+    """Return the best template and its centre by normalised cross-correlation.
+
+    All rotations and scales of the search are tried at a quarter of the size, the best thirty again
+    at full size.
+    """
+    indices = range(len(candidates))
     turns = range(SCHEDULE.turns)
     coarse = _correlated(
-        image, candidates, 4, [(scale, turn, every) for scale in SCHEDULE.scales for turn in turns]
+        image,
+        candidates,
+        4,
+        [(scale, turn, indices) for scale in SCHEDULE.scales for turn in turns],
     )
     best = [(scale, turn, [k]) for _, k, scale, turn, _ in coarse[:30]]
-    _, which, _, _, at = _correlated(image, candidates, 1, best)[0]
-    return which, at
+    _, index, _, _, centre = _correlated(image, candidates, 1, best)[0]
+    return index, centre
 
 
-def finding(photos: Photographs, count: int, seed: int, told: Told) -> Report:
-    """50 templates: which one, and its middle within 5 pixels."""
+def finding(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+    """Return how often the right one of 50 templates is found, with its centre within 5 pixels."""
     middle = np.full(2, (TEMPLATE - 1) / 2)
     right: dict[str, list[bool]] = {"caloric": [], "normalised cross-correlation": []}
     seconds: dict[str, list[float]] = {name: [] for name in right}
     for i in range(count):
-        told(f"templates {i + 1}/{count}")
-        case, candidates, place = template_problem(photos, seed + i)
+        progress(f"templates {i + 1}/{count}")
+        case, candidates, expected = template_problem(photos, seed + i)
         truth = case.truth[:, :2] @ middle + case.truth[:, 2]
         started = time.perf_counter()
-        found = templates.find_template(case.image, candidates, model="affine")
+        match = templates.find_template(case.image, candidates, model="affine")
         seconds["caloric"].append(time.perf_counter() - started)
-        at = found.alignment.transform[:, :2] @ middle + found.alignment.transform[:, 2]
-        right["caloric"].append(found.template == place and bool(np.hypot(*(at - truth)) < 5))
+        position = match.alignment.transform[:, :2] @ middle + match.alignment.transform[:, 2]
+        right["caloric"].append(
+            match.template == expected and bool(np.hypot(*(position - truth)) < 5)
+        )
         started = time.perf_counter()
-        which, centre = correlation(case.image, candidates)
+        index, centre = correlation(case.image, candidates)
         seconds["normalised cross-correlation"].append(time.perf_counter() - started)
         near = bool(np.hypot(*(centre - truth)) < 5)
-        right["normalised cross-correlation"].append(which == place and near)
+        right["normalised cross-correlation"].append(index == expected and near)
     return {
         name: {"share": float(np.mean(right[name])), "mean seconds": float(np.mean(seconds[name])),
                "cases": count}
@@ -306,25 +322,25 @@ _CAMERA = ("K", "R_world_to_cam", "centre")
 
 
 def _fundamental(first: Report, second: Report) -> FloatArray:
-    """Of two cameras with K, R_world_to_cam and centre."""
+    """Return the fundamental matrix (3, 3) of two cameras with K, R_world_to_cam and centre."""
     K, R, C = ([np.array(c[name]) for c in (first, second)] for name in _CAMERA)
     t = R[1] @ (C[0] - C[1])
     cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
     return np.asarray(np.linalg.inv(K[1]).T @ cross @ R[1] @ R[0].T @ np.linalg.inv(K[0]))
 
 
-def refining(folder: Path, told: Told, most: int = 4000) -> Report:
-    """Verified matches of neighbouring views against the cameras, as they are and refined."""
+def refining(folder: Path, progress: Progress, most: int = 4000) -> Report:
+    """Return the errors of verified matches against the cameras, before and after refinement."""
     cameras = json.loads((folder / "cameras.json").read_text())
     names = sorted(cameras)
-    told(f"features of {folder.name}")
+    progress(f"features of {folder.name}")
     images = {name: read_image(folder / "images" / name) for name in names}
-    found = {name: pipeline.extract(images[name], max_features=most) for name in names}
-    before, after, moved, seconds, beyond = [], [], [], 0.0, 0.0
+    features = {name: pipeline.extract(images[name], max_features=most) for name in names}
+    before, after, moved, seconds, farthest = [], [], [], 0.0, 0.0
     for i, first in enumerate(names):
         for second in names[i + 1 : i + 3]:
-            told(f"{folder.name}: {first} {second}")
-            a, b = found[first], found[second]
+            progress(f"{folder.name}: {first} {second}")
+            a, b = features[first], features[second]
             plain = pipeline.match(a, b)
             started = time.perf_counter()
             refined = pipeline.match(a, b, refine=True, images=(images[first], images[second]))
@@ -339,16 +355,16 @@ def refining(folder: Path, told: Told, most: int = 4000) -> Report:
             after.append(geometry.residual(p, q, "fundamental", F))
             shift = np.linalg.norm(q - frames.xy, axis=1)
             moved.append(shift > 0)
-            beyond = max(beyond, float((shift / frames.sigma).max()))
-    was, now = np.concatenate(before), np.concatenate(after)
+            farthest = max(farthest, float((shift / frames.sigma).max()))
+    errors_before, errors_after = np.concatenate(before), np.concatenate(after)
     return {
-        "matches": len(was),
-        "median error before": float(np.median(was)),
-        "median error after": float(np.median(now)),
-        "lower by": 1 - float(np.median(now) / np.median(was)),
+        "matches": len(errors_before),
+        "median error before": float(np.median(errors_before)),
+        "median error after": float(np.median(errors_after)),
+        "lower by": 1 - float(np.median(errors_after) / np.median(errors_before)),
         "moved": float(np.concatenate(moved).mean()),
-        "farthest move in sigmas": beyond,
-        "milliseconds a match, with matching": 1000 * seconds / len(was),
+        "farthest move in sigmas": farthest,
+        "milliseconds a match, with matching": 1000 * seconds / len(errors_before),
     }
 
 
@@ -356,9 +372,9 @@ SECTIONS = ("cells", "hard", "confidence", "settings", "templates", "refine")
 
 
 def run(
-    data: Path, strecha: list[Path], count: int, seed: int, only: Sequence[str], told: Told
+    data: Path, strecha: list[Path], count: int, seed: int, only: Sequence[str], progress: Progress
 ) -> Report:
-    """The sections asked for, with what they were run with."""
+    """Return the report of the requested sections, with versions and data."""
     report: Report = {}
     photos = photographs(data) if set(only) - {"refine"} else Photographs([], [])
     about = {"versions": versions(), "photographs": len(photos.pixels), "seed": seed}
@@ -366,7 +382,7 @@ def run(
                 "settings": settings, "templates": finding}  # fmt: skip
     for name, section in sections.items():
         if name in only:
-            report[name] = {"about": about, **section(photos, count, seed, told)}
+            report[name] = {"about": about, **section(photos, count, seed, progress)}
     if "refine" in only:
-        report["refine"] = {"about": about} | {f.name: refining(f, told) for f in strecha}
+        report["refine"] = {"about": about} | {f.name: refining(f, progress) for f in strecha}
     return report

@@ -1,4 +1,4 @@
-"""Made problems of alignment: photographs moved, lit, blurred and covered, with the truth known."""
+"""Synthetic alignment problems: photographs moved, relit, blurred and covered, with known truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from caloric.theory.gaussians import FloatArray
 TEMPLATE, IMAGE = 128, 288
 KINDS = ("translation", "rotation", "scale", "affine", "all")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-# What each kind is at strength 1.
+# The size of each kind of motion at strength 1.
 SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
 TEXTURE = 0.02
-RIGHT = 1.0  # pixels of mean error
-# All of them at half the strength in every kind of motion.
+RIGHT = 1.0  # pixels; the largest mean error of a right alignment
+# All kinds of motion at strength 0.5, with one more difficulty.
 HARD: dict[str, dict[str, Any]] = {
     "30 % covered": {"covered": 0.3},
     "blurred by 3 px": {"blur": 3.0},
@@ -34,33 +34,33 @@ Pixels = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Photographs:
-    """Grey images, 0 to 1, and what they show: their file's name without its number."""
+    """Grey images in [0, 1] and their scenes: the file names without their numbers."""
 
     pixels: list[Pixels]
     scenes: list[str]
 
     def elsewhere(self, index: int) -> list[Pixels]:
-        """Those of other scenes than that of one of them."""
+        """Return the images of other scenes than that of image ``index``."""
         scene = self.scenes[index]
         return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
 
 
 def photographs(folder: Path) -> Photographs:
-    """The images of a folder, by name."""
+    """Return the images of a folder that are large enough, sorted by name."""
     paths = datasets.photographs(folder)
-    found = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
-    found = [(pixels, path) for pixels, path in found if min(pixels.shape) >= IMAGE]
-    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in found]
+    images = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
+    images = [(pixels, path) for pixels, path in images if min(pixels.shape) >= IMAGE]
+    scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in images]
     if len(set(scenes)) < 2:
         raise InputError(
             f"{folder}: photographs (.jpg, .png) of at least {IMAGE} pixels and of two scenes are "
             "needed in it; a scene is known by the file's name without its number"
         )
-    return Photographs([pixels for pixels, _ in found], scenes)
+    return Photographs([pixels for pixels, _ in images], scenes)
 
 
 def points(template: NDArray[np.uint8]) -> FloatArray:
-    """9 x 9 of a template's places, homogeneous: where errors are measured."""
+    """Return a grid (81, 3) of homogeneous template points, at which errors are measured."""
     h, w = template.shape
     x, y = np.meshgrid(np.linspace(0, w - 1, 9), np.linspace(0, h - 1, 9))
     return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
@@ -68,7 +68,7 @@ def points(template: NDArray[np.uint8]) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A template and an image with ``truth``, the 2 x 3 map from template to image pixels."""
+    """A template and an image, with the true map ``truth`` (2, 3) from template to image pixels."""
 
     template: NDArray[np.uint8]
     image: NDArray[np.uint8]
@@ -77,18 +77,18 @@ class Case:
 
     @property
     def centred(self) -> FloatArray:
-        """The template upright in the middle of the image: where the start from the identity is."""
+        """Return the map (2, 3) that centres the upright template in the image."""
         return align.centred(self.template.shape, self.image.shape)
 
     def error(self, transform: FloatArray) -> float:
-        """The mean distance, in pixels of the image, from where the template's points belong."""
+        """Return the mean error of the template's points, in pixels of the image."""
         if not np.isfinite(transform).all():
             return np.inf
         off = points(self.template) @ (transform - self.truth).T
         return float(np.linalg.norm(off, axis=1).mean())
 
     def middle(self, side: int) -> "Case":
-        """The same with a smaller template: what is in the middle of it."""
+        """Return the same case with a smaller template, cut from the middle."""
         low = (len(self.template) - side) // 2
         truth = self.truth.copy()
         truth[:, 2] += truth[:, :2] @ (low, low)
@@ -97,7 +97,7 @@ class Case:
 
 
 def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """A and b of τ(x) = Ax + b about the two centres; kinds are those of :data:`KINDS`."""
+    """Return A and b of τ(x) = Ax + b about the two centres, for a kind of :data:`KINDS`."""
     A, b = np.eye(2), rng.uniform(-0.5, 0.5, 2)
     if kind in ("translation", "all"):
         angle = rng.uniform(0, 2 * np.pi)
@@ -115,7 +115,7 @@ def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def _textured(patch: Pixels) -> bool:
-    """Gradients in every direction, in every quarter: else no method could say where it is."""
+    """Return whether each quarter of a patch has gradients in every direction."""
     gx, gy = cv2.Sobel(patch, -1, 1, 0, scale=1 / 8), cv2.Sobel(patch, -1, 0, 1, scale=1 / 8)
     half = len(patch) // 2
     for rows in (slice(0, half), slice(half, None)):
@@ -129,7 +129,7 @@ def _textured(patch: Pixels) -> bool:
 def _crop(
     photographs: Sequence[Pixels], rng: np.random.Generator, textured: bool
 ) -> tuple[int, int, int]:
-    """A photograph and the corner of a square in it."""
+    """Return a random photograph and the corner of a square in it: index, y, x."""
     for _ in range(_TRIES):
         index = int(rng.integers(len(photographs)))
         h, w = photographs[index].shape
@@ -144,7 +144,7 @@ def _crop(
 
 
 def _relit(image: Pixels, rng: np.random.Generator) -> Pixels:
-    """Gamma of 0.5 to 2, and a shade to 50 % that grows in some direction."""
+    """Return an image with a gamma of 0.5 to 2, and a shade of up to 50 % along a direction."""
     image = np.clip(image, 0, 1) ** np.float32(2 ** rng.uniform(-1, 1))
     h, w = image.shape
     angle, depth = rng.uniform(0, 2 * np.pi), rng.uniform(0, 0.5)
@@ -156,7 +156,7 @@ def _relit(image: Pixels, rng: np.random.Generator) -> Pixels:
 def _covered(
     image: Pixels, truth: FloatArray, other: Pixels, share: float, rng: np.random.Generator
 ) -> Pixels:
-    """A square of another photograph over a share of the template's place."""
+    """Return the image with a square of another photograph over a share of the template."""
     side = round(float(np.sqrt(share)) * TEMPLATE)
     y, x = rng.integers(0, TEMPLATE - side + 1, 2)
     corners = np.array([[x, y], [x + side, y], [x + side, y + side], [x, y + side]], float)
@@ -179,10 +179,10 @@ def make(
     inverted: bool = False,
     textured: bool = True,
 ) -> Case:
-    """One problem; every one has other light, noise of 0.02 and a blur of up to 1.2 pixels.
+    """Return one case; each has changed illumination, noise of 0.02 and a blur of up to 1.2 pixels.
 
-    ``blur`` sets the blur, ``covered`` hides a share of the template, ``inverted`` turns bright to
-    dark. Templates have texture in each quarter unless ``textured`` is not asked for.
+    ``blur`` sets the blur, ``covered`` hides a share of the template, ``inverted`` inverts the
+    contrast. With ``textured``, each quarter of the template has texture.
     """
     rng = np.random.default_rng([seed, KINDS.index(kind), round(100 * strength)])
     index, top, left = _crop(photographs, rng, textured)
@@ -191,16 +191,16 @@ def make(
     middle = (TEMPLATE - 1) / 2
     offset = (IMAGE - 1) / 2 + b - A @ np.full(2, middle)
     truth = np.column_stack([A, offset])
-    # Image pixels to the photograph's: the inverse, and the crop's corner.
-    back = np.linalg.inv(A)
-    inverse = np.column_stack([back, np.array([left, top]) - back @ offset])
+    # From image pixels to those of the photograph: the inverse map, and the corner of the crop.
+    inverse_linear = np.linalg.inv(A)
+    inverse = np.column_stack([inverse_linear, np.array([left, top]) - inverse_linear @ offset])
     smallest = float(np.linalg.svd(A, compute_uv=False)[-1])
     fine = photograph
-    if smallest < 1:  # what the image's pixels cannot show must not be aliased into it
+    if smallest < 1:  # against aliasing
         fine = _blurred(photograph, 0.5 * float(np.sqrt(1 / smallest**2 - 1)))
-    flags, beyond = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, float(photograph.mean())
+    flags, border = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, float(photograph.mean())
     image = np.asarray(
-        cv2.warpAffine(fine, inverse, (IMAGE, IMAGE), flags=flags, borderValue=beyond), np.float32
+        cv2.warpAffine(fine, inverse, (IMAGE, IMAGE), flags=flags, borderValue=border), np.float32
     )
     if covered:
         others = [p for i, p in enumerate(photographs) if i != index and min(p.shape) >= IMAGE]

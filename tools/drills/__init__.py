@@ -1,1 +1,1 @@
-"""Drills: kills at random moments, broken files, the page in a browser."""
+"""Drills: kills at random moments, broken files, and the page in a browser."""

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its own protocol, for tests and benchmarks of pages."""
+"""A headless Chromium, driven by the DevTools protocol, for tests and benchmarks of pages."""
 
 import base64
 import json
@@ -23,16 +23,16 @@ Event = dict[str, Any]
 
 
 def chromium() -> str | None:
-    """Where it is, if it is installed."""
+    """Return the path of Chromium, or None if it is not installed."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next(filter(None, map(shutil.which, names)), None)
 
 
 class Page:
-    """One page of it."""
+    """One page of the browser."""
 
     def __init__(self, address: str) -> None:
-        """By the address of its debugger."""
+        """Connect to the address of the page's debugger."""
         import websocket
 
         self.socket: Any = websocket.create_connection(address, timeout=60, suppress_origin=True)
@@ -42,7 +42,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> Event:
-        """What the browser answers; events that come meanwhile are kept."""
+        """Return the browser's answer to a method; events that arrive meanwhile are stored."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         self.socket.send(json.dumps(message))
@@ -55,61 +55,61 @@ class Page:
             self.events.append(answer)
 
     def run(self, script: str) -> Any:
-        """The value of an expression, awaited."""
-        found = self.call(
+        """Return the awaited value of a JavaScript expression."""
+        answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"])
-        return found["result"].get("value")
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"])
+        return answer["result"].get("value")
 
     def wait(self, script: str, seconds: float = 30) -> None:
-        """Until it is true."""
-        until = time.monotonic() + seconds
+        """Wait until a JavaScript expression is true."""
+        deadline = time.monotonic() + seconds
         while not self.run(script):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise TimeoutError(f"never true: {script}")
             time.sleep(0.05)
 
     def size(self, width: int, height: int) -> None:
-        """Of the window."""
+        """Set the size of the window."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
             mobile=width < 500,
         )  # fmt: skip
 
     def go(self, address: str) -> None:
-        """To a page."""
+        """Navigate to an address."""
         self.call("Page.navigate", url=address)
 
-    def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
-        """An event of it."""
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+    def mouse(self, kind: str, x: float, y: float, **parameters: Any) -> None:
+        """Send a mouse event."""
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **parameters)
 
     def click(self, x: float, y: float) -> None:
-        """There."""
+        """Click the left button at a position."""
         self.mouse("mousePressed", x, y, button="left", clickCount=1)
         self.mouse("mouseReleased", x, y, button="left", clickCount=1)
 
     def key(self, key: str, text: str = "") -> None:
-        """Pressed and let go."""
+        """Press and release a key."""
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def shot(self, path: Path) -> None:
-        """A picture of the page."""
+        """Write a screenshot to a file."""
         data = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(data))
 
     def requested(self) -> list[str]:
-        """The addresses of all requests so far."""
+        """Return the addresses of all requests so far."""
         return [
             e["params"]["request"]["url"] for e in self.events
             if e.get("method") == "Network.requestWillBeSent"
         ]  # fmt: skip
 
     def complaints(self) -> list[Event]:
-        """Exceptions, and errors in the console."""
+        """Return the exceptions and the errors in the console so far."""
         return [
             e for e in self.events
             if e.get("method") == "Runtime.exceptionThrown"
@@ -117,19 +117,19 @@ class Page:
         ]  # fmt: skip
 
     def traced(self, categories: str, work: Any) -> list[Event]:
-        """The events of the browser's own trace while something is done."""
+        """Return the events of the browser's trace while ``work`` runs."""
         self.call("Tracing.start", categories=categories, transferMode="ReportEvents")
         work()
         self.call("Tracing.end")
         while not any(e.get("method") == "Tracing.tracingComplete" for e in self.events):
             self.events.append(json.loads(self.socket.recv()))
-        found = [e for e in self.events if e.get("method") == "Tracing.dataCollected"]
-        return [event for one in found for event in one["params"]["value"]]
+        parts = [e for e in self.events if e.get("method") == "Tracing.dataCollected"]
+        return [event for part in parts for event in part["params"]["value"]]
 
 
 @contextmanager
 def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
-    """A browser with one page, ended afterwards."""
+    """Yield a page of a new browser, which is closed afterwards."""
     program = chromium()
     if program is None:
         raise InputError("no Chromium found; install it (Debian: apt install chromium)")
@@ -152,9 +152,9 @@ def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
 
 
 def _port(folder: Path) -> int:
-    file, until = folder / "DevToolsActivePort", time.monotonic() + 30
+    file, deadline = folder / "DevToolsActivePort", time.monotonic() + 30
     while not (file.exists() and file.read_text().strip()):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise InputError("Chromium did not start within half a minute")
         time.sleep(0.05)
     return int(file.read_text().splitlines()[0])

@@ -1,7 +1,7 @@
-"""Broken image files, by the thousand: each must end in features or in an error of one line.
+"""Thousands of broken image files: each must give features or an error of one line.
 
-Real files are mutated by a seeded generator and read in another process, which is watched: no
-crash, no file above 10 seconds, no more than 1 GB of memory.
+Real files are mutated by a seeded generator and read in another process, with limits: no crash, at
+most 10 seconds per file, at most 1 GB of memory.
 """
 
 import io
@@ -31,7 +31,7 @@ def _encoded(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def originals() -> list[bytes]:
-    """PNG, JPEG, TIFF and WebP files of the kinds that people have: small, and one photograph."""
+    """Return small PNG, JPEG, TIFF and WebP files of common kinds, and one photograph."""
     from PIL import Image
     from skimage import data
 
@@ -57,19 +57,19 @@ def originals() -> list[bytes]:
         cv2.imencode(".tiff", deep[..., 0])[1].tobytes(),
         _encoded(image, "WEBP"),
         _encoded(alpha, "WEBP", lossless=True),
-        # 3.2 megapixels: memory is what is tried here.
+        # 3.2 megapixels, to test the memory.
         _encoded(image.resize((2048, 1536)), "JPEG", quality=75),
     ]
 
 
 def mutated(files: list[bytes], seed: int) -> bytes:
-    """File number ``seed``: one of the originals with one to four things done to it."""
+    """Return file number ``seed``: one of the originals with one to four mutations."""
     rng = np.random.default_rng(seed)
     data = bytearray(files[int(rng.integers(len(files)))])
     for _ in range(int(rng.integers(1, 5))):
         if not data:
             break
-        # Headers are where the interesting fields are.
+        # Half of the mutations hit the header, which has the most fields.
         top = len(data) if rng.random() < 0.5 else min(len(data), 200)
         at = int(rng.integers(top))
         kind = int(rng.integers(7))
@@ -94,7 +94,7 @@ def mutated(files: list[bytes], seed: int) -> bytes:
 
 
 def _work(pipe: Connection) -> None:
-    """The watched process: reads a file, answers what became of it."""
+    """Read files in the watched process, and send what became of each."""
     from caloric import pipeline
     from caloric.image import reading
 
@@ -104,8 +104,8 @@ def _work(pipe: Connection) -> None:
     while True:
         data = pipe.recv_bytes()
         try:
-            found = pipeline.extract(reading.decode(data), max_features=200)
-            answer = ("features", str(len(found)))
+            features = pipeline.extract(reading.decode(data), max_features=200)
+            answer = ("features", str(len(features)))
         except InputError as error:
             answer = ("error", str(error))
         except Exception as error:
@@ -114,16 +114,16 @@ def _work(pipe: Connection) -> None:
 
 
 def _peak() -> int:
-    """The most memory that this process has had, kB."""
+    """Return the peak memory of this process in kB."""
     status = Path("/proc/self/status")
     if status.exists():
-        # What getrusage says would include the process that started this one.
+        # The value of getrusage would include that of the parent process.
         (line,) = (x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
         return int(line.split()[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // 1000 if sys.platform == "darwin" else peak  # there it is in bytes
+    return peak // 1000 if sys.platform == "darwin" else peak  # macOS counts bytes
 
 
 class _Worker:
@@ -131,16 +131,16 @@ class _Worker:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=_work, args=(child_pipe,), daemon=True)
         self.process.start()
-        theirs.close()
+        child_pipe.close()
         if not self.pipe.poll(120):
             raise RuntimeError("the watched process did not start")
         self.pipe.recv()
 
     def ask(self, data: bytes) -> tuple[str, str]:
-        """What became of a file; "hang", "memory" or "crash" if it broke a limit."""
+        """Return what became of a file; "hang", "memory" or "crash" if it broke a limit."""
         self.pipe.send_bytes(data)
         if not self.pipe.poll(SECONDS):
             return "hang", f"no answer within {SECONDS:g} s"
@@ -163,14 +163,14 @@ class _Worker:
 
 @dataclass(frozen=True)
 class Report:
-    """How many files ended how, and every file that broke a limit: (seed, what happened)."""
+    """The number of files by outcome, and every file that broke a limit: (seed, what happened)."""
 
     outcomes: dict[str, int]
     broken: list[tuple[int, str]]
 
 
 def run(count: int, first: int = 0, progress: Callable[[int], None] = lambda done: None) -> Report:
-    """Files ``first`` to ``first + count``, one after another, in a watched process."""
+    """Return the outcomes of files ``first`` to ``first + count``, read in a watched process."""
     files = originals()
     outcomes: Counter[str] = Counter()
     broken = []

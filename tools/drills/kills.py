@@ -1,8 +1,8 @@
-"""``caloric bench kills``: runs over a collection that are killed at random moments and run again.
+"""``python -m tools kills``: kill runs over a collection at random moments, and run them again.
 
-What is killed, by SIGKILL: the process itself, with a pool or as the client of a cluster; a worker
-of the pool or of the cluster; the scheduler. Then the store must be that of an undisturbed run,
-byte for byte, and no shard that was finished may have been written again.
+SIGKILL is sent to the process itself, with a pool or as the client of a cluster; to a worker of the
+pool or of the cluster; or to the scheduler. After the second run the store must have the bytes of
+an undisturbed run, and no finished shard may have been written again.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ _TRIES = 5
 
 
 def job(folder: str, out: str, most: int, cluster: str) -> None:
-    """What is killed: features, pairs by retrieval, matches and geometries."""
-    store, how = Path(out), matching.Matching()
+    """Run the steps that are killed: features, pairs by retrieval, matches and geometries."""
+    store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
         extraction.extract(folder, store, extraction.Settings(max_features=most), engine)
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
-        matching.match(store, pairs, how, engine)
-        matching.verify(store, how, engine)
+        matching.match(store, pairs, options, engine)
+        matching.verify(store, options, engine)
     except InputError as error:
         sys.exit(f"error: {error}")
 
 
 def content(store: Path) -> dict[str, str]:
-    """Every file of a store, but for its lock, with the hash of its bytes."""
+    """Return the hash of every file of a store but its lock."""
     return {
         path.relative_to(store).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(store.rglob("*"))
@@ -53,7 +53,7 @@ def content(store: Path) -> dict[str, str]:
 
 
 def _finished(store: Path) -> dict[str, tuple[int, int]]:
-    """Whole shards; a shard that is written again is another file."""
+    """Return the inode and the time of each shard; they change if it is written again."""
     return {
         path.relative_to(store).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in store.rglob("*.parquet")
@@ -62,14 +62,14 @@ def _finished(store: Path) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Servers:
-    """A scheduler and the keeper of its workers, as processes of their own."""
+    """The processes of a scheduler and of the parent of its workers, and the address."""
 
     scheduler: subprocess.Popen[bytes]
     keeper: subprocess.Popen[bytes]
     address: str
 
     def workers(self) -> list[int]:
-        """The workers' process ids."""
+        """Return the process ids of the workers."""
         from distributed import Client
 
         with Client(self.address, timeout=20, set_as_default=False) as client:
@@ -78,7 +78,7 @@ class Servers:
 
 @contextmanager
 def servers(folder: Path, workers: int = 2) -> Iterator[Servers]:
-    """As `dask scheduler` and `dask worker` start them."""
+    """Yield a scheduler with workers, started as `dask scheduler` and `dask worker` do."""
     file = folder / "scheduler.json"
     file.unlink(missing_ok=True)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
@@ -90,9 +90,9 @@ def servers(folder: Path, workers: int = 2) -> Iterator[Servers]:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1"]
         keeper = subprocess.Popen([*command, "--nworkers", str(workers), *common], **quiet)  # type: ignore[call-overload]
         try:
-            found = Servers(scheduler, keeper, address)
-            _wait(lambda: len(found.workers()) == workers, "no workers")
-            yield found
+            started = Servers(scheduler, keeper, address)
+            _wait(lambda: len(started.workers()) == workers, "no workers")
+            yield started
         finally:
             _end(keeper)
     finally:
@@ -105,9 +105,9 @@ def _address(file: Path) -> str:
 
 
 def _wait(ready: Callable[[], bool], why: str) -> None:
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not ready():
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise InputError(f"Dask did not start within a minute: {why}")
         time.sleep(0.1)
 
@@ -127,18 +127,18 @@ def _start(folder: Path, out: Path, most: int, cluster: str) -> subprocess.Popen
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-def _whole(folder: Path, out: Path, most: int, cluster: str) -> float:
-    """A run that nothing happens to: seconds."""
+def _undisturbed(folder: Path, out: Path, most: int, cluster: str) -> float:
+    """Return the seconds of a run that is not killed."""
     began = time.monotonic()
     process = _start(folder, out, most, cluster)
-    _, said = process.communicate(timeout=LIMIT)
+    _, errors = process.communicate(timeout=LIMIT)
     if process.returncode:
-        raise InputError(f"a run without a kill ended: {said.strip()}")
+        raise InputError(f"a run without a kill ended: {errors.strip()}")
     return time.monotonic() - began
 
 
 def _pool(process: int) -> list[int]:
-    """The workers of a pool."""
+    """Return the process ids of the workers of a pool."""
     import psutil
 
     children = psutil.Process(process).children(recursive=True)
@@ -146,7 +146,7 @@ def _pool(process: int) -> list[int]:
 
 
 def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> bool:
-    """Whether there was anything to kill."""
+    """Kill the victim; return whether it still existed."""
     target: int | None = process.pid
     if victim == "scheduler" and dask is not None:
         target = dask.scheduler.pid
@@ -160,10 +160,10 @@ def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> 
     return True
 
 
-def _one(
+def _drill(
     victim: str, folder: Path, out: Path, most: int, moment: float, expected: dict[str, str]
 ) -> Report | None:
-    """One kill and the run after it; nothing if the run had ended before."""
+    """Return the result of one kill and the run after it; None if the run ended before the kill."""
     cluster = victim in ("client", "cluster's worker", "scheduler")
     with tempfile.TemporaryDirectory() as place:
         if not cluster:
@@ -184,13 +184,13 @@ def _disturbed(
         process.kill()
         process.communicate()
         return None
-    _, said = process.communicate(timeout=LIMIT)
+    _, errors = process.communicate(timeout=LIMIT)
     ended = process.returncode
     if victim == "scheduler":
-        with servers(place) as again:
-            _whole(folder, out, most, again.address)
+        with servers(place) as restarted:
+            _undisturbed(folder, out, most, restarted.address)
     else:
-        _whole(folder, out, most, address)
+        _undisturbed(folder, out, most, address)
     after = _finished(out)
     return {
         "killed": victim,
@@ -198,38 +198,38 @@ def _disturbed(
         "shards finished by then": len(finished),
         "of": len(after),
         "the run went on": ended == 0,
-        "it said": [line for line in said.splitlines() if line.startswith("error")],
+        "it said": [line for line in errors.splitlines() if line.startswith("error")],
         "the same store": content(out) == expected,
         "written again": sum(after.get(name) != file for name, file in finished.items()),
     }
 
 
 def run(
-    folder: Path, kills: int, most: int, seed: int, told: Callable[[str], None],
+    folder: Path, kills: int, most: int, seed: int, progress: Callable[[str], None],
     victims: tuple[str, ...] = VICTIMS,
 ) -> Report:  # fmt: skip
-    """So many kills of each of the victims in turn, each of a store of its own."""
-    draw, found = random.Random(seed), []
+    """Return the results of ``kills`` kills of the victims in turn, each on a new store."""
+    draw, results = random.Random(seed), []
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        took = _whole(folder, root / "whole", most, "")
+        took = _undisturbed(folder, root / "whole", most, "")
         expected = content(root / "whole")
-        told(f"undisturbed: {len(expected)} files, {took:.1f} s")
+        progress(f"undisturbed: {len(expected)} files, {took:.1f} s")
         for number in range(kills):
             victim = victims[number % len(victims)]
             for attempt in range(_TRIES):
                 out = root / f"{number}.{attempt}"
                 moment = draw.uniform(0.15, 0.9) * took
-                one = _one(victim, folder, out, most, moment, expected)
-                if one is not None:
+                result = _drill(victim, folder, out, most, moment, expected)
+                if result is not None:
                     break
             else:
                 raise InputError(f"{victim}: every run ended before its kill; give more images")
-            found.append(one)
-            told(
+            results.append(result)
+            progress(
                 f"{number + 1} of {kills}: {victim} after {moment:.1f} s, "
-                f"{one['shards finished by then']} of {one['of']} shards finished, "
-                f"{'the same store' if one['the same store'] else 'ANOTHER STORE'}, "
-                f"{one['written again']} written again"
+                f"{result['shards finished by then']} of {result['of']} shards finished, "
+                f"{'the same store' if result['the same store'] else 'ANOTHER STORE'}, "
+                f"{result['written again']} written again"
             )
-    return {"kills": found, "versions": versions()}
+    return {"kills": results, "versions": versions()}

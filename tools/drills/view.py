@@ -1,4 +1,4 @@
-"""``caloric bench view``: how soon the page is there, and how smoothly it moves."""
+"""``python -m tools view``: how soon the page appears, and how smoothly it moves."""
 
 import threading
 import time
@@ -18,55 +18,55 @@ _MATCHES = 5000
 
 
 @contextmanager
-def served(showing: session.Session) -> Iterator[str]:
-    """A running server's address; it ends with the context."""
+def served(shown: session.Session) -> Iterator[str]:
+    """Yield the address of a running server, which is stopped afterwards."""
     import uvicorn
 
-    application = server.application(showing, ["127.0.0.1", "localhost"])
+    application = server.application(shown, ["127.0.0.1", "localhost"])
     config = uvicorn.Config(application, port=0, log_level="error")
     listening = config.bind_socket()
-    one = uvicorn.Server(config)
-    thread = threading.Thread(target=one.run, kwargs={"sockets": [listening]}, daemon=True)
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    while not one.started:
+    while not running.started:
         time.sleep(0.02)
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        one.should_exit = True
+        running.should_exit = True
         thread.join(20)
         listening.close()
 
 
-def _moved(page: browser.Page) -> None:
-    """A second and a half of dragging, and as much of zooming."""
+def _drag_and_zoom(page: browser.Page) -> None:
+    """Drag for a second and a half, then zoom for as long."""
     box = page.run(
         "(() => { const b = document.getElementById('canvas').getBoundingClientRect();"
         " return [b.left, b.top, b.width, b.height]; })()"
     )
     x, y = box[0] + box[2] / 4, box[1] + box[3] / 2
     page.mouse("mousePressed", x, y, button="left", clickCount=1)
-    until, step = time.monotonic() + 1.5, 0
-    while time.monotonic() < until:
+    deadline, step = time.monotonic() + 1.5, 0
+    while time.monotonic() < deadline:
         step += 1
         page.mouse("mouseMoved", x + 3 * (step % 40), y + 2 * (step % 30), button="left")
     page.mouse("mouseReleased", x, y, button="left", clickCount=1)
-    until = time.monotonic() + 1.5
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
         step += 1
         page.mouse("mouseWheel", x, y, deltaX=0, deltaY=-40 if step % 40 < 20 else 40)
 
 
 def run(image: Path) -> Report:
-    """A picture beside itself, so that there are as many matches as features."""
-    showing = session.Session(most=_MATCHES + 1000)
+    """Return the figures for a picture matched with itself: as many matches as features."""
+    shown = session.Session(most=_MATCHES + 1000)
     data = image.read_bytes()
     for side in "ab":
-        showing.put(side, session.Picture.of(image.name, data))
-    matches = len(showing.matched("caloric", "homography").indices)
+        shown.put(side, session.Picture.of(image.name, data))
+    matches = len(shown.matched("caloric", "homography").indices)
     if matches < _MATCHES:
         raise InputError(f"{image}: {matches} features; a picture with {_MATCHES} is needed")
-    with served(showing) as address, browser.page() as page:
+    with served(shown) as address, browser.page() as page:
         page.go(address)
         page.wait("performance.getEntriesByName('matched').length > 0")
         times = page.run(
@@ -75,16 +75,16 @@ def run(image: Path) -> Report:
             " matched: performance.getEntriesByName('matched')[0].startTime })"
         )
         events = page.traced("devtools.timeline,disabled-by-default-devtools.timeline.frame",
-                             lambda: _moved(page))  # fmt: skip
-    drawn = sorted(e["ts"] for e in events if e["name"] == "DrawFrame")
-    apart = [(b - a) / 1000 for a, b in pairwise(drawn)]
+                             lambda: _drag_and_zoom(page))  # fmt: skip
+    frame_times = sorted(e["ts"] for e in events if e["name"] == "DrawFrame")
+    intervals = [(b - a) / 1000 for a, b in pairwise(frame_times)]
     return {
         "matches": matches,
         "first paint, milliseconds": times["paint"],
         "pictures shown, milliseconds": times["shown"],
         "matches shown, milliseconds": times["matched"],
-        "frames": len(drawn),
-        "frames a second": 1e6 * (len(drawn) - 1) / (drawn[-1] - drawn[0]),
-        "slowest of a hundred frames, milliseconds": sorted(apart)[int(0.99 * len(apart))],
+        "frames": len(frame_times),
+        "frames a second": 1e6 * (len(frame_times) - 1) / (frame_times[-1] - frame_times[0]),
+        "slowest of a hundred frames, milliseconds": sorted(intervals)[int(0.99 * len(intervals))],
         "versions": versions(),
     }

@@ -1,1 +1,1 @@
-"""Writers of documentation pages, from the figures of benchmarks."""
+"""Writers of documentation pages, from the results of benchmarks."""

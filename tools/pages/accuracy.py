@@ -1,4 +1,4 @@
-"""The page of the documentation that shows what the benchmarks found, written by them."""
+"""Write docs/accuracy.md from the results of the accuracy benchmarks."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,10 @@ def _groups(data: report.Report, part: str, names: list[str]) -> str:
 
 
 def _losses(data: report.Report) -> list[str]:
-    """Who is ahead of the default in what, in the mean; bold where the interval excludes 0."""
+    """Return one line per figure in which another method has a better mean than the default.
+
+    A method is bold where the interval of the difference excludes 0.
+    """
     found = []
     for part in report.COLUMNS:
         ahead: dict[str, list[tuple[float, str]]] = {}
@@ -59,7 +62,7 @@ def _losses(data: report.Report) -> list[str]:
 
 
 def _from(path: Path, write: Callable[[Any], str]) -> str:
-    """A part of the page from a file of results."""
+    """Return the part of the page that ``write`` makes from a JSON file of results."""
     try:
         return write(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -75,26 +78,28 @@ def _dataset(data: report.Report, out: Path) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items())
     parts = [
         f"## {title}",
-        f"{len(data['pairs'])} pairs, {data['parameters']['keypoints']} keypoints an image; "
-        f"{versions}.",
-        f"![mAP with intervals]({picture.name})",
+        f"{len(data['pairs'])} pairs, {data['parameters']['keypoints']} keypoints per image. "
+        f"Versions: {versions}.",
+        f"![mAP with 95 % intervals]({picture.name})",
     ]
     for part in report.COLUMNS:
         head, rows = report.table(data, part)
         parts += [f"### {part.capitalize()}", _markdown(head, rows)]
     names = [n for n in data["same keypoints"] if n == DEFAULT or "OpenCV" in n or "DSP" in n]
-    parts += ["### By scene or kind of change", _groups(data, "same keypoints", names)]
+    parts += ["### By scene or type of change", _groups(data, "same keypoints", names)]
     losses = _losses(data)
     parts += [
         "### Losses",
-        "Who is ahead of the default, in bold where the interval of the difference excludes 0:",
-        "\n".join(f"- {line}" for line in losses) or "Nobody in these figures.",
+        "These methods have a better mean than the default. A method is bold where the interval of "
+        "the difference excludes 0.",
+        "\n".join(f"- {line}" for line in losses)
+        or "No method is better than the default in these figures.",
     ]
     return "\n\n".join(parts)
 
 
 def _verdicts(claims: Claims) -> list[str]:
-    """What the tables say, in words."""
+    """Return a list in words of what the tables show."""
     lines = []
     for name, values in claims.lead.items():
         sides = {
@@ -102,7 +107,7 @@ def _verdicts(claims: Claims) -> list[str]:
             "behind": [s for s, v in zip(STRENGTHS, values, strict=True) if v["high"] < 0],
         }
         said = [
-            f"{side} {name} at {', '.join(f'{s:g}' for s in at)}"
+            f"{side} {name} at strengths {', '.join(f'{s:g}' for s in at)}"
             for side, at in sides.items()
             if at
         ]
@@ -111,8 +116,9 @@ def _verdicts(claims: Claims) -> list[str]:
     strongest = {name: values[-1]["mAP"] for name, values in claims.accuracy.items()}
     for name in ("dsp-inner", "dsp-both", "dsp-domain", "DSP-SIFT by resampling"):
         lines.append(
-            f"- {name} costs {cost[name]:.2f} times what sift does, and at strength "
-            f"{STRENGTHS[-1]:g} has mAP {strongest[name]:.3f}, sift {strongest['sift']:.3f}"
+            f"- {name} takes {cost[name]:.2f} times as long as sift; at strength "
+            f"{STRENGTHS[-1]:g} its mAP is {strongest[name]:.3f}, that of sift is "
+            f"{strongest['sift']:.3f}"
         )
     return ["\n".join(lines)]
 
@@ -132,11 +138,12 @@ def _claims(claims: Claims) -> str:
         [
             "## The claims of the paper",
             *_verdicts(claims),
-            "Heat against the others as an affine change grows, at equal support and dimension:",
+            "mAP of heat and of the other descriptors as the strength of an affine change grows, at "
+            "equal support and dimension:",
             _markdown(head, rows),
-            "By how much heat is ahead in mAP, with 95 % intervals over pairs:",
+            "The lead of heat in mAP over each of the others, with 95 % intervals over pairs:",
             _markdown(["heat ahead of", *head[1:]], leads),
-            "What describing costs, relative to `sift` in the same run:",
+            "The time to describe, relative to `sift` in the same run:",
             _markdown(["method", "cost", "range"], cost),
         ]
     )
@@ -151,16 +158,17 @@ def _ablation(lines: dict[str, dict[str, Any]]) -> str:
     head = ["one thing changed", "mAP, held-out", "against the default", "share, Herz-Jesus-P8"]
     return "\n\n".join(
         [
-            "## What its parts are worth",
-            "By `tools/ablation.py`, on photographs and a scene that took no part in the choice. "
-            "What gains here was not taken up afterwards: that would be choosing on them.",
+            "## Ablation: what each part of the default contributes",
+            "`python -m tools.ablation` measures this table on photographs and on a scene that were "
+            "not used to choose the default. Variants that gain here were not adopted afterwards, "
+            "because that would be choosing on the held-out data.",
             _markdown(head, rows),
         ]
     )
 
 
 def _edges(search: dict[str, Any]) -> list[str]:
-    """Parameters whose chosen value is the first or the last of those tried."""
+    """Return the parameters whose chosen value is the first or the last of those tried."""
     chosen, searched = search["chosen"], search["searched"]
     return [f"`{k}`" for k, tried in searched.items() if chosen[k] in (tried[0], tried[-1])]
 
@@ -174,37 +182,40 @@ def _choice(search: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             "## How the default was chosen",
-            f"By `tools/choose.py`, which never reads Oxford Affine: {search['evaluated']} "
-            "descriptors were tried on synthetic changes of photographs and on fountain-P11. Its "
-            "whitening was learned from the pictures inside the scikit-image package by "
-            "`tools/learn_whitening.py`.",
+            "`python -m tools.choose` chose the default and never reads Oxford Affine. It tried "
+            f"{search['evaluated']} descriptors on synthetic changes of photographs and on "
+            "fountain-P11. `python -m tools.learn_whitening` learned the whitening from the pictures "
+            "inside the scikit-image package.",
             _markdown(["parameter", "chosen", "tried"], rows),
             "\n".join(scores),
-            "At the edge of what was searched, so that there may be more beyond: "
+            "The chosen values of these parameters are at the edge of the searched range, so values "
+            "beyond it may be better: "
             + ", ".join(_edges(search))
-            + ". The scores are with whitening learned from the pictures as they are; what is "
-            "shipped was learned from changes of them too.",
+            + ". For these scores the whitening was learned from the unchanged pictures. The "
+            "whitening that is shipped was learned from changed versions of them too.",
         ]
     )
 
 
 def write(datasets: list[Path], claims: Path | None, ablation: Path | None, out: Path) -> None:
-    """``out`` and a plot beside it for each data set, from the JSON files of the benchmarks."""
+    """Write the page ``out``, and a plot beside it for each data set, from JSON results."""
     parts = [
         "# Accuracy",
-        "Written by `caloric bench page` from what `caloric bench oxford`, `caloric bench claims` "
-        "and `tools/ablation.py` found. For each pair of images every frame of the first takes its "
-        "nearest neighbour in the second:",
-        "- **mAP**: matches ranked by distance; the precision at each right one, averaged over the "
-        "frames that have a counterpart. A match is right when the regions (3 σ) overlap by more "
-        "than half; *normalised*: the regions brought to a radius of 30 pixels first\n"
+        "<!-- Written by `python -m tools accuracy-page`; edit tools/pages/accuracy.py instead. -->",
+        "The figures are from `caloric bench oxford`, `python -m tools claims` and "
+        "`python -m tools.ablation`. For each pair of images, every frame of the first image is "
+        "matched with its nearest neighbour in the second. The columns are:",
+        "- **mAP**: the matches are ranked by distance; the precision at each right match is "
+        "averaged over the frames that have a counterpart. A match is right when the two regions "
+        "(3 σ) overlap by more than half. *Normalised*: the regions are first scaled to a radius of "
+        "30 pixels\n"
         "- **R@1**: the share of those frames whose nearest neighbour is right\n"
-        "- **MMA 3**: of mutual nearest neighbours, the share within 3 pixels of the truth, with "
-        "no ratio asked for; **right**: how many those are\n"
-        "- **corners 3**: the share of pairs whose estimated homography is right to 3 pixels at "
-        "the corners, averaged over ratio thresholds from .6 to 1\n"
-        "- The last columns: by how much the default is ahead, with 95 % bootstrap intervals over "
-        "whole scenes",
+        "- **MMA 3**: the share of mutual nearest neighbours that are within 3 pixels of the truth, "
+        "without a ratio test. **right**: the number of such matches\n"
+        "- **corners 3**: the share of image pairs whose estimated homography is right to 3 pixels "
+        "at the corners, averaged over ratio thresholds from .6 to 1\n"
+        "- The last columns: the lead of the default, with 95 % bootstrap intervals over whole "
+        "scenes",
     ]
     for path in datasets:
         parts.append(_from(path, lambda data: _dataset(data, out)))

@@ -1,4 +1,4 @@
-"""The page of the documentation on alignment, written from the benchmark's figures alone."""
+"""Write docs/align.md from the results of the alignment benchmark."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +26,8 @@ def _cells(cells: Report) -> Iterator[str]:
         error = overall["median error"]
         shown = "" if error is None else f"{error:.3f} px"
         rows.append([method, *own, shown, _seconds(overall["mean seconds"])])
-    yield f"Share with a mean error below 1 pixel, at strengths {', '.join(map(str, STRENGTHS))};"
-    yield f"{cells['cases a cell']} cases a cell."
+    yield "The share of cases with a mean error below 1 pixel, at strengths"
+    yield f"{', '.join(map(str, STRENGTHS))}; {cells['cases a cell']} cases per strength and kind."
     yield ""
     yield from table(["", *KINDS, "median error", "mean time"], rows)
 
@@ -35,14 +35,15 @@ def _cells(cells: Report) -> Iterator[str]:
 def _honesty(title: str, honesty: Report) -> Iterator[str]:
     said, alarms = honesty["failures that say so"], honesty["false alarms"]
     share = "none" if said is None else f"{said:.1%}"
-    yield f"{title}: of {honesty['failures']} failures {share} say `converged=False`;"
-    yield f"of the successes {'none' if alarms is None else f'{alarms:.1%}'} do."
+    yield f"{title}: {share} of {honesty['failures']} failures report `converged=False`;"
+    yield f"{'none' if alarms is None else f'{alarms:.1%}'} of the successes do."
     yield ""
 
 
 def _absent(absent: Report) -> Iterator[str]:
     said = f"{absent['that say so']:.0%}"
-    yield f"Of {absent['cases']} templates looked for in another scene {said} say that they failed."
+    yield f"When {absent['cases']} templates were searched for in images of another scene, {said}"
+    yield "of the results reported failure."
     yield ""
 
 
@@ -59,9 +60,9 @@ def _conditions(hard: Report) -> Iterator[str]:
             row.append(f"{found['share']:.2f} ({told})")
         rows.append(row)
     count = next(iter(hard["conditions"].values()))[SEARCH]["cases"]
-    yield f"All kinds of motion at half strength, {count} cases each; the median error of what is"
-    yield "found, and the mean time."
-    yield "Only ours can be told that contrast is inverted (`inverted=True`)."
+    yield f"All kinds of motion are combined at half strength, with {count} cases per column. Each cell"
+    yield "has the share within 1 pixel and, in brackets, the median error of those cases and the mean"
+    yield "time. Only Caloric has an option for inverted contrast (`inverted=True`)."
     yield ""
     yield from table(["", *hard["conditions"]], rows)
 
@@ -75,11 +76,13 @@ def _confidence(found: Report) -> Iterator[str]:
          share(v["false alarms"]), str(v["not there"]), share(v["not there that say so"])]
         for name, v in [*found["groups"].items(), ("all", found["all"])]
     ]  # fmt: skip
-    yield "Random squares of each size, smooth ones among them; the last three with texture in each"
-    yield "quarter. Every kind of motion at half strength, the whole image searched. *Not there*:"
-    yield "the template is of another scene than the image."
+    yield "The templates are random squares of each size, including smooth ones; those of the last three"
+    yield "rows before *all* have texture in each quarter. All kinds of motion are combined at half"
+    yield "strength, and the whole image is searched. *Found* is the share within 1 pixel. *Absent*: the"
+    yield "template is from another scene than the image. *Reported*: the result has `converged=False`."
     yield ""
-    head = ["", "found", "wrong", "that say so", "right, but say no", "not there", "that say so"]
+    head = ["", "found", "wrong", "reported, of the wrong", "reported, of the right", "absent",
+            "reported, of the absent"]  # fmt: skip
     yield from table(head, rows)
 
 
@@ -95,7 +98,7 @@ def _settings(settings: Report) -> Iterator[str]:
         + [_seconds(settings[name][kinds[-1]]["mean seconds"])]
         for name in names
     ]
-    yield "Share within 1 pixel / within 10."
+    yield "The share of cases within 1 pixel / within 10 pixels."
     yield ""
     yield from table(["", *kinds, "mean time"], rows)
 
@@ -106,7 +109,7 @@ def _templates(found: Report) -> Iterator[str]:
         for name, v in found.items()
         if name != "about"
     ]
-    yield from table(["50 templates", "right one, right place", "mean time", "cases"], rows)
+    yield from table(["50 templates", "right template and position", "mean time", "cases"], rows)
 
 
 def _refined(refine: Report) -> Iterator[str]:
@@ -117,18 +120,18 @@ def _refined(refine: Report) -> Iterator[str]:
         for name, v in refine.items()
         if name != "about"
     ]  # fmt: skip
-    head = ["scene", "verified matches", "before", "after", "lower by", "moved", "farthest"]
+    head = ["scene", "verified matches", "before", "after", "reduction", "moved", "largest move"]
     yield from table(head, rows)
 
 
 def tables(report: Report) -> Iterator[str]:
-    """The tables of the sections there are."""
+    """Yield the tables of the sections that the report has."""
     if "cells" in report:
         yield from _cells(report["cells"])
-        yield from _honesty("Both of ours together", report["cells"]["honesty"])
+        yield from _honesty("Both rows of Caloric together", report["cells"]["honesty"])
     if "hard" in report:
         yield from _conditions(report["hard"])
-        yield from _honesty("Ours under these", report["hard"]["honesty"])
+        yield from _honesty("Caloric under these conditions", report["hard"]["honesty"])
         yield from _absent(report["hard"]["not there"])
     if "confidence" in report:
         yield from _confidence(report["confidence"])
@@ -141,37 +144,39 @@ def tables(report: Report) -> Iterator[str]:
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """Return the text of the page."""
     cells = report["cells"]
     ours, photographs = cells["overall"][SEARCH], cells["about"]["photographs"]
     ratio = cells["error over what the covariance tells"]
     lines = [
         "# Alignment, measured",
         "",
-        "<!-- Written by `caloric bench align --page`; edit bench/align_page.py instead. -->",
+        "<!-- Written by `python -m tools page alignment`; edit tools/pages/alignment.py instead. -->",
         "",
-        "`caloric.align` is the theory's algorithm without SIFT's shortcuts: the density of",
-        "gradient orientations, diffused, warped by the current estimate, and sharpened step by",
-        "step ([how it departs from the theory](aligning.md)).",
-        f"Templates of 128 x 128 in images of 288 x 288, cut from {photographs} photographs; in",
-        "every case gamma 0.5 to 2, shading to 50 %, noise of 0.02 and a blur of up to 1.2 pixels.",
-        "Strength 1 is a shift of 40 % of the template, a turn of 45 degrees, a scale of 1.65 (or",
-        "its inverse), an affine change of norm 0.4, and all of them together. Every method looks",
-        "for an affine map with its own defaults; those that need a start have the template",
-        "upright in the middle, as the row *from the identity* has.",
+        "`caloric.align` is the algorithm of the theory without the shortcuts of SIFT. It diffuses the",
+        "density of gradient orientations, warps the image by the current estimate, and reduces the",
+        "diffusion step by step ([how it differs from the theory](aligning.md)).",
+        "",
+        f"The templates are 128 x 128 pixels, the images 288 x 288; both are cut from {photographs}",
+        "photographs. Every case has a gamma of 0.5 to 2, shading of up to 50 %, noise of 0.02 and a",
+        "blur of up to 1.2 pixels. Strength 1 is a shift of 40 % of the template, a rotation of 45",
+        "degrees, a scale of 1.65 (or its inverse), an affine change of norm 0.4, or all of them",
+        "together. Every method estimates an affine map with its own defaults. Methods that need a",
+        "starting point begin with the template upright in the middle of the image; so does the row",
+        "*from the identity*. The benchmark is `python -m tools align`.",
         "",
         *_cells(cells),
-        f"With the search it takes {_seconds(ours['mean seconds'])} on average. The error of an",
-        f"alignment is {ratio:.2f} times what its covariance tells, in the median.",
+        f"With the search, an alignment takes {_seconds(ours['mean seconds'])} on average. The median",
+        f"ratio of its error to the error that its covariance predicts is {ratio:.2f}.",
         "",
-        "## Does it know when it failed?",
+        "## Does it report its failures?",
         "",
-        *_honesty("Both rows of ours together", cells["honesty"]),
+        *_honesty("Both rows of Caloric together", cells["honesty"]),
     ]
     sections = (
-        ("hard", "Covered, blurred, inverted", _conditions),
-        ("confidence", "Templates of any size, there or not", _confidence),
-        ("settings", "The paper's columns, and other settings", _settings),
+        ("hard", "Occlusion, blur, inverted contrast", _conditions),
+        ("confidence", "Templates of any size, present or absent", _confidence),
+        ("settings", "The columns of the paper, and other settings", _settings),
         ("templates", "Which template is it?", _templates),
         ("refine", "Refined matches", _refined),
     )
@@ -179,28 +184,30 @@ def page(report: Report) -> str:
         if name in report:
             lines += [f"## {title}", "", *section(report[name])]
             if name == "hard":
-                lines += _honesty("Ours under these", report["hard"]["honesty"])
+                lines += _honesty("Caloric under these conditions", report["hard"]["honesty"])
                 lines += _absent(report["hard"]["not there"])
             if name == "confidence":
                 lines += [
-                    "The confidence's coefficients were fitted to other squares of the same",
-                    f"photographs; here they are {_numbers(report[name]['fitted'])}, in use",
-                    f"are {_numbers(report[name]['used'])}. The constants of the search and of the",
-                    "schedule of σ were chosen on these photographs too.",
+                    "The coefficients of the confidence were fitted to other squares of the same",
+                    f"photographs. The fit of this run is {_numbers(report[name]['fitted'])}; the",
+                    f"coefficients in use are {_numbers(report[name]['used'])}. The constants of the",
+                    "search and of the schedule of σ were chosen on these photographs too.",
                     "",
                 ]
             if name == "templates":
                 lines += [
-                    "One is right, 20 are that one with a quarter to a half of it replaced, 29 are",
-                    "of other photographs. Right means this one, its middle within 5 pixels.",
-                    "Normalised cross-correlation goes over the same turns and scales at a quarter",
-                    "of the size, and over the best thirty again at full size.",
+                    "One of the 50 templates is the right one, 20 are copies of it with a quarter to",
+                    "a half replaced, and 29 are from other photographs. A result is right if it",
+                    "names the right template and puts its centre within 5 pixels. Normalised",
+                    "cross-correlation tries the same rotations and scales at a quarter of the size,",
+                    "and the best thirty again at full size.",
                     "",
                 ]
             if name == "refine":
                 lines += [
-                    "Distance from the epipolar lines of the published cameras, neighbours and",
-                    "next neighbours, before and after `caloric.match(..., refine=True)`.",
+                    "*Before* and *after* are median distances from the epipolar lines of the",
+                    "published cameras, without and with `caloric.match(..., refine=True)`. Each",
+                    "image is matched with the next two.",
                     "",
                 ]
     return "\n".join(lines).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""The page of the documentation on scale: what the benchmark's rates and sizes come to."""
+"""Write docs/scale.md: what collections of any size cost, by the measured rates and sizes."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def _time(hours: float) -> str:
 
 
 def costs(report: Report, images: int) -> dict[str, float]:
-    """Core-hours, bytes and pairs of a collection of so many images, by the measured rates."""
+    """Return core-hours, bytes and pairs of a collection of so many images, by measured rates."""
     rates, compared = report["rates"], report["index"]["all compared"]
     pairs = images * rates["pairs"] / rates["images"]
     per_query = compared["milliseconds a query"] * report["index"]["threads"] / 1000
@@ -55,7 +55,7 @@ def costs(report: Report, images: int) -> dict[str, float]:
     }
 
 
-SPREAD = ("hash", "extract", "vectors", "match", "verify")  # over workers
+SPREAD = ("hash", "extract", "vectors", "match", "verify")  # steps that workers share
 
 
 def _table(report: Report) -> list[str]:
@@ -69,21 +69,24 @@ def _table(report: Report) -> list[str]:
         return f"{_time(hours)} on {CORES[SIZES[name]]:,}"
 
     rows = [
-        row("hash the files, core time", lambda c: _time(c["hash"])),
+        row("hash the files", lambda c: _time(c["hash"])),
         row("extract", lambda c: _time(c["extract"])),
-        row("vectors", lambda c: _time(c["vectors"])),
-        row("match them", lambda c: _time(c["match"])),
+        row("compute retrieval vectors", lambda c: _time(c["vectors"])),
+        row("match", lambda c: _time(c["match"])),
         row("verify", lambda c: _time(c["verify"])),
-        ["all of that, on so many cores", *(wall(name) for name in SIZES)],
-        row("nearest 20, all compared: by the client's cores alone", lambda c: _time(c["search"])),
-        row("match all pairs instead", lambda c: _time(c["match all"])),
-        row("images read, twice", lambda c: _bytes(2 * c["images"])),
+        ["sum of these, on a number of cores", *(wall(name) for name in SIZES)],
+        row(
+            "search for the 20 nearest, exhaustive, on the client only",
+            lambda c: _time(c["search"]),
+        ),
+        row("match all pairs instead of retrieved pairs", lambda c: _time(c["match all"])),
+        row("images, read twice", lambda c: _bytes(2 * c["images"])),
         row("features on disk", lambda c: _bytes(c["features"])),
-        row("features read to match", lambda c: _bytes(c["read to match"])),
+        row("features read for matching", lambda c: _bytes(c["read to match"])),
         row("matches and geometries on disk", lambda c: _bytes(c["matches"])),
-        row("vectors in one machine's memory", lambda c: _bytes(c["index"])),
-        row("the client's plan of extraction, in memory", lambda c: _bytes(c["plan"])),
-        row("its plan of matching", lambda c: _bytes(c["plan of pairs"])),
+        row("vectors, in the memory of one machine", lambda c: _bytes(c["index"])),
+        row("the client's extraction plan, in memory", lambda c: _bytes(c["plan"])),
+        row("the client's matching plan, in memory", lambda c: _bytes(c["plan of pairs"])),
     ]
     return table(["", *SIZES], rows)
 
@@ -99,84 +102,92 @@ def _measured(report: Report) -> list[str]:
     same = "the same bytes" if rates["the same bytes from all"] else "NOT the same bytes"
     cells, compared = index["in cells"], index["all compared"]
     return [
-        f"{rates['images']} photographs of {rates['megapixels']:.2f} megapixels, "
-        f"{rates['features an image']:,.0f} features each, workers of one thread on a machine of two "
-        "cores:",
+        f"The collection has {rates['images']} photographs of {rates['megapixels']:.2f} megapixels "
+        f"with {rates['features an image']:,.0f} features each. Workers have one thread each, on a "
+        "machine with two cores:",
         "",
         *table(
-            ["images a second", "one worker", "two", "times"],
+            ["images per second", "one worker", "two workers", "ratio"],
             [
-                ["a pool of processes", f"{one:.1f}", f"{two:.1f}", f"{two / one:.2f}"],
+                ["process pool", f"{one:.1f}", f"{two:.1f}", f"{two / one:.2f}"],
                 ["Dask", f"{dask[0]:.1f}", f"{dask[1]:.1f}", f"{dask[1] / dask[0]:.2f}"],
             ],
         ),
-        f"All four leave {same}. A core hashes {rates['hashing, images a second']:,.0f} images a "
-        f"second, makes {rates['vectors, images a second']:.0f} vectors, matches "
+        f"All four runs write {same}. Per second, one core hashes "
+        f"{rates['hashing, images a second']:,.0f} images, computes "
+        f"{rates['vectors, images a second']:.0f} vectors, matches "
         f"{rates['matching, pairs a second']:.0f} pairs and verifies "
-        f"{rates['verifying, pairs a second']:.0f}. An image has {_bytes(rates['bytes of an image'])}, "
-        f"its features {_bytes(rates['bytes of its features'])}, a pair "
+        f"{rates['verifying, pairs a second']:.0f} pairs. An image file takes "
+        f"{_bytes(rates['bytes of an image'])}, its features "
+        f"{_bytes(rates['bytes of its features'])}, and the matches and geometry of a pair "
         f"{_bytes(rates['bytes of a pair'])}.",
         "",
-        "Simulated, to check what a large collection does to the parts that do not grow with the",
-        "number of workers:",
+        "Simulations show how a large collection loads the parts that more workers do not speed up:",
         "",
-        f"- {tiny['images']:,} images of {tiny['pixels']} pixels through Dask, {tiny['shards']:,} "
-        f"shards, in {tiny['seconds']:.0f} s: the client had at most "
-        f"{_bytes(tiny['client, bytes'])}, the scheduler {_bytes(tiny['scheduler, bytes'])}.",
-        f"- A plan of {plan['images']:,} images, {plan['shards']:,} shards: {plan['seconds']:.1f} s, "
-        f"{_bytes(plan['bytes'])}.",
-        f"- A plan of {report['pairs']['pairs']:,} pairs of {report['pairs']['images']:,} images, "
-        f"{report['pairs']['shards']:,} shards: {report['pairs']['seconds']:.1f} s, "
-        f"{_bytes(report['pairs']['bytes'])}.",
-        f"- {index['vectors']:,} vectors of {index['dimensions']} numbers in random directions, 20 of "
-        f"each place, on {index['threads']} threads: with all compared, as is done up to a million, "
-        f"{compared['milliseconds a query']:.1f} ms a query; in cells, as beyond it, "
-        f"{cells['build, seconds']:.0f} s to build and {cells['milliseconds a query']:.2f} ms a "
-        f"query, which find {cells['of the exact neighbours']:.0%} of the nearest. That is the "
-        "hardest case: cells follow what images have in common, and these have nothing.",
+        f"- Dask processes {tiny['images']:,} images, {tiny['pixels']} pixels wide and high, in "
+        f"{tiny['shards']:,} shards and {tiny['seconds']:.0f} s. The client uses at most "
+        f"{_bytes(tiny['client, bytes'])} of memory, the scheduler {_bytes(tiny['scheduler, bytes'])}.",
+        f"- Planning the extraction of {plan['images']:,} images in {plan['shards']:,} shards takes "
+        f"{plan['seconds']:.1f} s and {_bytes(plan['bytes'])}.",
+        f"- Planning the matching of {report['pairs']['pairs']:,} pairs of "
+        f"{report['pairs']['images']:,} images in {report['pairs']['shards']:,} shards takes "
+        f"{report['pairs']['seconds']:.1f} s and {_bytes(report['pairs']['bytes'])}.",
+        f"- An index holds {index['vectors']:,} vectors of {index['dimensions']} numbers: 20 vectors "
+        f"per place, and the places lie in random directions. It uses {index['threads']} threads. "
+        "Exhaustive search, "
+        f"used up to a million vectors, takes {compared['milliseconds a query']:.1f} ms per query. "
+        f"Search in cells, used beyond a million, takes {cells['build, seconds']:.0f} s to build and "
+        f"{cells['milliseconds a query']:.2f} ms per query, and finds "
+        f"{cells['of the exact neighbours']:.0%} of the nearest vectors. Random directions are the "
+        "hardest case: cells group images that have something in common, and these have nothing in "
+        "common.",
         "",
-        f"Retrieval itself, on the {report['retrieval']['queries']} images of Oxford Affine: for "
-        f"{report['retrieval']['with all five in ten']} of them all five others of the same sequence "
-        "are among the ten nearest.",
+        f"Retrieval on the {report['retrieval']['queries']} images of Oxford Affine: for "
+        f"{report['retrieval']['with all five in ten']} of them, all five other images of the same "
+        "sequence are among the ten nearest.",
         "",
     ]
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """Return the text of the page."""
     lines = [
         "# A thousand, a million, a billion images",
         "",
-        "<!-- Written by `caloric bench scale --page`; edit bench/scale_page.py instead. -->",
+        "<!-- Written by `python -m tools page collections`; edit tools/pages/collections.py instead. -->",
         "",
-        "What [collections](collections.md) cost, worked out from rates and sizes that were measured",
-        "on one machine. The last column was not run by anybody; it says where to look first.",
+        "This page estimates what [collections](collections.md) cost, from rates and sizes that",
+        "`python -m tools scale` measured on one machine. Nobody has run a billion images: that column",
+        "is an estimate that shows where to look for bottlenecks.",
         "",
         "## Measured",
         "",
         *_measured(report),
-        "## Worked out",
+        "## Estimated",
         "",
-        "Core time, with pairs by retrieval; photographs as above, so larger ones take more:",
+        "Times are core time, unless the row gives a number of cores. Pairs come from retrieval.",
+        "Photographs have the size above; larger ones take longer.",
         "",
         *_table(report),
         "## Where the bottleneck moves",
         "",
-        "- **A thousand** images are minutes on one machine. Matching all pairs would already take",
-        "  longer than all the rest: `--pairs retrieval`, or `sequential`.",
-        "- **A million** keep a hundred cores busy for an hour or two. Matching and extraction take most, and",
-        "  both are spread over workers; shards are the unit, a worker reads and writes its own, and",
-        "  the scheduler sees names alone. Reading the partners of each image to match moves more than",
-        "  the images themselves: put the store where the network is, or order the work by place. One",
-        "  machine still plans, holds all vectors, and compares them.",
-        "- **A billion** do not fit into that machine: the plan, the vectors and comparing all of them,",
-        "  which grows with the square, come first. So it is a thousand stores of a million, by where",
-        "  or when the photographs were taken, with vectors compared in cells between stores; and the",
-        "  disk and the network are then the larger part of the bill.",
-        "- A GPU extracts as fast as a rack of cores ([On a GPU](gpu.md)); then decoding files, and not",
-        "  features, is the slowest step of extraction.",
+        "- **A thousand** images take minutes on one machine. Matching all pairs would already take",
+        "  longer than all other steps; use `--pairs retrieval` or `--pairs sequential`.",
+        "- **A million** images keep a hundred cores busy for an hour or two. Matching and extraction take",
+        "  most of the time, and both are distributed over workers. The unit of work is a shard: each",
+        "  worker reads and writes its own shards, and the scheduler sees only their names. Matching reads",
+        "  the features of each image and of its partners, which is more data than the images themselves.",
+        "  So put the store where the network is fast, or order the work by location. One machine still",
+        "  makes the plan, holds all vectors, and compares them.",
+        "- **A billion** images are too many for that machine. The first limits are the plan, the vectors,",
+        "  and the exhaustive comparison, which grows with the square of the number of images. The",
+        "  collection then becomes a thousand stores of a million images, divided by the place or time of",
+        "  the photographs, and vectors are compared in cells between stores. Disk and network are then",
+        "  the larger part of the cost.",
+        "- A GPU extracts features as fast as a rack of CPU cores ([On a GPU](gpu.md)). Decoding the files",
+        "  is then the slowest step of extraction.",
         "",
-        "Twenty kills of processes, workers and schedulers: `caloric bench kills`, and",
-        "[Collections](collections.md).",
+        "`python -m tools kills` kills processes, workers and schedulers twenty times and checks the store;",
+        "see [Collections](collections.md).",
     ]
     return "\n".join(lines).rstrip() + "\n"

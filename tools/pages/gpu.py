@@ -1,4 +1,4 @@
-"""The page of the documentation on GPUs, written from the benchmark's figures alone."""
+"""Write docs/gpu.md from the results of the GPU benchmark."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +24,9 @@ def _images(report: Report) -> Iterator[str]:
                 f"{own['images a second, results on the host']:,.0f}", f"{rate / here:.0f}",
                 f"{copied / report['limits']['copy, terabytes a second']:.0%}",
             ])  # fmt: skip
-    head = ["images", "at once", "time", "mean", "images a second", "with results on the host",
-            "times two threads of a CPU", "of the copying limit"]  # fmt: skip
+    head = ["images", "batch size", "median time", "mean time", "images per second",
+            "the same, results copied to the host", "speed-up over two CPU threads",
+            "share of the copying limit"]  # fmt: skip
     yield from table(head, rows)
 
 
@@ -38,41 +39,48 @@ def _stages(report: Report) -> Iterator[str]:
     for stage, took in stages["milliseconds an image"].items():
         share = ""
         if stage == "pyramid":
-            share = f"{least / took:.0%}: each level read and written once"
+            share = f"{least / took:.0%}: every level is read and written once"
         elif stage == "extrema":
-            share = f"{least / 2 / took:.0%}: each level read once"
+            share = f"{least / 2 / took:.0%}: every level is read once"
         elif stage in ("density", "table"):
             moved = stages["gigabytes an image of the densities"] / copy
-            share = f"{moved / took:.0%}: harmonics {'written' if stage == 'density' else 'read'}"
+            share = (
+                f"{moved / took:.0%}: harmonics are {'written' if stage == 'density' else 'read'}"
+            )
         rows.append([stage, f"{1000 * took:.0f} µs", share])
-    yield f"An image of {name}, of 32 at once; the share is of the device's own copying."
+    yield f"The time of each step for an image of {name}, in a batch of 32. The share compares the data"
+    yield "rate of the step with the copying rate of the device."
     yield ""
-    yield from table(["step", "time an image", "share of the limit"], rows)
+    yield from table(["step", "time per image", "share of the copying limit"], rows)
 
 
 def _folder(folder: Report, about: Report) -> Iterator[str]:
     yield (
         f"From {folder['files']} JPEG files of {folder['megapixels']:.1f} megapixels to features in "
-        f"memory: {folder['images a second, decoded by the cpu']:,.0f} images a second"
+        f"memory, the rate is {folder['images a second, decoded by the cpu']:,.0f} images per second"
     )
     if "frames that both decoders lead to" not in folder:
-        yield f"decoded on {about['threads']} threads."
+        yield f"if {about['threads']} CPU threads decode the files."
     else:
         yield (
-            f"decoded on {about['threads']} threads, "
-            f"{folder['images a second, decoded by the gpu']:,.0f} by nvJPEG (`caloric extract "
-            "--decode gpu`); decoders differ by a level or two, and"
+            f"if {about['threads']} CPU threads decode the files, and "
+            f"{folder['images a second, decoded by the gpu']:,.0f} images per second if nvJPEG does "
+            "(`caloric extract --decode gpu`)."
         )
         share = folder["frames that both decoders lead to"]
-        yield f"{share:.1%} of the frames are within 0.05 pixels."
+        yield (
+            f"The decoders differ by one or two grey levels; {share:.1%} of the frames agree within "
+            "0.05 pixels."
+        )
     yield ""
 
 
 def _description(report: Report) -> Iterator[str]:
     own, rates = report["description"], report["limits"]["products, teraflops a second"]
     yield (
-        f"{own['samples']} samples, 128 dimensions, {own['frames']:,} frames at once; the limit is "
-        "the rate at which the device multiplies in that precision."
+        f"A frame has {own['samples']} samples and its descriptor 128 dimensions; {own['frames']:,} "
+        "frames are described at once. The limit is the rate at which the device multiplies matrices "
+        "in that precision."
     )
     yield ""
     found = []
@@ -83,11 +91,11 @@ def _description(report: Report) -> Iterator[str]:
                 name, f"{one['table'][0]:,} x {one['table'][1]}",
                 f"{one['million frames a second']:.1f} million", f"{one['teraflops'] / limit:.0%}",
             ])  # fmt: skip
-    yield from table(["", "table", "frames a second", "of the limit"], found)
+    yield from table(["", "table", "frames per second", "share of the limit"], found)
 
 
 def rows(report: Report) -> Iterator[str]:
-    """What the README tells of it."""
+    """Yield the table that the README shows."""
     found = []
     for name, own in report["images"].items():
         here = report["cpu"][name]["images a second"]
@@ -102,17 +110,17 @@ def rows(report: Report) -> Iterator[str]:
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """Return the text of the page."""
     about, limits = report["about"], report["limits"]
     agreement, memory, folder = (report[k] for k in ("agreement", "out of memory", "folder"))
     rates = limits["products, teraflops a second"]
     lines = [
         "# On a GPU",
         "",
-        "<!-- Written by `caloric bench gpu --page`; edit bench/gpu_page.py instead. -->",
+        "<!-- Written by `python -m tools page gpu`; edit tools/pages/gpu.py instead. -->",
         "",
-        "Every descriptor is a table and one product, so a GPU has all of them, and so it has the",
-        "detector, directions, affine shapes and matching:",
+        "Every descriptor is a table and one matrix product, so all descriptors run on a GPU. The",
+        "detector, the orientations, the affine shapes and the matching run there too:",
         "",
         "```python",
         'features = caloric.extract(images, max_features=2000, device="cuda")  # a list: in batches',
@@ -120,33 +128,35 @@ def page(report: Report) -> str:
         "```",
         "",
         '`device` is "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu"; on the',
-        "command line `--device`. It needs PyTorch (`pip install 'caloric[torch]'`). Modules with",
-        "gradients, and features that stay on the device: {mod}`caloric.interop.torch`.",
+        "command line it is `--device`. A GPU needs PyTorch (`pip install 'caloric[torch]'`).",
+        "{mod}`caloric.interop.torch` has modules with gradients, and features that stay on the device.",
         "",
-        f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, PyTorch "
-        f"{about['versions']['torch']}; it copies {limits['copy, terabytes a second']:.1f} TB/s and",
-        f"multiplies {rates['half']:.0f} TFLOP/s in half precision, {rates['float32']:.0f} in "
-        "float32, measured in the same run.",
+        f"The figures are from `caloric bench gpu`; the device is {about['device']} with driver "
+        f"{about['driver']}, CUDA {about['cuda']} and PyTorch {about['versions']['torch']}.",
+        f"In the same run the device copied {limits['copy, terabytes a second']:.1f} TB/s and "
+        f"multiplied matrices at {rates['half']:.0f} TFLOP/s in half precision",
+        f"and {rates['float32']:.0f} TFLOP/s in float32.",
         "",
         "## The whole pipeline",
         "",
-        "Images in the device's memory, the default descriptor, and as many features as there are",
-        f"at most; the CPU is the same machine's, one process with two threads, the compiled core "
-        f"{'in use' if about['compiled core'] else 'not installed'}.",
+        "The images are in the memory of the device, the descriptor is the default, and the table gives",
+        "the maximum number of features. The CPU of the same machine runs one process with two threads; the",
+        f"compiled core is {'in use' if about['compiled core'] else 'not installed'}.",
         "",
         *_images(report),
-        "The limit: pyramids written once and read twice, densities written and read once, at the",
-        "rate at which the device copies.",
+        "The copying limit is the time to write the pyramids once and read them twice, and to write and",
+        "read the densities once, at the copying rate of the device.",
         "",
         *_folder(folder, about),
         *_stages(report),
-        "## Description, matching",
+        "## Description and matching",
         "",
         *_description(report),
-        "4,096 x 4,096 descriptors of 128, mutual nearest neighbours with the second nearest:",
+        "Matching finds mutual nearest neighbours and second neighbours between two sets of 4,096",
+        "descriptors with 128 dimensions:",
         "",
         *table(
-            ["", "pairs a second", "of the product's limit, float32"],
+            ["", "image pairs per second", "share of the float32 limit"],
             [
                 [
                     name,
@@ -156,40 +166,44 @@ def page(report: Report) -> str:
                 for name, found in report["matching"].items()
             ],
         ),
-        "## The same as the CPU's",
+        "## Agreement with the CPU",
         "",
-        f"Of 2,000 frames of {agreement['images']} photographs "
-        f"{agreement['frames within 0.05 px and 1 % of scale']:.2%} are within 0.05 pixels and 1 %",
-        "of scale of one of the CPU's; of the descriptors of common frames "
-        f"{agreement['common frames with a cosine of 0.9999']:.2%} have a cosine of 0.9999, the lowest is",
-        f"{agreement['lowest cosine of common frames']:.6f}; of affine frames "
-        f"{agreement['affine frames']:.2%} and {agreement['lowest cosine of affine frames']:.6f}.",
-        "At the same frames the lowest cosine is "
+        f"- On {agreement['images']} photographs with 2,000 frames each, "
+        f"{agreement['frames within 0.05 px and 1 % of scale']:.2%} of the frames of GPU and CPU agree "
+        "within 0.05 pixels and 1 % of scale. "
+        f"{agreement['common frames with a cosine of 0.9999']:.2%} of the descriptors of these common "
+        "frames have a cosine of at least 0.9999; the lowest cosine is "
+        f"{agreement['lowest cosine of common frames']:.6f}.",
+        f"- {agreement['affine frames']:.2%} of affine frames agree; the lowest cosine is "
+        f"{agreement['lowest cosine of affine frames']:.6f}.",
+        "- If both describe the same frames, the lowest cosine is "
         + ", ".join(
             f"{v:.7f} (`{k}`)" for k, v in agreement["lowest cosine at the same frames"].items()
         )
-        + f"; of {agreement['matches'][0]} matches {agreement['matches'][1]} are the same.",
-        "The kernels against their plain forms, by the norm of the difference:",
+        + ".",
+        f"- {agreement['matches'][1]} of {agreement['matches'][0]} matches are the same.",
+        "",
+        "The relative difference between each GPU kernel and its plain form, by the norm:",
         "",
         *table(["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]),
     ]
     if "oxford" in report:
         lines += [
-            "Oxford Affine, mAP, at OpenCV's keypoints and with frames of its own:",
+            "mAP on Oxford Affine, at the keypoints of OpenCV and (*own frames*) with our own detector:",
             "",
             *table(["", "mAP"], [[k, f"{v:.4f}"] for k, v in report["oxford"].items()]),
         ]
     lines += [
-        "## What does not fit",
+        "## If the memory of the device is too small",
         "",
-        "A batch that does not fit into the device's memory is halved and tried again, with a line",
-        "in the log; an image that does not fit alone is worked on by the CPU. With the memory",
-        f"limited to 1.2 GB, {memory['images']} images of 800 x 640 were taken so:",
+        "A batch that does not fit into the memory of the device is halved and tried again; each time a",
+        "line is logged. A single image that does not fit is processed on the CPU. With the memory",
+        f"limited to 1.2 GB, {memory['images']} images of 800 x 640 were processed as follows:",
         "",
         *(f"    {line}" for line in memory["told"]),
         "",
-        "and the lowest cosine of a descriptor to that of the same frame with all at once is "
-        f"{memory['lowest cosine to all at once']:.7f}:",
-        "on a GPU the last bits depend on how many images go together.",
+        "The descriptors were compared with those of the same frames when all images were processed in",
+        f"one batch; the lowest cosine is {memory['lowest cosine to all at once']:.7f}. On a GPU the last "
+        "bits depend on the batch size.",
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -1,11 +1,11 @@
-"""The README's one table: how good, how fast, on what, from what the benchmarks found."""
+"""Write the first table of the README, accuracy and speed, from the results of benchmarks."""
 
 from typing import Any
 
 from tools.pages.markdown import table
 
 Report = dict[str, Any]
-_ROWS = {  # what is shown: name in the accuracy's own detectors, name in the speed's extraction
+_ROWS = {  # row: (name among the own detectors of oxford.json, name in extract of speed.json)
     "OpenCV SIFT, root": ("OpenCV SIFT, root", "OpenCV SIFT"),
     "COLMAP SIFT": ("COLMAP SIFT", "COLMAP SIFT"),
     "COLMAP DSP-SIFT": ("COLMAP DSP-SIFT", "COLMAP DSP-SIFT"),
@@ -19,7 +19,7 @@ _COLUMNS = {
 
 
 def lines(oxford: Report, speed: Report, gpu: Report) -> list[str]:
-    """Of Oxford Affine with everyone's own detector; the best of each column bold."""
+    """Return the table on Oxford Affine with own detectors; the best of each column is bold."""
     own, times = oxford["own detectors"], speed["threads"]["1"]["extract"]
     best = {
         key: max(own[name]["figures"][key]["mean"] for name, _ in _ROWS.values())

@@ -1,4 +1,4 @@
-"""The page of the documentation on speed."""
+"""Write docs/speed.md from the results of the speed benchmark."""
 
 from typing import Any
 
@@ -9,25 +9,30 @@ Report = dict[str, Any]
 
 _PAGE = """# Speed
 
-Written by `caloric bench speed` from what it found. All contenders are called in turn, round by round, warm, with the
-same number of threads; the ratio is a contender's time over the first one's in the same round, the median and
-the quartiles of {rounds} rounds. Times by themselves say more about the machine than about the method.
+<!-- Written by `python -m tools page speed`; edit tools/pages/speed.py instead. -->
+
+The figures are from `caloric bench speed`. In each of {rounds} rounds all methods are called in turn, after a warm-up, with
+the same number of threads. The ratio is the time of a method divided by the time of the first method of the task in the
+same round; the tables show its median and its quartiles. Absolute times depend more on the machine than on the method.
 
 {where}
 
 ## Side by side
 
 {tables}
-*core* is with the compiled core (`pip install ./native .` from a clone, which `make` does), *plain* without it: OpenCV,
-NumPy and BLAS. *describe* is at OpenCV's {features} keypoints, the scale space included; *closed forms* is the same
-for the two closed forms of DSP-SIFT beside `sift`; *match* is {matched} x {matched}
-descriptors of 128, mutual nearest neighbours with a ratio{common}. COLMAP uses one thread for one image, whatever it is
-given.
+- *core* uses the compiled core (`pip install ./native .` from a clone; `make` does this). *plain* does not: it uses
+  OpenCV, NumPy and BLAS.
+- *describe* describes the {features} keypoints that OpenCV found; the time includes the scale space.
+- *closed forms* is the same task for the two closed forms of DSP-SIFT, compared with `sift`.
+- *match* finds mutual nearest neighbours with a ratio test between two sets of {matched} descriptors with 128
+  dimensions{common}.
+- COLMAP uses one thread for one image, whatever number of threads it is given.
 
 ### OpenCV and Caloric alone in a process
 
-All of the above are in one process. Other libraries leave it with much free memory, which OpenCV, asking for all it
-needs anew with each image, is then given faster; Caloric keeps its own. Without the others:
+All methods above run in one process. The other libraries leave much free memory in this process. OpenCV allocates all its
+memory again for each image, and gets it faster from this free memory; Caloric keeps its own memory. Without the other
+libraries:
 
 {alone}## How cost grows
 
@@ -35,24 +40,25 @@ needs anew with each image, is then given faster; Caloric keeps its own. Without
 
 {gains}
 
-Images beyond the memory allowed (`memory=`, half a gigabyte by default; `--memory` on the command line) are worked
-on in tiles, with the same result. All features kept, each in a process of its own:
+Images that need more than the allowed memory (`memory=`, half a gigabyte by default; `--memory` on the command line) are
+processed in tiles, with the same result. In this table all features are kept, and each image has its own process:
 
 {large}
 ## Settings
 
-- `CALORIC_THREADS`: how many threads a process uses; without it, as many as it has cores. Results are the same bytes
-  for any number. Where several processes run side by side, give each its share: four workers on eight cores want
-  `CALORIC_THREADS=2`. OpenCV's and the BLAS's own threads rest while Caloric works, so nothing is oversubscribed.
-- `CALORIC_NATIVE`: `0` turns the compiled core off; `avx512`, `avx2`, `neon` and `portable` choose one of its builds.
-  What they have in common: [platforms](platforms.md). `caloric info` says what is in use.
-- `memory=`: bytes to work in, beside the image and its features. `caloric.open_image` reads a large TIFF by windows
-  (`pip install 'caloric[tiff]'`), so that the image itself need not be in memory either.
+- `CALORIC_THREADS`: the number of threads of a process. The default is the number of cores. The results are the same
+  bytes for any number. If several processes run at the same time, divide the cores among them: for four workers on
+  eight cores set `CALORIC_THREADS=2`. The threads of OpenCV and BLAS are idle while Caloric works, so the cores are not
+  oversubscribed.
+- `CALORIC_NATIVE`: `0` disables the compiled core; `avx512`, `avx2`, `neon` and `portable` select one of its builds.
+  [Platforms](platforms.md) describes how far the builds agree. `caloric info` shows which one is in use.
+- `memory=`: the bytes of working memory, in addition to the image and its features. `caloric.open_image` reads a large
+  TIFF in windows (`pip install 'caloric[tiff]'`), so that the image itself need not be in memory either.
 """
 
 
 def page(report: Report) -> str:
-    """The page of the documentation."""
+    """Return the text of the page."""
     tables = ""
     for number, tasks in report["threads"].items():
         tables += f"### {threads_text(number)}\n\n{_table(tasks)}\n"
@@ -60,7 +66,7 @@ def page(report: Report) -> str:
     for number, tasks in report["with OpenCV alone"].items():
         alone += f"{threads_text(number)}:\n\n{_table(tasks)}\n"
     common = report["matches in common with faiss"]
-    rows = "| megapixels | features | seconds | seconds a megapixel | peak memory |\n"
+    rows = "| megapixels | features | seconds | seconds per megapixel | peak memory |\n"
     rows += "|---|---|---|---|---|\n"
     for one in report["large"]:
         size = one["pixels"] / 1e6
@@ -69,9 +75,12 @@ def page(report: Report) -> str:
     image, machine = report["image"], report["machine"]
     h, w = image["size"]
     known = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    where = f"{image['name']}, {w} x {h}, {image['features']} features; {machine['processor']}, "
-    where += f"{machine['cores']} cores, {report['path']}; {known}."
-    shared = "" if common is None else f"; {100 * common:.2f} % of the matches are faiss's too"
+    where = f"The image is {image['name']}, {w} x {h}, with {image['features']} features. The processor "
+    where += (
+        f"is {machine['processor']} with {machine['cores']} cores; Caloric uses: {report['path']}. "
+    )
+    where += f"Versions: {known}."
+    shared = "" if common is None else f"; faiss finds {100 * common:.2f} % of these matches too"
     return _PAGE.format(
         rounds=report["rounds"],
         where=where,
@@ -86,7 +95,7 @@ def page(report: Report) -> str:
 
 
 def _table(tasks: Report) -> str:
-    rows = "| task | | ratio | quartiles | time |\n|---|---|---|---|---|\n"
+    rows = "| task | method | ratio | quartiles | time |\n|---|---|---|---|---|\n"
     for task, names in tasks.items():
         for name, found in names.items():
             low, high = found["quartiles"]

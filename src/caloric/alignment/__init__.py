@@ -1,1 +1,1 @@
-"""Whole images: diffusion and continuation."""
+"""Alignment of whole images by diffusion and continuation."""

@@ -1,10 +1,10 @@
-"""Align a template with an image: the theory's algorithm, with gradual sharpening and warping.
+"""Alignment of a template with an image by Algorithm 1: repeated warping at decreasing σ.
 
-The three columns of the paper's table are three settings of one routine, ``method``:
+The three columns of the paper's table are three values of ``method``:
 
-* ``"continuation"``: σ₀ > σ₁ > … > 0, each minimum the start of the next (the default)
-* ``"single"``: one σ, and of a detector's candidates Θ the one of lowest diffused energy
-* ``"descriptor"``: the same with h_SIFT of each candidate's neighbourhood: what a SIFT matcher does
+* ``"continuation"``: σ₀ > σ₁ > … > 0, each minimum is the start of the next (the default)
+* ``"single"``: one σ, and the lowest diffused energy among the candidates Θ of a detector
+* ``"descriptor"``: the same with h_SIFT around each candidate, as in a SIFT matcher
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric import pipeline
-from caloric.alignment import confidence as believing
-from caloric.alignment import registration
-from caloric.alignment import search as searching
+from caloric.alignment import confidence, registration, search
 from caloric.alignment.registration import Diffusion, Model, Scene
 from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import Correlate
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature, Pixels
-from caloric.errors import InputError, unknown
+from caloric.errors import InputError, known_options, unknown
 from caloric.gpu import devices
 from caloric.image.pixels import to_grey
 from caloric.matching import geometry
@@ -38,13 +36,13 @@ Method = Literal["continuation", "single", "descriptor"]
 class Alignment:
     """Where a template is in an image.
 
-    ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ, in pixels of the
-    template, the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
-    the probability that it is right, of how alike the two are and how sharply that fixes the place
-    (:mod:`caloric.confidence`): below 0.5 do not trust it. ``converged`` is that confidence, a path
-    that came to rest, and a template that lies in the image; ``reason`` says what is missing.
-    ``covariance`` (6, 6) is that of the transform's entries in the order of its rows; ``inside``
-    the share of the template that lies in the image.
+    ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ (in pixels of the
+    template), the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
+    the probability that the transform is correct, see :mod:`caloric.alignment.confidence`; do not
+    trust it below 0.5. ``converged`` requires that confidence, a last step that no longer moved,
+    and a template that lies in the image; ``reason`` says which of these is missing.
+    ``covariance`` (6, 6) is that of the entries of ``transform``, row by row. ``inside`` is the
+    share of the template that lies in the image.
     """
 
     transform: FloatArray
@@ -57,20 +55,20 @@ class Alignment:
     inside: float
 
     def __repr__(self) -> str:
-        """In one line."""
+        """Return a description of one line."""
         rows = "; ".join(" ".join(f"{v:.4g}" for v in row) for row in self.transform)
         return f"Alignment([{rows}], confidence {self.confidence:.2f}, {self.reason})"
 
 
 def _sigmas(radius: float) -> tuple[float, ...]:
-    """The coarse σ in pixels, each 1/√2 of the one before."""
+    """Return the coarse σ in pixels, each 1/√2 of the previous one."""
     last = max(2.0, min(radius / 11.5, 6.0))
     count = int(np.floor(2 * np.log2(SCHEDULE.given_start * radius / last) + 1e-9)) + 1
     return tuple(float(SCHEDULE.given_start * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
 
 
 def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> Model:
-    """The model grows along the path: a translation, a similarity, an affine map."""
+    """Return the model at σ: a translation first, then a similarity, then an affine map."""
     if sigma > 1.01 * turns_from * radius:
         return "translation"
     if model == "affine" and sigma > 1.01 * SCHEDULE.affine_from * radius:
@@ -79,37 +77,37 @@ def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> M
 
 
 def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_from: float) -> Path:
-    """Through the coarse σ from ``begin`` R down."""
+    """Return the path through the coarse σ from ``begin`` · R down."""
     every = _sigmas(top.radius)
     sigmas = [sigma for sigma in every if sigma <= 1.01 * begin * top.radius] or every[-1:]
 
     def local(transform: FloatArray, sigma: float) -> Step:
-        at = top.level(sigma, _model_at(sigma, top.radius, turns_from, model))
-        return registration.minimise(top, at, transform)
+        level = top.level(sigma, _model_at(sigma, top.radius, turns_from, model))
+        return registration.minimise(top, level, transform)
 
     return follow(sigmas, start, local)
 
 
 def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
-    """The coarse σ from one transform."""
+    """Return the best path through the coarse σ from a given transform."""
     plans = SCHEDULE.shift_paths if model == "translation" else SCHEDULE.paths
     return _first_low((_coarse(top, model, start, *plan) for plan in plans), SCHEDULE.low_energy)
 
 
 def _first_low(paths: Iterable[Path], low: float) -> Path:
-    """The first path that ends below an energy, or the one that ends lowest."""
-    found = []
+    """Return the first path that ends below the energy ``low``, or the one that ends lowest."""
+    tried = []
     for path in paths:
-        found.append(path)
+        tried.append(path)
         if path.cost < low:
             break
-    return min(found, key=lambda path: path.cost)
+    return min(tried, key=lambda path: path.cost)
 
 
 def from_candidates(
     top: Scene, model: Model, candidates: list[FloatArray], low: float = SCHEDULE.low_energy
 ) -> Path:
-    """The coarse σ from the best of some transforms, or the first with an energy below ``low``."""
+    """Return the best path from several transforms, or the first that ends below ``low``."""
     turns = 0.0 if model == "translation" else SCHEDULE.candidate_start
     return _first_low(
         (_coarse(top, model, c, SCHEDULE.candidate_start, turns) for c in candidates), low
@@ -117,10 +115,10 @@ def from_candidates(
 
 
 def correlator(device: str) -> Correlate:
-    """What compares templates with all places of an image, on a device."""
+    """Return the function that compares templates with all windows of an image on a device."""
     target = devices.resolve(device)
     if target is None:
-        return searching.correlate
+        return search.correlate
 
     from caloric.alignment import search_on_device
 
@@ -128,27 +126,31 @@ def correlator(device: str) -> Correlate:
 
 
 def searched(
-    scenes: Sequence[Scene], model: Model, most: int, by: Correlate = searching.correlate
+    scenes: Sequence[Scene], model: Model, most: int, correlate: Correlate = search.correlate
 ) -> list[list[FloatArray]]:
-    """Candidates of the coarse density everywhere in the image, for templates of one shape."""
+    """Return up to ``most`` candidate transforms per scene; all templates have the same shape."""
     if max(scenes[0].template.shape) > SCHEDULE.thin * min(scenes[0].template.shape):
-        return [_by_parts(one, model, _pieces(one.template.shape), by)[:most] for one in scenes]
+        return [
+            _by_parts(scene, model, _pieces(scene.template.shape), correlate)[:most]
+            for scene in scenes
+        ]
     turns, scales = SCHEDULE.turns, SCHEDULE.scales
     if model == "translation":
         turns, scales = 1, (1.0,)
     first, shape = scenes[0], scenes[0].template.shape
     columns = [
-        searching.turned_templates(one.of_template, shape, one.feature, turns) for one in scenes
+        search.turned_templates(scene.template_fields, shape, scene.feature, turns)
+        for scene in scenes
     ]
-    found = searching.search(
-        first.of_image, first.image.shape, columns, shape,
-        turns=turns, scales=scales, most=most, by=by,
+    found = search.search(
+        first.image_fields, first.image.shape, columns, shape,
+        turns=turns, scales=scales, most=most, correlate=correlate,
     )  # fmt: skip
-    return [[candidate.transform for candidate in own] for own in found]
+    return [[candidate.transform for candidate in candidates] for candidates in found]
 
 
 def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> FloatArray:
-    """The nearest transform of a model that moves the template's middle alike."""
+    """Return the nearest transform of the model that maps ``centre`` to the same point."""
     if model == "affine":
         return transform
     A = np.eye(2)
@@ -160,18 +162,18 @@ def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> Floa
     return np.column_stack([A, middle - A @ centre])
 
 
-def _matched(of: Scene, model: Model) -> FloatArray | None:
-    """The transform that matches of features agree on."""
-    a, b = pipeline.extract(of.template), pipeline.extract(of.image)
-    found = pipeline.match(a, b)
-    p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
+def _matched(scene: Scene, model: Model) -> FloatArray | None:
+    """Return the transform estimated from matched features, or None."""
+    a, b = pipeline.extract(scene.template), pipeline.extract(scene.image)
+    matches = pipeline.match(a, b)
+    p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix
     if matrix is None or not registration.plausible(matrix):
         return None
-    return _restricted(matrix, model, of.centre)
+    return _restricted(matrix, model, scene.centre)
 
 
-Part = tuple[int, int, int, int]  # its corner's row and column, its height and width
+Part = tuple[int, int, int, int]  # row and column of the corner, height, width
 
 
 def _quarters(shape: tuple[int, ...]) -> list[Part]:
@@ -182,93 +184,96 @@ def _quarters(shape: tuple[int, ...]) -> list[Part]:
 
 
 def _pieces(shape: tuple[int, ...]) -> list[Part]:
-    """Of a thin template, all along it."""
+    """Return parts along the longer side of a thin template."""
     longer, shorter = max(shape), min(shape)
     length = int(SCHEDULE.thin * shorter)
     count = min(-(-longer // length), SCHEDULE.parts)
     begins = [round(v) for v in np.linspace(0, longer - length, count)]
     if shape[0] < shape[1]:
-        return [(0, at, shorter, length) for at in begins]
-    return [(at, 0, length, shorter) for at in begins]
+        return [(0, begin, shorter, length) for begin in begins]
+    return [(begin, 0, length, shorter) for begin in begins]
 
 
-def _by_parts(top: Scene, model: Model, parts: list[Part], by: Correlate) -> list[FloatArray]:
-    """Where each part of the template would put all of it, the lowest energy first."""
-    found = []
+def _by_parts(
+    top: Scene, model: Model, parts: list[Part], correlate: Correlate
+) -> list[FloatArray]:
+    """Return the transform of the template according to each part, the lowest energy first."""
+    results = []
     for y, x, h, w in parts:
         part = np.s_[..., y : y + h, x : x + w]
-        own = fields.pyramid(np.ascontiguousarray(top.of_template.levels[0][part]))
-        of = replace(top, template=top.template[part], of_template=own)
-        path = from_candidates(of, model, searched([of], model, SCHEDULE.candidates, by)[0])
+        pyramid = fields.pyramid(np.ascontiguousarray(top.template_fields.levels[0][part]))
+        scene = replace(top, template=top.template[part], template_fields=pyramid)
+        candidates = searched([scene], model, SCHEDULE.candidates, correlate)[0]
+        path = from_candidates(scene, model, candidates)
         transform = path.point.copy()
         transform[:, 2] -= transform[:, :2] @ (x, y)
-        found.append((path.cost, transform))
-    return [transform for _, transform in sorted(found, key=lambda one: one[0])]
+        results.append((path.cost, transform))
+    return [transform for _, transform in sorted(results, key=lambda result: result[0])]
 
 
 def escalated(
     sizes: list[tuple[Pixels, Pixels]],
     top: Scene,
     model: Model,
-    found: list[FloatArray],
+    candidates: list[FloatArray],
     best: Alignment,
-    by: Correlate = searching.correlate,
+    correlate: Correlate = search.correlate,
 ) -> Alignment:
-    """The best of other starts too, until one is sure: for when a search's first was not enough."""
-    for transform in _other_starts(top, model, found, by):
+    """Return the best alignment from further starts, tried until one has a high confidence."""
+    for transform in _other_starts(top, model, candidates, correlate):
         path = fine(
             top, model, transform, (4 * SCHEDULE.fine_sigmas[0], 2 * SCHEDULE.fine_sigmas[0])
         )
-        best = min(best, descend(sizes, top, model, path), key=lambda one: one.energy)
+        best = min(best, descend(sizes, top, model, path), key=lambda result: result.energy)
         if best.confidence >= SCHEDULE.sure:
             break
     return best
 
 
 def _other_starts(
-    top: Scene, model: Model, found: list[FloatArray], by: Correlate
+    top: Scene, model: Model, candidates: list[FloatArray], correlate: Correlate
 ) -> Iterator[FloatArray]:
     matched = _matched(top, model)
     if matched is not None:
         yield matched
-    yield from_candidates(top, model, found, low=0.0).point
-    # Of a template that is covered in the middle, the whole finds no place, but a quarter may.
-    yield from _by_parts(top, model, _quarters(top.template.shape), by)
+    yield from_candidates(top, model, candidates, low=0.0).point
+    # If the centre of the template is occluded, a quarter may match where the whole does not.
+    yield from _by_parts(top, model, _quarters(top.template.shape), correlate)
 
 
 def fine(
-    of: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas
+    scene: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas
 ) -> Path:
-    """The last σ, in pixels, down to 0."""
+    """Return the path through the last σ, in pixels, down to 0."""
 
     def local(transform: FloatArray, sigma: float) -> Step:
-        return registration.minimise(of, of.level(sigma, model, fine=True), transform)
+        return registration.minimise(scene, scene.level(sigma, model, fine=True), transform)
 
     return follow(sigmas, start, local)
 
 
 def inside(transform: FloatArray, template: tuple[int, ...], image: tuple[int, ...]) -> float:
-    """The share of the template that lies in the image."""
+    """Return the share of a template that lies in the image, given the shapes of both."""
     y, x = np.meshgrid(np.linspace(0, template[0] - 1, 33), np.linspace(0, template[1] - 1, 33))
-    at = np.stack([x.ravel(), y.ravel()], 1) @ transform[:, :2].T + transform[:, 2]
-    low, high = (at >= -0.5).all(1), (at <= np.array(image[::-1]) - 0.5).all(1)
+    xy = np.stack([x.ravel(), y.ravel()], 1) @ transform[:, :2].T + transform[:, 2]
+    low, high = (xy >= -0.5).all(1), (xy <= np.array(image[::-1]) - 0.5).all(1)
     return float((low & high).mean())
 
 
-def _scaled(transform: FloatArray, by: float) -> FloatArray:
-    """The same transform where pixels are ``by`` times as many across."""
+def _scaled(transform: FloatArray, factor: float) -> FloatArray:
+    """Return the transform for images enlarged by ``factor``."""
     result = np.array(transform, np.float64)
-    result[:, 2] *= by
+    result[:, 2] *= factor
     return result
 
 
 def octaves(template: Pixels, image: Pixels) -> list[tuple[Pixels, Pixels]]:
-    """Both, and both of half the size, until the template is small enough to begin with."""
+    """Return both images at each size, halved until the template is small enough to search for."""
     return list(zip(smaller(template), fields.halves(image), strict=False))
 
 
 def smaller(template: Pixels) -> list[Pixels]:
-    """The template, and it at half its size, until it is small enough to begin with."""
+    """Return the template at each size, halved until it is small enough to search for."""
     sizes = []
     for size in fields.halves(template):
         sizes.append(size)
@@ -281,7 +286,7 @@ def smaller(template: Pixels) -> list[Pixels]:
 
 
 def is_flat(pixels: Pixels) -> bool:
-    """Whether no gradient is more than noise."""
+    """Return whether all gradients are below the noise level."""
     gx, gy = fields.gradients(pixels)
     return float((gx * gx + gy * gy).max()) < fields.NOISE**2
 
@@ -309,7 +314,7 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
 
 
 def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
-    """Both in grey; a template must have 8 x 8 pixels and fit into the image."""
+    """Return both images in grey, after checking that the template is large enough and fits."""
     try:
         small = to_grey(template)
     except InputError as error:
@@ -330,11 +335,12 @@ def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
 
 
 def check_choice(value: str, kind: object, what: str) -> None:
-    """An error unless the value is one of a Literal's."""
+    """Raise InputError unless the value is one of a Literal's."""
     if value not in get_args(kind):
         raise unknown(what, value, get_args(kind))
 
 
+@known_options
 @threads.single_threaded_blas
 def align(
     template: ArrayLike,
@@ -348,16 +354,49 @@ def align(
     diffusion: Diffusion = "partial",
     device: str = "cpu",
 ) -> Alignment:
-    """Where a template is in an image, by diffusion and continuation.
+    """Align a template with an image by diffusion and continuation.
 
-    With ``initial`` (2 x 3, from template to image pixels) the path begins there and nowhere else;
-    without, the whole image is searched, at all turns and at scales from 1/2 to 2, and features
-    are matched where that is not enough. ``inverted`` lets bright be dark (orientations modulo π).
-    ``feature`` is one of "orientation", "unsigned-orientation" (what ``inverted`` sets),
-    "distribution-field" and "distribution-field-heat", which compare intensities and so need the
-    same light. ``diffusion`` is "partial", in translation and in what a turn does to orientations,
-    or "all": also in what turns and scales do to places (slower, and measured to be no better).
-    ``device`` is where the image is searched: "cuda", "auto"; what follows is small, and done here.
+    Parameters
+    ----------
+    template, image : array (h, w) or (h, w, 3 or 4)
+        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order. The template has at least
+        8 x 8 pixels and is not larger than the image.
+    model : "affine", "similarity" or "translation"
+        The transforms to consider.
+    initial : array (2, 3), optional
+        The transform to start from, from template to image pixels. By default the whole image is
+        searched, at all rotations and at scales from 1/2 to 2, and features are matched if the
+        result is uncertain.
+    feature : str
+        "orientation", "unsigned-orientation" (what ``inverted`` selects), "distribution-field" or
+        "distribution-field-heat"; the last two compare intensities and need constant illumination.
+    inverted : bool
+        Allow inverted contrast: orientations are compared modulo π.
+    method : "continuation", "single" or "descriptor"
+        Follow the minimum at decreasing σ, or choose among the candidates of a detector by energy
+        or by SIFT descriptors.
+    diffusion : "partial" or "all"
+        "partial" diffuses over translations and over the effect of rotations on orientations. "all"
+        also diffuses over the effect of rotations and scales on positions; it is slower, and no
+        better in our measurements.
+    device : str
+        Where the image is searched: "cpu", "cuda", "cuda:1" or "auto". The registration that
+        follows runs on the CPU.
+
+    Returns
+    -------
+    Alignment
+        ``transform`` (2, 3) from template to image pixels, with ``confidence`` and ``converged``.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((160, 200))
+    >>> result = caloric.align(image[40:100, 50:130], image)
+    >>> result.converged
+    True
+    >>> np.allclose(result.transform[:, 2], (50, 40), atol=0.1)
+    True
     """
     small, large = checked(template, image)
     check_choice(model, Model, "model")
@@ -381,65 +420,66 @@ def aligned(
     start: FloatArray | None,
     method: Method = "continuation",
     diffusion: Diffusion = "partial",
-    by: Correlate = searching.correlate,
+    correlate: Correlate = search.correlate,
 ) -> Alignment:
-    """:func:`align` of what has been checked."""
+    """Return the result of :func:`align` for grey images and checked options."""
     flat = [name for name, v in (("template", template), ("image", image)) if is_flat(v)]
     if flat:
-        where = start if start is not None else centred(template.shape, image.shape)
-        unknown = np.full((6, 6), np.inf)
-        return Alignment(where, np.inf, (), False, 0.0, f"the {flat[0]} is flat", unknown, 0.0)
+        transform = start if start is not None else centred(template.shape, image.shape)
+        covariance = np.full((6, 6), np.inf)
+        reason = f"the {flat[0]} is flat"
+        return Alignment(transform, np.inf, (), False, 0.0, reason, covariance, 0.0)
     sizes = octaves(template, image)
     times = 2.0 ** (len(sizes) - 1)
     top = registration.scene(*sizes[-1], feature, diffusion)
     if method != "continuation":
-        step = _of_detector(top, model, method)
+        step = _from_detector(top, model, method)
         return _result(registration.scene_fine(template, image, feature), model, [(times, step)])
     if start is not None:
         path = from_start(top, model, _scaled(start, 1 / times))
         return descend(sizes, top, model, path)
-    found = searched([top], model, SCHEDULE.candidates, by)[0]
-    best = descend(sizes, top, model, from_candidates(top, model, found))
-    return (
-        best if best.confidence >= SCHEDULE.sure else escalated(sizes, top, model, found, best, by)
-    )
+    candidates = searched([top], model, SCHEDULE.candidates, correlate)[0]
+    best = descend(sizes, top, model, from_candidates(top, model, candidates))
+    if best.confidence >= SCHEDULE.sure:
+        return best
+    return escalated(sizes, top, model, candidates, best, correlate)
 
 
 def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
-    """A template of a shape upright in the middle of an image of another."""
+    """Return the translation that centres a template in an image, given the shapes of both."""
     (h, w), (rows, columns) = template[:2], image[:2]
     return np.array([[1.0, 0, (columns - w) / 2], [0, 1.0, (rows - h) / 2]])
 
 
 def descend(sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path) -> Alignment:
-    """The last σ at the size the path was found at, and at every larger one."""
+    """Return the alignment after the last σ at the size of ``top`` and at every larger size."""
     last = len(sizes) - 1
     steps = [(2.0**last, path)]
-    of = top
+    scene = top
     for octave in reversed(range(len(sizes))):
         if octave != last:
-            of = registration.scene_fine(*sizes[octave], top.feature)
+            scene = registration.scene_fine(*sizes[octave], top.feature)
         before, earlier = steps[-1]
         begin = _scaled(earlier.point, before / 2.0**octave)
-        steps.append((2.0**octave, fine(of, model, begin)))
-    return _result(of, model, steps)
+        steps.append((2.0**octave, fine(scene, model, begin)))
+    return _result(scene, model, steps)
 
 
-def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
-    """Everything in pixels of the full size, and whether to believe it."""
+def _result(scene: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
+    """Return an Alignment in pixels of the full size, with its confidence."""
     steps = tuple(
-        replace(step, sigma=by * step.sigma, point=_scaled(step.point, by))
-        for by, path in paths
+        replace(step, sigma=factor * step.sigma, point=_scaled(step.point, factor))
+        for factor, path in paths
         for step in path.steps
     )
     transform = steps[-1].point
-    share = inside(transform, of.template.shape, of.image.shape)
-    confidence = believing.confidence(of, transform) if share else 0.0
+    share = inside(transform, scene.template.shape, scene.image.shape)
+    probability = confidence.confidence(scene, transform) if share else 0.0
     reason = "converged"
     if share < SCHEDULE.inside_at_end:
         reason = f"it left the image: {share:.0%} of the template lies in it"
-    elif confidence < SCHEDULE.believed:
-        reason = f"no agreement: a confidence of {confidence:.2f} is below {SCHEDULE.believed}"
+    elif probability < SCHEDULE.believed:
+        reason = f"no agreement: a confidence of {probability:.2f} is below {SCHEDULE.believed}"
     elif not steps[-1].converged:
         reason = "still moving at the last step"
     return Alignment(
@@ -447,44 +487,44 @@ def _result(of: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignme
         energy=steps[-1].cost,
         path=steps,
         converged=reason == "converged",
-        confidence=confidence,
+        confidence=probability,
         reason=reason,
-        covariance=believing.covariance(of, model, transform),
+        covariance=confidence.covariance(scene, model, transform),
         inside=share,
     )
 
 
 def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int, FloatArray]]:
-    """Θ: the transforms that take a frame of the template to one of the image, with their rows."""
-    own, others = (
+    """Return Θ: (i, j, transform) for frame i of the template mapped to frame j of the image."""
+    template_maps, image_maps = (
         pipeline.detect(v, max_features=n).maps
         for v, n in zip((template, image), SCHEDULE.detected, strict=True)
     )
     row = np.array([0.0, 0, 1])
-    inverses = [np.linalg.inv(np.vstack([frame, row])) for frame in own]
-    found = (
-        (i, j, np.asarray(other @ inverse))
+    inverses = [np.linalg.inv(np.vstack([frame, row])) for frame in template_maps]
+    candidates = (
+        (i, j, np.asarray(frame @ inverse))
         for i, inverse in enumerate(inverses)
-        for j, other in enumerate(others)
+        for j, frame in enumerate(image_maps)
     )
-    return [one for one in found if registration.plausible(one[2])]
+    return [candidate for candidate in candidates if registration.plausible(candidate[2])]
 
 
-def _of_detector(top: Scene, model: Model, method: Method) -> Path:
-    """The middle and the right column: no σ but one, no place but a detector's."""
+def _from_detector(top: Scene, model: Model, method: Method) -> Path:
+    """Return the best candidate of a detector at a single σ: methods "single" and "descriptor"."""
     candidates = detector_candidates(top.template, top.image)
     sigma = SCHEDULE.candidate_start * top.radius
     if not candidates:
         return Path((Step(sigma, centred(top.template.shape, top.image.shape), np.inf, False),))
-    at = top.level(sigma, "similarity")
+    level = top.level(sigma, "similarity")
     if method == "single":
-        energies = [registration.evaluate(top, at, c).energy for _, _, c in candidates]
+        energies = [registration.evaluate(top, level, c).energy for _, _, c in candidates]
     else:
-        own, others = (
+        template_descriptors, image_descriptors = (
             np.asarray(pipeline.extract(v, "sift", max_features=n).descriptors, np.float32)
             for v, n in zip((top.template, top.image), SCHEDULE.detected, strict=True)
         )
-        scores = own @ others.T
+        scores = template_descriptors @ image_descriptors.T
         energies = [-float(scores[i, j]) for i, j, _ in candidates]
     best = int(np.argmin(energies))
     transform = _restricted(candidates[best][2], model, top.centre)

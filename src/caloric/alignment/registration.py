@@ -1,13 +1,13 @@
-"""Algorithm 1 on fields: the diffused energy of a template and an image, and its descent.
+"""Algorithm 1 on fields: the diffused energy of a template and an image, and its minimisation.
 
-At one σ both densities are blurred by it, the image's after it is warped by the current estimate:
-in the theory's dot product that is a diffusion by √2 σ. What is minimised over the warp is::
+At each σ both densities are blurred by σ, the image's after warping by the current estimate; in the
+theory's dot product that is a diffusion by √2 σ. The energy that is minimised over the warp is::
 
     E(θ; σ) = mean over x of log(1 + |a U(x; f ∘ τ_θ) − U(x; p)|² / c²),   U = all fields at x
 
-with the gain a fitted. Without the logarithm the best gain leaves |U_p|²(1 − cos²), which falls
-where the normalised dot product of the two densities (eq. 15) grows; the logarithm, a Cauchy
-weight, keeps what is covered or changed from pulling at the rest.
+with a fitted gain a. Without the logarithm, the best gain leaves |U_p|²(1 − cos²), which decreases
+as the normalised dot product of the two densities (eq. 15) increases. The logarithm (a Cauchy
+weight) limits the influence of occluded and changed parts.
 """
 
 from collections.abc import Callable
@@ -37,12 +37,12 @@ class Scene:
     image: Pixels
     feature: Feature
     diffusion: Diffusion
-    of_template: Pyramid
-    of_image: Pyramid
+    template_fields: Pyramid
+    image_fields: Pyramid
     _levels: "dict[tuple[float, Model, bool], Level]" = field(init=False, default_factory=dict)
 
     def level(self, sigma: float, model: Model, *, fine: bool = False) -> "Level":
-        """The template's side of the energy at σ, made once; ``fine`` for the last few."""
+        """Return the cached :class:`Level` of the template at σ; ``fine`` for the last few σ."""
         key = (sigma, model, fine)
         if key not in self._levels:
             self._levels[key] = _level(self, sigma, model, fine)
@@ -50,25 +50,25 @@ class Scene:
 
     @property
     def centre(self) -> FloatArray:
-        """The middle of the template, about which it turns and grows."""
+        """The centre (x, y) of the template, about which it is rotated and scaled."""
         h, w = self.template.shape
         return np.array([(w - 1) / 2, (h - 1) / 2])
 
     @property
     def radius(self) -> float:
-        """R: half the side of the square of the template's area, the unit of the parameters."""
+        """R, the unit of the parameters: half the side of a square of the template's area."""
         return side(self.template.shape) / 2
 
 
 def side(shape: tuple[int, ...]) -> float:
-    """√(h w), for which what is thin is small."""
+    """Return √(h w), which is small for thin templates."""
     return float(np.sqrt(shape[0] * shape[1]))
 
 
 def light(template: Pixels) -> float:
-    """Over how many pixels light is taken to be the same: R/4, but for a power of √2.
+    """Return the width, in pixels, over which illumination counts as constant: about R/4.
 
-    So templates of about one size share the image's fields.
+    It is rounded to a power of √2, so that templates of similar size share the fields of the image.
     """
     return float(2 ** (round(2 * np.log2(max(side(template.shape) / 8, 2.0))) / 2))
 
@@ -76,33 +76,33 @@ def light(template: Pixels) -> float:
 def scene(
     template: Pixels, image: Pixels, feature: Feature, diffusion: Diffusion = "partial"
 ) -> Scene:
-    """Both measured; the image's fields can serve other templates by :func:`scene_of`."""
-    of_image = fields.pyramid(feature.measure(image, light(template)))
-    return scene_of(template, image, of_image, feature, diffusion)
+    """Return a scene with the fields of both images; see also :func:`scene_with_fields`."""
+    image_fields = fields.pyramid(feature.measure(image, light(template)))
+    return scene_with_fields(template, image, image_fields, feature, diffusion)
 
 
 def scene_fine(template: Pixels, image: Pixels, feature: Feature) -> Scene:
-    """For the last σ alone, where the image is measured as it is warped."""
-    own = feature.measure(template, light(template))
-    return Scene(template, image, feature, "partial", Pyramid((own,), (0.0,)), Pyramid((), ()))
+    """Return a scene for the last σ only, where the fields of the warped image are computed."""
+    measured = feature.measure(template, light(template))
+    return Scene(template, image, feature, "partial", Pyramid((measured,), (0.0,)), Pyramid((), ()))
 
 
-def scene_of(
-    template: Pixels, image: Pixels, of_image: Pyramid, feature: Feature, diffusion: Diffusion
+def scene_with_fields(
+    template: Pixels, image: Pixels, image_fields: Pyramid, feature: Feature, diffusion: Diffusion
 ) -> Scene:
-    """With the image's fields given."""
-    of_template = fields.pyramid(feature.measure(template, light(template)))
-    return Scene(template, image, feature, diffusion, of_template, of_image)
+    """Return a scene with given fields of the image, which several templates can share."""
+    template_fields = fields.pyramid(feature.measure(template, light(template)))
+    return Scene(template, image, feature, diffusion, template_fields, image_fields)
 
 
 def scale(transform: FloatArray) -> float:
-    """√|det A|."""
+    """Return the scale √|det A| of a transform [A | b]."""
     A = transform[:, :2]
     return float(np.sqrt(abs(A[0, 0] * A[1, 1] - A[0, 1] * A[1, 0])))
 
 
 def plausible(transform: FloatArray) -> bool:
-    """Finite, not mirrored, no scale in any direction beyond ten times or a tenth."""
+    """Return whether a transform is finite, not mirrored, and scales by 0.1 to 10 everywhere."""
     A = transform[:, :2]
     if not np.isfinite(transform).all() or np.linalg.det(A) <= 0:
         return False
@@ -111,7 +111,7 @@ def plausible(transform: FloatArray) -> bool:
 
 
 def angle(transform: FloatArray) -> float:
-    """Of the rotation nearest to A."""
+    """Return the angle of the rotation nearest to A, in radians."""
     A = transform[:, :2]
     return float(np.arctan2(A[1, 0] - A[0, 1], A[0, 0] + A[1, 1]))
 
@@ -120,8 +120,8 @@ def angle(transform: FloatArray) -> float:
 class Level:
     """The template at one σ: ``values`` (c, n) and their ``slopes`` (p, c, n) in the parameters.
 
-    n samples ``spacing`` pixels apart, on a grid of ``size``; ``products`` are sums over channels
-    of the slopes' products, of which the Hessian is a weighted sum.
+    The n samples are every ``stride``-th of a grid of ``size`` (h, w) with ``spacing`` pixels.
+    ``products`` are sums over channels of products of slopes, whose weighted sum is the Hessian.
     """
 
     sigma: float
@@ -137,7 +137,7 @@ class Level:
 
     @property
     def power(self) -> float:
-        """The mean of |U|²."""
+        """The mean of |U|² over the samples."""
         return float(self.squares.mean()) + 1e-12
 
 
@@ -153,9 +153,9 @@ def _slopes(
     per: float,
     stride: int,
 ) -> Pixels:
-    """∂U(τx)/∂parameters at the identity, (p, c, h, w): ∇U · δ(x), and −imα U for the turn.
+    """Return ∂U(τx)/∂parameters at the identity (p, c, h, w): ∇U · δ(x), and −imα U for rotation.
 
-    At every ``stride``-th place, of which x and y are the coordinates.
+    It is evaluated at every ``stride``-th place; x and y are the coordinates of these places.
     """
     dx, dy = (
         np.stack(
@@ -186,7 +186,7 @@ def _slopes(
 
 
 def _update(model: Model, p: FloatArray) -> FloatArray:
-    """3 x 3, of the parameters in units of R about the template's middle."""
+    """Return the 3 x 3 matrix of parameters in units of R about the centre of the template."""
     if model == "translation":
         return np.array([[1, 0, p[0]], [0, 1, p[1]], [0, 0, 1]])
     if model == "similarity":
@@ -196,7 +196,7 @@ def _update(model: Model, p: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _variances(size: tuple[int, int]) -> Pixels:
-    """|x|²/R² over a grid: how much wider than σ² the affine diffusion of a place is (R of it)."""
+    """Return |x|²/R² over a grid (h, w), by which affine diffusion exceeds σ², relative to σ²."""
     h, w = size
     y, x = np.mgrid[:h, :w].astype(np.float32)
     x, y = x - (w - 1) / 2, y - (h - 1) / 2
@@ -204,10 +204,10 @@ def _variances(size: tuple[int, int]) -> Pixels:
 
 
 def _widened(values: Pixels, sigma: float, have: float) -> Pixels:
-    """To variance σ²(1 + |x|²/R²) at x: the affine diffusion of fields no rotation turns.
+    """Return the fields with variance σ²(1 + |x|²/R²) at x: the affine diffusion of scalar fields.
 
-    Closed form (theory: A x + b is normal with this variance). Evaluated between a few blurs,
-    linear in the variance, in which Gaussians change slowly.
+    This is the closed form, because A x + b is normal with this variance. It is interpolated
+    between a few blurs, linearly in the variance, in which Gaussians change slowly.
     """
     wider = _variances(values.shape[1:])
     top = float(wider.max())
@@ -224,10 +224,11 @@ def _widened(values: Pixels, sigma: float, have: float) -> Pixels:
 def _similar(
     size: tuple[int, int], harmonics: tuple[int, ...], spread: float
 ) -> tuple[Callable[[Pixels], Pixels], ...]:
-    """For every harmonic, E over α and s of e^{−imα} u_m(e^s R_α x), both of deviation ``spread``.
+    """Return an operator per harmonic: the mean over α and s of e^{−imα} u_m(e^s R_α x).
 
-    By quadrature, seven nodes each; u between samples is bilinear. As sparse matrices, complex for
-    m ≠ 0, where a pair of channels is u's real and imaginary part.
+    α and s are normal with deviation ``spread``; the mean is a quadrature with
+    ``SCHEDULE.nodes`` nodes each, and u is interpolated bilinearly. The operators are sparse
+    matrices, complex for m ≠ 0, where two channels are the real and imaginary part of u.
     """
     from scipy.sparse import csr_matrix
 
@@ -273,11 +274,12 @@ def diffused(
     model: Model,
     diffusion: Diffusion,
 ) -> Pixels:
-    """Fields diffused to σ pixels, of which they ``have`` some already.
+    """Return the fields (c, h, w) diffused to σ pixels; they are already smoothed by ``have``.
 
-    Over translation exactly, by k_σ. Unless the model is a translation: over rotation, by Lemma 1,
-    e^{−m²σr²/2} on the dot product and so half of that exponent here; and with ``diffusion="all"``
-    over rotation and log-scale by what they do to places too, by quadrature, with σr = σs = σ/R.
+    Translation is diffused exactly, by k_σ. Unless the model is a translation, rotation is diffused
+    by Lemma 1: e^{−m²σr²/2} on the dot product, hence half of that exponent here. With
+    ``diffusion="all"`` the effect of rotation and log-scale on positions is diffused too, by
+    quadrature with σr = σs = σ/R.
     """
     rest = fields.missing(sigma, have) / spacing
     if model == "translation":
@@ -307,24 +309,24 @@ def diffused(
     return out.reshape(result.shape)
 
 
-def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
+def _level(scene: Scene, sigma: float, model: Model, fine: bool) -> Level:
     if fine:
-        values, spacing, have = of.of_template.levels[0], 1, 0.0
+        values, spacing, have = scene.template_fields.levels[0], 1, 0.0
         values = fields.blurred(values, sigma)
     else:
-        values, spacing, have = of.of_template.level(sigma / 1.4)
+        values, spacing, have = scene.template_fields.level(sigma / 1.4)
         values = diffused(
-            values, of.feature, sigma, have, spacing, of.radius, model, of.diffusion
+            values, scene.feature, sigma, have, spacing, scene.radius, model, scene.diffusion
         )  # fmt: skip
     h, w = values.shape[1:]
     stride = max(1, int(np.ceil(np.sqrt(h * w / SCHEDULE.points))))
     x, y = (
-        ((np.arange(0, n, stride) * spacing - middle) / of.radius).astype(np.float32)
-        for n, middle in zip((w, h), of.centre, strict=True)
+        ((np.arange(0, n, stride) * spacing - middle) / scene.radius).astype(np.float32)
+        for n, middle in zip((w, h), scene.centre, strict=True)
     )
-    per = of.radius / spacing
+    per = scene.radius / spacing
     slopes = _slopes(
-        values, of.feature.harmonics, model, x[None, None, :], y[None, :, None], per, stride
+        values, scene.feature.harmonics, model, x[None, None, :], y[None, :, None], per, stride
     )
     flat = np.ascontiguousarray(values[:, ::stride, ::stride]).reshape(len(values), -1)
     slopes = slopes.reshape(len(slopes), *flat.shape)
@@ -336,31 +338,36 @@ def _level(of: Scene, sigma: float, model: Model, fine: bool) -> Level:
     return Level(sigma, model, spacing, stride, (h, w), fine, flat, squares, slopes, products)
 
 
-def warped(of: Scene, at: Level, transform: FloatArray) -> Pixels:
-    """The image's side at σ, (c, n): its fields at τ(x), turned, diffused; below, measured anew."""
-    size = at.size
+def warped(scene: Scene, level: Level, transform: FloatArray) -> Pixels:
+    """Return the fields (c, n) of the warped image at σ.
+
+    Coarse fields are warped, rotated and diffused; at a fine level the pixels are warped and their
+    fields are computed again.
+    """
+    size = level.size
     grown = scale(transform)
-    if at.fine:
+    if level.fine:
         values = fields.blurred(
-            of.feature.measure(seen(of.image, transform, size), light(of.template)), at.sigma
+            scene.feature.measure(seen(scene.image, transform, size), light(scene.template)),
+            level.sigma,
         )
     else:
-        values, spacing, have = of.of_image.level(at.spacing * grown)
-        step = np.diag([at.spacing, at.spacing, 1.0])
+        values, spacing, have = scene.image_fields.level(level.spacing * grown)
+        step = np.diag([level.spacing, level.spacing, 1.0])
         values = fields.sampled(values, transform @ step / spacing, size)
-        fields.turned(values, of.feature.harmonics, angle(transform))
+        fields.turned(values, scene.feature.harmonics, angle(transform))
         values = diffused(
-            values, of.feature, at.sigma, have / grown, at.spacing, of.radius,
-            at.model, of.diffusion,
+            values, scene.feature, level.sigma, have / grown, level.spacing, scene.radius,
+            level.model, scene.diffusion,
         )  # fmt: skip
-    some = np.ascontiguousarray(values[..., :: at.stride, :: at.stride])
-    return some.reshape(len(values), -1)
+    samples = np.ascontiguousarray(values[..., :: level.stride, :: level.stride])
+    return samples.reshape(len(values), -1)
 
 
 def _around(
     image: Pixels, transform: FloatArray, size: tuple[int, int], margin: float
 ) -> tuple[Pixels, FloatArray]:
-    """The part of the image that a template falls on, and the transform into that part."""
+    """Return the part of the image that a template covers, and the transform into that part."""
     h, w = size
     corners = np.array([[0, 0, 1], [w - 1, 0, 1], [0, h - 1, 1], [w - 1, h - 1, 1]]) @ transform.T
     limits = np.array(image.shape[::-1])
@@ -372,10 +379,10 @@ def _around(
 
 
 def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
-    """The image as the template would see it, (h, w) = ``size``."""
+    """Return the image warped to the template, (h, w) = ``size``."""
     grown = scale(transform)
     image, transform = _around(image, transform, size, margin=4 * grown + 4)
-    if grown > 1.05:  # what the template's pixels cannot hold would be aliased
+    if grown > 1.05:  # blur against aliasing
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), 0.5 * float(np.sqrt(grown**2 - 1))))
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     return np.asarray(
@@ -383,25 +390,25 @@ def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
     )
 
 
-def _beyond(of: Scene, at: Level, transform: FloatArray) -> NDArray[np.bool_] | None:
-    """Which of the level's places fall outside the image (n,), or None if none do."""
-    h, w = at.size
-    limits = np.array(of.image.shape[::-1]) - 0.5
+def _beyond(scene: Scene, level: Level, transform: FloatArray) -> NDArray[np.bool_] | None:
+    """Return which samples of the level fall outside the image (n,), or None if none do."""
+    h, w = level.size
+    limits = np.array(scene.image.shape[::-1]) - 0.5
 
-    def out(places: FloatArray) -> NDArray[np.bool_]:
-        moved = places @ transform[:, :2].T + transform[:, 2]
-        return np.asarray(((moved < -0.5) | (moved > limits)).any(1))
+    def outside(points: FloatArray) -> NDArray[np.bool_]:
+        mapped = points @ transform[:, :2].T + transform[:, 2]
+        return np.asarray(((mapped < -0.5) | (mapped > limits)).any(1))
 
     corners = np.array([[0, 0], [w - 1, 0], [0, h - 1], [w - 1, h - 1]], np.float64)
-    if not out(at.spacing * corners).any():
+    if not outside(level.spacing * corners).any():
         return None
-    y, x = np.mgrid[: h : at.stride, : w : at.stride].reshape(2, -1).astype(np.float64)
-    return out(at.spacing * np.stack([x, y], 1))
+    y, x = np.mgrid[: h : level.stride, : w : level.stride].reshape(2, -1).astype(np.float64)
+    return outside(level.spacing * np.stack([x, y], 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The energy at a transform, with what its next step is made of."""
+    """The energy at a transform, and the quantities that the next step needs."""
 
     energy: float
     gain: float
@@ -409,74 +416,78 @@ class Evaluation:
     weights: Pixels
 
 
-def evaluate(of: Scene, at: Level, transform: FloatArray) -> Evaluation:
-    """E(θ; σ), and its Cauchy weights (n,).
+def evaluate(scene: Scene, level: Level, transform: FloatArray) -> Evaluation:
+    """Return E(θ; σ), with its gain and Cauchy weights (n,).
 
-    Beyond the image's edge there is nothing: it costs what the template has there, so that leaving
-    does not pay, and pulls at nothing.
+    Outside the image the fields are 0: these samples cost the energy of the template there, so that
+    leaving the image is not rewarded, but they have no weight in the step.
     """
-    values = warped(of, at, transform)
-    beyond = _beyond(of, at, transform) if at.fine else None
+    values = warped(scene, level, transform)
+    beyond = _beyond(scene, level, transform) if level.fine else None
     if beyond is not None:
         values[:, beyond] = 0
-    own = np.einsum("cn,cn->n", values, values)
-    both = np.einsum("cn,cn->n", values, at.values)
-    around = float(np.sqrt(at.power / (float(own.mean()) + 1e-12)))
-    gain, scaled = around, np.float32(1 / (SCHEDULE.robust * at.power))
-    weights = own
+    image_squares = np.einsum("cn,cn->n", values, values)
+    products = np.einsum("cn,cn->n", values, level.values)
+    balanced = float(np.sqrt(level.power / (float(image_squares.mean()) + 1e-12)))
+    gain, inverse = balanced, np.float32(1 / (SCHEDULE.robust * level.power))
+    weights = image_squares
     for _ in range(3):
-        residual = np.float32(gain**2) * own - np.float32(2 * gain) * both + at.squares
-        weights = 1 / (1 + np.maximum(residual, 0) * scaled)
-        fitted = float(weights @ both) / (float(weights @ own) + 1e-12)
-        used, gain = gain, float(np.clip(fitted, 0.3 * around, 2 * around))
+        residual = (
+            np.float32(gain**2) * image_squares - np.float32(2 * gain) * products + level.squares
+        )
+        weights = 1 / (1 + np.maximum(residual, 0) * inverse)
+        fitted = float(weights @ products) / (float(weights @ image_squares) + 1e-12)
+        used, gain = gain, float(np.clip(fitted, 0.3 * balanced, 2 * balanced))
     energy = -float(np.log(weights).mean())
     if beyond is not None:
         weights = np.where(beyond, np.float32(0), weights)
     return Evaluation(energy, used, values, weights)
 
 
-def normal_equations(at: Level, here: Evaluation) -> tuple[FloatArray, FloatArray]:
-    """Half the energy's Gauss-Newton Hessian and gradient in the parameters, but for 1/(n c²)."""
-    count = len(at.slopes)
+def normal_equations(level: Level, evaluation: Evaluation) -> tuple[FloatArray, FloatArray]:
+    """Return the Gauss-Newton Hessian (p, p) and gradient (p,) of the energy times n c² / 2."""
+    count = len(level.slopes)
     hessian = np.zeros((count, count))
     upper = np.triu_indices(count)
-    hessian[upper] = at.products @ here.weights
+    hessian[upper] = level.products @ evaluation.weights
     hessian = hessian + np.triu(hessian, 1).T
-    residual = (np.float32(here.gain) * here.values - at.values) * here.weights
-    gradient = at.slopes.reshape(count, -1) @ residual.ravel()
+    residual = (np.float32(evaluation.gain) * evaluation.values - level.values) * evaluation.weights
+    gradient = level.slopes.reshape(count, -1) @ residual.ravel()
     return hessian, gradient.astype(np.float64)
 
 
-def composed(of: Scene, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
-    """τ ∘ δ⁻¹: the template moved by δ is the image moved by its inverse."""
-    unit = np.diag([1 / of.radius, 1 / of.radius, 1.0])
-    unit[:2, 2] = -of.centre / of.radius
+def composed(scene: Scene, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
+    """Return τ ∘ δ⁻¹: moving the template by δ is moving the image by δ⁻¹."""
+    unit = np.diag([1 / scene.radius, 1 / scene.radius, 1.0])
+    unit[:2, 2] = -scene.centre / scene.radius
     inverse = np.linalg.inv(unit) @ np.linalg.inv(_update(model, step)) @ unit
     return np.asarray(transform @ inverse)
 
 
-def minimise(of: Scene, at: Level, transform: FloatArray) -> Step:
-    """A local minimum of E(·; σ) by Levenberg and Marquardt: only what lowers it is accepted."""
+def minimise(scene: Scene, level: Level, transform: FloatArray) -> Step:
+    """Return a local minimum of E(·; σ) by Levenberg-Marquardt."""
     damping, trials, resting = 1e-3, 0, False
-    unit = max(at.sigma, 0.5)
-    here = evaluate(of, at, transform)
+    unit = max(level.sigma, 0.5)
+    current = evaluate(scene, level, transform)
     while trials < SCHEDULE.steps and not resting:
-        hessian, gradient = normal_equations(at, here)
+        hessian, gradient = normal_equations(level, current)
         diagonal = np.diag(hessian.diagonal() + 1e-9 * np.trace(hessian) + 1e-12)
         improved = False
         while trials < SCHEDULE.steps and not improved:
             trials += 1
             step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
-            moved = float(np.abs(step).max()) * of.radius
-            there = composed(of, at.model, transform, step)
-            if plausible(there):
-                new = evaluate(of, at, there)
-                improved = new.energy < here.energy
+            shift = float(np.abs(step).max()) * scene.radius
+            candidate = composed(scene, level.model, transform, step)
+            if plausible(candidate):
+                trial = evaluate(scene, level, candidate)
+                improved = trial.energy < current.energy
             if improved:
-                transform, here, damping = there, new, max(damping / 5, 1e-5)
+                transform, current, damping = candidate, trial, max(damping / 5, 1e-5)
             else:
                 damping = max(8 * damping, 1e-2)
-                if moved < 0.01 * unit:
+                if shift < 0.01 * unit:
                     break
-        resting = not improved or moved < SCHEDULE.at_rest * unit
-    return Step(at.sigma, transform, here.energy, resting or moved < SCHEDULE.nearly_at_rest * unit)
+        resting = not improved or shift < SCHEDULE.at_rest * unit
+    return Step(
+        level.sigma, transform, current.energy, resting or shift < SCHEDULE.nearly_at_rest * unit
+    )

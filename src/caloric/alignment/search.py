@@ -1,8 +1,8 @@
-"""Where a template may be: its coarse density against the image's, at every place, turn and scale.
+"""Search for a template: its coarse density at every place, rotation and scale of the image.
 
-This is the start of Algorithm 1 where the diffused energy at the largest σ is not convex: the
-normalised dot product of eq. 15 at a σ of an eighth of the template, as one matrix product between
-all windows of the image and all turned templates.
+The search replaces the start of Algorithm 1 where the diffused energy at the largest σ is not
+convex. The score is the normalised dot product of eq. 15 at a σ of an eighth of the template,
+computed as one matrix product between all windows of the image and all rotated templates.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +18,17 @@ from caloric.descriptor.fields import Feature, Pixels, Pyramid
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
-_BLOCK = 1 << 21  # numbers of windows at once
-_KEPT = 1 << 25  # scores of windows at once
+_BLOCK = 1 << 21  # elements of a block of windows
+_KEPT = 1 << 25  # scores per block of templates
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A transform (2, 3), and the score of a template under it."""
+    """A transform (2, 3) and its score."""
 
     score: float
     transform: FloatArray
-    place: tuple[float, float, int, float]  # in the grid's units: x, y, turn, log scale
+    place: tuple[float, float, int, float]  # x and y in grid units, turn, log scale
 
 
 def _disc() -> NDArray[np.bool_]:
@@ -44,10 +44,15 @@ def _angles(turns: int) -> FloatArray:
     return np.asarray(np.arange(turns) * (2 * np.pi / turns), np.float64)
 
 
-def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turns: int) -> Pixels:
-    """The template's fields over a disc, at every turn, of norm 1: (channels x disc, turns)."""
+def turned_templates(
+    pyramid: Pyramid, shape: tuple[int, int], feature: Feature, turns: int
+) -> Pixels:
+    """Return the fields of the template in a disc at every rotation (channels x disc, turns).
+
+    Every column has norm 1.
+    """
     h = max(shape) / SCHEDULE.grid
-    values, spacing, have = of.level(h)
+    values, spacing, have = pyramid.level(h)
     values = fields.blurred(values, fields.missing(h, have) / spacing)
     middle = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) / spacing
     columns = []
@@ -65,7 +70,7 @@ def turned_templates(of: Pyramid, shape: tuple[int, int], feature: Feature, turn
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
-    """The image's fields on a grid of a spacing: sample (0, 0) is at ``corner``."""
+    """The fields of the image on a grid of ``spacing`` pixels that begins at ``corner`` (x, y)."""
 
     values: Pixels
     spacing: float
@@ -73,11 +78,11 @@ class _Plane:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many windows there are down and across."""
+        """The number of windows (down, across)."""
         return self.values.shape[1] - SCHEDULE.grid + 1, self.values.shape[2] - SCHEDULE.grid + 1
 
     def norms(self) -> Pixels:
-        """The length of every window (down, across)."""
+        """Return the norm of every window (down, across), regularised for faint ones."""
         down, across = self.counts
         energy = (self.values * self.values).sum(0)
         norm = np.zeros((down, across), np.float32)
@@ -87,9 +92,10 @@ class _Plane:
 
 
 def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDArray[np.uint8]]:
-    """The highest product over turns with each window of fields (channels, h, w), and which turn.
+    """Return the highest product over turns for each window of the fields, and its turn.
 
-    ``columns`` (channels x disc, templates x turns); the results are (templates, down, across).
+    ``values`` are (channels, h, w), ``columns`` (channels x disc, templates x turns); both results
+    are (templates, down, across).
     """
     channels, down, across = (
         len(values),
@@ -114,9 +120,9 @@ def correlate(values: Pixels, columns: Pixels, turns: int) -> tuple[Pixels, NDAr
 Correlate = Callable[[Pixels, Pixels, int], tuple[Pixels, NDArray[np.uint8]]]
 
 
-def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
-    """With half a template of nothing around the image, so that it may hang over the edge."""
-    values, step, have = of.level(spacing)
+def _plane(pyramid: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
+    """Return the fields of the image with a margin of half a template of zeros around it."""
+    values, step, have = pyramid.level(spacing)
     h, w = shape
     rows, columns = (
         max(int(np.ceil(n / spacing)) + SCHEDULE.grid // 2, SCHEDULE.grid) for n in (h, w)
@@ -129,7 +135,7 @@ def _plane(of: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
 
 
 def search(
-    of_image: Pyramid,
+    image_fields: Pyramid,
     image_shape: tuple[int, int],
     templates: Sequence[Pixels],
     template_shape: tuple[int, int],
@@ -137,33 +143,37 @@ def search(
     turns: int,
     scales: Sequence[float],
     most: int,
-    by: Correlate = correlate,
+    correlate: Correlate = correlate,
 ) -> list[list[Candidate]]:
-    """For each template the ``most`` best candidates, best first, no two of them neighbours.
+    """Return the ``most`` best candidates of each template, best first, no two of them neighbours.
 
-    ``templates`` are :func:`turned_templates` of one shape; ``by`` is what compares them, on
-    another device.
+    ``templates`` are :func:`turned_templates` of the same shape; ``correlate`` replaces the
+    comparison, for example by one on a GPU.
     """
     h = max(template_shape) / SCHEDULE.grid
     middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
 
     def at_scale(s: float) -> list[list[Candidate]]:
-        plane = _plane(of_image, image_shape, s * h)
-        some = max(1, _KEPT // int(np.prod(plane.counts)))
+        plane = _plane(image_fields, image_shape, s * h)
+        block = max(1, _KEPT // int(np.prod(plane.counts)))
         norms = plane.norms()
-        found = []
-        for k in range(0, len(templates), some):
-            scores, which = by(plane.values, np.concatenate(templates[k : k + some], 1), turns)
+        candidates = []
+        for k in range(0, len(templates), block):
+            scores, which = correlate(
+                plane.values, np.concatenate(templates[k : k + block], 1), turns
+            )
             scores /= norms
-            found += [
-                _peaks(own, turn, plane, s, turns, middle)
-                for own, turn in zip(scores, which, strict=True)
+            candidates += [
+                _peaks(score, turn, plane, s, turns, middle)
+                for score, turn in zip(scores, which, strict=True)
             ]
-        return found
+        return candidates
 
     by_scale = threads.each(at_scale, scales)
     return [
-        _apart(sorted((c for one in by_scale for c in one[k]), key=lambda c: -c.score), turns, most)
+        _apart(
+            sorted((c for scale in by_scale for c in scale[k]), key=lambda c: -c.score), turns, most
+        )
         for k in range(len(templates))
     ]
 
@@ -176,31 +186,31 @@ def _peaks(
     turns: int,
     middle: FloatArray,
 ) -> list[Candidate]:
-    """The highest of scores (down, across) at their best turns, of neighbours one."""
+    """Return the highest local maxima of scores (down, across) at their best turns."""
     around = cv2.dilate(best, np.ones((3, 3), np.uint8))
     rows, columns = np.nonzero(best >= around)
     order = np.argsort(-best[rows, columns])[: SCHEDULE.peaks]
-    found = []
+    candidates = []
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         turn = int(which[row, column])
-        at = np.array([column, row]) + (SCHEDULE.grid - 1) / 2
-        centre = np.array(plane.corner) + at * plane.spacing
+        window_centre = np.array([column, row]) + (SCHEDULE.grid - 1) / 2
+        centre = np.array(plane.corner) + window_centre * plane.spacing
         a = 2 * np.pi * turn / turns
         A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
         transform = np.column_stack([A, centre - A @ middle])
         x, y = (centre / plane.spacing).tolist()
         place = (x, y, turn, float(np.log(scale)))
-        found.append(Candidate(float(best[row, column]), transform, place))
-    return found
+        candidates.append(Candidate(float(best[row, column]), transform, place))
+    return candidates
 
 
 def _apart(candidates: list[Candidate], turns: int, most: int) -> list[Candidate]:
     kept: list[Candidate] = []
-    for one in candidates:
+    for candidate in candidates:
         if len(kept) == most:
             break
-        if not any(_near(one, other, turns) for other in kept):
-            kept.append(one)
+        if not any(_near(candidate, other, turns) for other in kept):
+            kept.append(candidate)
     return kept
 
 

@@ -1,4 +1,4 @@
-"""The search for a template on a device: all windows against all turns is a convolution."""
+"""The search for a template on a device: comparing windows with templates is a convolution."""
 
 from functools import partial
 from typing import Any
@@ -13,18 +13,20 @@ from caloric.alignment.search import INSIDE, Correlate
 from caloric.descriptor.fields import Pixels
 from caloric.gpu import devices
 
-_NUMBERS = 1 << 28  # of products at once
+_NUMBERS = 1 << 28  # products per block
 
 
 def correlate(
     values: Pixels, columns: Pixels, turns: int, device: Any
 ) -> tuple[Pixels, NDArray[np.uint8]]:
-    """:func:`caloric.alignment.search.correlate`, which does what does not fit."""
-    found = devices.fitting(lambda: _there(values, columns, turns, device), "a search")
-    return search.correlate(values, columns, turns) if found is None else found
+    """Return :func:`caloric.alignment.search.correlate`, which is also the fallback."""
+    result = devices.fitting(
+        lambda: _correlate_on_device(values, columns, turns, device), "a search"
+    )
+    return search.correlate(values, columns, turns) if result is None else result
 
 
-def _there(
+def _correlate_on_device(
     values: Pixels, columns: Pixels, turns: int, device: Any
 ) -> tuple[Pixels, NDArray[np.uint8]]:
     channels, count = len(values), columns.shape[1] // turns
@@ -33,9 +35,9 @@ def _there(
     best, which = [], []
     with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
         image = torch.from_numpy(values).to(device)[None]
-        some = max(1, _NUMBERS // (turns * values.shape[1] * values.shape[2]))
-        for first in range(0, count, some):
-            part = kernels[first * turns : (first + some) * turns]
+        block = max(1, _NUMBERS // (turns * values.shape[1] * values.shape[2]))
+        for first in range(0, count, block):
+            part = kernels[first * turns : (first + block) * turns]
             product = torch.nn.functional.conv2d(image, torch.from_numpy(part).to(device))[0]
             highest, turn = product.unflatten(0, (-1, turns)).max(1)
             best.append(highest.cpu().numpy())
@@ -44,5 +46,5 @@ def _there(
 
 
 def on(device: Any) -> Correlate:
-    """By a device."""
+    """Return :func:`correlate` for a device."""
     return partial(correlate, device=device)

@@ -1,12 +1,12 @@
-"""Which of some templates is in an image, and where: the paper's boxed solution, then refined.
+"""Finding one of several templates in an image: the paper's boxed solution, then refined.
 
-For candidates j of the transformation and templates k, all of them::
+The best pair of all candidate transforms j and all templates k is::
 
     (j*, k*) = argmax ∫∫ h_K(β, x; f ∘ τ_j) h(β, x; p_k) dβ dx
 
-h_K is the density diffused by any kernel K, ``h_heat`` or ``h_sift`` for example, and h(p_k) the
-raw one. The paper leaves the norms open; here both densities have norm 1 in the metric of K, so
-that a template fits itself by 1 and none wins by having more ink.
+h_K is the density diffused by any kernel K, for example ``h_heat`` or ``h_sift``, and h(p_k) is the
+raw density. The paper does not specify the norms; here both densities have norm 1 in the metric of
+K, so that a template scores 1 with itself and strong gradients give no advantage.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from caloric.descriptor.density import Measure
 from caloric.descriptor.fields import Feature, Pixels
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import descriptor
-from caloric.errors import InputError
+from caloric.errors import InputError, known_options
 from caloric.kernels import Kernel
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
@@ -35,10 +35,10 @@ Octaves = list[tuple[Pixels, Pixels]]
 
 @dataclass(frozen=True, eq=False)
 class TemplateMatch:
-    """``template`` k* is in the image under ``align.transform``, if ``found``.
+    """Template number ``template`` is in the image under ``alignment.transform``, if ``found``.
 
     ``scores`` (n,) has the best score of every template before alignment, 1 for a perfect fit;
-    ``others`` the alignments of the runners-up by their index, best first.
+    ``others`` has the alignments of the runners-up by their index, best first.
     """
 
     template: int
@@ -48,18 +48,18 @@ class TemplateMatch:
 
     @property
     def found(self) -> bool:
-        """Whether the alignment can be trusted: see :class:`Alignment`."""
+        """Whether the alignment converged: see :class:`Alignment`."""
         return self.alignment.converged
 
     def __repr__(self) -> str:
-        """In one line."""
+        """Return a description of one line."""
         state = "found" if self.found else "not found"
         return f"TemplateMatch(template {self.template}, {state}, {self.alignment!r})"
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Templates of one shape, at the size at which they are searched: they share the density."""
+    """Templates of the same shape, which share the fields of the image in the search."""
 
     indices: list[int]
     scenes: list[registration.Scene]
@@ -67,7 +67,7 @@ class _Group:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(h, w) of each."""
+        """The shape (h, w) of each template at the size at which it is searched for."""
         h, w = self.scenes[0].template.shape
         return h, w
 
@@ -81,22 +81,23 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
     images: list[Pixels] = []
     measured: dict[tuple[int, float], fields.Pyramid] = {}
     for indices in shapes.values():
-        own = [align.smaller(templates[i]) for i in indices]
-        count = len(own[0])
+        smaller = [align.smaller(templates[i]) for i in indices]
+        count = len(smaller[0])
         images += [next(halves) for _ in range(count - len(images))]
-        sizes = [list(zip(one, images, strict=False)) for one in own]
-        of = count, registration.light(own[0][-1])
-        if of not in measured:
-            measured[of] = fields.pyramid(feature.measure(images[count - 1], of[1]))
+        sizes = [list(zip(levels, images, strict=False)) for levels in smaller]
+        key = count, registration.light(smaller[0][-1])
+        if key not in measured:
+            measured[key] = fields.pyramid(feature.measure(images[count - 1], key[1]))
         scenes = [
-            registration.scene_of(*levels[-1], measured[of], feature, "partial") for levels in sizes
+            registration.scene_with_fields(*levels[-1], measured[key], feature, "partial")
+            for levels in sizes
         ]
         groups.append(_Group(indices, scenes, sizes))
     return groups
 
 
 def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pixels:
-    """Return the whole template, seen through a transform, as a patch of SCHEDULE.patch_side²."""
+    """Return the image area that a template covers under a transform, as a square patch."""
     h, w = shape
     step = np.array(
         [
@@ -111,10 +112,10 @@ def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pix
 
 
 def raw_density(seen: Measure) -> Pixels:
-    """h(β, x; p) at the places and directions of :func:`scores`, (n, places x directions).
+    """Return h(β, x; p) at the places and directions of :func:`scores` (n, places x directions).
 
-    A gradient between two directions is shared by all of them as the harmonics up to their number
-    have it: with a diffused density that has no others, the sum over directions is the integral.
+    Each gradient is distributed over the directions by its truncated harmonic series. The sum over
+    directions then equals the integral with any diffused density of no higher harmonics.
     """
     beta = 2 * np.pi * np.arange(SCHEDULE.directions) / SCHEDULE.directions
     turn = seen.angles[..., None] - beta
@@ -125,7 +126,7 @@ def raw_density(seen: Measure) -> Pixels:
 
 
 def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
-    """⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), each with itself 1."""
+    """Return ⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), normalised to 1."""
     layout = Grid(cells=SCHEDULE.patch_side, directions=SCHEDULE.directions, average=False)
 
     def both(pixels: Pixels) -> tuple[Pixels, Pixels]:
@@ -141,6 +142,7 @@ def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
     return np.asarray(both(patches)[0] @ both(templates)[1].T, np.float64)
 
 
+@known_options
 @threads.single_threaded_blas
 def find_template(
     image: ArrayLike,
@@ -153,38 +155,65 @@ def find_template(
     names: Sequence[str] | None = None,
     device: str = "cpu",
 ) -> TemplateMatch:
-    """Which template k* appears in the image, and under which transform.
+    """Find the template that appears in an image, and align it.
 
-    The candidates are those of a search over places, turns and scales, for each template; the
-    score over candidates and templates is that of the module, with a ``kernel`` by its name or
-    from :func:`caloric.kernel`; the best few templates are aligned with ``model``, and the one
-    that fits best wins. The templates need not be of one size. ``feature`` and ``inverted`` are
-    those of :func:`caloric.align`, and so is ``device``; ``names`` is what errors call the
-    templates by.
+    The image is searched for each template at all places, rotations and scales from 1/2 to 2. The
+    templates with the best scores are aligned, and the best alignment is returned.
+
+    Parameters
+    ----------
+    image : array (h, w) or (h, w, 3 or 4)
+        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
+    templates : sequence of n arrays
+        Images of any sizes from 8 x 8 pixels to the size of ``image``.
+    kernel : str or Kernel
+        The kernel of the scores: a name, or the result of :func:`caloric.kernel`.
+    model : "affine", "similarity" or "translation"
+        The transforms to consider.
+    feature, inverted
+        As in :func:`caloric.align`.
+    names : sequence of n str, optional
+        Names of the templates in error messages.
+    device : str
+        Where the image is searched: "cpu", "cuda", "cuda:1" or "auto".
+
+    Returns
+    -------
+    TemplateMatch
+        The index ``template`` of the best template, its ``alignment``, whether it was ``found``,
+        and the ``scores`` (n,) of all templates.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((160, 200))
+    >>> match = caloric.find_template(image, [image[60:, 120:].T, image[40:100, 50:130]])
+    >>> match.template, match.found
+    (1, True)
     """
     if len(templates) == 0:
-        raise InputError("templates: there are none; give a list of images")
+        raise InputError("templates: the list is empty; give at least one image")
     if isinstance(templates, np.ndarray) and templates.ndim == 2:
-        raise InputError("templates: one image; give a list of them")
+        raise InputError("templates: a single image; give a list of images")
     align.check_choice(model, Model, "model")
     chosen = kernel if isinstance(kernel, Kernel) else descriptor(kernel).kernel
     if chosen.feature != "orientation":
         raise InputError(f"kernel {chosen.name!r} is not of gradient orientations")
     kind = fields.feature(feature, inverted)
-    called = [f"template {i}" for i in range(len(templates))] if names is None else names
+    labels = [f"template {i}" for i in range(len(templates))] if names is None else names
     checked = []
     for index, template in enumerate(templates):
         try:
             small, large = align.checked(template, image)
         except InputError as error:
-            raise InputError(f"{called[index]}: {error}") from None
+            raise InputError(f"{labels[index]}: {error}") from None
         checked.append(small)
     textured = [i for i, t in enumerate(checked) if not align.is_flat(t)]
     if not textured or align.is_flat(large):
         flat = align.aligned(checked[0], large, kind, model, None)
         return TemplateMatch(0, flat, np.zeros(len(checked)), {})
-    by = align.correlator(device)
-    return _best(large, checked, textured, kind, chosen, model, by)
+    correlate = align.correlator(device)
+    return _best(large, checked, textured, kind, chosen, model, correlate)
 
 
 def _best(
@@ -194,15 +223,17 @@ def _best(
     feature: Feature,
     kernel: Kernel,
     model: Model,
-    by: Correlate,
+    correlate: Correlate,
 ) -> TemplateMatch:
     groups = _groups(image, [templates[i] for i in textured], feature)
     where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
     best = np.zeros(len(templates))
     for group in groups:
-        found = align.searched(group.scenes, model, SCHEDULE.template_candidates, by)
-        every = [one for own in found for one in own]
-        patches = np.stack([_patch(group.scenes[0].image, one, group.shape) for one in every])
+        candidates = align.searched(group.scenes, model, SCHEDULE.template_candidates, correlate)
+        transforms = [transform for per_template in candidates for transform in per_template]
+        patches = np.stack(
+            [_patch(group.scenes[0].image, transform, group.shape) for transform in transforms]
+        )
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
         raw = np.stack([_patch(s.template, identity, group.shape) for s in group.scenes])
         table = scores(kernel, patches, raw)
@@ -212,7 +243,7 @@ def _best(
             order = np.argsort(-table[:, k])[: SCHEDULE.template_candidates]
             index = textured[group.indices[k]]
             best[index] = table[order[0], k]
-            where[index] = scene, group.sizes[k], [every[j] for j in order]
+            where[index] = scene, group.sizes[k], [transforms[j] for j in order]
     finalists = sorted(where, key=lambda i: -best[i])[: SCHEDULE.aligned_templates]
     aligned = {}
     for index in finalists:
@@ -223,12 +254,12 @@ def _best(
     if not aligned[ranked[0]].converged:
         for index in ranked[: SCHEDULE.escalated_templates]:
             scene, sizes, starts = where[index]
-            aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], by)
+            aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], correlate)
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
     return TemplateMatch(ranked[0], aligned[ranked[0]], best, others)
 
 
 def _ranked(aligned: dict[int, Alignment]) -> list[int]:
-    """Those that are believed first, by their energy."""
+    """Return the indices ordered by energy, converged alignments first."""
     return sorted(aligned, key=lambda i: (not aligned[i].converged, aligned[i].energy))

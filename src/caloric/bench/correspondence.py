@@ -1,4 +1,4 @@
-"""Which frames of two images show the same thing, given the homography between them."""
+"""Corresponding frames of two images, given the homography between them."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ _BLOCK = 8192
 
 
 def project(homography: FloatArray, xy: FloatArray) -> FloatArray:
-    """Points (n, 2) of the first image in the second."""
+    """Return points (n, 2) of the first image, mapped to the second by a homography."""
     z = np.column_stack([xy, np.ones(len(xy))]) @ homography.T
     return np.asarray(z[:, :2] / z[:, 2:])
 
 
 def jacobians(homography: FloatArray, xy: FloatArray) -> FloatArray:
-    """(n, 2, 2): the affine part of the homography at each point."""
+    """Return the affine part (n, 2, 2) of the homography at each point."""
     z = np.column_stack([xy, np.ones(len(xy))]) @ homography.T
     top, bottom = homography[None, :2, :2], homography[None, 2:, :2]
     numerator = top * z[:, None, 2:] - z[:, :2, None] * bottom
@@ -29,7 +29,7 @@ def jacobians(homography: FloatArray, xy: FloatArray) -> FloatArray:
 
 
 def _disc() -> FloatArray:
-    """Points spread evenly over the unit disc."""
+    """Return points (400, 2) spread evenly over the unit disc."""
     k = np.arange(_SAMPLES) + 0.5
     angle = k * np.pi * (3 - np.sqrt(5))
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -38,7 +38,7 @@ def _disc() -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of frames whose regions overlap by more than half, and by how much."""
+    """The indices (m, 2) of pairs of frames whose regions overlap, and their overlap (m,)."""
 
     indices: NDArray[np.intp]
     overlap: FloatArray
@@ -51,12 +51,12 @@ def corresponding(
     least: float = 0.5,
     normalised: float | None = None,
 ) -> Pairs:
-    """Frames of b on frames of a moved by the homography: intersection over union of regions.
+    """Return the pairs of frames whose regions have an intersection over union above ``least``.
 
-    A region is the ellipse of a frame at REGION times its size, moved by the homography's affine
-    part at its centre. With ``normalised``, both regions of a pair are then scaled about their
-    centres until the first has that radius in pixels, as Mikolajczyk's protocol has it: how far the
-    centres may be apart no longer depends on the size of the frames.
+    A region is the ellipse of a frame at REGION times its size; those of ``a`` are mapped by the
+    affine part of the homography at their centres. With ``normalised``, both regions of a pair are
+    scaled about their centres until the first has that radius in pixels, as in Mikolajczyk's
+    protocol: the allowed distance of the centres then does not depend on the size of the frames.
     """
     centres = project(homography, a.xy)
     shapes = REGION * jacobians(homography, a.xy) @ a.maps[:, :, :2]
@@ -78,23 +78,23 @@ def corresponding(
     # Regions whose areas differ twofold cannot overlap by half.
     possible = (ratio > least) & (ratio < 1 / least)
     rows, columns = rows[possible], columns[possible]
-    shared = np.empty(len(rows))
+    intersection = np.empty(len(rows))
     for start in range(0, len(rows), _BLOCK):
         i, j = rows[start : start + _BLOCK], columns[start : start + _BLOCK]
-        apart = (b.xy[j] - centres[i]) / scale[i, None]
-        # Points of b's disc in the coordinates of a's, x and y one after the other.
-        back = np.linalg.inv(shapes[i])
-        moved = back @ shapes_b[j]
-        x, y = (moved @ _disc().T + back @ apart[..., None]).transpose(1, 0, 2)
-        share = (x * x + y * y <= 1).mean(1)
-        shared[start : start + _BLOCK] = share * area_b[j]
-    overlap = shared / (area_a[rows] + area_b[columns] - shared)
+        offset = (b.xy[j] - centres[i]) / scale[i, None]
+        # Points of the disc of b in the coordinates of the disc of a.
+        inverse = np.linalg.inv(shapes[i])
+        moved = inverse @ shapes_b[j]
+        x, y = (moved @ _disc().T + inverse @ offset[..., None]).transpose(1, 0, 2)
+        inside = (x * x + y * y <= 1).mean(1)
+        intersection[start : start + _BLOCK] = inside * area_b[j]
+    overlap = intersection / (area_a[rows] + area_b[columns] - intersection)
     keep = overlap > least
     return Pairs(np.column_stack([rows[keep], columns[keep]]), overlap[keep])
 
 
 def one_to_one(pairs: Pairs) -> int:
-    """How many correspondences there are when each frame is used once, best overlap first."""
+    """Return the number of correspondences if each frame is used once, best overlap first."""
     order = np.argsort(-pairs.overlap, kind="stable")
     used_a: set[int] = set()
     used_b: set[int] = set()

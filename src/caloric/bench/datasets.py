@@ -1,4 +1,4 @@
-"""Local copies of public data sets, each as pairs of images with the homography between them."""
+"""Local copies of public data sets, as pairs of images with the homography between them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _IMAGES = (".png", ".ppm", ".pgm", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 class Pair:
     """Two image files, and the homography (3, 3) from pixels of the first to the second.
 
-    ``group`` says what changes between them: the name of a sequence, or of a kind of change.
+    ``group`` is what changes between them: the name of a sequence, or a kind of change.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Pair:
 
 
 def photographs(folder: Path) -> list[Path]:
-    """The .jpg and .png files below a folder, by name."""
+    """Return the .jpg and .png files below a folder, sorted by name."""
     return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
 
 
@@ -50,18 +50,18 @@ def _homography(path: Path) -> FloatArray:
     return matrix
 
 
-def _scenes(folder: Path, has: str) -> list[Path]:
-    """The folders in ``folder`` with a file that matches ``has``."""
+def _scenes(folder: Path, pattern: str) -> list[Path]:
+    """Return the subfolders that have a file which matches a pattern."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the copy of the data set by --data")
-    found = sorted(p for p in folder.iterdir() if p.is_dir() and any(p.glob(has)))
-    if not found:
-        raise InputError(f"{folder}: no folder in it has a file {has}; is this the data set?")
-    return found
+        raise InputError(f"{folder}: no such folder; name the folder of the data set by --data")
+    scenes = sorted(p for p in folder.iterdir() if p.is_dir() and any(p.glob(pattern)))
+    if not scenes:
+        raise InputError(f"{folder}: no folder in it has a file {pattern}; is this the data set?")
+    return scenes
 
 
 def oxford(folder: Path) -> list[Pair]:
-    """``<sequence>/img1..6.png`` (or .ppm) and ``H1to2p .. H1to6p``."""
+    """Return the pairs of ``<sequence>/img1..6.png`` (or .ppm) with ``H1to2p .. H1to6p``."""
     return [
         Pair(
             f"{scene.name} {k}",
@@ -76,7 +76,7 @@ def oxford(folder: Path) -> list[Pair]:
 
 
 def fischer(folder: Path) -> list[Pair]:
-    """``<scene>/original.*`` and, for each transform, ``<transform>.*`` and ``H_<transform>``."""
+    """Return the pairs of ``<scene>/original.*`` and ``<transform>.*`` with ``H_<transform>``."""
     pairs = []
     for scene in _scenes(folder, "H_*"):
         for matrix in sorted(scene.glob("H_*")):
@@ -94,7 +94,7 @@ def fischer(folder: Path) -> list[Pair]:
 
 
 def hpatches(folder: Path) -> list[Pair]:
-    """``v_*/`` (viewpoint) and ``i_*/`` (light) with ``1.ppm .. 6.ppm`` and ``H_1_2 .. H_1_6``."""
+    """Return the pairs of ``v_*/`` (viewpoint) and ``i_*/`` (light): ``1..6.ppm``, ``H_1_2..6``."""
     groups = {"v": "viewpoint", "i": "light"}
     return [
         Pair(

@@ -1,18 +1,19 @@
-"""The run: every method on every pair, predictions kept, figures from them.
+"""Evaluation of every method on every pair, with cached predictions.
 
-For each pair every frame of the first image takes its nearest neighbour in the second. A match is
-right when the two regions overlap by more than half: at 3σ (the protocol of our tables), or with
-the first region brought to a radius of 30 pixels (Mikolajczyk's, which the DSP-SIFT paper uses).
+For each pair, every frame of the first image is matched with its nearest neighbour in the second. A
+match is correct if the two regions overlap by more than half: at 3σ (the protocol of our tables),
+or with the first region scaled to a radius of 30 pixels (Mikolajczyk's protocol, which the DSP-SIFT
+paper uses).
 
-* mAP: matches ranked by distance; the precision at each right one, averaged over the frames that
-  have a counterpart at all
-* R@1: the share of those frames whose nearest neighbour is right
-* MMA: of mutual nearest neighbours, the share that the homography brings within 1, 3 and 5 pixels.
-  No ratio is asked for, so a descriptor with more mutual neighbours, right and wrong, can lose here
-* right: how many mutual nearest neighbours are within 3 pixels
-* corners: the share of pairs whose estimated homography moves the image's corners rightly, to 1, 3
-  and 5 pixels, averaged over ratio thresholds from .6 to 1: none is picked
-* features: how many frames the first image has
+* mAP: matches ranked by distance; the precision at each correct match, averaged over the frames
+  that have a counterpart
+* R@1: the share of those frames whose nearest neighbour is correct
+* MMA: the share of mutual nearest neighbours within 1, 3 and 5 pixels of the homography. There is
+  no ratio test, so a descriptor with more mutual neighbours, right and wrong, can lose here
+* right: the number of mutual nearest neighbours within 3 pixels
+* corners: the share of pairs whose estimated homography has a corner error below 1, 3 and 5 pixels,
+  averaged over ratio thresholds from .6 to 1, so that none has to be chosen
+* features: the number of frames of the first image
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from caloric.bench.correspondence import REGION, corresponding, one_to_one, project
 from caloric.bench.datasets import Pair
-from caloric.bench.methods import KEYPOINTS, Found, Method, opencv_keypoints
+from caloric.bench.methods import KEYPOINTS, Described, Method, opencv_keypoints
 from caloric.bench.metrics import average_precision, corner_error, matching_accuracy, right_matches
 from caloric.errors import InputError
 from caloric.frames import Frames
@@ -41,15 +42,16 @@ from caloric.theory.gaussians import FloatArray
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)
-SAME_PLACE = 10.0  # pixels: the second neighbour must be further from the first
-NORMALISED = 30.0  # pixels: Mikolajczyk's radius
+SAME_PLACE = 10.0  # pixels; the second neighbour must be farther from the first than this
+NORMALISED = 30.0  # pixels; the radius of Mikolajczyk's protocol
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a method says of a pair: for each frame of the first, its neighbour and distances.
+    """The nearest neighbour and the two smallest distances of each frame of the first image.
 
-    ``corners`` are the errors of the homography at each of RATIOS, ``kept`` the matches there.
+    ``corners`` are the corner errors of the homography at each of RATIOS, ``kept`` the numbers of
+    matches.
     """
 
     nearest: NDArray[np.intp]
@@ -72,16 +74,16 @@ class Result:
 
 
 class Cache:
-    """Small files by content: what is computed once is read the next time."""
+    """A folder of .npz files, named by a hash of their key."""
 
     def __init__(self, folder: Path | None) -> None:
-        """None keeps nothing."""
+        """Open or create the folder; None disables the cache."""
         self.folder = folder
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str, make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """The arrays under ``key``, made if they are not there or cannot be read."""
+        """Return the arrays of ``key``; make and store them if they are missing or unreadable."""
         if self.folder is None:
             return make()
         path = self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
@@ -103,7 +105,7 @@ def _digest(path: Path) -> str:
 
 
 def _protocol() -> str:
-    """What predictions depend on besides the method: settings, OpenCV, and the code for them."""
+    """Return a hash of what predictions depend on besides the method: settings, OpenCV and code."""
     settings = (KEYPOINTS, REGION, NORMALISED, RATIOS, SAME_PLACE, cv2.__version__)
     code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbours)
     sources = [inspect.getsource(part) for part in code]
@@ -111,11 +113,11 @@ def _protocol() -> str:
 
 
 class _Images:
-    """The images of a scene, read and described once while its pairs last."""
+    """The images of a scene, each read and described once."""
 
     def __init__(self) -> None:
         self.pixels: dict[Path, NDArray[Any]] = {}
-        self.found: dict[tuple[Path, str, bool], Found] = {}
+        self.results: dict[tuple[Path, str, bool], Described] = {}
         self.truths: dict[tuple[Path, str], dict[str, NDArray[Any]]] = {}
 
     def read(self, path: Path) -> NDArray[Any]:
@@ -123,15 +125,15 @@ class _Images:
             self.pixels[path] = read_image(path)
         return self.pixels[path]
 
-    def run(self, path: Path, method: Method) -> Found:
+    def run(self, path: Path, method: Method) -> Described:
         key = (path, method.name, method.detects)
-        if key not in self.found:
+        if key not in self.results:
             image = self.read(path)
-            self.found[key] = method.run(image, opencv_keypoints(image))
-        return self.found[key]
+            self.results[key] = method.run(image, opencv_keypoints(image))
+        return self.results[key]
 
     def truth(self, pair: Pair, method: Method) -> dict[str, NDArray[Any]]:
-        """Which frames correspond; the same for all methods at given keypoints."""
+        """Return the corresponding frames; all methods at given keypoints share them."""
         key = (pair.second, method.name if method.detects else "")
         if key not in self.truths:
             a, b = self.run(pair.first, method)[0], self.run(pair.second, method)[0]
@@ -142,14 +144,16 @@ class _Images:
         return self.truths[key]
 
 
-def _predict(a: Found, b: Found, pair: Pair, shape: tuple[int, ...]) -> Prediction:
+def _predict(a: Described, b: Described, pair: Pair, shape: tuple[int, ...]) -> Prediction:
     (frames_a, values_a), (frames_b, values_b) = a, b
     if len(frames_a) == 0 or len(frames_b) == 0:
-        none = np.zeros(len(frames_a), np.float32)
+        zeros = np.zeros(len(frames_a), np.float32)
         missing = np.full(len(RATIOS), np.inf)
-        nobody = np.zeros(len(frames_a), np.intp)
-        return Prediction(nobody, none, none, none > 0, missing, np.zeros(len(RATIOS), np.intp))
-    found = neighbours.neighbours(
+        unmatched = np.zeros(len(frames_a), np.intp)
+        return Prediction(
+            unmatched, zeros, zeros, zeros > 0, missing, np.zeros(len(RATIOS), np.intp)
+        )
+    matches = neighbours.neighbours(
         np.ascontiguousarray(values_a, np.float32),
         np.ascontiguousarray(values_b, np.float32),
         frames_b.xy,
@@ -157,44 +161,49 @@ def _predict(a: Found, b: Found, pair: Pair, shape: tuple[int, ...]) -> Predicti
     )
     errors, kept = [], []
     for ratio in RATIOS:
-        rows = np.flatnonzero(found.mutual & (found.first < ratio * found.second))
-        p, q = frames_a.xy[rows], frames_b.xy[found.nearest[rows]]
+        rows = np.flatnonzero(matches.mutual & (matches.first < ratio * matches.second))
+        p, q = frames_a.xy[rows], frames_b.xy[matches.nearest[rows]]
         errors.append(corner_error(geometry.estimate(p, q).matrix, pair.homography, shape))
         kept.append(len(rows))
     return Prediction(
-        found.nearest, found.first, found.second, found.mutual, np.array(errors), np.array(kept)
+        matches.nearest,
+        matches.first,
+        matches.second,
+        matches.mutual,
+        np.array(errors),
+        np.array(kept),
     )
 
 
-def _once(frames: Frames) -> Frames:
-    """One frame a place: several orientations of one extremum count once."""
+def _unique(frames: Frames) -> Frames:
+    """Return one frame per extremum: several orientations count once."""
     key = np.round(np.column_stack([frames.xy, frames.sigma]), 3)
     return frames[np.sort(np.unique(key, axis=0, return_index=True)[1])]
 
 
 def _visible(frames: Frames, homography: FloatArray, shape: tuple[int, ...]) -> Frames:
-    there = project(homography, frames.xy)
+    projected = project(homography, frames.xy)
     h, w = shape[:2]
-    return frames[((there >= 0) & (there <= [w - 1, h - 1])).all(1)]
+    return frames[((projected >= 0) & (projected <= [w - 1, h - 1])).all(1)]
 
 
 def _repeatability(
     a: Frames, b: Frames, pair: Pair, shapes: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> tuple[float, float]:
-    """The share of frames seen again, and how many, each used once."""
-    back = np.asarray(np.linalg.inv(pair.homography), np.float64)
-    seen_a = _visible(_once(a), pair.homography, shapes[1])
-    seen_b = _visible(_once(b), back, shapes[0])
-    common = one_to_one(corresponding(seen_a, seen_b, pair.homography))
-    return common / max(1, min(len(seen_a), len(seen_b))), float(common)
+    """Return the share of frames that are detected again, and their number, each used once."""
+    inverse = np.asarray(np.linalg.inv(pair.homography), np.float64)
+    visible_a = _visible(_unique(a), pair.homography, shapes[1])
+    visible_b = _visible(_unique(b), inverse, shapes[0])
+    common = one_to_one(corresponding(visible_a, visible_b, pair.homography))
+    return common / max(1, min(len(visible_a), len(visible_b))), float(common)
 
 
 def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[Any]]:
-    """Everything about one method on one pair, as arrays to keep."""
+    """Return everything about one method on one pair, as arrays to cache."""
     a, b = images.run(pair.first, method), images.run(pair.second, method)
     shapes = images.read(pair.first).shape, images.read(pair.second).shape
-    found = _predict(a, b, pair, shapes[0])
-    result = {**vars(found), "dimension": np.array(a[1].shape[1])}
+    prediction = _predict(a, b, pair, shapes[0])
+    result = {**vars(prediction), "dimension": np.array(a[1].shape[1])}
     result |= {"xy_a": a[0].xy, "xy_b": b[0].xy}
     if method.detects:
         result["repeated"] = np.array(_repeatability(a[0], b[0], pair, shapes))
@@ -227,7 +236,7 @@ def evaluate(
     cache: Path | None = None,
     progress: Callable[[str], None] = lambda message: None,
 ) -> list[Result]:
-    """Every method on every pair."""
+    """Return the result of every method on all pairs."""
     store = Cache(cache)
     rows: dict[int, list[dict[str, float]]] = {i: [] for i in range(len(methods))}
     corners: dict[int, list[FloatArray]] = {i: [] for i in range(len(methods))}

@@ -1,4 +1,4 @@
-"""``caloric bench gpu``: images, frames and pairs a second, as shares of what a GPU can do."""
+"""``caloric bench gpu``: images, frames and pairs per second, and the limits of the GPU."""
 
 import logging
 import statistics
@@ -37,7 +37,7 @@ from caloric.gpu import (
     scalespace,
     stream,
 )
-from caloric.gpu import neighbours as matching_there
+from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu.reader import Reader
 from caloric.image.pixels import to_grey
 from caloric.image.reading import read_image
@@ -45,7 +45,7 @@ from caloric.plan import Plan
 from caloric.runtime import native, threads
 
 Report = dict[str, Any]
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 Pixels = NDArray[np.float32]
 SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1080, 1920, 4000)}
 BATCHES = (1, 8, 32)
@@ -54,29 +54,31 @@ FRAMES = 65_536
 
 
 def _photographs(folder: Path, height: int, width: int, count: int) -> list[Pixels]:
-    """Photographs of a folder, of one size; of a small one a part is enlarged."""
+    """Return ``count`` photographs of one size; small ones are enlarged and cropped."""
     paths = datasets.photographs(folder)
     if not paths:
         raise InputError(f"{folder}: photographs (.jpg, .png) are needed in it")
-    found = []
+    images = []
     for path in paths[:count]:
         grey = to_grey(read_image(path))
-        grow = max(height / grey.shape[0], width / grey.shape[1])
-        how = cv2.INTER_AREA if grow < 1 else cv2.INTER_CUBIC
-        size = (max(width, round(grey.shape[1] * grow)), max(height, round(grey.shape[0] * grow)))
-        found.append(np.clip(cv2.resize(grey, size, interpolation=how)[:height, :width], 0, 1))
-    return [np.ascontiguousarray(found[i % len(found)]) for i in range(count)]
+        scale = max(height / grey.shape[0], width / grey.shape[1])
+        interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        size = (max(width, round(grey.shape[1] * scale)), max(height, round(grey.shape[0] * scale)))
+        images.append(
+            np.clip(cv2.resize(grey, size, interpolation=interpolation)[:height, :width], 0, 1)
+        )
+    return [np.ascontiguousarray(images[i % len(images)]) for i in range(count)]
 
 
 def milliseconds(run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0) -> float:
-    """The median over repetitions: see :func:`timings`."""
+    """Return the median of :func:`timings`."""
     return statistics.median(timings(run, device, least, budget))
 
 
 def timings(
     run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0
 ) -> list[float]:
-    """Milliseconds of repetitions after warming up, each waited for."""
+    """Return the milliseconds of synchronised repetitions, after three to warm up."""
     for _ in range(3):
         run()
     times: list[float] = []
@@ -91,7 +93,7 @@ def timings(
 
 
 def limits(device: Any) -> Report:
-    """What the device copies and multiplies, measured here."""
+    """Return the measured rates at which the device copies and multiplies."""
     source = torch.rand(1 << 28, device=device)
     target = torch.empty_like(source)
     copied = milliseconds(lambda: target.copy_(source), device)
@@ -106,15 +108,15 @@ def limits(device: Any) -> Report:
 
 
 def stages(images: Any, plan: Plan) -> Report:
-    """Milliseconds an image of each step, and of the bytes that pyramids must at least move."""
+    """Return the milliseconds per image of each stage, and the least memory traffic per image."""
     device, count = images.device, len(images)
     pyramid, fused = scalespace.pyramid(*images.shape[1:]), pipeline.fusing(device)
     rows = scalespace.build(images, pyramid, fused)
     capacity = pipeline.room(pyramid.size)
     thresholds = (plan.options.contrast, plan.options.edge, capacity, fused)
-    found = extrema.find(rows, pyramid, *thresholds)
+    candidates = extrema.find(rows, pyramid, *thresholds)
     most = plan.options.max_features or 0
-    places, strengths = extrema.strongest(found, most)
+    places, strengths = extrema.strongest(candidates, most)
     maps = pipeline.upright(places, strengths)
     reader = Reader(rows, pyramid, most, fused)
     recipe, kind = plan.recipe, pipeline.product_type(plan, device)
@@ -123,36 +125,35 @@ def stages(images: Any, plan: Plan) -> Report:
     )
     flat = maps.view(-1, 2, 3)
 
-    def seen() -> Any:
+    def measure() -> Any:
         return reader.harmonics(
             flat, recipe.sampling, recipe.kernel, recipe.power, table.order, 0, kind
         )
 
-    measured = seen()
+    measured = measure()
     raw = pooling.pool(measured, table)
     runs: dict[str, Callable[[], Any]] = {
         "pyramid": lambda: scalespace.build(images, pyramid, fused),
         "extrema": lambda: extrema.find(rows, pyramid, *thresholds),
-        "strongest": lambda: extrema.strongest(found, most),
+        "strongest": lambda: extrema.strongest(candidates, most),
         "directions": lambda: orientation.turned(reader, maps, strengths, most),
-        "density": seen,
+        "density": measure,
         "table": lambda: pooling.pool(measured, table),
         "normalised, whitened": lambda: pooling.finish(raw, recipe),
     }
-    # Each level is read once and written once; extrema read all of them again.
     return {
         "milliseconds an image": {
             name: milliseconds(run, device, budget=0.3) / count for name, run in runs.items()
         },
         "gigabytes an image of the pyramid": 8 * pyramid.total / 1e9,
         "gigabytes an image of the densities": measured[0].nbytes * most / 1e9,
-        # Pyramids written and read, read again for extrema; densities written and read.
+        # Pyramids are written, and read twice, also for extrema; densities are written and read.
         "gigabytes an image at least": (12 * pyramid.total + 2 * measured[0].nbytes * most) / 1e9,
     }  # fmt: skip
 
 
 def _resident(images: Any, plan: Plan) -> Callable[[], Any]:
-    """Everything on the device, in one recording."""
+    """Return a function that runs the whole pipeline on the device, as one recorded graph."""
 
     def run() -> Any:
         with torch.no_grad():
@@ -165,34 +166,34 @@ def _to_host(run: Callable[[], Any], plan: Plan, size: tuple[int, int]) -> Any:
     return host.to_host(run(), plan, size)
 
 
-def throughput(photographs: Path, device: Any, told: Told) -> Report:
-    """Images a second by size and batch: on the device alone, and with the result on the host."""
+def throughput(photographs: Path, device: Any, progress: Progress) -> Report:
+    """Return images per second by size and batch, with results on the device or on the host."""
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
-        told(name)
+        progress(name)
         plan = Plan(descriptor("caloric"), Options(max_features=most))
         arrays = _photographs(photographs, height, width, max(BATCHES))
-        own: Report = {}
+        figures: Report = {}
         for count in BATCHES:
             images = torch.from_numpy(np.stack(arrays[:count])).to(device)
             run = _resident(images, plan)
             times = timings(run, device)
             on_device = statistics.median(times)
-            out = milliseconds(partial(_to_host, run, plan, (height, width)), device)
-            own[str(count)] = {
+            to_host = milliseconds(partial(_to_host, run, plan, (height, width)), device)
+            figures[str(count)] = {
                 "milliseconds a batch": on_device,
                 "milliseconds a batch, mean": statistics.fmean(times),
                 "images a second": 1000 * count / on_device,
-                "images a second, results on the host": 1000 * count / out,
+                "images a second, results on the host": 1000 * count / to_host,
             }
-        own["stages"] = stages(images, plan)
+        figures["stages"] = stages(images, plan)
         graphs.forget()
-        report[name] = own
+        report[name] = figures
     return report
 
 
 def describing(photographs: Path, device: Any) -> Report:
-    """Frames a second by description alone: density, table, normalisation, whitening."""
+    """Return frames per second of the description alone, from density to whitening."""
     plan = Plan(descriptor("caloric"), Options(max_features=2000))
     (image,) = _photographs(photographs, 640, 800, 1)
     with torch.no_grad():
@@ -220,7 +221,7 @@ def describing(photographs: Path, device: Any) -> Report:
 
 
 def pairing(device: Any) -> Report:
-    """Pairs of 4,096 x 4,096 descriptors a second."""
+    """Return pairs of 4,096 x 4,096 descriptors per second."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((MATCHED, 128)).astype(np.float32) for _ in range(2))
     left, right = (
@@ -229,7 +230,7 @@ def pairing(device: Any) -> Report:
     places = torch.from_numpy(rng.uniform(0, 1000, (MATCHED, 2)).astype(np.float32)).to(device)
     report: Report = {}
     for name, xy in (("ratio to the second", None), ("ratio beyond 10 pixels", places)):
-        took = milliseconds(partial(matching_there.nearest_rows, left, right, xy, 10.0), device)
+        took = milliseconds(partial(gpu_neighbours.nearest_rows, left, right, xy, 10.0), device)
         report[name] = {
             "milliseconds": took, "pairs a second": 1000 / took,
             "teraflops": 2 * MATCHED * MATCHED * 128 / took / 1e9,
@@ -237,76 +238,78 @@ def pairing(device: Any) -> Report:
     return report
 
 
-def agreement(photographs: Path, device_name: str, told: Told, count: int = 8) -> Report:
-    """The device's frames and descriptors beside the CPU's, of the same images."""
-    near, cosines = [], []
+def agreement(photographs: Path, device_name: str, progress: Progress, count: int = 8) -> Report:
+    """Return how well frames and descriptors of the device agree with those of the CPU."""
+    shares, cosines = [], []
     for image in _photographs(photographs, 640, 800, count):
-        told("agreement with the CPU")
-        here = extraction.extract(image, max_features=2000)
-        there = extraction.extract(image, max_features=2000, device=device_name)
-        common, own = compared(here, there)
-        near.append(common)
-        cosines.append(own)
-    every = np.concatenate(cosines)
-    adapted, of_adapted = compared(
+        progress("agreement with the CPU")
+        on_host = extraction.extract(image, max_features=2000)
+        on_device = extraction.extract(image, max_features=2000, device=device_name)
+        common, image_cosines = compared(on_host, on_device)
+        shares.append(common)
+        cosines.append(image_cosines)
+    all_cosines = np.concatenate(cosines)
+    affine_share, affine_cosines = compared(
         *(extraction.extract(image, max_features=1000, affine=True, device=d)
           for d in ("cpu", device_name))
     )  # fmt: skip
-    here = extraction.extract(image, max_features=1000)
+    on_host = extraction.extract(image, max_features=1000)
     described = {}
     for name in ("caloric", "heat", "dsp-inner", "distribution-field"):
         a, b = (
-            np.asarray(extraction.describe(image, here.frames, name, device=d), np.float64)
+            np.asarray(extraction.describe(image, on_host.frames, name, device=d), np.float64)
             for d in ("cpu", device_name)
         )
         described[name] = float(
             ((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min()
         )
     other = extraction.extract(np.ascontiguousarray(np.rot90(image)), max_features=1000)
-    pairs = [extraction.match(here, other, device=d).indices for d in ("cpu", device_name)]
+    pairs = [extraction.match(on_host, other, device=d).indices for d in ("cpu", device_name)]
     common = len({tuple(p) for p in pairs[0].tolist()} & {tuple(p) for p in pairs[1].tolist()})
-    moved = [
+    transforms = [
         align.align(image[200:300, 300:420], image, device=d).transform
         for d in ("cpu", device_name)
     ]
     return {
-        "affine frames": adapted,
-        "lowest cosine of affine frames": float(of_adapted.min()),
+        "affine frames": affine_share,
+        "lowest cosine of affine frames": float(affine_cosines.min()),
         "lowest cosine at the same frames": described,
         "matches": [len(pairs[0]), common],
-        "largest difference of an alignment": float(np.abs(moved[0] - moved[1]).max()),
+        "largest difference of an alignment": float(np.abs(transforms[0] - transforms[1]).max()),
         "images": count,
-        "frames within 0.05 px and 1 % of scale": float(np.mean(near)),
-        "least share of an image": float(np.min(near)),
-        "lowest cosine of common frames": float(every.min()),
-        "common frames with a cosine of 0.9999": float((every >= 0.9999).mean()),
+        "frames within 0.05 px and 1 % of scale": float(np.mean(shares)),
+        "least share of an image": float(np.min(shares)),
+        "lowest cosine of common frames": float(all_cosines.min()),
+        "common frames with a cosine of 0.9999": float((all_cosines >= 0.9999).mean()),
     }
 
 
-def compared(here: Features, there: Features) -> tuple[float, NDArray[np.float64]]:
-    """The share of frames that have one within 0.05 pixels and 1 % of scale, and the cosines of
-    the descriptors of those whose direction is the same to 0.01."""
+def compared(reference: Features, other: Features) -> tuple[float, NDArray[np.float64]]:
+    """Return the share of frames that both have, within 0.05 pixels and 1 % of scale, and cosines.
+
+    Cosines (n,) are those of the descriptors of common frames whose direction agrees to 0.01.
+    """
     from scipy.spatial import cKDTree
 
-    tree = cKDTree(there.frames.xy)
-    found, cosines = 0, []
-    for i, near in enumerate(tree.query_ball_point(here.frames.xy, 0.05)):
-        ratio = np.abs(there.frames.sigma[near] / here.frames.sigma[i] - 1)
-        own = np.array(near, int)[ratio < 0.01]
-        found += len(own) > 0
-        turn = there.frames.angle[own] - here.frames.angle[i]
-        own = own[np.abs((turn + np.pi) % (2 * np.pi) - np.pi) < 0.01]
-        if len(own):
-            pairs = there.descriptors[own].astype(float) @ here.descriptors[i].astype(float)
+    tree = cKDTree(other.frames.xy)
+    common, cosines = 0, []
+    for i, near in enumerate(tree.query_ball_point(reference.frames.xy, 0.05)):
+        ratio = np.abs(other.frames.sigma[near] / reference.frames.sigma[i] - 1)
+        same = np.array(near, int)[ratio < 0.01]
+        common += len(same) > 0
+        turn = other.frames.angle[same] - reference.frames.angle[i]
+        same = same[np.abs((turn + np.pi) % (2 * np.pi) - np.pi) < 0.01]
+        if len(same):
+            pairs = other.descriptors[same].astype(float) @ reference.descriptors[i].astype(float)
             cosines.append(float(pairs.max()))
-    return found / max(len(here), 1), np.array(cosines)
+    return common / max(len(reference), 1), np.array(cosines)
 
 
-def on_cpu(photographs: Path, told: Told) -> Report:
-    """One process with two threads, of the same images, on this machine."""
+def on_cpu(photographs: Path, progress: Progress) -> Report:
+    """Return images per second of one process with two threads, for the same images."""
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
-        told(f"on the CPU: {name}")
+        progress(f"on the CPU: {name}")
         images = _photographs(photographs, height, width, 4)
         with setting(CALORIC_THREADS="2"):
             extraction.extract(images[0], max_features=most)
@@ -319,27 +322,27 @@ def on_cpu(photographs: Path, told: Told) -> Report:
 
 
 def fused_kernels(photographs: Path, device: Any) -> Report:
-    """Each kernel beside its plain form, on the device: |difference| / |plain form|."""
+    """Return the relative difference of each fused kernel to its plain form, on the device."""
     from caloric.gpu import density_kernels
 
     images = torch.from_numpy(np.stack(_photographs(photographs, 300, 401, 3))).to(device)
     pyramid = scalespace.pyramid(300, 401)
 
-    def apart(found: Any, plain: Any) -> float:
-        return float((found - plain).double().norm() / plain.double().norm())
+    def difference(fused: Any, plain: Any) -> float:
+        return float((fused - plain).double().norm() / plain.double().norm())
 
     plain = scalespace.build(images, pyramid)
-    report = {"pyramid": apart(scalespace.build(images, pyramid, fused=True), plain)}
+    report = {"pyramid": difference(scalespace.build(images, pyramid, fused=True), plain)}
     options = Options()
     capacity = pipeline.room(pyramid.size)
     both = (
         extrema.find(plain, pyramid, options.contrast, options.edge, capacity, fused=True),
         extrema.find(plain, pyramid, options.contrast, options.edge),
     )
-    (places, strengths), (expected, known) = (extrema.strongest(one, 500) for one in both)
-    there = known > 0
-    report["extrema: strengths"] = apart(strengths, known)
-    report["extrema: places"] = apart(places[there], expected[there])
+    (places, strengths), (expected, known) = (extrema.strongest(points, 500) for points in both)
+    valid = known > 0
+    report["extrema: strengths"] = difference(strengths, known)
+    report["extrema: places"] = difference(places[valid], expected[valid])
     maps = pipeline.upright(expected, known)
     maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
     flat = maps.view(-1, 2, 3)
@@ -347,79 +350,83 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     recipes = [(name, descriptor(name).power) for name in ("caloric", "heat", "distribution-field")]
     for name, power in [*recipes, ("caloric", 0.7), ("caloric", 0.5)]:
         recipe = descriptor(name)
-        what = (recipe.sampling, recipe.kernel, power, 6)
-        found = density_kernels.measured(plain, pyramid, flat, 0, 500, *what, torch.float32)
-        expected = density.measured(plain, pyramid, flat, image, *what)
-        report[f"density: {name}, power {power:g}"] = apart(found, expected)
+        arguments = (recipe.sampling, recipe.kernel, power, 6)
+        fused_density = density_kernels.measured(
+            plain, pyramid, flat, 0, 500, *arguments, torch.float32
+        )
+        expected = density.measured(plain, pyramid, flat, image, *arguments)
+        report[f"density: {name}, power {power:g}"] = difference(fused_density, expected)
     return report
 
 
 def out_of_memory(photographs: Path, device_name: str) -> Report:
-    """With room for a few images alone: batches are halved, and the results are the same."""
+    """Return what happens with memory for a few images only: halved batches, the same results."""
     images = _photographs(photographs, 640, 800, 16)
     expected = extraction.extract(images, max_features=500, device=device_name)
     graphs.forget()
     device = devices.resolve(device_name)
     total = torch.cuda.get_device_properties(device).total_memory
-    told: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     batches.log.addHandler(handler)
     torch.cuda.set_per_process_memory_fraction(min(1.0, 1.2e9 / total), device)
     try:
-        found = extraction.extract(images, max_features=500, device=device_name)
+        results = extraction.extract(images, max_features=500, device=device_name)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
         batches.log.removeHandler(handler)
         graphs.forget()
-    # How many go at once decides in which order a product is summed, and so on the last bits.
+    # The batch size changes the order of summation in products, and so the last bits.
     lowest = min(
         float(np.einsum("ij,ij->i", *(np.asarray(v.descriptors, np.float32) for v in (a, b))).min())
-        for a, b in zip(expected, found, strict=True)
+        for a, b in zip(expected, results, strict=True)
     )
-    return {"told": told, "images": len(images), "lowest cosine to all at once": lowest}
+    return {"told": messages, "images": len(images), "lowest cosine to all at once": lowest}
 
 
 def folder(photographs: Path, device_name: str) -> Report:
-    """Images a second from files to features in memory: decoded, copied, extracted, copied back."""
+    """Return images per second from files to features in memory, for each decoder."""
     paths = sorted(str(p) for p in photographs.rglob("*.jpg"))
     files = paths * max(1, 512 // len(paths))
     plan = Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
 
     def run(decode: str) -> list[Any]:
-        images = ((one, None) for one in stream.opened(files, device_name, decode))
-        found = dict(extraction.extract_each(images, plan, device_name, 10**9))
-        return [found[i] for i in range(len(files))]
+        images = ((image, None) for image in stream.opened(files, device_name, decode))
+        features = dict(extraction.extract_each(images, plan, device_name, 10**9))
+        return [features[i] for i in range(len(files))]
 
     sizes = [read_image(path).shape for path in paths]
     report: Report = {
         "files": len(files), "megapixels": float(np.mean([s[0] * s[1] for s in sizes])) / 1e6,
     }  # fmt: skip
     results = {}
-    there = stream.by_nvjpeg(paths[0], devices.resolve(device_name)) is not None
-    for decode in ("cpu", "gpu") if there else ("cpu",):
+    nvjpeg = stream.by_nvjpeg(paths[0], devices.resolve(device_name)) is not None
+    for decode in ("cpu", "gpu") if nvjpeg else ("cpu",):
         run(decode)
         started = time.perf_counter()
         results[decode] = run(decode)
         report[f"images a second, decoded by the {decode}"] = len(files) / (
             time.perf_counter() - started
         )
-    if there:
-        near = [compared(*both)[0] for both in zip(results["cpu"], results["gpu"], strict=True)]
-        report["frames that both decoders lead to"] = float(np.mean(near[: len(paths)]))
+    if nvjpeg:
+        shares = [compared(*both)[0] for both in zip(results["cpu"], results["gpu"], strict=True)]
+        report["frames that both decoders lead to"] = float(np.mean(shares[: len(paths)]))
     return report
 
 
-def accuracy(oxford: Path, device_name: str, told: Told) -> Report:
-    """mAP on Oxford Affine by the device and by the CPU, at OpenCV's keypoints and at our own."""
+def accuracy(oxford: Path, device_name: str, progress: Progress) -> Report:
+    """Return the mAP on Oxford Affine on both devices, at OpenCV's and at Caloric's keypoints."""
     from caloric.bench import evaluate, methods
 
     chosen = [
-        methods.ours("caloric", f"{where}{', own frames' if own else ''}", own, device=where)
-        for own in (False, True)
-        for where in ("cpu", device_name)
+        methods.ours(
+            "caloric", f"{device}{', own frames' if detects else ''}", detects, device=device
+        )
+        for detects in (False, True)
+        for device in ("cpu", device_name)
     ]
-    results = evaluate.evaluate(datasets.oxford(oxford), chosen, None, told)
+    results = evaluate.evaluate(datasets.oxford(oxford), chosen, None, progress)
     return {r.method: float(np.mean(r.figures["mAP"])) for r in results}
 
 
@@ -440,7 +447,7 @@ def lines(report: Report) -> list[str]:
 
 
 def failures(report: Report) -> list[str]:
-    """What of the things that must hold does not."""
+    """Return the names of the requirements that do not hold."""
     agreement, images = report["agreement"], report["images"]
     first, cpu = next(iter(images.items())), report["cpu"]
     rate = first[1][str(max(BATCHES))]["images a second"]
@@ -461,22 +468,22 @@ def failures(report: Report) -> list[str]:
         "and gives the same": report["out of memory"]["lowest cosine to all at once"] >= 0.9999,
     }
     if "oxford" in report:
-        here, there, ours_here, ours_there = report["oxford"].values()
+        cpu_map, gpu_map, own_cpu, own_gpu = report["oxford"].values()
         checks["Oxford Affine to .003"] = (
-            max(abs(here - there), abs(ours_here - ours_there)) <= 0.003
+            max(abs(cpu_map - gpu_map), abs(own_cpu - own_gpu)) <= 0.003
         )
     return [name for name, holds in checks.items() if not holds]
 
 
 def _driver() -> str | None:
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
             capture_output=True, text=True, timeout=20, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.split("\n")[0].strip()
+    return result.stdout.split("\n")[0].strip()
 
 
 def run(
@@ -484,10 +491,10 @@ def run(
     oxford: Path | None,
     device_name: str,
     commit: str | None,
-    told: Told,
+    progress: Progress,
     keep: Callable[[Report], None],
 ) -> Report:
-    """All of it; ``keep`` is given what is known so far, after each part."""
+    """Return the report of all parts; ``keep`` is called with the report after each part."""
     device = devices.resolve(device_name)
     if device is None or device.type != "cuda":
         raise InputError("this benchmark needs a GPU that PyTorch sees")
@@ -502,18 +509,18 @@ def run(
     parts: dict[str, Callable[[], Report]] = {
         "limits": lambda: limits(device),
         "kernels": lambda: fused_kernels(photographs, device),
-        "agreement": lambda: agreement(photographs, name, told),
-        "images": lambda: throughput(photographs, device, told),
+        "agreement": lambda: agreement(photographs, name, progress),
+        "images": lambda: throughput(photographs, device, progress),
         "description": lambda: describing(photographs, device),
         "matching": lambda: pairing(device),
-        "cpu": lambda: on_cpu(photographs, told),
+        "cpu": lambda: on_cpu(photographs, progress),
         "folder": lambda: folder(photographs, name),
         "out of memory": lambda: out_of_memory(photographs, name),
     }
     if oxford is not None:
-        parts["oxford"] = partial(accuracy, oxford, name, told)
+        parts["oxford"] = partial(accuracy, oxford, name, progress)
     for part, measured in parts.items():
-        told(part)
+        progress(part)
         report[part] = measured()
         keep(report)
     return report

@@ -1,4 +1,4 @@
-"""What is compared: our descriptors and other people's, with their own defaults or as labelled."""
+"""The methods that are compared: Caloric's and those of other libraries, with their defaults."""
 
 import hashlib
 import warnings
@@ -23,12 +23,12 @@ from caloric.runtime import native
 
 KEYPOINTS = 1500
 Keypoints = tuple[Any, ...]
-Found = tuple[Frames, NDArray[Any]]
+Described = tuple[Frames, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A way to get frames and descriptors of an image.
+    """A method that returns frames and descriptors of an image.
 
     ``run(image, keypoints)`` describes the given OpenCV keypoints, or ignores them if the method
     ``detects`` its own. ``version`` names everything that its numbers depend on.
@@ -36,12 +36,12 @@ class Method:
 
     name: str
     version: str
-    run: Callable[[NDArray[Any], Keypoints], Found]
+    run: Callable[[NDArray[Any], Keypoints], Described]
     detects: bool = False
 
 
 def grey(image: NDArray[Any]) -> NDArray[Any]:
-    """Grey of 8 bits, as OpenCV's own users would make it."""
+    """Return an 8-bit grey image (h, w), converted by OpenCV."""
     if image.dtype != np.uint8:
         image = np.rint(255 * np.clip(as_unit_range(image, "image"), 0, 1)).astype(np.uint8)
     if image.ndim == 3 and image.shape[2] == 4:
@@ -50,36 +50,36 @@ def grey(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_grey(path: str | Path) -> NDArray[np.uint8]:
-    """A file, in that grey."""
+    """Return a file as an 8-bit grey image (h, w)."""
     return np.asarray(grey(read_image(path)), np.uint8)
 
 
 def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:
-    """The strongest of OpenCV's SIFT detector."""
-    found = cv2.SIFT_create().detect(grey(image), None)  # type: ignore[attr-defined]
-    order = sorted(found, key=lambda k: (-k.response, k.pt, k.size, k.angle))
-    return tuple(order[:count])
+    """Return the strongest keypoints of OpenCV's SIFT detector."""
+    keypoints = cv2.SIFT_create().detect(grey(image), None)  # type: ignore[attr-defined]
+    strongest = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))
+    return tuple(strongest[:count])
 
 
 def _code() -> str:
-    """A fingerprint of our own source: what was computed by other code is computed again."""
+    """Return a hash of Caloric's source, so that results of other code are not reused."""
     root = Path(caloric.__file__).parent
     files = sorted([*root.rglob("*.py"), *(root / "data").iterdir()])
-    others = {"bench", "paper", "interop", "cli.py", "demo.py", "viz.py", "page.py"}
-    own = [f for f in files if not others & set(f.relative_to(root).parts)]
-    return hashlib.sha256(b"".join(f.read_bytes() for f in own)).hexdigest()[:12]
+    ignored = {"bench", "cli", "collection", "demo.py", "interop", "paper", "view", "viz.py"}
+    relevant = [f for f in files if not ignored & set(f.relative_to(root).parts)]
+    return hashlib.sha256(b"".join(f.read_bytes() for f in relevant)).hexdigest()[:12]
 
 
 def ours(
     name: str | recipes.Descriptor, label: str, detects: bool = False, **options: Any
 ) -> Method:
-    """One of our descriptors, at given keypoints or at those of our own detector."""
+    """Return a Caloric descriptor as a method, at given keypoints or those of its own detector."""
     recipe = recipes.descriptor(name).fingerprint()
 
-    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         if detects:
-            found = pipeline.extract(image, name, max_features=KEYPOINTS, **options)
-            return found.frames, found.descriptors
+            features = pipeline.extract(image, name, max_features=KEYPOINTS, **options)
+            return features.frames, features.descriptors
         frames = Frames.from_opencv(keypoints)
         return frames, pipeline.describe(image, frames, name, **options)
 
@@ -88,7 +88,7 @@ def ours(
 
 
 def _opencv(root: bool) -> Method:
-    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         if not keypoints:
             return Frames.empty(), np.zeros((0, 128), np.float32)
         values = cv2.SIFT_create().compute(grey(image), keypoints)[1]  # type: ignore[attr-defined]
@@ -100,9 +100,9 @@ def _opencv(root: bool) -> Method:
 
 
 def _kornia(name: str) -> Method:
-    """kornia's descriptors of patches, cut as its own SIFTFeature does: half-width 6σ."""
+    """Return a kornia descriptor of patches of half-width 6σ, as its SIFTFeature cuts them."""
 
-    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         import torch
         from kornia import feature
 
@@ -127,29 +127,27 @@ def _kornia(name: str) -> Method:
     return Method(label, metadata.version("kornia"), run)
 
 
-def colmap_sift(options: Any) -> Any:
-    """COLMAP's SIFT on the CPU, by the name that all its versions know."""
+def colmap_sift(count: int, threads: int | None = None, **options: bool) -> Any:
+    """Return COLMAP's SIFT on the CPU, with its defaults but for the given options."""
     import pycolmap
 
+    pycolmap.logging.minloglevel = 2  # errors only
+    settings = pycolmap.FeatureExtractionOptions()
+    settings.use_gpu = False
+    settings.sift.max_num_features = count
+    if threads is not None:
+        settings.num_threads = threads
+    for option, value in options.items():
+        setattr(settings.sift, option, value)
+    # pycolmap.Sift is deprecated, but all versions have it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return pycolmap.Sift(options, device=pycolmap.Device.cpu)
+        return pycolmap.Sift(settings, device=pycolmap.Device.cpu)
 
 
 def _colmap(label: str, **options: bool) -> Method:
-    """COLMAP's own pipeline on the CPU, with its defaults but for the number of features."""
-
-    def run(image: NDArray[Any], keypoints: Keypoints) -> Found:
-        import pycolmap
-
-        pycolmap.logging.minloglevel = 2  # errors alone
-        settings = pycolmap.FeatureExtractionOptions()
-        settings.use_gpu = False
-        settings.sift.max_num_features = KEYPOINTS
-        for option, value in options.items():
-            setattr(settings.sift, option, value)
-        sift = colmap_sift(settings)
-        rows, values = sift.extract(np.ascontiguousarray(grey(image)))
+    def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
+        rows, values = colmap_sift(KEYPOINTS, **options).extract(np.ascontiguousarray(grey(image)))
         return Frames.from_colmap(np.asarray(rows)), np.asarray(values, np.float32)
 
     return Method(label, metadata.version("pycolmap"), run, detects=True)
@@ -160,39 +158,39 @@ DEFAULT = "caloric"
 
 
 def fixed() -> list[Method]:
-    """Descriptors at the same OpenCV keypoints; the default first, then peers, then kernels."""
+    """Return the methods at given OpenCV keypoints: the default first, then peers, then kernels."""
     sift = recipes.descriptor("sift")
-    found = [
+    methods = [
         ours(DEFAULT, DEFAULT),
         ours(DEFAULT, "caloric, as uint8", dtype="uint8"),
         *(ours(name, name) for name in recipes.VARIANTS),
         _opencv(root=False),
         _opencv(root=True),
-        # SIFT's own support, 7.5 σ: over ten sizes it does better than the wider one of `sift`.
+        # The support of SIFT, 7.5 σ: over ten sizes it is better than the wider one of `sift`.
         ours(replace(sift, sampling=SquarePatch(32, reach=7.5)), RESAMPLED, domain_sizes=10),
     ]
     if util.find_spec("kornia") is not None:
-        found += [_kornia("SIFT"), _kornia("MKD")]
+        methods += [_kornia("SIFT"), _kornia("MKD")]
     kernels = ("sift", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity")
-    return found + [ours(name, name) for name in kernels]
+    return methods + [ours(name, name) for name in kernels]
 
 
 def absent() -> list[str]:
-    """Peers that are not installed, and so not in the run."""
+    """Return the names of peers that are not installed."""
     return [name for name in ("kornia", "pycolmap") if util.find_spec(name) is None]
 
 
 def pipelines() -> list[Method]:
-    """Detectors with their own descriptors."""
-    found = [
+    """Return the methods that detect their own frames."""
+    methods = [
         ours(DEFAULT, DEFAULT, detects=True),
         ours(DEFAULT, "caloric, affine", detects=True, affine=True),
         ours("sift", "our detector, sift", detects=True),
         replace(_opencv(root=True), detects=True),
     ]
     if util.find_spec("pycolmap") is not None:
-        found += [
+        methods += [
             _colmap("COLMAP SIFT"),
             _colmap("COLMAP DSP-SIFT", domain_size_pooling=True, estimate_affine_shape=True),
         ]
-    return found
+    return methods

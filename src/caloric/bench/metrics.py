@@ -1,4 +1,4 @@
-"""What a benchmark counts, from nearest neighbours and the truth; and how sure it is."""
+"""Figures of a benchmark from nearest neighbours and the ground truth, with intervals."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ RESAMPLES = 10_000
 
 
 def average_precision(distance: FloatArray, right: NDArray[np.bool_], possible: int) -> float:
-    """The mean over ``possible`` of the precision at each right match, nearest first."""
+    """Return the sum of the precision at each right match, nearest first, over ``possible``."""
     hits = right[np.argsort(distance, kind="stable")]
     precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
     return float(precision[hits].sum() / possible) if possible else 0.0
 
 
 def right_matches(nearest: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Whether (i, nearest[i]) is among the pairs ``truth`` (m, 2)."""
+    """Return whether (i, nearest[i]) is among the true pairs (m, 2), for each i."""
     width = int(max(nearest.max(initial=0), truth[:, 1].max(initial=0))) + 1
     return np.isin(np.arange(len(nearest)) * width + nearest, truth[:, 0] * width + truth[:, 1])
 
@@ -27,7 +27,7 @@ def right_matches(nearest: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray
 def matching_accuracy(
     a: FloatArray, b: FloatArray, homography: FloatArray, thresholds: tuple[float, ...]
 ) -> list[float]:
-    """The share of matches a[i], b[i] that the homography brings within each threshold, pixels."""
+    """Return the share of matches a[i], b[i] whose error is below each threshold in pixels."""
     if len(a) == 0:
         return [0.0] * len(thresholds)
     error = np.linalg.norm(project(homography, a) - b, axis=1)
@@ -35,13 +35,13 @@ def matching_accuracy(
 
 
 def corner_error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...]) -> float:
-    """How far the corners of an image (h, w) go astray, pixels on average; infinite for none."""
+    """Return the mean error in pixels of the corners of an image (h, w); infinite for None."""
     if estimate is None:
         return float("inf")
     h, w = shape[:2]
     corners = np.array([[0.0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]])
-    apart = np.linalg.norm(project(estimate, corners) - project(truth, corners), axis=1).mean()
-    return float(apart) if np.isfinite(apart) else float("inf")
+    error = np.linalg.norm(project(estimate, corners) - project(truth, corners), axis=1).mean()
+    return float(error) if np.isfinite(error) else float("inf")
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        """mean [low, high]."""
+        """Return the text ``mean [low, high]``."""
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def bootstrap(values: FloatArray, scenes: list[str] | None = None, seed: int = 0) -> Interval:
-    """Drawn again with replacement; of differences, if ``values`` are differences.
+    """Return the mean of values, or of differences, with its bootstrap interval.
 
-    With ``scenes``, whole scenes are drawn: pairs of one scene share an image and are not
-    independent. A single scene leaves only its pairs to draw.
+    With ``scenes``, whole scenes are resampled: pairs of one scene share an image and are not
+    independent. If there is only one scene, its pairs are resampled.
     """
     rng = np.random.default_rng(seed)
     names = sorted(set(scenes or []))

@@ -1,4 +1,4 @@
-"""What a benchmark tells: JSON with everything, tables for the terminal, a plot, a page."""
+"""The report of a benchmark: JSON with all figures, tables for the terminal, and a plot."""
 
 import json
 import platform
@@ -21,19 +21,19 @@ Report = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """Of what the figures were made with."""
-    found = {"caloric": caloric.__version__, "opencv": cv2.__version__}
-    found |= {"numpy": np.__version__, "python": platform.python_version()}
+    """Return the versions of Python and of the libraries that the figures depend on."""
+    result = {"caloric": caloric.__version__, "opencv": cv2.__version__}
+    result |= {"numpy": np.__version__, "python": platform.python_version()}
     for package in ("kornia", "torch", "pycolmap", "faiss-cpu"):
         try:
-            found[package] = metadata.version(package)
+            result[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def _figures(result: Result) -> dict[str, FloatArray]:
-    """All figures of a method by pair; corners are averaged over the ratios, none being picked."""
+    """Return all figures of a method by pair; corners are averaged over the ratios."""
     corners = {f"corners {t:g}": (result.corners < t).mean(1) for t in PIXELS}
     return {**result.figures, **corners}
 
@@ -63,7 +63,7 @@ def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
 
 
 def _differences(results: list[Result], pairs: list[Pair]) -> Report:
-    """By how much each method is ahead of each other in mAP."""
+    """Return the lead in mAP of each method over each other one."""
     scenes = [str(pair.first) for pair in pairs]
     return {
         a.method: {
@@ -76,7 +76,7 @@ def _differences(results: list[Result], pairs: list[Pair]) -> Report:
 
 
 def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
-    """All figures with their intervals, as JSON can hold them."""
+    """Return all figures with their intervals, ready for JSON."""
     report: Report = {
         "dataset": dataset,
         "pairs": [pair.name for pair in pairs],
@@ -111,7 +111,7 @@ def _cell(name: str, interval: dict[str, float]) -> str:
 
 
 def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows: figures, and by how much the default is ahead."""
+    """Return the header and the rows of a table: figures, and the lead of the default."""
     head = ["method", "d", *COLUMNS[part], "default ahead by (mAP)", "(R@1)"]
     rows = []
     for name, method in report[part].items():
@@ -127,7 +127,7 @@ def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
 
 
 def plot(report: Report, path: Path) -> None:
-    """mAP with intervals, and how right homographies are against the ratio threshold."""
+    """Plot mAP with intervals, and the accuracy of homographies against the ratio threshold."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -164,5 +164,5 @@ def plot(report: Report, path: Path) -> None:
 
 
 def dumps(report: Report) -> str:
-    """The same bytes each time."""
+    """Return the report as JSON text."""
     return json.dumps(report, indent=1)

@@ -1,7 +1,7 @@
-"""How long things take, beside others in the same run: all are called in turn, round by round.
+"""Speed relative to other libraries in the same run: all contenders are called in turn, in rounds.
 
-Machines are shared and clocks change, so only ratios within a round mean anything: what is told of
-a contender is the median, and the quartiles, of its time over the reference's in the same round.
+Machines are shared and clock rates change, so only ratios within a round are comparable: the report
+has the median and the quartiles of the time of a contender over that of the reference.
 """
 
 import json
@@ -34,12 +34,12 @@ Report = dict[str, Any]
 KERNELS = ("sift", "similarity", "heat")
 CLOSED = ("sift", "dsp-inner", "dsp-both")
 MATCHED = 8192
-SIZES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # megapixels, of the curve
+SIZES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # megapixels on the curve
 
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """One way to do a task; the first of a task is what the others are compared with."""
+    """One way to do a task; the first contender of a task is the reference."""
 
     task: str
     name: str
@@ -48,7 +48,7 @@ class Contender:
 
 @contextmanager
 def setting(**values: str) -> Iterator[None]:
-    """Environment variables for a while; which path is in use is looked up again."""
+    """Set environment variables within a context; the compiled core is looked up again."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     native.core.cache_clear()
@@ -63,57 +63,52 @@ def setting(**values: str) -> Iterator[None]:
         native.core.cache_clear()
 
 
-def _set(run: Callable[[], Any], **values: str) -> Callable[[], Any]:
-    """The same with settings of its own."""
-
-    def with_settings() -> Any:
+def _with_settings(run: Callable[[], Any], **values: str) -> Callable[[], Any]:
+    def wrapped() -> Any:
         with setting(**values):
             return run()
 
-    return with_settings
+    return wrapped
 
 
-def _both(task: str, name: str, run: Callable[[], Any]) -> list[Contender]:
-    """With the compiled core, where there is one, and without."""
-    plain = Contender(task, f"{name}, plain", _set(run, **{native.SETTING: "0"}))
+def _with_and_without_core(task: str, name: str, run: Callable[[], Any]) -> list[Contender]:
+    plain = Contender(task, f"{name}, plain", _with_settings(run, **{native.SETTING: "0"}))
     return [plain] if native.core() is None else [Contender(task, f"{name}, core", run), plain]
 
 
-def _images(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contender]:
+def _images(pixels: NDArray[np.uint8], count: int, thread_count: int) -> list[Contender]:
     sift = cv2.SIFT_create(count)  # type: ignore[attr-defined]
     keypoints = sift.detect(pixels, None)
     frames = Frames.from_opencv(keypoints)
-    found = [
+    contenders = [
         *_extracting(pixels, count),
-        *_colmap(pixels, count, number),
+        *_colmap(pixels, count, thread_count),
         *_kornia(pixels, count),
         Contender("detect", "OpenCV SIFT", lambda: sift.detect(pixels, None)),
-        *_both("detect", "caloric", lambda: pipeline.detect(pixels, max_features=count)),
+        *_with_and_without_core(
+            "detect", "caloric", lambda: pipeline.detect(pixels, max_features=count)
+        ),
         Contender("describe", "OpenCV SIFT", lambda: sift.compute(pixels, keypoints)),
     ]
     for name in ("caloric", *KERNELS):
-        found += _both("describe", name, partial(pipeline.describe, pixels, frames, name))
-    # The closed forms of DSP-SIFT cost what SIFT costs: told against that directly.
+        contenders += _with_and_without_core(
+            "describe", name, partial(pipeline.describe, pixels, frames, name)
+        )
+    # The closed forms of DSP-SIFT cost what SIFT costs: compared with SIFT directly.
     for name in CLOSED:
         run = partial(pipeline.describe, pixels, frames, name)
-        found.append(Contender("closed forms", name, run))
-    return found
+        contenders.append(Contender("closed forms", name, run))
+    return contenders
 
 
-def _colmap(pixels: NDArray[np.uint8], count: int, number: int) -> list[Contender]:
+def _colmap(pixels: NDArray[np.uint8], count: int, thread_count: int) -> list[Contender]:
     if util.find_spec("pycolmap") is None:
         return []
-    import pycolmap
-
-    pycolmap.logging.minloglevel = 2
-    found = []
+    contenders = []
     for name, pooling in (("COLMAP SIFT", False), ("COLMAP DSP-SIFT", True)):
-        options = pycolmap.FeatureExtractionOptions()
-        options.use_gpu, options.num_threads = False, number
-        options.sift.max_num_features, options.sift.domain_size_pooling = count, pooling
-        sift = colmap_sift(options)
-        found.append(Contender("extract", name, partial(sift.extract, pixels)))
-    return found
+        sift = colmap_sift(count, thread_count, domain_size_pooling=pooling)
+        contenders.append(Contender("extract", name, partial(sift.extract, pixels)))
+    return contenders
 
 
 def _kornia(pixels: NDArray[np.uint8], count: int) -> list[Contender]:
@@ -133,7 +128,7 @@ def _kornia(pixels: NDArray[np.uint8], count: int) -> list[Contender]:
 
 
 def _sets(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Two sets of unit descriptors of 128, of which half correspond."""
+    """Return two sets (count, 128) of unit descriptors, of which half correspond."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((count, 128)).astype(np.float32)
     b = rng.standard_normal((count, 128)).astype(np.float32)
@@ -144,47 +139,49 @@ def _sets(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 def faiss_matches(a: NDArray[np.float32], b: NDArray[np.float32], ratio: float) -> set[Any]:
-    """Mutual nearest neighbours with a ratio, by faiss's exact search both ways."""
+    """Return the mutual nearest neighbours that pass a ratio test, by faiss's exact search."""
     import faiss
 
     index_b, index_a = faiss.IndexFlatL2(a.shape[1]), faiss.IndexFlatL2(a.shape[1])
     index_b.add(b)
     index_a.add(a)
-    squares, forth = index_b.search(a, 2)
-    _, back = index_a.search(b, 1)
-    mutual = back[forth[:, 0], 0] == np.arange(len(a))
+    squares, forward = index_b.search(a, 2)
+    _, backward = index_a.search(b, 1)
+    mutual = backward[forward[:, 0], 0] == np.arange(len(a))
     keep = mutual & (np.sqrt(squares[:, 0]) < ratio * np.sqrt(squares[:, 1]))
-    return set(zip(np.flatnonzero(keep).tolist(), forth[keep, 0].tolist(), strict=True))
+    return set(zip(np.flatnonzero(keep).tolist(), forward[keep, 0].tolist(), strict=True))
 
 
 def _matching(count: int) -> list[Contender]:
     a, b = _sets(count)
-    found = []
+    contenders = []
     if util.find_spec("faiss") is not None:
-        found = [Contender("match", "faiss, exact, both ways", lambda: faiss_matches(a, b, 0.9))]
+        contenders = [
+            Contender("match", "faiss, exact, both ways", lambda: faiss_matches(a, b, 0.9))
+        ]
     brute = cv2.BFMatcher(cv2.NORM_L2)
 
     def both_ways() -> None:
         brute.knnMatch(a, b, 2)
         brute.match(b, a)
 
-    found.append(Contender("match", "OpenCV brute force, both ways", both_ways))
+    contenders.append(Contender("match", "OpenCV brute force, both ways", both_ways))
     run = threads.single_threaded_blas(lambda: neighbours.match_descriptors(a, b, ratio=0.9))
-    return found + _both("match", "caloric", run)
+    return contenders + _with_and_without_core("match", "caloric", run)
 
 
 def same_matches(count: int) -> float | None:
-    """The share of matches that faiss and we have in common; None without faiss."""
+    """Return the share of matches that faiss and Caloric have in common; None without faiss."""
     if util.find_spec("faiss") is None:
         return None
     a, b = _sets(count)
-    theirs = faiss_matches(a, b, 0.9)
-    ours = {tuple(p) for p in neighbours.match_descriptors(a, b, ratio=0.9).indices.tolist()}
-    return len(theirs & ours) / len(theirs | ours)
+    faiss = faiss_matches(a, b, 0.9)
+    caloric = {tuple(p) for p in neighbours.match_descriptors(a, b, ratio=0.9).indices.tolist()}
+    return len(faiss & caloric) / len(faiss | caloric)
 
 
-def _hold(number: int) -> None:
-    """The others' own settings of the number of threads."""
+def _set_threads(number: int) -> None:
+    """Set the number of threads of the other libraries."""
     cv2.setNumThreads(number)
     if util.find_spec("faiss") is not None:
         import faiss
@@ -197,15 +194,15 @@ def _hold(number: int) -> None:
 
 
 def rounds(contenders: list[Contender], count: int) -> Report:
-    """Times of all, called in turn; the first round warms up. By task and name."""
+    """Return the times of all contenders by task and name; the first round warms up."""
     seconds: dict[tuple[str, str], list[float]] = {}
-    for turn in range(count + 1):
-        for one in contenders:
+    for number in range(count + 1):
+        for contender in contenders:
             started = time.perf_counter()
-            one.run()
-            if turn:
+            contender.run()
+            if number:
                 took = time.perf_counter() - started
-                seconds.setdefault((one.task, one.name), []).append(took)
+                seconds.setdefault((contender.task, contender.name), []).append(took)
     report: Report = {}
     for (task, name), times in seconds.items():
         first = next(c.name for c in contenders if c.task == task)
@@ -220,7 +217,7 @@ def rounds(contenders: list[Contender], count: int) -> Report:
 
 
 def _scaled(pixels: NDArray[np.uint8], megapixels: float) -> NDArray[np.uint8]:
-    """The image, mirrored from tile to tile where it is too small, cut to a size."""
+    """Return the image at a given size, cropped or extended by mirrored tiles."""
     h, w = pixels.shape
     scale = np.sqrt(megapixels * 1e6 / (h * w))
     rows, columns = round(h * scale), round(w * scale)
@@ -230,11 +227,11 @@ def _scaled(pixels: NDArray[np.uint8], megapixels: float) -> NDArray[np.uint8]:
 
 
 def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
-    """Seconds against pixels, features and threads, the median of a few, ours and OpenCV's."""
+    """Return the seconds of Caloric and OpenCV against pixels, features and threads."""
 
     def pair(image: NDArray[np.uint8], most: int) -> dict[str, float]:
-        found = rounds(_extracting(image, most), repeat)["extract"]
-        return {name: figures["seconds"] for name, figures in found.items()}
+        measured = rounds(_extracting(image, most), repeat)["extract"]
+        return {name: figures["seconds"] for name, figures in measured.items()}
 
     report: Report = {"pixels": [], "features": [], "threads": []}
     for megapixels in SIZES:
@@ -242,38 +239,46 @@ def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
         report["pixels"].append({"at": image.size, **pair(image, 0)})
     for most in (250, 500, 1000, 2000):
         report["features"].append({"at": most, **pair(pixels, most)})
-    numbers = range(1, (os.cpu_count() or 1) + 1)
+    thread_counts = range(1, (os.cpu_count() or 1) + 1)
     contenders = [
-        Contender("threads", f"{number} {one.name}", _held(number, one.run))
-        for number in numbers
-        for one in _extracting(pixels, count)
+        Contender(
+            "threads",
+            f"{thread_count} {contender.name}",
+            _with_threads(thread_count, contender.run),
+        )
+        for thread_count in thread_counts
+        for contender in _extracting(pixels, count)
     ]
     seconds = {name: v["seconds"] for name, v in rounds(contenders, 3 * repeat)["threads"].items()}
-    for number in numbers:
-        names = [one.name for one in _extracting(pixels, count)]
-        report["threads"].append({"at": number} | {n: seconds[f"{number} {n}"] for n in names})
+    for thread_count in thread_counts:
+        names = [contender.name for contender in _extracting(pixels, count)]
+        report["threads"].append(
+            {"at": thread_count} | {n: seconds[f"{thread_count} {n}"] for n in names}
+        )
     return report
 
 
-def _held(number: int, run: Callable[[], Any]) -> Callable[[], Any]:
-    def held() -> Any:
-        _hold(number)
+def _with_threads(number: int, run: Callable[[], Any]) -> Callable[[], Any]:
+    def wrapped() -> Any:
+        _set_threads(number)
         return run()
 
-    return _set(held, **{threads.SETTING: str(number)})
+    return _with_settings(wrapped, **{threads.SETTING: str(number)})
 
 
 def _extracting(image: NDArray[np.uint8], most: int) -> list[Contender]:
-    """OpenCV and ours; 0 is no limit."""
+    """Return the contenders OpenCV and Caloric; ``most`` 0 means no limit."""
     sift = cv2.SIFT_create(most)  # type: ignore[attr-defined]
     return [
         Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(image, None)),
-        *_both("extract", "caloric", partial(pipeline.extract, image, max_features=most or None)),
+        *_with_and_without_core(
+            "extract", "caloric", partial(pipeline.extract, image, max_features=most or None)
+        ),
     ]
 
 
 def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
-    """What ``count`` processes of this file print, run side by side."""
+    """Return the JSON that ``count`` parallel processes of this module print."""
     command = [sys.executable, "-m", "caloric.bench.speed", *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     running = [subprocess.Popen(command, env=os.environ | settings, **pipes) for _ in range(count)]
@@ -286,16 +291,16 @@ def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
 
 
 def large(path: Path, megapixels: float) -> Report:
-    """One large image in a process of its own: seconds, features and peak memory."""
+    """Return the seconds, features and peak memory of one large image, in its own process."""
     result: Report = _processes(["large", str(path), str(megapixels)], 1)[0]
     return result
 
 
 def with_opencv(path: Path, count: int, number: int, repeat: int) -> Report:
-    """OpenCV and we alone in a process.
+    """Return the times of OpenCV and Caloric in a process without the other libraries.
 
-    Other libraries leave a process with much free memory, which OpenCV, asking for all it needs
-    anew with each image, is then given faster.
+    The other libraries leave much free memory in the process, which speeds up OpenCV: it allocates
+    all its buffers anew for each image.
     """
     arguments = ["pair", str(path), str(count), str(repeat)]
     result: Report = _processes(arguments, 1, **{threads.SETTING: str(number)})[0]
@@ -303,15 +308,20 @@ def with_opencv(path: Path, count: int, number: int, repeat: int) -> Report:
 
 
 def side_by_side(path: Path, count: int, repeat: int) -> Report:
-    """As many processes as cores, a thread each: how much more they do than one alone.
+    """Return how much more as many processes as cores do than one process, with one thread each.
 
-    That is what the machine has to give, and what threads can be measured against.
+    That is the most that the machine offers, and what the gain by threads is compared with.
     """
     arguments, cores = ["repeat", str(path), str(count), str(repeat)], os.cpu_count() or 1
-    one = {threads.SETTING: "1"}
-    alone = _processes(arguments, 1, **one)[0]
-    together = float(np.mean(_processes(arguments, cores, **one)))
-    return {"processes": cores, "alone": alone, "each": together, "gain": cores * alone / together}
+    single_thread = {threads.SETTING: "1"}
+    single = _processes(arguments, 1, **single_thread)[0]
+    together = float(np.mean(_processes(arguments, cores, **single_thread)))
+    return {
+        "processes": cores,
+        "alone": single,
+        "each": together,
+        "gain": cores * single / together,
+    }
 
 
 def _pair(path: str, count: int, repeat: int) -> Report:
@@ -322,25 +332,25 @@ def _pair(path: str, count: int, repeat: int) -> Report:
 
 def _repeat(path: str, count: int, repeat: int) -> float:
     image = read_grey(path)
-    one = Contender("", "", lambda: pipeline.extract(image, max_features=count))
-    return float(rounds([one], repeat)[""][""]["seconds"])
+    contender = Contender("", "", lambda: pipeline.extract(image, max_features=count))
+    return float(rounds([contender], repeat)[""][""]["seconds"])
 
 
-def _alone(path: str, megapixels: float) -> Report:
+def _large(path: str, megapixels: float) -> Report:
     image = _scaled(read_grey(path), megapixels)
     pipeline.extract(image[:512, :512])  # tables
     started = time.perf_counter()
-    found = pipeline.extract(image)
+    features = pipeline.extract(image)
     return {
         "pixels": image.size,
-        "features": len(found),
+        "features": len(features),
         "seconds": time.perf_counter() - started,
         "peak bytes": _peak(),
     }
 
 
 def _peak() -> int:
-    """Of this process alone: what getrusage tells starts from what the parent had."""
+    """Return the peak memory of this process; getrusage would include that of its parent."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
@@ -359,8 +369,10 @@ def _processor() -> str:
         return platform.processor()
 
 
-def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[float]) -> Report:
-    """Everything, for an image file."""
+def run(
+    path: Path, count: int, thread_counts: list[int], repeat: int, sizes: list[float]
+) -> Report:
+    """Return the report of all measurements of an image file."""
     pixels = read_grey(path)
     before = cv2.getNumThreads()
     report: Report = {
@@ -372,16 +384,17 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
         "path": native.about(),
         "threads": {},
     }
-    for number in numbers:
-        with setting(**{threads.SETTING: str(number)}):
-            _hold(number)
-            contenders = _images(pixels, count, number) + _matching(MATCHED)
-            report["threads"][str(number)] = rounds(contenders, repeat)
+    for thread_count in thread_counts:
+        with setting(**{threads.SETTING: str(thread_count)}):
+            _set_threads(thread_count)
+            contenders = _images(pixels, count, thread_count) + _matching(MATCHED)
+            report["threads"][str(thread_count)] = rounds(contenders, repeat)
     report["matches in common with faiss"] = same_matches(MATCHED)
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
     cv2.setNumThreads(before)
     report["with OpenCV alone"] = {
-        str(number): with_opencv(path, count, number, 2 * repeat) for number in numbers
+        str(thread_count): with_opencv(path, count, thread_count, 2 * repeat)
+        for thread_count in thread_counts
     }
     report["side by side"] = side_by_side(path, count, 2 * repeat)
     report["large"] = [large(path, size) for size in sizes]
@@ -391,7 +404,7 @@ def run(path: Path, count: int, numbers: list[int], repeat: int, sizes: list[flo
 if __name__ == "__main__":
     what, image_path, *rest = sys.argv[1:]
     if what == "large":
-        print(json.dumps(_alone(image_path, float(rest[0]))))
+        print(json.dumps(_large(image_path, float(rest[0]))))
     else:
-        run_one = _pair if what == "pair" else _repeat
-        print(json.dumps(run_one(image_path, *map(int, rest))))
+        measure = _pair if what == "pair" else _repeat
+        print(json.dumps(measure(image_path, *map(int, rest))))

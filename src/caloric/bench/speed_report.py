@@ -1,4 +1,4 @@
-"""What the benchmark of speed prints and plots."""
+"""The table and the plot of the speed benchmark."""
 
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,17 @@ def table(report: Report) -> list[str]:
         for number, tasks in numbers.items():
             lines.append(f"\n{threads_text(number)}{kind}: ratio (quartiles), time")
             for task, names in tasks.items():
-                for name, found in names.items():
-                    low, high = found["quartiles"]
-                    ratio = f"{found['ratio']:7.3f} ({low:.3f} to {high:.3f})"
+                for name, figures in names.items():
+                    low, high = figures["quartiles"]
+                    ratio = f"{figures['ratio']:7.3f} ({low:.3f} to {high:.3f})"
                     lines.append(
-                        f"{task:12} {name:30} {ratio:26} {1000 * found['seconds']:9.1f} ms"
+                        f"{task:12} {name:30} {ratio:26} {1000 * figures['seconds']:9.1f} ms"
                     )
     lines.append("\n" + gains_text(report))
-    for one in report["large"]:
+    for row in report["large"]:
         lines.append(
-            f"{one['pixels'] / 1e6:7.1f} megapixels: {one['seconds']:6.1f} s, "
-            f"{one['features']} features, {one['peak bytes'] / 1e9:.2f} GB at most"
+            f"{row['pixels'] / 1e6:7.1f} megapixels: {row['seconds']:6.1f} s, "
+            f"{row['features']} features, {row['peak bytes'] / 1e9:.2f} GB at most"
         )
     return lines
 
@@ -47,7 +47,7 @@ def gains_text(report: Report) -> str:
 
 
 def plot(report: Report, path: Path) -> None:
-    """Cost against pixels, features and threads; memory against pixels."""
+    """Plot time against pixels, features and threads, and memory against pixels."""
     import matplotlib
 
     matplotlib.use("Agg")

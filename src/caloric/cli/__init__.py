@@ -11,7 +11,7 @@ from caloric.errors import InputError
 
 app = typer.Typer(
     name="caloric",
-    help="Match images by heat diffusion: SIFT, DSP-SIFT and what lies beyond, from one theory.",
+    help="Match images by heat diffusion: SIFT, DSP-SIFT and newer descriptors from one theory.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -43,7 +43,7 @@ def _caloric(
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
-    # Removed here, so that it may stand anywhere on the line.
+    # Removed here, so that --debug is accepted at any position.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     try:
         app(arguments)
@@ -54,6 +54,6 @@ def main() -> None:
         if isinstance(error, MemoryError):
             text = "not enough memory; try a smaller image"
         elif isinstance(error, UnicodeEncodeError):
-            text = "a file's name is not UTF-8 and cannot be written there; rename it"
+            text = "a file name is not UTF-8 and cannot be written; rename the file"
         typer.echo(f"caloric: {text}", err=True)
         raise SystemExit(2) from None

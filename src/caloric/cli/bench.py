@@ -1,4 +1,4 @@
-"""``caloric bench``: what users run on their own data and machines."""
+"""``caloric bench``: benchmarks that users run on their own data and machines."""
 
 import json
 import sys
@@ -12,16 +12,24 @@ from caloric.cli import console
 from caloric.cli.options import Device
 from caloric.errors import InputError
 
-app = typer.Typer(help="Benchmarks over local copies of public data.", no_args_is_help=True)
+app = typer.Typer(help="Run benchmarks on local copies of public data sets.", no_args_is_help=True)
 
 
-Data = Annotated[Path, typer.Option("--data", help="The folder of a local copy.")]
-JsonOut = Annotated[str | None, typer.Option("--json", help="All figures; - for standard output.")]
-PlotOut = Annotated[Path | None, typer.Option("--plot", help="A picture of them.")]
-CacheIn = Annotated[
-    Path | None, typer.Option("--cache", help="Where predictions are kept; metrics then rerun.")
+Data = Annotated[Path, typer.Option("--data", help="The folder of the data set.")]
+JsonOut = Annotated[
+    str | None,
+    typer.Option("--json", help="Write all figures as JSON to this file; - for standard output."),
 ]
-Only = Annotated[str, typer.Option("--only", help="Some scenes, by commas.")]
+PlotOut = Annotated[
+    Path | None, typer.Option("--plot", help="Write a plot of the figures to this file.")
+]
+CacheIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache", help="A folder to cache predictions in; the metrics are always recomputed."
+    ),
+]
+Only = Annotated[str, typer.Option("--only", help="Only these scenes, separated by commas.")]
 
 
 def _bench(
@@ -34,7 +42,7 @@ def _bench(
 
     console.check_outputs(json_path, plot)
     if methods.absent():
-        typer.echo(f"not installed, left out: {', '.join(methods.absent())}", err=True)
+        typer.echo(f"not installed, so not compared: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
     if only:
         chosen = only.split(",")
@@ -66,10 +74,10 @@ def _bench(
         Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def _over_pairs(name: str, about: str) -> None:
-    """A command for a data set of image pairs: all have the same options."""
+def _add_command(name: str, description: str) -> None:
+    """Add the command of a data set of image pairs; all have the same options."""
 
-    @app.command(name, help=about)
+    @app.command(name, help=description)
     def command(
         data: Data,
         json_path: JsonOut = None,
@@ -80,26 +88,29 @@ def _over_pairs(name: str, about: str) -> None:
         _bench(name, data, json_path, plot, cache, only)
 
 
-_over_pairs("oxford", "Descriptors and detectors on Oxford Affine.")
-_over_pairs("fischer", "The same on Fischer's generated changes of 16 scenes.")
-_over_pairs("hpatches", "The same on the sequences of HPatches.")
+_add_command("oxford", "Evaluate descriptors and detectors on Oxford Affine.")
+_add_command(
+    "fischer", "Evaluate descriptors and detectors on Fischer's synthetic changes of 16 scenes."
+)
+_add_command("hpatches", "Evaluate descriptors and detectors on the sequences of HPatches.")
 
 
 @app.command()
 def speed(
-    image: Annotated[Path, typer.Argument(help="The image to extract features of.")],
+    image: Annotated[Path, typer.Argument(help="The image to extract features from.")],
     json_path: JsonOut = None,
     plot: PlotOut = None,
-    max_features: Annotated[int, typer.Option(help="Features of the image.")] = 2000,
+    max_features: Annotated[int, typer.Option(help="Largest number of features.")] = 2000,
     thread_counts: Annotated[
-        str, typer.Option("--threads", help="Numbers of threads, by commas.")
+        str, typer.Option("--threads", help="Numbers of threads, separated by commas.")
     ] = "1,2",
-    rounds: Annotated[int, typer.Option(help="Each contender's turns, after one to warm up.")] = 15,
+    rounds: Annotated[int, typer.Option(help="Timed rounds, after one to warm up.")] = 15,
     large: Annotated[
-        str, typer.Option(help="Large images too: megapixels, by commas; 0 for none.")
+        str,
+        typer.Option(help="Sizes of large images in megapixels, separated by commas; 0 for none."),
     ] = "6.25,25,100",
 ) -> None:
-    """Speed beside OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
+    """Measure speed relative to OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
     from caloric.bench import speed as benchmark
     from caloric.bench import speed_report
 
@@ -120,13 +131,16 @@ def speed(
 def gpu(
     data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
     oxford: Annotated[
-        Path | None, typer.Option(help="Oxford Affine: accuracy beside the CPU's.")
+        Path | None,
+        typer.Option(help="The folder of Oxford Affine, to compare the accuracy with the CPU."),
     ] = None,
     json_path: JsonOut = None,
     device: Device = "cuda",
-    commit: Annotated[str | None, typer.Option(help="What was measured.")] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="The commit that is measured, for the report.")
+    ] = None,
 ) -> None:
-    """A GPU: images, frames and pairs a second, as shares of what it copies and multiplies."""
+    """Measure images, frames and pairs per second on a GPU, and its limits."""
     from caloric.gpu import devices
 
     console.check_outputs(json_path, None)
@@ -143,7 +157,7 @@ def gpu(
     if json_path != "-":
         for line in benchmark.lines(report):
             typer.echo(line)
-    short = benchmark.failures(report)
-    if short:
-        typer.echo(f"falls short: {'; '.join(short)}", err=True)
+    failures = benchmark.failures(report)
+    if failures:
+        typer.echo(f"not reached: {'; '.join(failures)}", err=True)
         raise typer.Exit(1)

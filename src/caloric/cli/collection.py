@@ -1,4 +1,4 @@
-"""``caloric collection``: the steps as commands, and all of them as one."""
+"""``caloric collection``: one command for each step, and one for all of them."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,40 +17,49 @@ if TYPE_CHECKING:
     from caloric.collection.matching import Matching
     from caloric.collection.pairing import Pair, Pairing
 
-app = typer.Typer(help="A folder of photographs to features, matches and a COLMAP model.",
+app = typer.Typer(help="Turn a folder of photographs into features, matches and a COLMAP model.",
                   no_args_is_help=True)  # fmt: skip
 
-Folder = Annotated[str, typer.Argument(help="The images: a folder, or an address (s3://…).")]
-Out = Annotated[Path, typer.Option("--output", "-o", help="The store; made if it is not there.")]
+Folder = Annotated[str, typer.Argument(help="The images: a folder, or an address such as s3://…")]
+Out = Annotated[
+    Path, typer.Option("--output", "-o", help="The store; created if it does not exist.")
+]
 Workers = Annotated[
-    int, typer.Option(help="Processes; 0: as many as there are cores, one for a GPU.")
+    int, typer.Option(help="Number of processes; 0 for one per core, or one for a GPU.")
 ]
 Scheduler = Annotated[
-    str | None, typer.Option("--cluster", help="A Dask scheduler: tcp://host:8786; or local.")
+    str | None,
+    typer.Option("--cluster", help="The address of a Dask scheduler, tcp://host:8786, or local."),
 ]
-How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential, retrieval.")]
+How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential or retrieval.")]
 AsBefore = Annotated[
     str | None,
-    typer.Option("--pairs", help="exhaustive, sequential, retrieval; without: as `pairs` chose."),
+    typer.Option(
+        "--pairs", help="exhaustive, sequential or retrieval; by default as chosen before."
+    ),
 ]
 Store = Annotated[Path, typer.Argument(help="The store.")]
-Overlap = Annotated[int, typer.Option(help="Of sequential pairs: so many of the next images.")]
-Nearest = Annotated[int, typer.Option(help="Of retrieval: so many of the most alike.")]
-Ratio = Annotated[float, typer.Option(help="Ratio test.")]
-Model = Annotated[str, typer.Option(help="fundamental, homography.")]
-Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")]
+Overlap = Annotated[
+    int, typer.Option(help="Sequential pairs: match each image with this many next ones.")
+]
+Nearest = Annotated[
+    int, typer.Option(help="Retrieval: match each image with this many most similar ones.")
+]
+Ratio = Annotated[float, typer.Option(help="Threshold of the ratio test.")]
+Model = Annotated[str, typer.Option(help="fundamental or homography.")]
+Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, in pixels.")]
 
 
-def _alone(store: Path) -> AbstractContextManager[None]:
-    from caloric.collection.store import held
+def _locked(store: Path) -> AbstractContextManager[None]:
+    from caloric.collection.store import locked
 
-    return held(store, lambda message: typer.echo(message, err=True))
+    return locked(store, lambda message: typer.echo(message, err=True))
 
 
 @contextmanager
 def _engine(workers: int, cluster: str | None, store: Path) -> Iterator["Engine"]:
-    """Who does the work, with the store to itself."""
-    with _alone(store), _workers(workers, cluster) as engine:
+    """Yield the engine, with the store locked."""
+    with _locked(store), _workers(workers, cluster) as engine:
         yield engine
 
 
@@ -60,19 +69,19 @@ def _workers(workers: int, cluster: str | None) -> Iterator["Engine"]:
     from caloric.runtime import threads
 
     if cluster is not None:
-        found = engines.Cluster(cluster)
+        engine = engines.Cluster(cluster)
         try:
-            yield found
+            yield engine
         finally:
-            found.close()
+            engine.close()
         return
     if workers < 0:
         raise InputError(f"--workers must be a whole number from 0, got {workers}")
     yield engines.Processes(workers or threads.count())
 
 
-def _placed(device: str, workers: int, cluster: str | None) -> tuple[str, int]:
-    """On which device, and by how many processes; those of a cluster find out themselves."""
+def _device_and_workers(device: str, workers: int, cluster: str | None) -> tuple[str, int]:
+    """Return the device and the number of processes; cluster workers resolve their own device."""
     from caloric.gpu import devices
 
     if cluster is not None:
@@ -87,7 +96,7 @@ def _settings(descriptor: str, max_features: int, affine: bool, upright: bool) -
     from caloric.collection.extraction import Settings
 
     settings = Settings(descriptor, max_features, affine, upright)
-    settings.plan()  # says what is wrong, before the work
+    settings.plan()  # raises an error of an option before the work
     return settings
 
 
@@ -113,7 +122,7 @@ def _extract(
     from caloric.collection import extraction
 
     summary = extraction.extract(
-        folder, out, settings, engine, device=device, told=console.Progress()
+        folder, out, settings, engine, device=device, progress=console.Progress()
     )
     for name, why in summary.skipped.items():
         console.skipped(name, why)
@@ -134,18 +143,18 @@ def _pairs(out: Path, pairing: "Pairing | None", engine: "Engine") -> list["Pair
     return choosing.pairs(out, pairing, engine, console.Progress())
 
 
-def _match(out: Path, pairs: list["Pair"], how: "Matching", engine: "Engine") -> None:
+def _match(out: Path, pairs: list["Pair"], options: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
 
-    new = matching.match(out, pairs, how, engine, console.Progress())
+    new = matching.match(out, pairs, options, engine, console.Progress())
     typer.echo(f"{len(pairs)} pairs, {new} newly matched")
 
 
-def _verify(out: Path, how: "Matching", engine: "Engine") -> None:
+def _verify(out: Path, options: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
 
-    good, every = matching.verify(out, how, engine, console.Progress())
-    typer.echo(f"{good} of {every} pairs have a geometry")
+    valid, total = matching.verify(out, options, engine, console.Progress())
+    typer.echo(f"{valid} of {total} pairs have a geometry")
 
 
 def _finish(skipped: list[str]) -> None:
@@ -165,9 +174,9 @@ def extract(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Features of all images: of those that are new or have changed. Exit code 1: some skipped."""
+    """Extract the features of images that are new or have changed. Exit code 1: some skipped."""
     settings = _settings(descriptor, max_features, affine, upright)
-    device, workers = _placed(device, workers, cluster)
+    device, workers = _device_and_workers(device, workers, cluster)
     with _engine(workers, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
     _finish(skipped)
@@ -182,7 +191,7 @@ def pairs(
     workers: Workers = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Which images to match with which; written to the store."""
+    """Choose the pairs of images to match, and write them to the store."""
     pairing = _pairing(how, overlap, nearest)
     with _engine(workers, cluster, output) as engine:
         typer.echo(f"{len(_pairs(output, pairing, engine))} pairs")
@@ -212,7 +221,7 @@ def verify(
     workers: Workers = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """The geometry that the matches of each pair agree on."""
+    """Estimate a geometry from the matches of each pair."""
     matching = _matching(0.85, model, threshold)
     with _engine(workers, cluster, output) as engine:
         _verify(output, matching, engine)
@@ -222,18 +231,18 @@ def verify(
 def export(
     output: Store,
     images: Annotated[
-        Path | None, typer.Option(help="The folder of images, for cameras from EXIF data.")
+        Path | None, typer.Option(help="The folder of images, to read cameras from EXIF data.")
     ] = None,
-    to: Annotated[str, typer.Option(help="colmap, hloc, text.")] = "colmap",
+    to: Annotated[str, typer.Option(help="Format: colmap, hloc or text.")] = "colmap",
 ) -> None:
-    """For other tools: OUT/colmap/database.db, OUT/hloc/*.h5 or OUT/text/*.txt."""
+    """Export to other tools: OUT/colmap/database.db, OUT/hloc/*.h5 or OUT/text/*.txt."""
     from caloric.collection import exporting
 
     if to not in ("colmap", "hloc", "text"):
         raise unknown("--to", to, ("colmap", "hloc", "text"))
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with _alone(output):
+    with _locked(output):
         if to == "colmap":
             written = [exporting.export_colmap(output, images)]
         elif to == "hloc":
@@ -243,7 +252,7 @@ def export(
     for path in written:
         typer.echo(f"written: {path}")
     if to == "text":
-        typer.echo("read them by `colmap feature_importer`, then `colmap matches_importer`")
+        typer.echo("import them by `colmap feature_importer`, then `colmap matches_importer`")
 
 
 @app.command()
@@ -252,7 +261,7 @@ def describe(
     database: Annotated[Path, typer.Option(help="A COLMAP database with their keypoints.")],
     descriptor: DescriptorName = "caloric-unlearned",
 ) -> None:
-    """Describe a COLMAP database's own keypoints anew; match them then as before."""
+    """Replace the descriptors at the keypoints of a COLMAP database; then match again."""
     from caloric.collection import exporting
 
     count, skipped = exporting.describe_database(database, folder, descriptor)
@@ -266,7 +275,7 @@ def describe(
 def reconstruct(
     folder: Annotated[Path, typer.Argument(help="The folder of images.")], output: Out
 ) -> None:
-    """COLMAP's model of the database: OUT/colmap/sparse."""
+    """Reconstruct a model by COLMAP from the exported database: OUT/colmap/sparse."""
     _reconstruct(folder, output)
 
 
@@ -275,7 +284,7 @@ def _reconstruct(folder: Path, output: Path) -> None:
 
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with _alone(output):
+    with _locked(output):
         model = exporting.reconstruct(output, folder)
     typer.echo(
         f"{model.images} images placed, {model.points:,} points, mean error {model.error:.2f} px: "
@@ -300,7 +309,7 @@ def run(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """All of it: features, pairs, matches, geometries, database, model."""
+    """Run all steps: features, pairs, matches, geometries, database and model."""
     from caloric.collection import exporting, sources
     from caloric.interop import colmap, text
 
@@ -310,7 +319,7 @@ def run(
             text.check_name(name)
     settings = _settings(descriptor, max_features, affine, upright)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
-    device, extractors = _placed(device, workers, cluster)
+    device, extractors = _device_and_workers(device, workers, cluster)
     with _engine(extractors, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
     with _engine(workers, cluster, output) as engine:
@@ -319,10 +328,10 @@ def run(
         _verify(output, matching, engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
-    with _alone(output):
+    with _locked(output):
         typer.echo(f"written: {exporting.export_colmap(output, local)}")
     if local is None:
-        typer.echo("no model: COLMAP needs the images on a disk; copy them, and `reconstruct`")
+        typer.echo("no model: COLMAP needs the images on a disk; copy them and run `reconstruct`")
     else:
         _reconstruct(local, output)
     _finish(skipped)

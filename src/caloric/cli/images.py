@@ -1,4 +1,4 @@
-"""``caloric match`` and ``caloric extract``: features of images, and matches of two of them."""
+"""``caloric match`` and ``caloric extract``: extract features, and match two images."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Image = Annotated[str, typer.Argument(help="An image file.")]
 Memory = Annotated[
-    int, typer.Option(help="Megabytes to work in; a larger image is processed in tiles.")
+    int, typer.Option(help="Working memory in megabytes; a larger image is processed in tiles.")
 ]
 
 _MODELS: dict[Model, str] = {
@@ -39,29 +39,37 @@ def match(
     image_a: Image,
     image_b: Image,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Picture of the inliers.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write a picture of the inliers to this file."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="A page to look at them, in one file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write an interactive page of the matches to this file.")
+    ] = None,
     json_path: Annotated[
-        str | None, typer.Option("--json", help="Matches as JSON; - for standard output.")
+        str | None,
+        typer.Option(
+            "--json", help="Write the matches as JSON to this file; - for standard output."
+        ),
     ] = None,
     descriptor: DescriptorName = "caloric",
-    model: Annotated[str, typer.Option(help="homography, affine, fundamental.")] = "homography",
+    model: Annotated[str, typer.Option(help="homography, affine or fundamental.")] = "homography",
     max_features: MaxFeatures = 2000,
-    ratio: Annotated[float, typer.Option(help="Ratio test; 1 for none.")] = 0.9,
-    threshold: Annotated[float, typer.Option(help="Largest residual of an inlier, pixels.")] = 2.0,
+    ratio: Annotated[float, typer.Option(help="Threshold of the ratio test; 1 for none.")] = 0.9,
+    threshold: Annotated[
+        float, typer.Option(help="Largest residual of an inlier, in pixels.")
+    ] = 2.0,
     affine: Affine = False,
     upright: Upright = False,
     detector: DetectorName = "dog",
-    seed: Annotated[int, typer.Option(help="Of the robust estimation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
     refine: Annotated[
-        bool, typer.Option("--refine", help="Matches to sub-pixel agreement.")
+        bool, typer.Option("--refine", help="Refine the matches to sub-pixel accuracy.")
     ] = False,
     device: Device = "cpu",
 ) -> None:
-    """Match two images, and verify the matches by one geometry.
+    """Match two images, and verify the matches by a geometry.
 
-    An essential matrix needs intrinsics: use caloric.verify from Python for it.
+    An essential matrix needs camera intrinsics: use caloric.verify from Python.
     """
     from caloric import pipeline, viz
     from caloric.image import reading, tiles
@@ -72,29 +80,33 @@ def match(
     plan = _plan(descriptor, max_features, affine, upright, detector, device)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
 
-    def one(path: str, image: Any) -> "Features":
-        ((_, found),) = pipeline.extract_each([(image, None)], plan, device, tiles.MEMORY)
-        if isinstance(found, Failure):
-            raise InputError(f"{path}: {found.reason}")
-        return found
+    def extracted(path: str, image: Any) -> "Features":
+        ((_, features),) = pipeline.extract_each([(image, None)], plan, device, tiles.MEMORY)
+        if isinstance(features, Failure):
+            raise InputError(f"{path}: {features.reason}")
+        return features
 
     with ThreadPoolExecutor(2) as pool:
-        a, b = pool.map(one, (image_a, image_b), pixels)
+        a, b = pool.map(extracted, (image_a, image_b), pixels)
     chosen = cast(Model, model)
     images = (pixels[0], pixels[1]) if refine else None
-    found = pipeline.match(
+    matches = pipeline.match(
         a, b, ratio=None if ratio == 1 else ratio, refine=refine, images=images, device=device
     )
-    geometry = pipeline.verify(a, b, found, model=chosen, seed=seed, threshold=threshold)
-    p, q = a.frames.xy[found.indices[:, 0]], b.frames.xy[found.indices[:, 1]]
-    if found.refined is not None:
-        q = found.refined[:, :, 2]
+    geometry = pipeline.verify(a, b, matches, model=chosen, seed=seed, threshold=threshold)
+    p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
+    if matches.refined is not None:
+        q = matches.refined[:, :, 2]
     inliers = int(geometry.inliers.sum())
-    summary = f"{len(a)} and {len(b)} features, {len(found)} matches, {inliers} inliers"
+    summary = f"{len(a)} and {len(b)} features, {len(matches)} matches, {inliers} inliers"
     summary += f" of {_MODELS[chosen]}"
     if json_path is not None:
         columns = zip(
-            p.tolist(), q.tolist(), found.distances.tolist(), geometry.inliers.tolist(), strict=True
+            p.tolist(),
+            q.tolist(),
+            matches.distances.tolist(),
+            geometry.inliers.tolist(),
+            strict=True,
         )
         report = {
             "image_a": image_a,
@@ -118,9 +130,9 @@ def match(
         from caloric.view.session import Picture as Shown
 
         names = [Path(path).name for path in (image_a, image_b)]
-        shown = [Shown.of_pixels(*one) for one in zip(names, pixels, strict=True)]
+        pictures = [Shown.of_pixels(name, image) for name, image in zip(names, pixels, strict=True)]
         title = " and ".join(names)
-        text = still.page((shown[0], shown[1]), (a, b), chosen, ratio, threshold, title)
+        text = still.page((pictures[0], pictures[1]), (a, b), chosen, ratio, threshold, title)
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
@@ -133,7 +145,7 @@ def match(
 def _plan(
     descriptor: str, max_features: int, affine: bool, upright: bool, detector: str, device: str
 ) -> "Plan":
-    """What is to be extracted: errors of options come here, before the work."""
+    """Return the plan of an extraction; raise errors of options before the work."""
     from caloric.descriptor import recipes
     from caloric.detector import detection
     from caloric.gpu import devices
@@ -147,7 +159,10 @@ def _plan(
 def extract(
     images: Annotated[list[str], typer.Argument(help="Image files.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="features.h5, one .npz, or a folder of them.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="An .h5 file, an .npz file for one image, or a folder."
+        ),
     ],
     descriptor: DescriptorName = "caloric",
     max_features: MaxFeatures = 8000,
@@ -157,10 +172,10 @@ def extract(
     memory: Memory = 500,
     device: Device = "cpu",
     decode: Annotated[
-        str, typer.Option(help="gpu: JPEGs by nvJPEG, if torchvision has it; levels may differ.")
+        str, typer.Option(help="cpu, or gpu to decode JPEGs by nvJPEG; grey levels may differ.")
     ] = "cpu",
 ) -> None:
-    """Features of images into a file or a folder. One bad image is reported and skipped."""
+    """Extract features of images to a file or a folder. Unusable images are skipped."""
     from caloric import features, pipeline
     from caloric.gpu import stream
     from caloric.interop import hdf5
@@ -177,8 +192,8 @@ def extract(
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
 
-    def found() -> Iterator[tuple[str, features.Features]]:
-        pixels = ((one, None) for one in stream.opened(images, device, decode))
+    def extracted() -> Iterator[tuple[str, features.Features]]:
+        pixels = ((image, None) for image in stream.opened(images, device, decode))
         each = pipeline.extract_each(pixels, plan, device, 10**6 * memory)
         for number, (index, result) in enumerate(each, 1):
             if isinstance(result, Failure):
@@ -189,7 +204,7 @@ def extract(
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
             yield name, result
 
-    results = found()
+    results = extracted()
     first = next(results, None)
     if first is None:
         typer.echo(f"none of {len(images)} images could be used; nothing was written", err=True)
@@ -206,13 +221,13 @@ def extract(
 
 
 def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
-    """What to write, by the name's ending: made sure of before the work."""
+    """Return what to write by the suffix of the output; raise an error if it cannot be written."""
     if output.suffix in (".npz", ".h5", ".hdf5"):
         check_target(output)
         return "npz" if output.suffix == ".npz" else "h5"
     if output.suffix and not output.is_dir():
         raise InputError(
-            f"{output}: name an .h5, an .npz or a folder (one with a dot: make it first)"
+            f"{output}: name an .h5, an .npz or a folder (create a folder with a dot first)"
         )
     console.folder(output).mkdir(parents=True, exist_ok=True)
     return "folder"

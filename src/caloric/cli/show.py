@@ -1,4 +1,4 @@
-"""``caloric demo``, ``paper``, ``view`` and ``info``: what there is to look at."""
+"""``caloric demo``, ``paper``, ``view`` and ``info``."""
 
 import os
 import platform
@@ -17,9 +17,9 @@ from caloric.runtime import native, threads
 
 
 def demo(
-    out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
 ) -> None:
-    """Match a photograph with a strongly changed view of it: SIFT beside the default."""
+    """Match a photograph with a strongly changed view of it, by SIFT and by the default."""
     from caloric.demo import run
 
     scores, picture = run(console.folder(out))
@@ -29,7 +29,7 @@ def demo(
 
 
 def paper(
-    out: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
 ) -> None:
     """Regenerate every figure and table of the paper, with a report."""
     from caloric.paper.report import write
@@ -41,38 +41,42 @@ def paper(
 
 
 def view(
-    image_a: Annotated[Path | None, typer.Argument(help="The first image; or drop it.")] = None,
+    image_a: Annotated[
+        Path | None, typer.Argument(help="The first image; or drop it on the page.")
+    ] = None,
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
     descriptor: DescriptorName = "caloric",
-    model: Annotated[str, typer.Option(help="homography, fundamental, affine.")] = "homography",
+    model: Annotated[str, typer.Option(help="homography, fundamental or affine.")] = "homography",
     max_features: MaxFeatures = 4000,
-    port: Annotated[int, typer.Option(help="Of this machine; 0: any that is free.")] = 8765,
-    host: Annotated[str, typer.Option(help="127.0.0.1: this machine alone.")] = "127.0.0.1",
-    browser: Annotated[bool, typer.Option(help="Open it.")] = True,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
+    ] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """A local page to look at the matches of two images. Ctrl-C ends it."""
+    """Show the matches of two images on a local web page. Ctrl-C ends it."""
     import webbrowser
 
     from caloric.view import server, session
 
     recipes.descriptor(descriptor)
-    showing = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
+    shown = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
     if model not in session.MODELS:
         raise unknown("model", model, session.MODELS)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
-            showing.put(side, session.Picture.of(path.name, path.read_bytes()))
+            shown.put(side, session.Picture.of(path.name, path.read_bytes()))
 
     def ready(address: str) -> None:
         typer.echo(f"{address} (Ctrl-C ends it)")
         if browser:
             webbrowser.open(address)
 
-    server.serve(showing, host, port, ready)
+    server.serve(shown, host, port, ready)
 
 
 def info() -> None:
-    """Versions, devices and descriptors."""
+    """Print versions, devices and descriptors."""
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     import cv2
 

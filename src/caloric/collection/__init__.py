@@ -1,6 +1,6 @@
-"""Collections: a folder of photographs, its features, pairs and matches, in shards any tool reads.
+"""Collections: the features, pairs and matches of a folder of images, stored in Parquet shards.
 
-Each step plans its shards from what goes in, makes those that are not there, and writes each under
-another name before it gets its own: a run that is killed leaves whole shards, and the next does
-what is left. The names of shards are hashes of what they were made from.
+Each step plans its shards from its input and makes those that are missing. A shard is written under
+a temporary name and then renamed, so a killed run leaves only complete shards and the next run
+makes the rest. The name of a shard contains a hash of its input.
 """

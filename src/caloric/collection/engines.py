@@ -1,7 +1,8 @@
-"""Who does the work: a pool of processes on this machine, or the workers of a Dask cluster.
+"""Engines that run the tasks of a step: this process, a pool of processes, or a Dask cluster.
 
-Both are given a function and its tasks one by one, and give results back as they come. No more
-tasks are under way than workers can hold, so that a million of them are not all in memory.
+All take a function and an iterable of tasks, and yield results as they complete. The number of
+submitted tasks is limited by the number of workers, so that a million tasks are never in memory
+together.
 """
 
 import logging
@@ -23,43 +24,43 @@ from caloric.runtime import threads
 T = TypeVar("T")
 R = TypeVar("R")
 
-_EACH = 2  # tasks a worker has, one of them waiting
-_TRIES = 3
-_PATIENCE = 120  # seconds for the first worker
-_AGAIN = 2.0  # seconds between looks at which workers there are
+_TASKS_PER_WORKER = 2  # one runs, one waits
+_MAX_DEATHS = 3
+_WORKER_TIMEOUT = 120  # seconds to wait for the first worker
+_REFRESH = 2.0  # seconds between counts of the workers
 LOCAL = "local"
 
 
 class Engine(Protocol):
-    """What a step needs."""
+    """The interface that a step needs to run its tasks."""
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """The results of a function that can be imported, in any order."""
+        """Yield the results of an importable function for all tasks, in any order."""
 
     def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """The same of a function that hardly does more than read."""
+        """Do the same for a function that mostly reads files."""
 
 
-class Here:
-    """In this process, one after the other."""
+class InProcess:
+    """Run all tasks in this process, one after the other."""
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """In order."""
+        """Yield the results in the order of the tasks."""
         return map(function, tasks)
 
     def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """On the threads of this process."""
+        """Yield the results in the order of the tasks, computed by the threads of this process."""
         return iter(threads.each(function, tasks))
 
 
-def _with_threads(count: int) -> None:
+def _set_threads(count: int) -> None:
     os.environ[threads.SETTING] = str(count)
 
 
-def _begin(count: int) -> None:
-    """In a new worker, which ends when its parent is killed, and does not wait for it forever."""
-    _with_threads(count)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's, who ends the pool
+def _initialise_worker(count: int) -> None:
+    """Set up a new worker, which exits when its parent is killed."""
+    _set_threads(count)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the pool
     parent = parent_process()
 
     def watch() -> None:
@@ -70,137 +71,142 @@ def _begin(count: int) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-class Processes(Here):
-    """A pool of processes, each with its share of threads.
+class Processes(InProcess):
+    """A pool of processes that share the threads of this process.
 
-    A worker that dies takes its task with it; the task is given to another, and after three such
-    deaths the run ends.
+    If a worker dies, its unfinished tasks are run again by a new pool. The run ends after three
+    deaths.
     """
 
     def __init__(self, workers: int) -> None:
-        """So many workers, which share this process's threads."""
+        """Use ``workers`` processes, with an equal share of the threads each."""
         self.workers, self.threads = workers, max(1, threads.count() // workers)
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """See :class:`Engine`."""
-        left = iter(tasks)
-        again: list[T] = []
+        """Yield the results in any order, see :class:`Engine`."""
+        remaining = iter(tasks)
+        retried: list[T] = []
         deaths = 0
         while True:
             pool = ProcessPoolExecutor(
-                self.workers, get_context("spawn"), initializer=_begin, initargs=(self.threads,)
+                self.workers,
+                get_context("spawn"),
+                initializer=_initialise_worker,
+                initargs=(self.threads,),
             )
-            under_way: dict[Future[R], T] = {}
+            pending: dict[Future[R], T] = {}
             try:
                 while True:
-                    room = _EACH * self.workers - len(under_way)
-                    first, again = again[:room], again[room:]
-                    for task in [*first, *islice(left, room - len(first))]:
-                        under_way[pool.submit(function, task)] = task
-                    if not under_way:
+                    free = _TASKS_PER_WORKER * self.workers - len(pending)
+                    first, retried = retried[:free], retried[free:]
+                    for task in [*first, *islice(remaining, free - len(first))]:
+                        pending[pool.submit(function, task)] = task
+                    if not pending:
                         return
-                    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
                     for future in done:
                         result = future.result()
-                        del under_way[future]
+                        del pending[future]
                         yield result
             except BrokenProcessPool:
                 deaths += 1
-                if deaths == _TRIES:
+                if deaths == _MAX_DEATHS:
                     raise InputError(
                         "workers were killed three times, for want of memory perhaps; run again "
                         "with fewer workers: what is finished is kept"
                     ) from None
-                again = [*under_way.values(), *again]
+                retried = [*pending.values(), *retried]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _on_worker(function: Callable[[T], R], task: T) -> R:
-    """With as many threads as the worker was given."""
+def _run_on_worker(function: Callable[[T], R], task: T) -> R:
     from distributed import get_worker
 
-    _with_threads(get_worker().state.nthreads)
+    _set_threads(get_worker().state.nthreads)
     return function(task)
 
 
 class Cluster:
-    """The workers of a Dask scheduler at an address, or of one of our own with "local"."""
+    """The workers of the Dask scheduler at an address, or of a new local cluster for "local"."""
 
     def __init__(self, address: str) -> None:
-        """tcp://scheduler:8786, say."""
+        """Connect to the scheduler at an address such as ``tcp://scheduler:8786``."""
         try:
             from distributed import Client, LocalCluster
         except ImportError:
             raise InputError("a cluster needs Dask: pip install 'caloric[collection]'") from None
-        self.own: Any = None
+        self.local: Any = None
         if address == LOCAL:
-            self.own = LocalCluster(
+            self.local = LocalCluster(
                 n_workers=threads.count(), threads_per_worker=1, dashboard_address=None,
                 silence_logs=50,
             )  # fmt: skip
-            address = self.own.scheduler_address
+            address = self.local.scheduler_address
         try:
             self.client = Client(address, timeout=20)
         except (OSError, ValueError) as error:
             raise InputError(f"{address}: no scheduler answers there ({error})") from None
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """See :class:`Engine`; Dask gives a task whose worker is lost to another three times."""
+        """Yield the results in any order, see :class:`Engine`.
+
+        Dask gives the task of a lost worker to another one, up to three times.
+        """
         from distributed import as_completed
         from distributed.client import FutureCancelledError
         from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
 
-        left = iter(tasks)
+        remaining = iter(tasks)
 
         def submit(count: int) -> list[Any]:
             return [
-                self.client.submit(_on_worker, function, task, pure=False)
-                for task in islice(left, count)
+                self.client.submit(_run_on_worker, function, task, pure=False)
+                for task in islice(remaining, count)
             ]
 
         try:
-            room, asked = self._room(), time.monotonic()
-            first = submit(room)
-            under_way, count = as_completed(first), len(first)
-            for future in under_way:
+            limit, checked = self._task_limit(), time.monotonic()
+            first = submit(limit)
+            pending, count = as_completed(first), len(first)
+            for future in pending:
                 result = future.result()
                 future.release()
-                if time.monotonic() - asked > _AGAIN:  # workers come and go
-                    room, asked = self._room(), time.monotonic()
-                more = submit(room - count + 1)
-                count += len(more) - 1
-                under_way.update(more)
+                if time.monotonic() - checked > _REFRESH:  # workers come and go
+                    limit, checked = self._task_limit(), time.monotonic()
+                new = submit(limit - count + 1)
+                count += len(new) - 1
+                pending.update(new)
                 yield result
         except (FutureCancelledError, CommClosedError):
-            # The client would tell at length that it cannot connect again.
+            # Otherwise the client logs every failed attempt to reconnect.
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
             raise InputError(
                 "the scheduler was lost; run again: what is finished is kept"
             ) from None
         except KilledWorker as error:
             raise InputError(
-                f"workers died of the same task again and again ({error}); see their logs and run "
+                f"the same task killed its workers repeatedly ({error}); see their logs and run "
                 "again: what is finished is kept"
             ) from None
 
     read = run
 
-    def _room(self) -> int:
-        """How many tasks may be under way: those of the workers there are, of which one must be."""
+    def _task_limit(self) -> int:
+        """Return how many tasks may be submitted; wait until there is at least one worker."""
         try:
-            self.client.wait_for_workers(1, timeout=_PATIENCE)
+            self.client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
         except TimeoutError:
             raise InputError(
-                f"{self.client.scheduler.address}: no workers within {_PATIENCE} s; start some, as "
-                "`dask worker` does"
+                f"{self.client.scheduler.address}: no workers within {_WORKER_TIMEOUT} s; start "
+                "some by `dask worker`"
             ) from None
-        return _EACH * int(sum(self.client.nthreads().values()))
+        return _TASKS_PER_WORKER * int(sum(self.client.nthreads().values()))
 
     def close(self) -> None:
-        """Leave the cluster as it is; one of our own ends."""
+        """Disconnect from the cluster; a local cluster is shut down."""
         with suppress(Exception):
             self.client.close()
-        if self.own is not None:
-            self.own.close()
+        if self.local is not None:
+            self.local.close()

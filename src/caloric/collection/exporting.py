@@ -1,4 +1,4 @@
-"""Steps five and six: the store for other tools, and the model that COLMAP makes of it."""
+"""Steps five and six: export a store for other tools, and reconstruct a model by COLMAP."""
 
 import shutil
 import tempfile
@@ -20,33 +20,33 @@ from caloric.interop import colmap, colmap_command, hdf5, text
 from caloric.interop.colmap import TwoViews
 from caloric.interop.colmap_command import Model
 
-_BYTES_A_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of matches
+_BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
-    """The features of all images of a store that have some, a shard at a time."""
-    own = extraction.shards(store)
-    for path in own.all():
-        for row in own.read(path):
+    """Yield the name and the features of every image of a store that has features."""
+    stored = extraction.shards(store)
+    for path in stored.all():
+        for row in stored.read(path):
             if row["count"]:
                 yield row["name"], extraction.features_of(row)
 
 
 def two_views(store: Path) -> Iterator[TwoViews]:
-    """All pairs that were matched, and the geometry of those that were verified."""
-    own, geometries = matching.shards(store), matching.geometries(store)
+    """Yield the matches of all pairs of a store, with the geometry where a pair is verified."""
+    matches, geometries = matching.shards(store), matching.geometries(store)
     known = extraction.listed(store)
     verified = {matching.bucket(path): path for path in geometries.all()}
-    for path in own.all():
-        found = {}
+    for path in matches.all():
+        rows = {}
         if matching.bucket(path) in verified:
             for row in geometries.read(verified[matching.bucket(path)]):
-                found[row["name_a"], row["name_b"]] = row
-        for row in own.read(path):
-            matching.current(store, known, [row])
-            geometry = found.get((row["name_a"], row["name_b"]))
+                rows[row["name_a"], row["name_b"]] = row
+        for row in matches.read(path):
+            matching.check_current(store, known, [row])
+            geometry = rows.get((row["name_a"], row["name_b"]))
             if verified and (geometry is None or geometry["matches"] != row["made_from"]):
-                raise InputError(f"{store}: matches are newer than geometries: verify again")
+                raise InputError(f"{store}: matches are newer than geometries; verify again")
             yield _two_views(row, geometry)
 
 
@@ -62,18 +62,18 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
 
 
 def export_colmap(store: Path, folder: Path | None) -> Path:
-    """OUT/colmap/database.db, new; ``folder`` has the images, for what their EXIF data says.
+    """Write a new OUT/colmap/database.db; cameras come from the EXIF data in ``folder``.
 
-    By pycolmap where it is installed, else by the ``colmap`` executable, which needs the images.
+    Uses pycolmap where it is installed, else the ``colmap`` executable, which needs the images.
     """
     colmap.require()
     if not colmap.available() and folder is None:
         raise InputError("without pycolmap the images are needed too: --images FOLDER")
-    known = {name: one for name, one in extraction.listed(store).items() if one.count}
+    known = {name: image for name, image in extraction.listed(store).items() if image.count}
     if not known:
         raise InputError(f"{store}: no features in it; extract them first")
     target = store / "colmap" / "database.db"
-    _room(target.parent, sum(one.count for one in known.values()) * _BYTES_A_FEATURE)
+    _check_space(target.parent, sum(image.count for image in known.values()) * _BYTES_PER_FEATURE)
     unfinished = target.with_name("database.unfinished.db")
     try:
         if folder is None or colmap.available():
@@ -95,8 +95,8 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
     return target
 
 
-def _room(folder: Path, needed: int) -> None:
-    """That there is: COLMAP's own way to say that there is none is to end the process."""
+def _check_space(folder: Path, needed: int) -> None:
+    """Raise an error if a folder is not writable or too small: COLMAP would abort the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -106,12 +106,12 @@ def _room(folder: Path, needed: int) -> None:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
     if free < needed:
         raise InputError(
-            f"{folder}: {needed / 1e6:,.0f} MB are needed there, and {free / 1e6:,.0f} are free"
+            f"{folder}: {needed / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
         )
 
 
 def export_hloc(store: Path) -> tuple[Path, Path]:
-    """OUT/hloc/features.h5 and matches.h5: of verified pairs the inliers, of others nothing."""
+    """Write OUT/hloc/features.h5 and matches.h5, the inliers of verified pairs."""
     target = store / "hloc"
     target.mkdir(parents=True, exist_ok=True)
     counts = {}
@@ -122,25 +122,25 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
             yield name, features
 
     hdf5.write(target / "features.h5", counted())
-    good = (pair for pair in two_views(store) if pair.matrix is not None)
+    verified = (pair for pair in two_views(store) if pair.matrix is not None)
     hdf5.write_matches(
         target / "matches.h5",
         (
             (p.name_a, p.name_b, p.matches[p.inliers], p.distances[p.inliers], counts[p.name_a])
-            for p in good
+            for p in verified
         ),
     )
     return target / "features.h5", target / "matches.h5"
 
 
 def export_text(store: Path) -> list[Path]:
-    """OUT/text/NAME.txt of every image, and OUT/text/matches.txt, as COLMAP's importers read them.
+    """Write OUT/text/NAME.txt and OUT/text/matches.txt in the format of COLMAP's importers.
 
-    Of verified pairs matches.txt has the inliers; where nothing is verified, it has all matches.
-    It comes last: where a name cannot be written into it, the features are there.
+    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified. It is
+    written last: if it cannot hold a name, the features are still written.
     """
     target = store / "text"
-    (target / "matches.txt").unlink(missing_ok=True)  # one of before would be taken for one of now
+    (target / "matches.txt").unlink(missing_ok=True)  # an old one must not pass for new
     _write_features(store, target)
     _write_matches(store, target)
     return [target, target / "matches.txt"]
@@ -150,13 +150,13 @@ def _write_features(store: Path, target: Path) -> None:
     for name, features in images(store):
         path = target / f"{name}.txt"
         if not path.resolve().is_relative_to(target.resolve()):
-            raise InputError(f"{name}: a name that leads out of {target}; the store is not ours")
+            raise InputError(f"{name}: the name leads out of {target}; this is no store of caloric")
         path.parent.mkdir(parents=True, exist_ok=True)
         text.write(path, features)
 
 
 def _write_matches(store: Path, target: Path) -> bool:
-    """target/matches.txt; whether the matches in it are verified ones."""
+    """Write target/matches.txt; return whether its matches are verified."""
     verified = bool(matching.geometries(store).all())
     pairs = (pair for pair in two_views(store) if not verified or pair.matrix is not None)
     text.write_matches(
@@ -170,27 +170,27 @@ def _write_matches(store: Path, target: Path) -> bool:
 
 
 def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
-    """Another descriptor at the keypoints of a COLMAP database, written in place of its own.
+    """Replace the descriptors of a COLMAP database by another descriptor at the same keypoints.
 
-    Matches and geometries of the old descriptors are removed. How many images; and those that could
-    not be read, which have no descriptors then, with why.
+    Matches and geometries of the old descriptors are removed. Returns the number of described
+    images, and the unreadable images, which are left without descriptors, with the reason.
     """
     recipe = recipes.descriptor(descriptor)
     if recipe.dimension != 128:
         raise InputError(
-            f"COLMAP's descriptors have 128 dimensions, {descriptor!r} {recipe.dimension}"
+            f"COLMAP's descriptors have 128 dimensions, {descriptor!r} has {recipe.dimension}"
         )
     frames = colmap.read_frames(database)
     skipped: dict[str, str] = {}
 
     def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
-        for name, own in frames.items():
+        for name, keypoints in frames.items():
             try:
                 pixels = reading.read_image(folder / name)
             except InputError as error:
                 skipped[name] = str(error)
                 continue
-            values = pipeline.describe(pixels, own, descriptor, dtype="uint8")
+            values = pipeline.describe(pixels, keypoints, descriptor, dtype="uint8")
             yield name, np.asarray(values, np.uint8)
 
     colmap.replace_descriptors(database, described())
@@ -198,18 +198,18 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
 
 
 def reconstruct(store: Path, folder: Path) -> Model:
-    """The largest model of the database, under OUT/colmap/sparse."""
+    """Reconstruct a store by COLMAP under OUT/colmap/sparse; return the largest model."""
     colmap.require()
     database = store / "colmap" / "database.db"
     if not database.is_file():
-        raise InputError(f"{database}: not there; export it first")
+        raise InputError(f"{database}: does not exist; export it first")
     target = store / "colmap" / "sparse"
-    _room(target.parent, 0)
+    _check_space(target.parent, 0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
         models = _models(database, folder, Path(place))
         if not models:
             raise InputError(f"{database}: COLMAP found no two images to begin with")
-        # Models of before would be taken for ones of now.
+        # Old models must not pass for new ones.
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(place, target)
     best = max(models, key=lambda model: model.images)
@@ -220,13 +220,13 @@ def _models(database: Path, folder: Path, place: Path) -> list[Model]:
     if not colmap.available():
         return colmap_command.map_images(database, folder, place)
     library = colmap.pycolmap()
-    found: dict[int, Any] = colmap.said(
+    models: dict[int, Any] = colmap.call(
         lambda: library.incremental_mapping(str(database), str(folder), str(place)), database
     )
     return [
         Model(
-            place / str(number), one.num_reg_images(), one.num_points3D(),
-            float(one.compute_mean_reprojection_error()),
+            place / str(number), model.num_reg_images(), model.num_points3D(),
+            float(model.compute_mean_reprojection_error()),
         )
-        for number, one in found.items()
+        for number, model in models.items()
     ]  # fmt: skip

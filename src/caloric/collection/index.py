@@ -1,6 +1,7 @@
-"""The nearest of many vectors, by faiss: all are compared where they are few, else the likely ones.
+"""Nearest-neighbour search by faiss: exhaustive for few vectors, by inverted lists for many.
 
-Many: the vectors lie in cells around centres, and a search looks into the nearest cells alone.
+In an inverted-list index the vectors lie in cells around centres, and a search visits only the
+nearest cells.
 """
 
 import math
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.runtime import threads
 
-EXACT = 1_000_000  # vectors, up to which all are compared
-PROBES = 64  # cells looked into
-_LEARNED = 40  # vectors a cell, that the cells are learned from
-_BLOCK = 65_536  # vectors in float32 at a time
+EXACT = 1_000_000  # vectors; up to this number the search is exhaustive
+PROBES = 64  # cells visited by a search
+_TRAINING = 40  # training vectors per cell
+_BLOCK = 65_536  # vectors converted to float32 at a time
 
 
 def _faiss() -> Any:
@@ -27,18 +28,18 @@ def _faiss() -> Any:
 
 
 def centres(sample: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """(count, d) of vectors (n, d), by k-means, the same every time."""
+    """Return ``count`` k-means centres (count, d) of vectors (n, d), the same in every run."""
     faiss = _faiss()
-    faiss.omp_set_num_threads(1)  # a sum has one order
+    faiss.omp_set_num_threads(1)  # a fixed order of summation
     means = faiss.Kmeans(sample.shape[1], count, niter=15, seed=1, min_points_per_centroid=1)
     means.train(np.ascontiguousarray(sample))
     return np.asarray(means.centroids, np.float32)
 
 
-def built(every: NDArray[np.float16], exact: int = EXACT) -> Any:
-    """A faiss index of unit vectors (n, d) by inner product; of more than ``exact``, in cells."""
+def build(vectors: NDArray[np.float16], exact: int = EXACT) -> Any:
+    """Return a faiss inner-product index of unit vectors (n, d), in cells if beyond ``exact``."""
     faiss = _faiss()
-    count, d = every.shape
+    count, d = vectors.shape
     if count <= exact:
         index = faiss.IndexFlatIP(d)
     else:
@@ -48,20 +49,20 @@ def built(every: NDArray[np.float16], exact: int = EXACT) -> Any:
             faiss.METRIC_INNER_PRODUCT, False,
         )  # fmt: skip
         index.cp.niter, index.cp.seed, index.nprobe = 10, 1, PROBES
-        sample = every[:: max(1, count // (_LEARNED * cells))][: _LEARNED * cells]
+        sample = vectors[:: max(1, count // (_TRAINING * cells))][: _TRAINING * cells]
         faiss.omp_set_num_threads(1)
         index.train(np.ascontiguousarray(sample, np.float32))
     faiss.omp_set_num_threads(threads.count())
     for first in range(0, count, _BLOCK):
-        index.add(np.ascontiguousarray(every[first : first + _BLOCK], np.float32))
+        index.add(np.ascontiguousarray(vectors[first : first + _BLOCK], np.float32))
     return index
 
 
 def nearest(index: Any, queries: NDArray[np.float16], count: int) -> NDArray[np.int64]:
-    """The ``count`` nearest of each query (m, d), best first, (m, count); -1 where none is."""
+    """Return the ``count`` nearest vectors (m, count) of queries (m, d), best first; -1: none."""
     _faiss().omp_set_num_threads(threads.count())
-    found = [
+    blocks = [
         index.search(np.ascontiguousarray(queries[first : first + _BLOCK], np.float32), count)[1]
         for first in range(0, len(queries), _BLOCK)
     ]
-    return np.concatenate(found)
+    return np.concatenate(blocks)

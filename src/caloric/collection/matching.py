@@ -1,7 +1,8 @@
-"""Steps three and four: matches of pairs, and the geometry each pair agrees on.
+"""Steps three and four: match the pairs, and estimate a geometry from the matches of each pair.
 
-Pairs go together whose first images lie in one shard of features and whose second images lie in
-one, or in neighbouring ones where pairs are few: a worker reads each of a shard's images once.
+Pairs are grouped by the shards of features of their two images, so that a worker reads every image
+of a shard once. The ``anchor`` shard of a task has one image of each of its pairs; where pairs are
+few, the other images may lie in several neighbouring shards.
 """
 
 import math
@@ -18,7 +19,7 @@ from caloric.collection import extraction
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import Kept
 from caloric.collection.pairing import Pair
-from caloric.collection.steps import Told, made, missing, untold
+from caloric.collection.steps import Progress, missing, no_progress, run_missing
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.matching import geometry
@@ -36,121 +37,124 @@ GEOMETRIES = (
 
 @dataclass(frozen=True)
 class Matching:
-    """:func:`caloric.match`'s options, and of the geometry its model and threshold in pixels."""
+    """The ratio test, and the model, threshold in pixels and least inliers of a geometry."""
 
     ratio: float = 0.85
     model: Literal["fundamental", "homography"] = "fundamental"
     threshold: float = 1.5
-    least: int = 15  # inliers, or it is no geometry
+    least: int = 15  # inliers of a geometry
 
 
 def shards(store: Path) -> Shards:
-    """Those of matches."""
+    """Return the shards of matches."""
     return Shards(store / "matches", MATCHES)
 
 
 def geometries(store: Path) -> Shards:
-    """Those of geometries."""
+    """Return the shards of geometries."""
     return Shards(store / "geometries", GEOMETRIES)
 
 
-Away = tuple[tuple[str, tuple[Pair, ...]], ...]
+Groups = tuple[tuple[str, tuple[Pair, ...]], ...]  # shards of features, each with its pairs
 
 
 @dataclass(frozen=True)
 class Task:
-    """One shard of pairs: ``home`` is the shard of features with an image of each, ``away`` those
-    with the other ones, each with its pairs. ``keys`` say what each pair's row is made from, and
-    ``known`` has shards with such rows. Of a verification, ``matches`` is what it is of."""
+    """One shard of pairs.
+
+    ``anchor`` is the shard of features with one image of each pair; ``groups`` are the shards with
+    the other images, each with its pairs. ``keys`` are hashes of the input of each row, and
+    ``known`` are older shards with such rows. To verify, ``matches`` is the shard of matches.
+    """
 
     store: str
     path: str
     matching: Matching
-    home: str
-    away: Away
+    anchor: str
+    groups: Groups
     keys: tuple[str, ...]
     known: tuple[str, ...] = ()
     matches: str = ""
 
     @property
     def pairs(self) -> list[Pair]:
-        """In the order of their rows."""
-        return _flat(self.away)
+        """Return the pairs in the order of their rows."""
+        return _flat(self.groups)
 
     @property
     def keyed(self) -> dict[Pair, str]:
-        """What the row of each pair is made from."""
+        """Return the hash of the input of each pair's row."""
         return dict(zip(self.pairs, self.keys, strict=True))
 
 
-def _flat(away: Away) -> list[Pair]:
-    return [pair for _, pairs in away for pair in pairs]
+def _flat(groups: Groups) -> list[Pair]:
+    return [pair for _, pairs in groups for pair in pairs]
 
 
 def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[tuple[Pair, Any]]:
-    """Each of some pairs, and the rows of features by name that it needs."""
-    own = extraction.shards(Path(task.store))
+    """Yield each wanted pair with the rows of features, by name, that it needs."""
+    stored = extraction.shards(Path(task.store))
 
-    def read(file: str, pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
+    def read(path: str, pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
         names = {name for pair in pairs for name in pair}
-        return {row["name"]: row for row in own.read(Path(file), columns, names)}
+        return {row["name"]: row for row in stored.read(Path(path), columns, names)}
 
-    at_home = read(task.home, wanted) if wanted else {}
-    for file, pairs in task.away:
-        left = [pair for pair in pairs if pair in wanted]
-        if left:
-            rows = at_home if file == task.home else at_home | read(file, left)
-            yield from ((pair, rows) for pair in left)
+    anchored = read(task.anchor, wanted) if wanted else {}
+    for path, pairs in task.groups:
+        selected = [pair for pair in pairs if pair in wanted]
+        if selected:
+            rows = anchored if path == task.anchor else anchored | read(path, selected)
+            yield from ((pair, rows) for pair in selected)
 
 
-def _reused(own: Shards, task: Task) -> dict[Pair, dict[str, Any]]:
-    """Rows that are the same as those to be made."""
+def _reused(stored: Shards, task: Task) -> dict[Pair, dict[str, Any]]:
+    """Return the rows of known shards whose input is unchanged, by pair."""
     keys = task.keyed
-    found = {}
+    rows = {}
     for path in task.known:
         try:
-            for row in own.read(Path(path)):
+            for row in stored.read(Path(path)):
                 pair = (row["name_a"], row["name_b"])
                 if keys.get(pair) == row["made_from"]:
-                    found[pair] = row
-        except InputError:  # broken, and removed
+                    rows[pair] = row
+        except InputError:  # a broken shard, which read has removed
             continue
-    return found
+    return rows
 
 
 def match_shard(task: Task) -> int:
-    """By a worker: how many pairs had to be matched."""
-    own = shards(Path(task.store))
-    rows = _reused(own, task)
+    """Write one shard of matches, on a worker; return how many pairs were newly matched."""
+    stored = shards(Path(task.store))
+    rows = _reused(stored, task)
     keys = task.keyed
     new = keys.keys() - rows.keys()
-    for (a, b), found in _rows(task, None, new):
+    for (a, b), features in _rows(task, None, new):
         matches = pipeline.match(
-            *(extraction.features_of(found[name]) for name in (a, b)), ratio=task.matching.ratio
+            *(extraction.features_of(features[name]) for name in (a, b)), ratio=task.matching.ratio
         )
         rows[a, b] = {
             "name_a": a, "name_b": b, "count": len(matches), "ratio": task.matching.ratio,
             "indices": matches.indices.astype(np.uint32).ravel(), "distances": matches.distances,
             "made_from": keys[a, b],
         }  # fmt: skip
-    own.write(Path(task.path), [rows[pair] for pair in task.pairs])
+    stored.write(Path(task.path), [rows[pair] for pair in task.pairs])
     return len(new)
 
 
 def verify_shard(task: Task) -> int:
-    """By a worker: how many pairs had to be verified."""
-    own = geometries(Path(task.store))
-    rows = _reused(own, task)
+    """Write one shard of geometries, on a worker; return how many pairs were newly verified."""
+    stored = geometries(Path(task.store))
+    rows = _reused(stored, task)
     new = set(task.pairs) - rows.keys()
     matched = {
         (row["name_a"], row["name_b"]): row
         for row in shards(Path(task.store)).read(Path(task.matches))
     }
     keys = task.keyed
-    for (a, b), found in _rows(task, ["name", "frames"], new):
+    for (a, b), features in _rows(task, ["name", "frames"], new):
         pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
         p, q = (
-            found[name]["frames"].reshape(-1, 2, 3)[pairs[:, i], :, 2].astype(np.float64)
+            features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i], :, 2].astype(np.float64)
             for i, name in enumerate((a, b))
         )
         estimate = geometry.estimate(
@@ -164,7 +168,7 @@ def verify_shard(task: Task) -> int:
             "inliers": inliers if known else [], "matches": matched[a, b]["made_from"],
             "made_from": keys[a, b],
         }  # fmt: skip
-    own.write(Path(task.path), [rows[pair] for pair in task.pairs])
+    stored.write(Path(task.path), [rows[pair] for pair in task.pairs])
     return len(new)
 
 
@@ -173,115 +177,130 @@ def _bucket(path: Path) -> int:
 
 
 def made_from(a: Kept, b: Kept, ratio: float) -> str:
-    """What the matches of two images are made from."""
+    """Return the hash of what the matches of two images depend on."""
     return fingerprint(a.key, b.key, ratio)
 
 
 def _groups(
     known: dict[str, Kept], pairs: list[Pair]
 ) -> dict[tuple[Path, int], dict[Path, list[Pair]]]:
-    """The pairs of each task: by the shard at home and a part of all buckets, then by shard."""
-    files = {one.path for one in known.values()}
+    """Return the pairs of each task, by anchor and range of buckets, then by the other shard."""
+    files = {image.path for image in known.values()}
     buckets = max((_bucket(path) for path in files), default=0).bit_length()
-    wanted = min(512, max(16, math.isqrt(len(pairs))))  # pairs a task, about
-    parts = math.log2(max(1, len(pairs) / (wanted * max(1, len(files)))))
+    per_task = min(512, max(16, math.isqrt(len(pairs))))  # pairs per task, about
+    parts = math.log2(max(1, len(pairs) / (per_task * max(1, len(files)))))
     shift = max(0, buckets - int(parts))
     groups: dict[tuple[Path, int], dict[Path, list[Pair]]] = {}
     for a, b in pairs:
         if a not in known or b not in known:
             raise InputError(f"{a}, {b}: a pair of images without features; extract them first")
-        home, away = sorted((known[a].path, known[b].path))
-        if (_bucket(home) + _bucket(away)) % 2:  # or the first shard would have the most pairs
-            home, away = away, home
-        group = groups.setdefault((home, _bucket(away) >> shift), {})
-        group.setdefault(away, []).append((a, b))
+        anchor, other = sorted((known[a].path, known[b].path))
+        # Swapped in half the cases; otherwise the first shards would have the most pairs.
+        if (_bucket(anchor) + _bucket(other)) % 2:
+            anchor, other = other, anchor
+        group = groups.setdefault((anchor, _bucket(other) >> shift), {})
+        group.setdefault(other, []).append((a, b))
     return groups
 
 
-def _ordered(group: dict[Path, list[Pair]]) -> Away:
+def _ordered(group: dict[Path, list[Pair]]) -> Groups:
     return tuple((str(path), tuple(sorted(group[path]))) for path in sorted(group))
 
 
 def tasks(
     store: Path, known: dict[str, Kept], pairs: list[Pair], matching: Matching
 ) -> dict[Path, Task]:
-    """Of all pairs, by the shard of matches."""
-    own = shards(store)
+    """Return the tasks of all pairs, by the path of their shard of matches."""
+    stored = shards(store)
     planned = {}
-    for (home, part), group in sorted(_groups(known, pairs).items()):
-        away = _ordered(group)
-        keys = tuple(made_from(known[a], known[b], matching.ratio) for a, b in _flat(away))
-        path = own.path(f"{_bucket(home):06x}.{part:x}", fingerprint(keys))
-        planned[path] = Task(str(store), str(path), matching, str(home), away, keys)
+    for (anchor, part), group in sorted(_groups(known, pairs).items()):
+        groups = _ordered(group)
+        keys = tuple(made_from(known[a], known[b], matching.ratio) for a, b in _flat(groups))
+        path = stored.path(f"{_bucket(anchor):06x}.{part:x}", fingerprint(keys))
+        planned[path] = Task(str(store), str(path), matching, str(anchor), groups, keys)
     return planned
 
 
-def _with_known(own: Shards, planned: dict[Path, Task], left: dict[Path, Task]) -> dict[Path, Task]:
-    """With the shards of other plans in which there are rows of these."""
-    where: dict[str, str] = {}
-    for path in own.all() if left else ():
+def _with_known(
+    stored: Shards, planned: dict[Path, Task], tasks: dict[Path, Task]
+) -> dict[Path, Task]:
+    """Return the tasks with the shards of other plans that have reusable rows."""
+    known: dict[str, str] = {}
+    for path in stored.all() if tasks else ():
         if path not in planned:
             with suppress(InputError):
-                where |= {row["made_from"]: str(path) for row in own.read(path, ["made_from"])}
+                known |= {row["made_from"]: str(path) for row in stored.read(path, ["made_from"])}
     return {
-        path: replace(task, known=tuple(sorted({where[k] for k in task.keys if k in where})))
-        for path, task in left.items()
+        path: replace(task, known=tuple(sorted({known[k] for k in task.keys if k in known})))
+        for path, task in tasks.items()
     }
 
 
-def _made(
-    own: Shards, planned: dict[Path, Task], make: Any, engine: Engine, what: str, told: Told
+def _run(
+    stored: Shards,
+    planned: dict[Path, Task],
+    make: Any,
+    engine: Engine,
+    what: str,
+    progress: Progress,
 ) -> int:
-    """How many pairs had to be made."""
-    left = _with_known(own, planned, missing(own, planned))
-    total, new = sum(len(task.keys) for task in left.values()), 0
-    for number, count in enumerate(made(own, planned, left, make, engine), 1):
+    """Make the missing shards; return how many pairs were newly made."""
+    tasks = _with_known(stored, planned, missing(stored, planned))
+    total, new = sum(len(task.keys) for task in tasks.values()), 0
+    for number, count in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
         new += count
-        told(what, round(total * number / len(left)), total)
+        progress(what, round(total * number / len(tasks)), total)
     return new
 
 
 def match(
-    store: Path, pairs: list[Pair], matching: Matching, engine: Engine, told: Told = untold
+    store: Path,
+    pairs: list[Pair],
+    matching: Matching,
+    engine: Engine,
+    progress: Progress = no_progress,
 ) -> int:
-    """The matches of all pairs: how many pairs had to be matched."""
+    """Match all pairs; return how many were newly matched."""
     store = store.absolute()
     planned = tasks(store, extraction.listed(store), pairs, matching)
-    return _made(shards(store), planned, match_shard, engine, "pairs matched", told)
+    return _run(shards(store), planned, match_shard, engine, "pairs matched", progress)
 
 
-def verify(store: Path, matching: Matching, engine: Engine, told: Told = untold) -> tuple[int, int]:
-    """The geometries of all pairs that are matched: how many pairs have one, of how many."""
+def verify(
+    store: Path, matching: Matching, engine: Engine, progress: Progress = no_progress
+) -> tuple[int, int]:
+    """Verify all matched pairs; return how many have a geometry, and how many there are."""
     store = store.absolute()
-    own, matched, known = geometries(store), shards(store), extraction.listed(store)
-    how = (matching.model, matching.threshold, matching.least)
+    stored, matched, known = geometries(store), shards(store), extraction.listed(store)
+    options = (matching.model, matching.threshold, matching.least)
     planned = {}
     for path in matched.all():
         rows = list(matched.read(path, ["name_a", "name_b", "ratio", "made_from"]))
-        current(store, known, rows)
-        keys = {(r["name_a"], r["name_b"]): fingerprint(r["made_from"], how) for r in rows}
-        home = int(path.name.split(".")[0], 16)
+        check_current(store, known, rows)
+        keys = {(r["name_a"], r["name_b"]): fingerprint(r["made_from"], options) for r in rows}
+        anchor_bucket = int(path.name.split(".")[0], 16)
         group: dict[Path, list[Pair]] = {}
         for a, b in keys:
             first, second = known[a].path, known[b].path
-            group.setdefault(second if _bucket(first) == home else first, []).append((a, b))
-        at_home = next(one for pair in keys for one in (known[pair[0]].path, known[pair[1]].path)
-                       if _bucket(one) == home)  # fmt: skip
-        away = _ordered(group)
-        ordered = tuple(keys[pair] for pair in _flat(away))
-        target = own.path(bucket(path), fingerprint(ordered))
+            other = second if _bucket(first) == anchor_bucket else first
+            group.setdefault(other, []).append((a, b))
+        shards_of_pairs = (known[name].path for pair in keys for name in pair)
+        anchor = next(shard for shard in shards_of_pairs if _bucket(shard) == anchor_bucket)
+        groups = _ordered(group)
+        ordered = tuple(keys[pair] for pair in _flat(groups))
+        target = stored.path(bucket(path), fingerprint(ordered))
         planned[target] = Task(
-            str(store), str(target), matching, str(at_home), away, ordered, matches=str(path)
+            str(store), str(target), matching, str(anchor), groups, ordered, matches=str(path)
         )
     if not planned:
         raise InputError(f"{store}: no matches in it; match first")
-    _made(own, planned, verify_shard, engine, "pairs verified", told)
-    found = [len(row["matrix"]) > 0 for path in planned for row in own.read(path, ["matrix"])]
-    return sum(found), len(found)
+    _run(stored, planned, verify_shard, engine, "pairs verified", progress)
+    valid = [len(row["matrix"]) > 0 for path in planned for row in stored.read(path, ["matrix"])]
+    return sum(valid), len(valid)
 
 
-def current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]]) -> None:
-    """That matches are of the features there are."""
+def check_current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]]) -> None:
+    """Raise an error if matches are of other features than those in the store."""
     for row in rows:
         a, b = known.get(row["name_a"]), known.get(row["name_b"])
         if a is None or b is None or made_from(a, b, row["ratio"]) != row["made_from"]:
@@ -289,5 +308,5 @@ def current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]])
 
 
 def bucket(path: Path) -> str:
-    """The first part of a shard's name, which matches and their geometries share."""
+    """Return the first part of a shard's name, which matches and their geometries share."""
     return path.name.rsplit("-", 1)[0]

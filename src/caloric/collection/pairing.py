@@ -1,4 +1,4 @@
-"""Step two: which pairs of images to match."""
+"""Step two: choose the pairs of images to match."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 
 from caloric.collection import extraction, retrieval
 from caloric.collection.engines import Engine
-from caloric.collection.steps import Told, untold
+from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, unknown
 
@@ -19,8 +19,11 @@ COLUMNS = (("name_a", "string"), ("name_b", "string"))
 
 @dataclass(frozen=True)
 class Pairing:
-    """``exhaustive``: all; ``sequential``: with the next ``overlap`` by name, and every tenth with
-    the ``nearest`` of all, to close loops; ``retrieval``: the ``nearest`` by what they show.
+    """How pairs are chosen.
+
+    ``exhaustive``: all pairs. ``sequential``: each image with the next ``overlap`` by name, and
+    every tenth image with its ``nearest`` most similar ones, to close loops. ``retrieval``: each
+    image with its ``nearest`` most similar ones.
     """
 
     how: How = "exhaustive"
@@ -28,7 +31,7 @@ class Pairing:
     nearest: int = 20
 
     def __post_init__(self) -> None:
-        """Say which is wrong."""
+        """Raise an error if an option is wrong."""
         if self.how not in get_args(How):
             raise unknown("pairs", self.how, get_args(How))
         if self.overlap < 1 or self.nearest < 1:
@@ -36,40 +39,42 @@ class Pairing:
 
 
 def shards(store: Path) -> Shards:
-    """One shard with all pairs."""
+    """Return the shards of pairs; there is one, with all pairs."""
     return Shards(store / "pairs", COLUMNS)
 
 
-_LOOPS = 10
+_LOOP_STEP = 10  # of a sequence, every tenth image is retrieved to close loops
 
 
 def chosen(store: Path) -> Pairing:
-    """How pairs were chosen last; all, if they never were."""
+    """Return how pairs were chosen last, or the default if they never were."""
     for path in shards(store).all():
         how, overlap, nearest = path.name.split("-")[0].split(".")
         return Pairing(cast(How, how), int(overlap), int(nearest))
     return Pairing()
 
 
-def pairs(store: Path, pairing: Pairing | None, engine: Engine, told: Told = untold) -> list[Pair]:
-    """Of the images with features, each pair once, in the order of their names; kept.
+def pairs(
+    store: Path, pairing: Pairing | None, engine: Engine, progress: Progress = no_progress
+) -> list[Pair]:
+    """Return and store all pairs of images with features, each once, sorted by name.
 
-    ``pairing`` None: as last time.
+    ``pairing`` None chooses as last time.
     """
     store = store.absolute()
     pairing = chosen(store) if pairing is None else pairing
-    own, files = shards(store), extraction.shards(store).all()
+    stored, files = shards(store), extraction.shards(store).all()
     key = fingerprint(asdict(pairing), [path.name for path in files])
-    path = own.path(f"{pairing.how}.{pairing.overlap}.{pairing.nearest}", key)
-    if not own.whole(path):
-        found = sorted(set(_chosen(store, pairing, engine, told)))
-        own.write(path, [{"name_a": a, "name_b": b} for a, b in found])
-    own.tidy([path])
-    return [(row["name_a"], row["name_b"]) for row in own.read(path)]
+    path = stored.path(f"{pairing.how}.{pairing.overlap}.{pairing.nearest}", key)
+    if not stored.is_complete(path):
+        chosen_pairs = sorted(set(_chosen(store, pairing, engine, progress)))
+        stored.write(path, [{"name_a": a, "name_b": b} for a, b in chosen_pairs])
+    stored.tidy([path])
+    return [(row["name_a"], row["name_b"]) for row in stored.read(path)]
 
 
-def _chosen(store: Path, pairing: Pairing, engine: Engine, told: Told) -> Iterator[Pair]:
-    names = sorted(name for name, one in extraction.listed(store).items() if one.count)
+def _chosen(store: Path, pairing: Pairing, engine: Engine, progress: Progress) -> Iterator[Pair]:
+    names = sorted(name for name, image in extraction.listed(store).items() if image.count)
     if not names:
         raise InputError(f"{store}: no features in it; extract them first")
     if pairing.how == "exhaustive":
@@ -78,7 +83,7 @@ def _chosen(store: Path, pairing: Pairing, engine: Engine, told: Told) -> Iterat
     if pairing.how == "sequential":
         for i, name in enumerate(names):
             yield from ((name, other) for other in names[i + 1 : i + 1 + pairing.overlap])
-        names = names[::_LOOPS]
-    found = retrieval.nearest(store, names, pairing.nearest, engine, told)
-    for name, others in found.items():
+        names = names[::_LOOP_STEP]
+    similar = retrieval.nearest(store, names, pairing.nearest, engine, progress)
+    for name, others in similar.items():
         yield from ((min(name, other), max(name, other)) for other in others)

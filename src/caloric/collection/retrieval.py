@@ -1,9 +1,9 @@
-"""Which images show the same: a VLAD of each image's descriptors, in few dimensions.
+"""Image retrieval: a VLAD vector of the descriptors of each image, reduced by PCA.
 
-For each of 64 centres the residuals of the descriptors nearest to it are summed and brought to unit
-length, so that a façade of a thousand windows counts once. All of them together are turned onto at
-most 256 principal directions. Centres and directions, the codebook, are learned from the
-collection; the vectors are made by the workers, a shard for each shard of features.
+For each of 64 centres the residuals of its nearest descriptors are summed and normalised, so that
+repeated structure, such as a facade of a thousand windows, counts once. The concatenated sums are
+projected onto at most 256 principal directions. The codebook, centres and directions, is learned
+from the collection. The workers compute the vectors, one shard for each shard of features.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from caloric.collection import extraction, index
 from caloric.collection.engines import Engine
-from caloric.collection.steps import Told, made, missing, untold
+from caloric.collection.steps import Progress, missing, no_progress, run_missing
 from caloric.collection.store import Shards, fingerprint
 from caloric.descriptor import normalise, recipes
 from caloric.errors import InputError
@@ -24,8 +24,8 @@ from caloric.runtime import threads
 
 CENTRES = 64
 DIMENSIONS = 256
-_DESCRIPTORS = 200_000  # that the centres are learned from
-_IMAGES = 2048  # that the directions are learned from
+_DESCRIPTORS = 200_000  # from which the centres are learned
+_IMAGES = 2048  # from which the directions are learned
 
 CODEBOOK = (("kind", "string"), ("values", "float32s"))
 VECTORS = (("name", "string"), ("vector", "float16s"))
@@ -40,16 +40,16 @@ class Codebook:
 
 
 def unit(features: Features) -> NDArray[np.float32]:
-    """Descriptors (n, d) of unit length, of what is kept as bytes."""
+    """Return the descriptors (n, d) of features, which may be stored as bytes, at unit length."""
     values = features.descriptors.astype(np.float32)
     kept_as_bytes = features.descriptors.dtype == np.uint8
     if kept_as_bytes and recipes.descriptor(features.descriptor).whitening is not None:
-        values = values - 128  # of whitened ones 128 is zero
+        values = values - 128  # whitened descriptors have signs: 128 stands for 0
     return np.asarray(normalise.l2(values), np.float32)
 
 
 def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(k·d,) of descriptors (n, d), of unit length."""
+    """Return the VLAD vector (k·d,), of unit length, of descriptors (n, d) for centres (k, d)."""
     scores = descriptors @ means.T - 0.5 * (means * means).sum(1)
     nearest = scores.argmax(1)
     sums = np.zeros_like(means)
@@ -59,7 +59,7 @@ def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArra
 
 
 def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The principal ones of vectors (n, k·d), of which there are as many as there can be."""
+    """Return the principal directions (m, k·d) of vectors (n, k·d), m limited by their rank."""
     wide = vlads.astype(np.float64)
     values, turns = np.linalg.eigh(wide @ wide.T)
     first = np.argsort(values)[::-1][:DIMENSIONS]
@@ -68,37 +68,41 @@ def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @threads.single_threaded_blas
-def learned(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
-    """From the features of ``count`` images, which are gone through twice."""
-    of_each = -(-_DESCRIPTORS // count)
-    some = np.concatenate([unit(one)[:of_each] for one in sample()])
-    means = index.centres(some, min(CENTRES, len(some)))
-    return Codebook(means, _directions(np.stack([vlad(unit(one), means) for one in sample()])))
+def learn(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
+    """Return the codebook of the features of ``count`` images; ``sample`` is iterated twice."""
+    per_image = -(-_DESCRIPTORS // count)
+    sampled = np.concatenate([unit(features)[:per_image] for features in sample()])
+    means = index.centres(sampled, min(CENTRES, len(sampled)))
+    return Codebook(
+        means, _directions(np.stack([vlad(unit(features), means) for features in sample()]))
+    )
 
 
 def codebook(store: Path) -> Path:
-    """The file with the codebook of a store, learned from its first images if it is not there."""
-    own, features = Shards(store / "codebook", CODEBOOK), extraction.shards(store)
+    """Return the file of the codebook of a store; learn it from the first images if missing."""
+    stored, features = Shards(store / "codebook", CODEBOOK), extraction.shards(store)
     first = [
-        (name, one) for name, one in extraction.listed(store).items() if one.count
+        (name, image) for name, image in extraction.listed(store).items() if image.count
     ][:_IMAGES]  # fmt: skip
     if not first:
         raise InputError(f"{store}: no features in it; extract them first")
-    path = own.path("codebook", fingerprint(CENTRES, DIMENSIONS, [one.key for _, one in first]))
-    if not own.whole(path):
-        names, files = {name for name, _ in first}, sorted({one.path for _, one in first})
+    path = stored.path(
+        "codebook", fingerprint(CENTRES, DIMENSIONS, [image.key for _, image in first])
+    )
+    if not stored.is_complete(path):
+        names, files = {name for name, _ in first}, sorted({image.path for _, image in first})
 
         def sample() -> Iterator[Features]:
             for file in files:
                 yield from map(extraction.features_of, features.read(file, None, names))
 
-        made = learned(sample, len(first))
-        own.write(
+        learned = learn(sample, len(first))
+        stored.write(
             path,
-            [{"kind": "centre", "values": row} for row in made.centres]
-            + [{"kind": "direction", "values": row} for row in made.directions],
+            [{"kind": "centre", "values": row} for row in learned.centres]
+            + [{"kind": "direction", "values": row} for row in learned.directions],
         )
-    own.tidy([path])
+    stored.tidy([path])
     return path
 
 
@@ -113,7 +117,7 @@ def _read(path: Path) -> Codebook:
 
 @dataclass(frozen=True)
 class Task:
-    """The vectors of one shard of features."""
+    """One shard of vectors: the shard of features and the codebook it is made from."""
 
     store: str
     path: str
@@ -123,41 +127,41 @@ class Task:
 
 @threads.single_threaded_blas
 def make(task: Task) -> int:
-    """By a worker: how many vectors."""
+    """Write one shard of vectors, on a worker; return their number."""
     book = _read(Path(task.codebook))
-    turns = book.directions.astype(np.float64)
+    directions = book.directions.astype(np.float64)
     rows = []
     for row in extraction.shards(Path(task.store)).read(Path(task.features)):
         if row["count"]:
-            turned = turns @ vlad(unit(extraction.features_of(row)), book.centres)
-            vector = normalise.l2(turned[None])[0].astype(np.float16)
+            projected = directions @ vlad(unit(extraction.features_of(row)), book.centres)
+            vector = normalise.l2(projected[None])[0].astype(np.float16)
             rows.append({"name": row["name"], "vector": vector})
     shards(Path(task.store)).write(Path(task.path), rows)
     return len(rows)
 
 
 def shards(store: Path) -> Shards:
-    """Those of vectors."""
+    """Return the shards of vectors."""
     return Shards(store / "vectors", VECTORS)
 
 
 def vectors(
-    store: Path, engine: Engine, told: Told = untold
+    store: Path, engine: Engine, progress: Progress = no_progress
 ) -> tuple[list[str], NDArray[np.float16]]:
-    """The names of all images with features, sorted, and a vector of each; made where missing."""
+    """Return the sorted names of all images with features, and their vectors (n, m)."""
     store = store.absolute()
-    own, book = shards(store), codebook(store)
+    stored, book = shards(store), codebook(store)
     planned = {}
     for features in extraction.shards(store).all():
-        path = own.path(features.name.split("-")[0], fingerprint(book.name, features.name))
+        path = stored.path(features.name.split("-")[0], fingerprint(book.name, features.name))
         planned[path] = Task(str(store), str(path), str(features), str(book))
-    left = missing(own, planned)
-    for done, _ in enumerate(made(own, planned, left, make, engine), 1):
-        told("shards of vectors", done, len(left))
+    tasks = missing(stored, planned)
+    for done, _ in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
+        progress("shards of vectors", done, len(tasks))
     names: list[str] = []
     parts = []
     for path in planned:
-        rows = list(own.read(path))
+        rows = list(stored.read(path))
         names += [row["name"] for row in rows]
         parts += [np.stack([row["vector"] for row in rows])] if rows else []
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -165,14 +169,16 @@ def vectors(
 
 
 def nearest(
-    store: Path, queries: list[str], count: int, engine: Engine, told: Told = untold
+    store: Path, queries: list[str], count: int, engine: Engine, progress: Progress = no_progress
 ) -> dict[str, list[str]]:
-    """The ``count`` images most like each of some, best first, themselves left out."""
-    names, every = vectors(store, engine, told)
-    place = {name: i for i, name in enumerate(names)}
-    rows = [place[query] for query in queries]
-    found = index.nearest(index.built(every), every[rows], min(count + 1, len(names)))
+    """Return the ``count`` images most similar to each query, best first, without the query."""
+    names, all_vectors = vectors(store, engine, progress)
+    rows_by_name = {name: i for i, name in enumerate(names)}
+    rows = [rows_by_name[query] for query in queries]
+    neighbours = index.nearest(
+        index.build(all_vectors), all_vectors[rows], min(count + 1, len(names))
+    )
     return {
         query: [names[i] for i in others if i >= 0 and names[i] != query][:count]
-        for query, others in zip(queries, found.tolist(), strict=True)
+        for query, others in zip(queries, neighbours.tolist(), strict=True)
     }

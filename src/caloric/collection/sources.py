@@ -1,4 +1,4 @@
-"""The images of a folder, by names relative to it: on disk, or wherever fsspec reaches."""
+"""The images of a folder, on disk or at any address that fsspec opens, by their relative names."""
 
 import hashlib
 import math
@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.image import reading
 
-_BLOCK = 64
+_BLOCK = 64  # images hashed by one task
 SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm")
 
 
 @dataclass(frozen=True)
 class Photograph:
-    """``name`` relative to its folder, with slashes; ``content`` the hash of its bytes."""
+    """An image file: ``name`` relative to its folder, ``content`` the hash of its bytes."""
 
     name: str
     content: str
 
 
 class UnreadableError(InputError):
-    """A file that could not be read this time, whatever is in it."""
+    """A file could not be read this time; the next run tries it again."""
 
 
 def is_remote(folder: str) -> bool:
-    """Whether it is an address, such as s3://bucket/photos."""
+    """Return whether a folder is an address, such as ``s3://bucket/photos``."""
     return "://" in folder
 
 
 def absolute(folder: str) -> str:
-    """The same from wherever a worker runs; file:// is a folder like any other."""
+    """Return the absolute path of a folder; an address is returned unchanged, without file://."""
     folder = folder.removeprefix("file://")
     return folder if is_remote(folder) else str(Path(folder).absolute())
 
@@ -55,31 +55,31 @@ def _remote(folder: str) -> tuple[Any, str]:
 
 
 def names(folder: str) -> list[str]:
-    """Of all images below a folder, sorted; a link that leads out of it is an error."""
+    """Return the names of all images below a folder, sorted, then those of links to folders."""
     if is_remote(folder):
         system, root = _remote(folder)
         try:
-            found = [str(path)[len(root) + 1 :] for path in system.find(root)]
-        except Exception as error:  # each file system has its own
+            result = [str(path)[len(root) + 1 :] for path in system.find(root)]
+        except Exception as error:  # every fsspec file system has errors of its own
             raise InputError(f"{folder}: cannot be listed ({error})") from None
         linked = []
     else:
         base = Path(folder)
         if not base.is_dir():
             raise InputError(f"{folder}: no such folder")
-        every = list(base.rglob("*"))
-        found = [p.relative_to(base).as_posix() for p in every if p.is_file() or not p.exists()]
-        # Not followed: told as what cannot be read.
-        linked = [p.relative_to(base).as_posix() for p in every if p.is_symlink() and p.is_dir()]
-    found = sorted(name for name in found if PurePosixPath(name).suffix.lower() in SUFFIXES)
-    found += linked
-    if not found:
+        paths = list(base.rglob("*"))
+        result = [p.relative_to(base).as_posix() for p in paths if p.is_file() or not p.exists()]
+        # Links to folders are not followed, but reported as unreadable.
+        linked = [p.relative_to(base).as_posix() for p in paths if p.is_symlink() and p.is_dir()]
+    result = sorted(name for name in result if PurePosixPath(name).suffix.lower() in SUFFIXES)
+    result += linked
+    if not result:
         raise InputError(f"{folder}: no images in it ({', '.join(SUFFIXES)})")
-    return found
+    return result
 
 
 def _inside(folder: str, name: str) -> Path:
-    """The file of a name, which must lie in the folder, links followed."""
+    """Return the path of a file, which must lie in the folder after links are resolved."""
     path = Path(folder) / name
     if not path.resolve().is_relative_to(Path(folder).resolve()):
         raise InputError(f"{name}: leads out of the folder {folder}; copy the file into it")
@@ -89,7 +89,7 @@ def _inside(folder: str, name: str) -> Path:
 
 
 def content(folder: str, name: str) -> bytes:
-    """The bytes of an image's file."""
+    """Return the bytes of an image file."""
     try:
         if is_remote(folder):
             system, root = _remote(folder)
@@ -97,7 +97,7 @@ def content(folder: str, name: str) -> bytes:
         return _inside(folder, name).read_bytes()
     except InputError:
         raise
-    except Exception as error:  # an fsspec file system has errors of its own
+    except Exception as error:  # every fsspec file system has errors of its own
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UnreadableError(f"{name}: cannot be read ({reason})") from None
 
@@ -106,29 +106,29 @@ Block = tuple[str, tuple[str, ...]]  # a folder, and names in it
 
 
 def blocks(folder: str) -> list[Block]:
-    """All images of a folder, so many at a time."""
-    every = names(folder)
-    return [(folder, tuple(every[i : i + _BLOCK])) for i in range(0, len(every), _BLOCK)]
+    """Return the images of a folder in blocks, one for each hashing task."""
+    images = names(folder)
+    return [(folder, tuple(images[i : i + _BLOCK])) for i in range(0, len(images), _BLOCK)]
 
 
 def hashed(block: Block) -> dict[str, Photograph | InputError]:
-    """Each with the hash of its content, or why it cannot be read."""
-    folder, every = block
-    found: dict[str, Photograph | InputError] = {}
-    for name in every:
+    """Return each image of a block with the hash of its content, or the error of reading it."""
+    folder, names = block
+    result: dict[str, Photograph | InputError] = {}
+    for name in names:
         try:
             name.encode()
-            found[name] = Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
+            result[name] = Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
-            found[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")
+            result[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")
         except InputError as error:
-            found[name] = error
-    return found
+            result[name] = error
+    return result
 
 
 def pixels(folder: str, photograph: Photograph) -> NDArray[np.generic]:
-    """The image itself; one that is no longer what it was is an error."""
+    """Return the decoded image; raise an error if the file has changed since it was hashed."""
     data = content(folder, photograph.name)
     if hashlib.sha256(data).hexdigest() != photograph.content:
         raise InputError(f"{photograph.name}: has changed during the run; run again")
@@ -139,21 +139,21 @@ def pixels(folder: str, photograph: Photograph) -> NDArray[np.generic]:
 
 
 def bits(count: int, most: int) -> int:
-    """How many bits of a name's hash make shards of about √count of ``count``, and ``most``."""
+    """Return the bits of a hash that give shards of about √count images, at most ``most``."""
     each = min(most, max(2, math.isqrt(count)))
     return max(0, math.ceil(math.log2(max(count, 1) / each)))
 
 
 def bucket(name: str, depth: int) -> int:
-    """The first ``depth`` bits of the name's hash: the same whatever else there is."""
-    whole = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    return whole >> (64 - depth) if depth else 0
+    """Return the first ``depth`` bits of the hash of a name, which depend on nothing else."""
+    value = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return value >> (64 - depth) if depth else 0
 
 
-def in_buckets(found: list[Photograph], most: int) -> Iterator[tuple[int, list[Photograph]]]:
-    """By bucket, those of one sorted by name."""
-    depth = bits(len(found), most)
+def in_buckets(photographs: list[Photograph], most: int) -> Iterator[tuple[int, list[Photograph]]]:
+    """Yield the number and the images of each bucket, sorted by name."""
+    depth = bits(len(photographs), most)
     groups: dict[int, list[Photograph]] = {}
-    for one in sorted(found, key=lambda p: p.name):
-        groups.setdefault(bucket(one.name, depth), []).append(one)
+    for photograph in sorted(photographs, key=lambda p: p.name):
+        groups.setdefault(bucket(photograph.name, depth), []).append(photograph)
     yield from sorted(groups.items())

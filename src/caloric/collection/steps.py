@@ -1,4 +1,4 @@
-"""What all steps do with their shards: those that are there stay, the others are made."""
+"""What all steps do with their shards: keep complete ones and make the missing ones."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,34 +10,34 @@ from caloric.errors import InputError
 
 T = TypeVar("T")
 R = TypeVar("R")
-Told = Callable[[str, int, int], None]  # of what, how many so far, of how many
+Progress = Callable[[str, int, int], None]  # what is counted, done, total
 
 
-def untold(what: str, done: int, total: int) -> None:
-    """Nobody listens."""
+def no_progress(what: str, done: int, total: int) -> None:
+    """Ignore a report of progress."""
 
 
-def missing(own: Shards, planned: dict[Path, T]) -> dict[Path, T]:
-    """Those that are not there, or not whole."""
-    return {path: task for path, task in planned.items() if not own.whole(path)}
+def missing(shards: Shards, planned: dict[Path, T]) -> dict[Path, T]:
+    """Return the planned shards that do not exist or are not complete."""
+    return {path: task for path, task in planned.items() if not shards.is_complete(path)}
 
 
-def made(
-    own: Shards,
+def run_missing(
+    shards: Shards,
     planned: Iterable[Path],
-    left: dict[Path, T],
+    tasks: dict[Path, T],
     make: Callable[[T], R],
     engine: Engine,
 ) -> Iterator[R]:
-    """The results of what is ``left`` of a plan; then other plans' shards are removed."""
-    yield from engine.run(make, left.values())
-    arrived(left)
-    own.tidy(planned)
+    """Yield the results of the missing ``tasks`` of a plan, then remove shards of other plans."""
+    yield from engine.run(make, tasks.values())
+    check_written(tasks)
+    shards.tidy(planned)
 
 
-def arrived(shards: Iterable[Path]) -> None:
-    """That what workers wrote is where it is looked for."""
-    for path in shards:
+def check_written(paths: Iterable[Path]) -> None:
+    """Raise an error if a shard that a worker wrote is not visible here."""
+    for path in paths:
         if not path.exists():
-            raise InputError(f"{path}: a worker wrote it, and it is not here; the store must be "
-                             "where all workers see it")  # fmt: skip
+            raise InputError(f"{path}: a worker wrote it, but it is not visible here; put the "
+                             "store on a disk that all workers share")  # fmt: skip

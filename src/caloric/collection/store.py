@@ -1,4 +1,4 @@
-"""Shards: Parquet files, each whole or not there, named after what they were made from."""
+"""Shards: Parquet files that are either complete or absent, named after a hash of their input."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ except ImportError:  # Windows
 
 FORMAT = 2
 _UNFINISHED = ".unfinished"
-_OLD = 86_400  # seconds, after which what another machine left unfinished is nobody's
+_STALE = 86_400  # seconds until an unfinished file of another machine is removed
 
 
 def _arrow() -> Any:
@@ -34,25 +34,25 @@ def _arrow() -> Any:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Of anything JSON can hold: 16 hexadecimal digits."""
+    """Return a hash of anything that JSON can hold: 16 hexadecimal digits."""
     text = json.dumps([FORMAT, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Shards:
-    """One kind of shards of a store: a folder in it, and the columns of their rows."""
+    """The shards of one kind: their folder in a store, and the columns of their rows."""
 
     folder: Path
-    columns: tuple[tuple[str, str], ...]  # name and Arrow's type
-    apart: bool = False  # rows that are long, and read one by one
+    columns: tuple[tuple[str, str], ...]  # name and Arrow type
+    single_rows: bool = False  # one row group per row, for long rows that are read separately
 
     def path(self, bucket: str, key: str) -> Path:
-        """Of the shard that was made from what ``key`` is the hash of."""
+        """Return the path of the shard of a bucket; ``key`` is the hash of its input."""
         return self.folder / f"{bucket}-{key}.parquet"
 
     def all(self) -> list[Path]:
-        """Those there are."""
+        """Return the paths of all shards in the folder, sorted."""
         return sorted(self.folder.glob("*.parquet"))
 
     def _schema(self) -> Any:
@@ -66,7 +66,7 @@ class Shards:
         return arrow.schema([(name, kinds[kind]) for name, kind in self.columns])
 
     def write(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        """Under another name first, and on the disk before it gets its own."""
+        """Write a shard under a temporary name, sync it to the disk and rename it."""
         arrow = _arrow()
         schema = self._schema()
         columns = [
@@ -80,7 +80,7 @@ class Shards:
             self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 arrow.parquet.write_table(
-                    table, file, compression="zstd", row_group_size=1 if self.apart else None,
+                    table, file, compression="zstd", row_group_size=1 if self.single_rows else None,
                     write_page_checksum=True,
                 )  # fmt: skip
                 file.flush()
@@ -95,31 +95,31 @@ class Shards:
     def read(
         self, path: Path, columns: list[str] | None = None, names: set[str] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The rows of a shard, or those of some names; lists as NumPy arrays."""
+        """Yield the rows of a shard, or only those with the given names; lists are NumPy arrays."""
         arrow = _arrow()
-        wanted = None if names is None else [("name", "in", sorted(names))]
+        filters = None if names is None else [("name", "in", sorted(names))]
         try:
             table = arrow.parquet.read_table(
-                path, columns=columns, filters=wanted, page_checksum_verification=True
+                path, columns=columns, filters=filters, page_checksum_verification=True
             )
         except FileNotFoundError:
             raise InputError(f"{path}: not there any more; run again") from None
         except PermissionError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
         except (OSError, KeyError, ValueError, arrow.ArrowException) as error:
-            # What it was made from is still there, and it would be taken for whole.
+            # Its metadata may be readable, and the next run would take it for complete.
             with suppress(OSError):
                 path.unlink()
             reason = str(error).splitlines()[0]
             raise InputError(
-                f"{path}: broken ({reason}), and was removed; run again to make it anew"
+                f"{path}: broken ({reason}), and was removed; run again to recreate it"
             ) from None
-        named = {name: table.column(name).combine_chunks() for name in table.column_names}
+        values = {name: table.column(name).combine_chunks() for name in table.column_names}
         for i in range(len(table)):
-            yield {name: _value(column[i]) for name, column in named.items()}
+            yield {name: _value(column[i]) for name, column in values.items()}
 
-    def whole(self, path: Path) -> bool:
-        """Whether a shard is there and can be read."""
+    def is_complete(self, path: Path) -> bool:
+        """Return whether a shard exists and its metadata can be read."""
         if not path.exists():
             return False
         arrow = _arrow()
@@ -130,7 +130,7 @@ class Shards:
         return True
 
     def tidy(self, keep: Iterable[Path]) -> None:
-        """Without shards of other plans, and without what a killed run on this machine left."""
+        """Remove the shards that are not in ``keep``, and the unfinished files of killed runs."""
         wanted = set(keep)
         for path in self.all():
             if path not in wanted:
@@ -138,15 +138,20 @@ class Shards:
         for path in self.folder.glob(f"*{_UNFINISHED}"):
             host, process = path.name.split(".")[-4:-2]
             with suppress(OSError):
-                own = host == _host()
-                if not _running(int(process)) if own else time.time() - path.stat().st_mtime > _OLD:
+                if host == _host():
+                    stale = not _running(int(process))
+                else:
+                    stale = time.time() - path.stat().st_mtime > _STALE
+                if stale:
                     path.unlink()
 
 
 @contextmanager
-def held(store: Path, told: Callable[[str], None] = lambda message: None) -> Iterator[None]:
-    """The store to ourselves: another run waits, or is waited for. The system lets go of it when
-    a process is killed."""
+def locked(store: Path, report: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+    """Hold the lock of a store; wait while another run holds it.
+
+    The system releases the lock when the process ends, also when it is killed.
+    """
     if fcntl is None:
         raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
     try:
@@ -158,10 +163,10 @@ def held(store: Path, told: Callable[[str], None] = lambda message: None) -> Ite
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told(f"another run is at work in {store}; waiting for it")
+            report(f"another run is using {store}; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
-            told(f"{store}: no locks there; let no other run work in it")
+            report(f"{store}: its file system has no locks; start no other run on this store")
         yield
 
 

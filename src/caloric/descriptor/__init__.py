@@ -1,1 +1,1 @@
-"""Frames to descriptors."""
+"""Descriptors of frames and patches."""

@@ -1,9 +1,9 @@
-"""The density of a patch: how much of which feature is where (eq. 14), on an angular basis.
+"""The gradient-orientation density of a patch (eq. 14), in an angular Fourier basis.
 
-A pixel with weight ρ (|∇f| times its area) and angle φ is held as its first Fourier coefficients
-ρ cos mφ, ρ sin mφ. Every kernel is smooth in φ, so its own series ends soon, and the product with
-the density is then exact up to the kernel's neglected tail: the basis adds no error of its own,
-where angular bins would.
+A pixel with weight ρ (|∇f| times its area) and angle φ is represented by its first Fourier
+coefficients ρ cos mφ, ρ sin mφ. Every kernel is smooth in φ, so its Fourier series is short, and
+the product with the density is exact up to the neglected tail of the kernel. Unlike angular bins,
+the basis adds no error of its own.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from caloric.theory.gaussians import FloatArray
 
 Floats = NDArray[np.floating]
 V = TypeVar("V", bound=Any)
-_WIDEST = 32_766  # pixels: OpenCV's resampling addresses them with 16 bits
+_MAX_SIDE = 32_766  # pixels; OpenCV's remap has 16-bit coordinates
 
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Weights of n patches at p points, and cosine and sine of the angle φ there, all (n, p).
+    """The weights of n patches at p points, and the cosine and sine of the angle φ, all (n, p).
 
     For orientation kernels the weight is |∇f| × area and the angle that of ∇f, from +x towards +y;
     for intensity kernels the weight is the area and the angle 2π f / period.
@@ -41,44 +41,46 @@ class Measure:
 
     @property
     def angles(self) -> Floats:
-        """φ in (−π/2, 3π/2]: intensities from 0 to 1, at most half a period, lie well inside."""
+        """φ (n, p) in (−π/2, 3π/2], where intensities, at most half a period, do not wrap."""
         return np.asarray(np.arctan2(-self.cos, self.sin) + self.cos.dtype.type(np.pi / 2))
 
 
 def gradients(patches: Floats) -> tuple[Floats, Floats]:
-    """∂f/∂x and ∂f/∂y of patches (n, S, S), central differences, per unit of patch coordinates."""
+    """Return ∂f/∂x and ∂f/∂y of patches (n, S, S), by central differences, in patch coordinates."""
     pitch = SquarePatch(patches.shape[-1]).pitch
     along_y, along_x = np.gradient(patches, pitch, axis=(1, 2))
     return np.asarray(along_x), np.asarray(along_y)
 
 
 def measure(patches: Floats, kernel: Kernel) -> Measure:
-    """What ``kernel`` sees of the patches (n, S, S)."""
+    """Return the density (n, S²) of patches (n, S, S) for the feature of ``kernel``."""
     count, size = patches.shape[0], patches.shape[-1]
     areas = SquarePatch(size).areas().astype(patches.dtype)
     if kernel.feature == "intensity":
-        return _of_values(patches.reshape(count, -1), areas, kernel)
+        return _intensity_measure(patches.reshape(count, -1), areas, kernel)
     gx, gy = (g.reshape(count, -1) for g in gradients(patches))
     length = np.hypot(gx, gy)
     return Measure(length * areas, *_direction(gx, gy, length))
 
 
 def _direction(gx: Floats, gy: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Cosine and sine of the gradient's angle; 0 where there is no gradient."""
+    """Return the cosine and sine of the gradient's angle, 0 where there is no gradient."""
     inverse = 1 / np.maximum(length, np.finfo(length.dtype).tiny)
     return gx * inverse, gy * inverse
 
 
-def _of_values(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
+def _intensity_measure(values: Floats, areas: Floats, kernel: Kernel) -> Measure:
     angles = values * values.dtype.type(2 * np.pi / kernel.period)
     return Measure(np.broadcast_to(areas, values.shape), np.cos(angles), np.sin(angles))
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A sampling in σ of a frame: offsets (2, p), smoothing (p,), also relative to the first
-    point's, areas (p,); the runs of neighbouring points that share a smoothing and so a level, and
-    how far away the farthest point is.
+    """A sampling in units of σ of a frame.
+
+    ``offsets`` (2, p) from the centre, the largest of length ``reach``; ``smoothing`` (p,), and
+    ``relative`` to that of the first point; ``areas`` (p,). ``runs`` are slices of consecutive
+    points with the same smoothing, which are read from the same level.
     """
 
     offsets: NDArray[np.float32]
@@ -89,13 +91,13 @@ class Points:
     runs: tuple[slice, ...]
 
     def factors(self, power: float) -> NDArray[np.float32]:
-        """area · smoothing^power, (p,): what a power of the gradient is multiplied by."""
+        """Return area · smoothing^power (p,), the factor of the gradient raised to ``power``."""
         return np.asarray(self.areas * self.relative**power, np.float32)
 
 
 @lru_cache(maxsize=16)
 def in_sigmas(sampling: Sampling) -> Points:
-    """The points of a sampling, made once."""
+    """Return the points of a sampling in units of σ, cached."""
     width = sampling.half_width
     smoothing = width * sampling.smoothing()
     cuts = [0, *(np.flatnonzero(np.diff(smoothing)) + 1).tolist(), len(smoothing)]
@@ -111,7 +113,7 @@ def in_sigmas(sampling: Sampling) -> Points:
 
 
 def levels_of(ladder: Ladder, maps: FloatArray, points: Points) -> NDArray[np.intp]:
-    """(n, runs): which level each run of points around each frame is read from."""
+    """Return the index of the level (n, runs) from which each run of points is read."""
     smoothing = points.smoothing[[run.start for run in points.runs]]
     return ladder.nearest(sigmas(maps)[:, None] * smoothing)
 
@@ -119,46 +121,46 @@ def levels_of(ladder: Ladder, maps: FloatArray, points: Points) -> NDArray[np.in
 def measure_frames(
     ladder: Ladder, maps: FloatArray, sampling: Sampling, kernel: Kernel, power: float = 1.0
 ) -> Measure:
-    """What ``kernel`` sees around frames, ``maps`` (n, 2, 3), at the points of a sampling; float32.
+    """Return the density (n, p), float32, around frames ``maps`` (n, 2, 3) for a kernel's feature.
 
-    The frame is u ↦ A u + t and the image in its coordinates f ∘ τ, so a gradient is A^T ∇f: it
-    turns, scales and shears with the frame. Beyond the image there is nothing: no gradient, no
-    intensity. The weight is area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the
-    first point's: the theory has power 1, and for a sampling of one smoothing the factor is 1.
-    Levels are smoothed alike in all directions; a frame that is not round is read at √|det A| times
-    its sampling's smoothing, too sharp along its axis and too smooth across. Frames of like size
-    are read together where they are neighbours.
+    The frame is u ↦ A u + t and the image in its coordinates is f ∘ τ, so a gradient is A^T ∇f: it
+    turns, scales and shears with the frame. Points outside the image have weight 0. The weight is
+    area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's; the
+    theory has power 1, and for a sampling of uniform smoothing the factor is 1. Levels are smoothed
+    isotropically: a frame that is not circular is read at √|det A| times the smoothing of its
+    sampling, which is too sharp along its longer axis and too smooth across it. Consecutive frames
+    of similar size are read together.
     """
     points = in_sigmas(sampling)
-    where = _place(ladder, maps, points)
+    places = _locate(ladder, maps, points)
     if kernel.feature == "intensity":
-        areas = np.broadcast_to(points.areas, where.x.shape).copy()
-        areas[where.crossing] *= where.inside
-        return _of_values(where.read(ladder, 0, 0), areas, kernel)
+        areas = np.broadcast_to(points.areas, places.x.shape).copy()
+        areas[places.crossing] *= places.inside
+        return _intensity_measure(places.read(ladder, 0, 0), areas, kernel)
     # The central difference of interpolated pixels is the interpolated central difference.
-    fx = where.read(ladder, 1, 0)
-    fx -= where.read(ladder, -1, 0)
-    fy = where.read(ladder, 0, 1)
-    fy -= where.read(ladder, 0, -1)
+    fx = places.read(ladder, 1, 0)
+    fx -= places.read(ladder, -1, 0)
+    fy = places.read(ladder, 0, 1)
+    fy -= places.read(ladder, 0, -1)
     a = 0.5 * maps[:, None, :, :2].astype(np.float32)
     gx = fx * a[..., 0, 0] + fy * a[..., 1, 0]
     gy = fx * a[..., 0, 1] + fy * a[..., 1, 1]
-    # Not by OpenCV, whose last bit depends on where an array lies in memory.
+    # Not by OpenCV, where the last bit depends on the address of the array.
     length = np.sqrt(gx * gx + gy * gy)
     cos, sin = _direction(gx, gy, length)
-    length *= where.scale
-    length[where.crossing] *= where.inside
+    length *= places.scale
+    length[places.crossing] *= places.inside
     weights = length if power == 1 else length ** np.float32(power)
     return Measure(weights * points.factors(power), cos, sin)
 
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where the points of n frames fall on levels: ``x`` and ``y`` (n, p) in pixels of these.
+    """The positions of the points of n frames: ``x`` and ``y`` (n, p) in pixels of their levels.
 
-    ``parts`` are frames and points that are read from one level, ``scale`` (n, p) is 1 / step.
-    ``inside`` says which points of the frames ``crossing`` the image's rim are in the image; those
-    of other frames all are.
+    ``parts`` are the (frames, points, level) that are read together, ``scale`` (n, p) is 1 / step.
+    ``crossing`` are the frames that may cross the border of the image, and ``inside`` tells which
+    of their points are in the image; those of the other frames all are.
     """
 
     parts: tuple[tuple[slice, slice, int], ...]
@@ -169,13 +171,13 @@ class _Places:
     inside: NDArray[np.bool_]
 
     def read(self, ladder: Ladder, right: int, down: int) -> NDArray[np.float32]:
-        """Bilinear, so many of a level's pixels beside the points; the rim goes on outside."""
+        """Return bilinear samples (n, p) at an offset in level pixels, with a replicated border."""
         x = self.x + np.float32(right) if right else self.x
         y = self.y + np.float32(down) if down else self.y
         result = np.empty_like(x)
         for rows, run, level in self.parts:
             pixels = ladder.levels[level].pixels
-            if max(pixels.shape) > _WIDEST:
+            if max(pixels.shape) > _MAX_SIDE:
                 result[rows, run] = _bilinear(pixels, x[rows, run], y[rows, run])
                 continue
             cv2.remap(
@@ -192,26 +194,26 @@ class _Places:
 def _bilinear(
     pixels: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The same for a level that is too long for OpenCV."""
+    """Return what cv2.remap does, for a level that is too large for it."""
     (h, w), left, top = pixels.shape, np.floor(x), np.floor(y)
     u, v = x - left, y - top
 
-    def at(row: int, column: int) -> NDArray[np.float32]:
+    def pixel(row: int, column: int) -> NDArray[np.float32]:
         i, j = np.clip(top + row, 0, h - 1), np.clip(left + column, 0, w - 1)
         return np.asarray(pixels[i.astype(np.intp), j.astype(np.intp)])
 
-    across = [at(i, 0) * (1 - u) + at(i, 1) * u for i in (0, 1)]
+    across = [pixel(i, 0) * (1 - u) + pixel(i, 1) * u for i in (0, 1)]
     return np.asarray(across[0] * (1 - v) + across[1] * v)
 
 
-def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
+def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     (h, w), centres = ladder.size, maps[:, :, 2]
     levels = levels_of(ladder, maps, points)
     scale = 1 / np.array([level.step for level in ladder.levels])[levels]
     origin = np.array([level.origin for level in ladder.levels])[levels]
     corner = np.array([level.corner for level in ladder.levels])[levels]
     x, y = (maps[:, i, :2].astype(np.float32) @ points.offsets for i in (0, 1))
-    # Farther from the centre than this no point can be: the longest axis times its reach.
+    # No point is farther from the centre than the longer axis times the reach.
     square = (maps[:, :, :2] ** 2).sum((1, 2))
     longest = np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * sigmas(maps) ** 4, 0))) / 2)
     reach = longest * points.reach
@@ -220,25 +222,25 @@ def _place(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     column, row = (v[crossing] + centres[crossing, i, None] for i, v in enumerate((x, y)))
     inside = (column >= -0.5) & (column <= w - 0.5) & (row >= -0.5) & (row <= h - 0.5)
     shift = (centres[:, None] - origin[..., None]) * scale[..., None] - corner
-    shift = np.clip(shift, -1e9, 1e9)  # as good as any place beyond the image
+    shift = np.clip(shift, -1e9, 1e9)  # far outside any image
     lengths = [run.stop - run.start for run in points.runs]
 
-    def to_points(of_runs: FloatArray) -> NDArray[np.float32]:
-        return np.repeat(of_runs.astype(np.float32), lengths, axis=1)
+    def to_points(per_run: FloatArray) -> NDArray[np.float32]:
+        return np.repeat(per_run.astype(np.float32), lengths, axis=1)
 
     scales = to_points(scale)
-    for v, moved in ((x, shift[..., 0]), (y, shift[..., 1])):
+    for v, offset in ((x, shift[..., 0]), (y, shift[..., 1])):
         v *= scales
-        v += to_points(moved)
+        v += to_points(offset)
     parts = []
-    for run, of in zip(points.runs, levels.T, strict=True):
-        ends = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
-        parts += [(slice(a, b), run, int(of[a])) for a, b in pairwise(ends)]
+    for run, run_levels in zip(points.runs, levels.T, strict=True):
+        cuts = [0, *(np.flatnonzero(np.diff(run_levels)) + 1).tolist(), len(run_levels)]
+        parts += [(slice(a, b), run, int(run_levels[a])) for a, b in pairwise(cuts)]
     return _Places(tuple(parts), scales, x, y, crossing, inside)
 
 
 def harmonic_series(weights: V, cos: V, sin: V, order: int) -> Iterator[V]:
-    """Yield ρ, then ρ cos mφ and ρ sin mφ for m = 1 to ``order``, of arrays or tensors."""
+    """Yield ρ, then ρ cos mφ and ρ sin mφ for m = 1 to ``order``, for arrays or tensors."""
     yield weights
     if order == 0:
         return
@@ -250,7 +252,7 @@ def harmonic_series(weights: V, cos: V, sin: V, order: int) -> Iterator[V]:
 
 
 def harmonics(density: Measure, order: int) -> Floats:
-    """Return (n, 2·order + 1, p): the series of :func:`harmonic_series`."""
+    """Return the terms of :func:`harmonic_series`, (n, 2·order + 1, p)."""
     weights = density.weights
     result = np.empty((len(weights), 2 * order + 1, weights.shape[1]), weights.dtype)
     for i, term in enumerate(harmonic_series(weights, density.cos, density.sin, order)):

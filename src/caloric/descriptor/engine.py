@@ -1,4 +1,4 @@
-"""The engine: density, table, normalisation and whitening of any recipe."""
+"""The engine computes the descriptors of a recipe: density, table, normalisation, whitening."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -32,8 +32,8 @@ def recipe_from(
 ) -> Descriptor:
     """Return the recipe of that name, with the layout, normalisation and parameters replaced.
 
-    ``options`` are the names of the caller's own options: a parameter that nobody knows may be one
-    of them, mistyped.
+    ``options`` are the names of the caller's other options; an unknown parameter may be a misspelt
+    one.
     """
     known = [field.name for field in fields(descriptor(name).kernel)]
     for parameter in parameters:
@@ -43,7 +43,7 @@ def recipe_from(
     if layout is not None:
         if not isinstance(layout, Layout):
             raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
-        # The whitening was learned for the recipe as it was.
+        # The whitening was learned for the original layout.
         recipe = replace(recipe, layout=layout, whitening=None, dimensions=None)
     if normalisation is None or normalisation == recipe.normalisation:
         return recipe
@@ -51,7 +51,7 @@ def recipe_from(
 
 
 def output_type(dtype: DTypeLike, recipe: Descriptor) -> str:
-    """Return the name of the type of descriptors, checked against the recipe."""
+    """Return the name of the output type, checked against the recipe."""
     try:
         name = np.dtype(dtype).name
     except TypeError:
@@ -67,7 +67,7 @@ def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.g
     """Return raw descriptors (n, entries) normalised, whitened and converted to ``output``."""
     whiten = None
     if recipe.whitening is not None:
-        whiten = whitening.by(whitening.load(recipe.whitening)[:, : recipe.dimension])
+        whiten = whitening.whitener(whitening.load(recipe.whitening)[:, : recipe.dimension])
 
     def block(rows: range) -> NDArray[np.generic]:
         result = normalise.normalise(raw[rows.start : rows.stop], recipe.normalisation)
@@ -90,7 +90,7 @@ def describe_levels(
 ) -> NDArray[np.generic]:
     """Return the descriptors (n, d) of frames ``maps`` (n, 2, 3), read from an existing ladder.
 
-    With several ``sizes`` each frame is described at each of them and the mean is taken.
+    With several ``sizes`` the result is the mean over the frame scaled by each of them.
     """
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
 
@@ -107,9 +107,9 @@ def describe_levels(
 def mean_over_sizes(
     pooled: Callable[[float], V], sizes: tuple[float, ...], clip: Callable[[V], V]
 ) -> V:
-    """Return the raw descriptors of one size, or the mean of several, of arrays or tensors.
+    """Return the raw descriptors of one size, or the mean over several, as arrays or tensors.
 
-    As in DSP-SIFT each size is normalised and clipped by itself, then averaged.
+    As in DSP-SIFT, each size is normalised and clipped separately before averaging.
     """
     raw = pooled(sizes[0])
     if len(sizes) == 1:
@@ -134,7 +134,7 @@ def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
 
 
 def check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
-    """Raise an error if a kernel of intensities gets pixels outside [0, 1]."""
+    """Raise an error if an intensity kernel gets pixels outside [0, 1]."""
     if kernel.feature == "intensity" and 0 not in pixels.shape:
         low, high = float(pixels.min()), float(pixels.max())
         if low < -1e-3 or high > 1.001:
@@ -163,7 +163,7 @@ def describe_patches(
     patches : array (n, S, S)
         uint8, uint16, bool, or floats in [0, 1].
     descriptor : str, Descriptor or Kernel
-        One of :func:`descriptors`, a recipe of your own, or a kernel.
+        One of :func:`descriptors`, a custom recipe, or a kernel.
     layout : Grid or Rings, optional
         Replaces the recipe's layout.
     normalisation : "none", "l2", "clip" or "root", optional
@@ -192,7 +192,7 @@ def describe_patches(
     )
     if not isinstance(recipe.sampling, SquarePatch):
         raise InputError(
-            "this descriptor samples rings beyond any patch; describe(image, frames) computes it"
+            "this descriptor samples rings beyond any patch; use describe(image, frames) instead"
         )
     output = output_type(dtype, recipe)
     working = "float64" if output == "float64" else "float32"
@@ -225,7 +225,7 @@ def response_map(
     patch : array (S, S)
         uint8, uint16, bool, or floats in [0, 1].
     descriptor : str, Descriptor or Kernel
-        One of :func:`descriptors`, a recipe of your own, or a kernel.
+        One of :func:`descriptors`, a custom recipe, or a kernel.
     beta : array (b,), optional
         Directions in radians, or levels for the distribution fields; by default the recipe's.
     size : int, optional

@@ -1,14 +1,14 @@
-"""The density of an image as smooth fields: what is compared when two images are aligned.
+"""The density of an image as smooth fields, which are compared to align images.
 
-The gradient-orientation density h(β, x) = |∇f| Ш(∠∇f − β) is known by its harmonics in β::
+The gradient-orientation density h(β, x) = |∇f| Ш(∠∇f − β) is represented by its harmonics in β::
 
     u_m(x) = |∇f(x)| e^{imφ(x)} / n(x),   m = 0, 1, 2
 
-and diffusing it is blurring them: over translation by k_σ in x, over rotation (Lemma 1) by the
-factor e^{−m²σr²/2}. A rotation of the image by α turns u_m by e^{−imα}. The division by n, the
-root-mean-square gradient around x, is not the theory's: it makes the fields independent of light
-that changes from place to place. Distribution fields (eq. 8) have intensities' histograms instead,
-whose layers no rotation turns.
+Diffusion of the density blurs them: over translation by k_σ in x, over rotation (Lemma 1) by the
+factor e^{−m²σr²/2}. A rotation of the image by α multiplies u_m by e^{−imα}. The division by n, the
+root-mean-square gradient around x, is not part of the theory: it makes the fields tolerate
+illumination that varies over the image. Distribution fields (eq. 8) are histograms of intensity,
+whose layers do not change under rotation.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,20 +24,20 @@ from caloric.theory.gaussians import FloatArray
 
 Pixels = NDArray[np.float32]
 
-SHARPNESS = 1.0  # the smoothing, in pixels, at which gradients are measured
+SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
 _WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
-_MEAN = 0.75  # of u_0 over photographs: without it the field has no sign to be compared by
+_MEAN = 0.75  # of u_0 over photographs; subtracting it centres the field
 _LEVELS = 8  # of a distribution field
-_FAINT = 0.15  # gradients below this share of the mean, or below the next, count as noise
+_FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
 NOISE = 0.004
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A kind of field: ``harmonics`` has the m of each, two channels for one that is not 0.
+    """A kind of field: ``harmonics`` lists its orders m; m = 0 has one channel, any other m two.
 
-    ``measure(pixels, around)`` gives (channels, h, w) of an image (h, w); ``around`` is the width,
-    in pixels, over which light is taken to be the same.
+    ``measure(pixels, around)`` returns the fields (channels, h, w) of an image (h, w); ``around``
+    is the width, in pixels, over which the illumination is assumed to be constant.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Feature:
 
     @property
     def orders(self) -> NDArray[np.float32]:
-        """The m of every channel."""
+        """The order m of every channel, (channels,)."""
         return np.concatenate([[m] if m == 0 else [m, m] for m in self.harmonics]).astype(
             np.float32
         )
 
 
 def gradients(pixels: Pixels) -> tuple[Pixels, Pixels]:
-    """∂f/∂x and ∂f/∂y at the sharpness of all fields, per pixel."""
+    """Return ∂f/∂x and ∂f/∂y (h, w) per pixel, after smoothing by ``SHARPNESS``."""
     smooth = cv2.GaussianBlur(pixels, (0, 0), SHARPNESS)
     return tuple(  # type: ignore[return-value]
         cv2.Sobel(smooth, cv2.CV_32F, *d, ksize=1, scale=0.5) for d in ((1, 0), (0, 1))
@@ -62,7 +62,7 @@ def gradients(pixels: Pixels) -> tuple[Pixels, Pixels]:
 
 
 def _smoothed(plane: Pixels, sigma: float) -> Pixels:
-    """⋆ k_σ, nearly: a wide blur is made on a coarse grid and read between its samples."""
+    """Return plane ⋆ k_σ; a wide blur is computed on a coarse grid and interpolated."""
     if sigma < 6:
         return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
     h, w = plane.shape
@@ -72,8 +72,8 @@ def _smoothed(plane: Pixels, sigma: float) -> Pixels:
     return np.asarray(cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR))
 
 
-def _turning(step: int) -> Callable[[Pixels, float], Pixels]:
-    """u_0, u_step and u_2step: with 2 a gradient and its opposite are the same."""
+def _harmonic_fields(step: int) -> Callable[[Pixels, float], Pixels]:
+    """Return a function that measures u_0, u_step and u_2step; step 2 ignores gradient signs."""
 
     def measure(pixels: Pixels, around: float) -> Pixels:
         gx, gy = gradients(pixels)
@@ -103,8 +103,8 @@ def _turning(step: int) -> Callable[[Pixels, float], Pixels]:
     return measure
 
 
-def _layers(pixels: Pixels, around: float) -> Pixels:
-    """k_σl(l − f) at equally spaced levels l: a level is as wide as their spacing."""
+def _level_fields(pixels: Pixels, around: float) -> Pixels:
+    """Return k_σl(l − f) (levels, h, w) at equally spaced levels l, with σl their spacing."""
     levels = (np.arange(_LEVELS, dtype=np.float32) + 0.5) / _LEVELS
     smooth = cv2.GaussianBlur(pixels, (0, 0), SHARPNESS)
     layers = np.exp(-0.5 * ((smooth - levels[:, None, None]) * _LEVELS) ** 2)
@@ -114,16 +114,16 @@ def _layers(pixels: Pixels, around: float) -> Pixels:
 FEATURES = {
     feature.name: feature
     for feature in (
-        Feature("orientation", (0, 1, 2), _turning(1)),
-        Feature("unsigned-orientation", (0, 2, 4), _turning(2)),
-        Feature("distribution-field", (0,) * _LEVELS, _layers),
-        Feature("distribution-field-heat", (0,) * _LEVELS, _layers, widens=True),
+        Feature("orientation", (0, 1, 2), _harmonic_fields(1)),
+        Feature("unsigned-orientation", (0, 2, 4), _harmonic_fields(2)),
+        Feature("distribution-field", (0,) * _LEVELS, _level_fields),
+        Feature("distribution-field-heat", (0,) * _LEVELS, _level_fields, widens=True),
     )
 }
 
 
 def feature(name: str, inverted: bool = False) -> Feature:
-    """By name, or an error with the names there are; ``inverted``: where bright may be dark."""
+    """Return the feature of that name, or its form that tolerates inverted contrast."""
     if name not in FEATURES:
         raise unknown("feature", name, FEATURES)
     if inverted and not name.endswith("orientation"):
@@ -132,13 +132,13 @@ def feature(name: str, inverted: bool = False) -> Feature:
 
 
 def channels(harmonics: tuple[int, ...]) -> list[tuple[int, int]]:
-    """m and the first channel of every harmonic: where m is not 0, the second one follows it."""
+    """Return m and the first channel of every harmonic; for m ≠ 0 the second channel follows."""
     widths = [1 if m == 0 else 2 for m in harmonics]
     return [(m, sum(widths[:i])) for i, m in enumerate(harmonics)]
 
 
 def turned(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
-    """e^{−imα} u_m: the fields as an image turned by α has them. In place."""
+    """Return e^{−imα} u_m, the fields of the image rotated by α; they are changed in place."""
     for m, channel in channels(harmonics):
         if m:
             c, s = np.cos(m * angle), np.sin(m * angle)
@@ -149,19 +149,19 @@ def turned(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
 
 
 def missing(sigma: float, have: float) -> float:
-    """The blur that makes one of ``have`` up to one of σ."""
+    """Return the width of the blur that widens a blur of ``have`` to one of σ."""
     return float(np.sqrt(max(0.0, sigma**2 - have**2)))
 
 
 def halves(pixels: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """An image, and it at half, a quarter, … of its size: pixel i of each is at i times 2, 4, …"""
+    """Yield an image at 1, 1/2, 1/4, … of its size; pixel i of each is pixel i, 2i, 4i, … of it."""
     while True:
         yield pixels
         pixels = np.asarray(cv2.pyrDown(pixels), pixels.dtype)
 
 
 def blurred(fields: Pixels, sigma: float) -> Pixels:
-    """⋆ k_σ, σ in samples; there is nothing beyond the edge."""
+    """Return fields ⋆ k_σ, with σ in samples and zeros outside the fields."""
     if sigma <= 0.05:
         return fields
     result = np.empty_like(fields)
@@ -172,7 +172,7 @@ def blurred(fields: Pixels, sigma: float) -> Pixels:
 
 
 def sampled(fields: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
-    """The fields (c, h, w) at transform(x), bilinear, for x on a grid of ``size`` (h, w)."""
+    """Return the fields (c, h, w) at transform(x), bilinear, for x on a grid of ``size``."""
     result = np.empty((len(fields), *size), np.float32)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     for plane, out in zip(fields, result, strict=True):
@@ -182,26 +182,28 @@ def sampled(fields: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pix
 
 @dataclass(frozen=True, eq=False)
 class Pyramid:
-    """Fields at spacings of 1, 2, 4, … pixels, sample i at i times the spacing; ``blurs`` are the
-    widths, in pixels, by which each is blurred already."""
+    """Fields at spacings of 1, 2, 4, … pixels, with sample i at i times the spacing.
+
+    ``blurs`` are the widths, in pixels, of the blur that each level already has.
+    """
 
     levels: tuple[Pixels, ...]
     blurs: tuple[float, ...]
 
     def level(self, spacing: float) -> tuple[Pixels, int, float]:
-        """The coarsest that is no coarser than ``spacing``: fields, their spacing, their blur."""
+        """Return fields, spacing and blur of the coarsest level no coarser than ``spacing``."""
         index = int(np.clip(np.floor(np.log2(max(spacing, 1.0)) + 1e-6), 0, len(self.levels) - 1))
         return self.levels[index], 2**index, self.blurs[index]
 
 
-_SMALLEST = 12
-_MOST = 6
+_MIN_SIDE = 12
+_MAX_LEVELS = 6
 
 
 def pyramid(fields: Pixels) -> Pyramid:
-    """Each level is the one before, blurred by one of its samples, every other one of it."""
+    """Return the pyramid of fields; each level is blurred by one sample, then subsampled by 2."""
     levels, blurs = [fields], [0.0]
-    while min(levels[-1].shape[1:]) >= _SMALLEST and len(levels) < _MOST:
+    while min(levels[-1].shape[1:]) >= _MIN_SIDE and len(levels) < _MAX_LEVELS:
         blurs.append(float(np.hypot(blurs[-1], 2.0 ** (len(levels) - 1))))
         levels.append(np.ascontiguousarray(blurred(levels[-1], 1.0)[:, ::2, ::2]))
     return Pyramid(tuple(levels), tuple(blurs))

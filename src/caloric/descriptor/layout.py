@@ -1,4 +1,4 @@
-"""Where a descriptor is sampled: the places x and the directions (or levels) β of its entries.
+"""Layouts: the places x and the directions (or levels) β of the entries of a descriptor.
 
 Entries are ordered by place, and within a place by β: entry = place · directions + direction.
 """
@@ -18,13 +18,13 @@ from caloric.theory.gaussians import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(ABC):
-    """The places are a subclass's; the directions are equally spaced.
+    """The base of layouts: equally spaced directions at the places that a subclass defines.
 
-    K is evaluated at each β. When its width in β is small against the spacing of the β, a gradient
-    between two of them would be seen by neither; K is then blurred over β by the Gaussian that
-    makes its width up to a share of the spacing. ``average=True`` makes it up to a half, where the
-    worst angle still weighs .92 of the best; ``"auto"`` to three eighths (.7), which leaves the
-    usual widths as they are; ``False`` never blurs.
+    K is evaluated at each β. When its width in β is small compared to the spacing of the β, a
+    gradient between two of them would be missed. K is then blurred over β by the Gaussian that
+    widens it to a share of the spacing. With ``average=True`` the share is a half, where the worst
+    angle has .92 of the weight of the best; with ``"auto"`` it is three eighths (.7), which leaves
+    the usual widths unchanged; with ``False`` there is no blur.
     """
 
     directions: int = 8
@@ -32,7 +32,7 @@ class Layout(ABC):
 
     @abstractmethod
     def places(self) -> FloatArray:
-        """x, shape (n, 2), in the coordinates of the patch: [-1, 1] each way."""
+        """Return the places x (n, 2) in patch coordinates, [-1, 1] on each axis."""
 
     @property
     def dimension(self) -> int:
@@ -40,14 +40,14 @@ class Layout(ABC):
         return len(self.places()) * self.directions
 
     def bins(self, kernel: Kernel) -> FloatArray:
-        """β: 2πk/n for orientations, the centres of n equal parts of [0, 1] for intensities."""
+        """Return β (n,): 2πk/n for orientations, (k + 1/2)/n for intensities."""
         k = np.arange(self.directions)
         if kernel.feature == "orientation":
             return 2 * np.pi * k / self.directions
         return (k + 0.5) / self.directions
 
     def blur(self, kernel: Kernel) -> float:
-        """The width of the blur over β, 0 for none."""
+        """Return the width of the blur over β, 0 for none."""
         span = 2 * np.pi if kernel.feature == "orientation" else 1.0
         spacing = span / self.directions
         share = {"auto": 0.375, True: 0.5, False: 0.0}[self.average]
@@ -68,37 +68,37 @@ def _check(layout: Layout) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Layout):
-    """The centres of cells × cells squares that tile the patch: 4 × 4 × 8 is SIFT's 128."""
+    """The centres of cells × cells squares that tile the patch; SIFT has 4 × 4 × 8 entries."""
 
     cells: int = 4
     extent: float = 1.0
 
     def __post_init__(self) -> None:
-        """Counts are whole and positive, the extent too."""
+        """Check that counts are positive integers and the extent is positive."""
         _check(self)
         _count(self.cells, "grid: cells")
         if not (isinstance(self.extent, numbers.Real) and 0 < self.extent < np.inf):
             raise InputError(f"grid: extent must be a positive number, got {self.extent!r}")
 
     def places(self) -> FloatArray:
-        """x row by row, top-left first."""
+        """Return x (cells², 2) row by row, top-left first."""
         line = self.extent * ((2 * np.arange(self.cells) + 1) / self.cells - 1)
         return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rings(Layout):
-    """Log-polar: ``angles`` places on each ring, every other ring turned by half a step.
+    """Log-polar places: ``angles`` on each ring, every other ring rotated by half a step.
 
-    One number for all rings, or one a ring; a radius of 0 is one place, the centre. The diffused
-    kernels widen with |x|, and rings that spread outwards match that.
+    ``angles`` is one number for all rings, or one per ring; a radius of 0 is a single place, the
+    centre. The diffused kernels widen with |x|, as does the spacing of the rings.
     """
 
     radii: tuple[float, ...] = (0.0, 0.12, 0.28, 0.55)
     angles: int | tuple[int, ...] = 8
 
     def __post_init__(self) -> None:
-        """Counts are whole and positive, radii distinct and not negative."""
+        """Check that counts are positive integers, and radii distinct and not negative."""
         _check(self)
         try:
             radii = tuple(float(r) for r in self.radii)
@@ -116,14 +116,14 @@ class Rings(Layout):
         object.__setattr__(self, "angles", angles)
 
     def places(self) -> FloatArray:
-        """x ring by ring from the first radius, anticlockwise in (x, y) from the +x axis."""
+        """Return x (n, 2) ring by ring in the order of radii, each from +x towards +y."""
         rings = []
         for number, (radius, count) in enumerate(zip(self.radii, self._counts, strict=True)):
             if radius == 0:
                 rings.append(np.zeros((1, 2)))
                 continue
-            turn = 2 * np.pi * (np.arange(count) + 0.5 * (number % 2)) / count
-            rings.append(radius * np.stack([np.cos(turn), np.sin(turn)], -1))
+            angle = 2 * np.pi * (np.arange(count) + 0.5 * (number % 2)) / count
+            rings.append(radius * np.stack([np.cos(angle), np.sin(angle)], -1))
         return np.concatenate(rings)
 
     @property

@@ -1,12 +1,12 @@
-"""The engine: a kernel becomes a table, and a table is contracted with a density.
+"""Pooling: a kernel is tabulated, and the table is contracted with a density.
 
     h(β, x) = Σ_m Σ_y c_m(β, x; y) ρ(y) e^{imφ(y)},    c_m the Fourier coefficients of K in φ
 
-Where K depends on β and φ through φ − β alone, c_m(β, x; y) = c_m(x; y) e^{−imβ}: the sum over y is
-done once for all β, a quarter of the work for eight of them, and β is put in afterwards.
+Where K depends on β and φ only through φ − β, c_m(β, x; y) = c_m(x; y) e^{−imβ}: one sum over y
+serves all β, which is a quarter of the work for eight β, and the factor is applied afterwards.
 
-The table is made once, in float64, from the kernel's own formula. :func:`direct_sum` is the same
-sum without the table, pixel by pixel: the reference that the table is held against.
+The table is computed once, in float64, from the formula of the kernel. :func:`direct_sum` is the
+same sum without the table, pixel by pixel: the reference that the tests compare the table with.
 """
 
 from collections import OrderedDict
@@ -36,25 +36,26 @@ from caloric.runtime import native, threads
 from caloric.theory.gaussians import FloatArray, periodic_gaussian
 
 TOLERANCE = 1e-6
-NEGLECTED = 1e-7  # of a place's largest coefficient: what is smaller is left out
+NEGLECTED = 1e-7  # share of a place's largest coefficient below which others are set to 0
 MAX_ORDER = 511
 CACHE_BYTES = 400_000_000
 _BLOCK = 2_000_000
-_FRAMES = 256  # measured at once, at most
-_FEWEST = 64  # and by the core at least: a smaller block would not be worth a thread's while
-_ROWS = 64  # patches whose harmonics are held at once, so that they stay in cache
+_FRAMES = 256  # largest number of frames measured at once
+_MIN_FRAMES = 64  # per block of the compiled core: smaller blocks do not pay for a thread
+_ROWS = 64  # patches whose harmonics are held at once, so that they fit in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A descriptor as data: what multiplies the harmonics of a density, (2·order + 1) · points.
+    """A descriptor as factors of the (2·order + 1) · points harmonics of a density.
 
-    ``factors[i]`` (rows, columns) takes the next ``rows`` of the harmonics. There is one, whose
-    columns are the entries; or, where β comes last, one for each order m, whose columns are real
-    and imaginary parts of Σ_y c_m ρ e^{imφ} at each place, and ``synthesis`` (bins, 2·order + 1)
-    makes the entries of a place from them. ``tail`` is the neglected part of the kernel, as a share
-    of its root-mean-square. ``mirror`` says which points and which columns of the first factor
-    change places in the mirror y ↦ −y, where the sampling and the layout have that symmetry.
+    ``factors[i]`` (rows, columns) multiplies the next ``rows`` harmonics. Without ``synthesis``
+    there is one factor, whose columns are the entries. Otherwise there is one factor for each order
+    m, whose columns are the real and imaginary parts of Σ_y c_m ρ e^{imφ} at each place, and
+    ``synthesis`` (bins, 2·order + 1) computes the entries of a place from them. ``tail`` is the
+    neglected part of the kernel, as a share of its root-mean-square. ``mirror`` holds the
+    permutations of the points and of the columns of the first factor under the reflection y ↦ −y,
+    where the sampling and the layout have that symmetry.
     """
 
     factors: tuple[Floats, ...]
@@ -65,7 +66,7 @@ class Table:
 
     @cached_property
     def complex_factors(self) -> tuple[NDArray[np.complexfloating], ...]:
-        """c_m (points, places) for m = 1 …, where β comes last."""
+        """c_m (points, places) for m = 1, 2, …; for tables with ``synthesis``."""
         halves = [(len(factor) // 2, factor.shape[1] // 2) for factor in self.factors[1:]]
         return tuple(
             np.ascontiguousarray(factor[:p, :n] + 1j * factor[:p, n:])
@@ -74,8 +75,8 @@ class Table:
 
     @cached_property
     def compiled(self) -> Any:
-        """As the compiled core reads it, in the mirror."""
-        parts = [_in_the_mirror(self, factor, i) for i, factor in enumerate(self.factors)]
+        """The table in the form of the compiled core, with mirrored factors."""
+        parts = [_mirrored_factor(self, factor, i) for i, factor in enumerate(self.factors)]
         starts = np.cumsum([0, *(factor.shape[1] for factor in self.factors[:-1])])
         pairs = [
             np.stack([first + start, second + start, odd], 1)
@@ -89,28 +90,28 @@ class Table:
 
     @property
     def points(self) -> int:
-        """How many the density is measured at."""
+        """The number of points at which the density is measured."""
         return sum(map(len, self.factors)) // (2 * self.order + 1)
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes."""
+        """The size of the factors in bytes."""
         return sum(factor.nbytes for factor in self.factors)
 
 
-def _in_the_mirror(
+def _mirrored_factor(
     table: Table, factor: Floats, number: int
 ) -> tuple[Floats, NDArray[np.intp], tuple[NDArray[np.intp], ...]]:
-    """A factor for sums and differences of what mirrors each other, which halves the products.
+    """Return a factor for sums and differences of mirrored points, half of which is 0.
 
-    K(−β, x̄; −φ, ȳ) = K(β, x; φ, y), x̄ and ȳ in the mirror. So what is alike in a density and its
-    mirror image makes only what is alike in the descriptor at x and x̄, and what is opposite what is
-    opposite: half of the factor is then 0. For any factor h F = (h R)(R⁻¹ F C) C⁻¹, with R and C
-    the sums and differences of two rows or columns; of sines and imaginary parts, which turn round
-    in the mirror, the difference is what is alike.
+    K(−β, x̄; −φ, ȳ) = K(β, x; φ, y), where x̄ and ȳ are mirrored. So the part of a density that is
+    even under the reflection contributes only to the even part of the descriptor at x and x̄, and
+    the odd part only to the odd part. For any factor h F = (h R)(R⁻¹ F C) C⁻¹, with R and C the
+    sums and differences of two rows or columns. Sines and imaginary parts change sign under the
+    reflection, so for them the difference is the even part.
 
-    The factor R⁻¹ F C; the order of its columns, alike ones first; and the pairs that C⁻¹ has to
-    separate: the first columns, the second ones, and whether they are imaginary parts.
+    The result is the factor R⁻¹ F C; the order of its columns, even ones first; and the pairs that
+    C⁻¹ has to separate: first columns, second columns, and whether they are imaginary parts.
     """
     count, width = table.points, factor.shape[1]
     orders = 2 * table.order + 1 if table.synthesis is None else 1 if number == 0 else 2
@@ -121,34 +122,34 @@ def _in_the_mirror(
     if table.mirror is None:
         points, columns = np.arange(count), np.arange(width)
     else:
-        points, own = table.mirror
-        columns = np.concatenate([own + start for start in range(0, width, len(own))])
+        points, images = table.mirror
+        columns = np.concatenate([images + start for start in range(0, width, len(images))])
     rows = np.flatnonzero(points > np.arange(count))
     for channel, sine in zip(whole.reshape(orders, count, width), sines, strict=True):
-        _halves(channel, rows, points[rows], sine)
+        _split_parity(channel, rows, points[rows], sine)
     first = np.flatnonzero(columns > np.arange(width))
     second, odd = columns[first], imaginary[first]
-    for which in (False, True):
-        _halves(whole.T, first[odd == which], second[odd == which], which)
-    # What must vanish by symmetry is left with the rounding of the factor's float32 numbers.
+    for parity in (False, True):
+        _split_parity(whole.T, first[odd == parity], second[odd == parity], parity)
+    # Entries that vanish by symmetry have rounding errors of the float32 factor.
     whole[np.abs(whole) < 2 * np.finfo(np.float32).eps * np.abs(whole).max()] = 0
-    opposite = (columns < np.arange(width)) | (imaginary & (columns == np.arange(width)))
-    order = np.lexsort((imaginary, np.arange(width) % table.factors[0].shape[1], opposite))
+    odd_columns = (columns < np.arange(width)) | (imaginary & (columns == np.arange(width)))
+    order = np.lexsort((imaginary, np.arange(width) % table.factors[0].shape[1], odd_columns))
     return whole.astype(np.float32), order, (first, second, odd.astype(np.intp))
 
 
-def _halves(rows: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp], turns: bool) -> None:
-    """Half of what is alike in rows i and j to i, half of what is opposite to j."""
+def _split_parity(rows: FloatArray, i: NDArray[np.intp], j: NDArray[np.intp], odd: bool) -> None:
+    """Replace rows i by half the even part of rows i and j, and rows j by half the odd part."""
     mean, half = (rows[i] + rows[j]) / 2, (rows[i] - rows[j]) / 2
-    rows[i], rows[j] = (half, mean) if turns else (mean, half)
+    rows[i], rows[j] = (half, mean) if odd else (mean, half)
 
 
 def _series(
     kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
 ) -> NDArray[np.complex128]:
-    """Fourier coefficients in φ, m = 0 … samples/2, of K at one place: (bins, m, points).
+    """Return the Fourier coefficients in φ, m = 0 … samples/2, of K at a place: (bins, m, points).
 
-    Angles here are turns of the kernel's period, so that intensities are treated alike.
+    Angles are scaled so that the period of the kernel is 2π, for intensities too.
     """
     unit = kernel.period / (2 * np.pi)
     phi = 2 * np.pi * np.arange(samples) / samples
@@ -156,7 +157,7 @@ def _series(
     if blur:
         values = _blurred(kernel, beta, blur / unit, x, y, phi)
     else:
-        # φ within half a period of β: an intensity must not be met around the back.
+        # φ within half a period of β, because an intensity kernel is not periodic.
         delta = np.remainder(phi - beta + np.pi, 2 * np.pi) - np.pi
         values = kernel(beta[..., None] * unit, x, (beta + delta)[..., None] * unit, y)
     return np.asarray(np.fft.rfft(values, axis=1) / samples)
@@ -165,9 +166,10 @@ def _series(
 def _blurred(
     kernel: Kernel, beta: FloatArray, blur: float, x: FloatArray, y: FloatArray, phi: FloatArray
 ) -> FloatArray:
-    """∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', a sum over the narrower of the two: window or lobe.
+    """Return ∫ k̃_blur(β' − β) K(β', x; φ, y) dβ', summed over the narrower of the two factors.
 
-    The lobe of K around φ is as wide as its bandwidth, and no finer than the angle that σd is at x.
+    As a function of β', K has the width of its bandwidth around φ, and its finest detail is the
+    angle that σd subtends at x.
     """
     unit = kernel.period / (2 * np.pi)
     width = finest = kernel.bandwidth / unit
@@ -176,13 +178,13 @@ def _blurred(
     around_window = blur < width
     reach = min(8 * min(blur, width), np.pi)
     count = int(np.ceil(2 * reach / (min(blur, finest) / 2.5)))
-    # Midpoints, so that a lobe as wide as the circle is summed around it once.
+    # Midpoints, so that a K as wide as the circle is summed once around it.
     offsets = (np.arange(count) + 0.5) * (2 * reach / count) - reach
     total = np.zeros((len(beta), len(phi), len(y)))
     for offset in offsets:
         near = beta + offset if around_window else phi + offset
         window = periodic_gaussian(near - beta, blur) * (2 * reach / count)
-        # φ within half a period of β': an intensity must not be met around the back.
+        # φ within half a period of β', because an intensity kernel is not periodic.
         delta = np.remainder(phi - near + np.pi, 2 * np.pi) - np.pi
         values = kernel(near[..., None] * unit, x, (near + delta)[..., None] * unit, y)
         total += window[..., None] * values
@@ -192,7 +194,7 @@ def _blurred(
 def _blocked_series(
     kernel: Kernel, bins: FloatArray, blur: float, x: FloatArray, y: FloatArray, samples: int
 ) -> NDArray[np.complex128]:
-    """:func:`_series` in blocks of points that stay small; the unpaired last order is left out."""
+    """Return :func:`_series` without the last order, computed in blocks to limit memory."""
     result = np.empty((len(bins), samples // 2, len(y)), np.complex128)
     block = max(1, _BLOCK // (samples * len(bins)))
     for start in range(0, len(y), block):
@@ -202,7 +204,7 @@ def _blocked_series(
 
 
 def _tails(power: FloatArray) -> FloatArray:
-    """Root of the share of power beyond each order m, from power per order."""
+    """Return the root of the share of power beyond each order m, from the power per order."""
     beyond = np.append(np.cumsum(power[::-1])[::-1][1:], 0.0)
     total = power.sum()
     return np.sqrt(np.maximum(beyond, 0) / total) if total > 0 else np.zeros_like(power)
@@ -216,17 +218,17 @@ def _samples_needed(
     points: FloatArray,
     tolerance: float,
 ) -> int:
-    """How many φ resolve the kernel to a tolerance, tried at the outermost place.
+    """Return how many samples of φ resolve the kernel to a tolerance at the outermost place.
 
-    The points tried are those nearest to it, where K is largest, and a few from everywhere.
+    It is tested on the points nearest to that place, where K is largest, and on a few others.
     """
     outermost = places[np.argmax(np.hypot(places[:, 0], places[:, 1]))]
     distance = np.hypot(*(points - outermost).T)
     near = points[np.argsort(distance, kind="stable")[:64]]
-    few = np.concatenate([near, points[:: max(1, len(points) // 64)]])
+    tested = np.concatenate([near, points[:: max(1, len(points) // 64)]])
     samples = 32
     while samples <= 2 * (MAX_ORDER + 1):
-        series = _series(kernel, bins, blur, outermost, few, samples)
+        series = _series(kernel, bins, blur, outermost, tested, samples)
         power = (np.abs(series) ** 2).sum((0, 2))
         if not power.any():
             raise InputError(
@@ -244,10 +246,10 @@ def _samples_needed(
 
 @dataclass(frozen=True, eq=False)
 class _Symmetry:
-    """A rotation or reflection of the plane that maps the points and the bins onto themselves.
+    """A rotation or reflection g of the plane that maps the points and the bins onto themselves.
 
-    Kernels are equivariant: K(gβ, gx; gφ, gy) = K(β, x; φ, y), so one place's coefficients give
-    those of its images. ``turn`` is the angle that g adds, ``flips`` whether it mirrors first.
+    Kernels are equivariant: K(gβ, gx; gφ, gy) = K(β, x; φ, y), so the coefficients of a place give
+    those of its images. ``turn`` is the angle that g adds, after a reflection if ``flips``.
     """
 
     matrix: FloatArray
@@ -257,7 +259,7 @@ class _Symmetry:
     bins: NDArray[np.intp]
 
     def apply(self, series: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """The series in gφ from the series in φ."""
+        """Return the series in gφ, given the series in φ."""
         orders = np.arange(series.shape[1])
         mirrored = np.conj(series) if self.flips else series
         return np.asarray(mirrored * np.exp(-1j * orders * self.turn)[:, None])
@@ -270,7 +272,7 @@ def _keys(vectors: FloatArray) -> list[tuple[float, ...]]:
 def _permutation(
     images: list[tuple[float, ...]], originals: list[tuple[float, ...]]
 ) -> NDArray[np.intp] | None:
-    """Where each image lies among the originals, or None if one does not."""
+    """Return the index of each image among the originals, or None if one is missing."""
     index = {key: i for i, key in enumerate(originals)}
     if any(key not in index for key in images):
         return None
@@ -278,31 +280,31 @@ def _permutation(
 
 
 def _symmetries(kernel: Kernel, bins: FloatArray, points: FloatArray) -> list[_Symmetry]:
-    """Those of the eight symmetries of the square that the sampling and the bins have."""
-    found = []
-    turning = kernel.feature == "orientation"
+    """Return the symmetries of the square that the points, the bins and the kernel have."""
+    group = []
+    turns = kernel.feature == "orientation"
     originals, circle = _keys(points), _keys(np.stack([np.cos(bins), np.sin(bins)], -1))
     for flips in (False, True):
         for quarter in range(4):
             turn = quarter * np.pi / 2
             c, s = np.cos(turn), np.sin(turn)
             matrix = np.array([[c, -s], [s, c]]) @ np.diag([1.0, -1.0 if flips else 1.0])
-            moved = _permutation(_keys(points @ matrix.T), originals)
-            reached = (-bins if flips else bins) + turn
-            ahead = (
-                _permutation(_keys(np.stack([np.cos(reached), np.sin(reached)], -1)), circle)
-                if turning and not kernel.depends_on_difference
+            point_map = _permutation(_keys(points @ matrix.T), originals)
+            bin_angles = (-bins if flips else bins) + turn
+            bin_map = (
+                _permutation(_keys(np.stack([np.cos(bin_angles), np.sin(bin_angles)], -1)), circle)
+                if turns and not kernel.depends_on_difference
                 else np.arange(len(bins))
             )
-            if moved is not None and ahead is not None:
-                found.append(_Symmetry(matrix, turn * turning, flips and turning, moved, ahead))
-    found = [symmetry for symmetry in found if _holds(symmetry, kernel)]
-    # β turns with φ: to a series in φ − β only the mirror matters.
-    return [replace(g, turn=0.0) for g in found] if kernel.depends_on_difference else found
+            if point_map is not None and bin_map is not None:
+                group.append(_Symmetry(matrix, turn * turns, flips and turns, point_map, bin_map))
+    group = [symmetry for symmetry in group if _holds(symmetry, kernel)]
+    # A rotation adds the same angle to β and φ, so it does not change a series in φ − β.
+    return [replace(g, turn=0.0) for g in group] if kernel.depends_on_difference else group
 
 
 def _holds(symmetry: _Symmetry, kernel: Kernel) -> bool:
-    """Whether the kernel has the symmetry too, tried at a few places: all of ours do."""
+    """Return whether the kernel has the symmetry, tested at a few points; custom ones may not."""
     rng = np.random.default_rng(0)
     beta, phi = rng.uniform(0, 1, (2, 16))
     x, y = rng.uniform(-1, 1, (2, 16, 2))
@@ -328,13 +330,13 @@ def tabulate(
     dtype: str = "float32",
     most: int | None = None,
 ) -> Table:
-    """The table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``.
+    """Return the table of ``kernel`` for the entries of ``layout`` and the points of ``sampling``.
 
-    It has the harmonics that leave out less than TOLERANCE, or ``most`` of them if that is fewer.
-    Tables are kept while those of the last uses fit into CACHE_BYTES together.
+    The series ends where the neglected part is below TOLERANCE, or at the order ``most`` if that is
+    lower. The most recently used tables are cached, up to CACHE_BYTES in total.
     """
     key = (kernel, layout, sampling, dtype, most)
-    # Held while a table is made: two threads that want the same one do not both make it.
+    # Held while a table is computed, so that two threads do not compute the same one.
     with _cache_lock:
         if key in _cache:
             _cache.move_to_end(key)
@@ -349,18 +351,18 @@ def tabulate(
 def _tabulate(
     kernel: Kernel, layout: Layout, sampling: Sampling, dtype: str, most: int | None
 ) -> Table:
-    """See :func:`tabulate`: one place of each symmetry class is computed, the rest follow."""
+    """Return the table of :func:`tabulate`, computed at one place of each orbit of symmetries."""
     places, points = layout.places(), sampling.points()
     all_bins, blur = layout.bins(kernel), layout.blur(kernel)
-    last = kernel.depends_on_difference
-    bins = np.zeros(1) if last else all_bins
-    # A series that is cut anyway need not be free of aliasing to the last digit.
+    beta_last = kernel.depends_on_difference
+    bins = np.zeros(1) if beta_last else all_bins
+    # A truncated series needs less protection from aliasing.
     tolerance = TOLERANCE if most is None else 100 * TOLERANCE
     samples = _samples_needed(kernel, bins, blur, places, points, tolerance)
     symmetries = _symmetries(kernel, bins, points)
     index = {key: i for i, key in enumerate(_keys(places))}
     if len(index) < len(places):
-        raise InputError(f"{layout}: two of its places coincide; each must be somewhere else")
+        raise InputError(f"{layout}: two of its places coincide; all must be distinct")
     orbits: list[tuple[int, dict[int, _Symmetry]]] = []
     done: set[int] = set()
     for i, x in enumerate(places):
@@ -382,16 +384,16 @@ def _tabulate(
     table = np.empty((order + 1, len(points), len(places), len(bins)), np.complex128)
     for series, (_, images) in zip(computed, orbits, strict=True):
         kept = series[:, : order + 1]
-        # Most points are far from a place: without them a table is sparse.
+        # Most points are far from a place; without their tiny coefficients the table is sparse.
         kept[np.abs(kept) < NEGLECTED * np.abs(kept).max()] = 0
         for j, g in images.items():
             for k, row in zip(g.bins, g.apply(kept), strict=True):
                 table[:, g.points, j, k] = row
-    table[1:] *= 2  # with m comes −m
+    table[1:] *= 2  # for the conjugate terms −m
     series = table.reshape(order + 1, len(points), -1)
     first, rest = series[0].real, series[1:]
-    mirror = _mirror(symmetries, places, 1 if last else len(bins))
-    if not last:
+    mirror = _mirror(symmetries, places, 1 if beta_last else len(bins))
+    if not beta_last:
         whole = np.concatenate([first, *(part for c in rest for part in (c.real, -c.imag))])
         return Table((whole.astype(dtype),), None, order, float(tails[order]), mirror)
     products = [first, *(np.block([[c.real, c.imag], [-c.imag, c.real]]) for c in rest)]
@@ -405,34 +407,36 @@ def _tabulate(
 def _mirror(
     symmetries: list[_Symmetry], places: FloatArray, bins: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-    """Which points, and which columns (places, bins), change places under y ↦ −y."""
+    """Return the permutations of points and of columns (places, bins) under y ↦ −y, if any."""
     for g in symmetries:
         if not np.allclose(g.matrix, np.diag([1.0, -1.0])):
             continue
-        moved = _permutation(_keys(places @ g.matrix.T), _keys(places))
-        if moved is not None:
-            return g.points, (moved[:, None] * bins + (g.bins if bins > 1 else 0)).ravel()
+        place_images = _permutation(_keys(places @ g.matrix.T), _keys(places))
+        if place_images is not None:
+            return g.points, (place_images[:, None] * bins + (g.bins if bins > 1 else 0)).ravel()
     return None
 
 
-def pool(seen: Measure, table: Table) -> Floats:
-    """The contraction: what was measured of n patches to raw descriptors (n, entries)."""
+def pool(density: Measure, table: Table) -> Floats:
+    """Return the raw descriptors (n, entries) of the density of n patches."""
     contract = _contract if table.synthesis is None else _contract_by_order
     parts = []
-    for start in range(0, len(seen.weights), _ROWS):
+    for start in range(0, len(density.weights), _ROWS):
         part = slice(start, start + _ROWS)
-        parts.append(contract(Measure(seen.weights[part], seen.cos[part], seen.sin[part]), table))
-    return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), seen.weights.dtype)
+        parts.append(
+            contract(Measure(density.weights[part], density.cos[part], density.sin[part]), table)
+        )
+    return np.concatenate(parts) if parts else np.zeros((0, _entries(table)), density.weights.dtype)
 
 
 def _contract(density: Measure, table: Table) -> Floats:
-    """By one product with all harmonics."""
+    """Return the raw descriptors by one product with all harmonics."""
     flat = harmonics(density, table.order).reshape(len(density.weights), -1)
     return np.asarray(flat @ table.factors[0])
 
 
 def _contract_by_order(density: Measure, table: Table) -> Floats:
-    """Order by order, and β last."""
+    """Return the raw descriptors by one product per order, and ``synthesis``."""
     weights, synthesis = density.weights, table.synthesis
     turn = np.empty(weights.shape, np.result_type(weights, np.complex64))
     turn.real, turn.imag = density.cos, density.sin
@@ -456,20 +460,20 @@ def pool_frames(
     table: Table,
     power: float = 1.0,
 ) -> Floats:
-    """Raw descriptors (n, entries) of frames (n, 2, 3): what is measured there, contracted."""
+    """Return the raw descriptors (n, entries) of frames (n, 2, 3)."""
     core = native.core() if kernel.feature == "orientation" else None
     if core is not None:
         return _compiled(core, ladder, maps, sampling, table, power)
     result = np.empty((len(maps), _entries(table)), np.float32)
-    # Frames of like size read the same levels, which is a call less.
+    # Frames of similar size read the same levels, which saves calls.
     order = np.argsort(sigmas(maps), kind="stable")
 
     def block(rows: range) -> None:
-        which = order[rows.start : rows.stop]
-        seen = measure_frames(ladder, maps[which], sampling, kernel, power)
-        result[which] = pool(seen, table)
+        indices = order[rows.start : rows.stop]
+        density = measure_frames(ladder, maps[indices], sampling, kernel, power)
+        result[indices] = pool(density, table)
 
-    # Of one size: how matrix products round depends on it.
+    # Blocks of constant size, because the rounding of matrix products depends on it.
     threads.each(block, threads.strips(len(maps), _FRAMES))
     return result
 
@@ -477,24 +481,24 @@ def pool_frames(
 def _compiled(
     core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
 ) -> Floats:
-    """:func:`pool_frames` by the compiled core."""
-    # Frames of one place one after the other: the pixels have just been seen.
+    """Return :func:`pool_frames` computed by the compiled core."""
+    # Neighbouring frames follow each other, so that their pixels are in the cache.
     order = np.lexsort((maps[:, 0, 2], np.floor(maps[:, 1, 2] / 64)))
     maps, points = maps[order], in_sigmas(sampling)
     result = np.empty((len(maps), _entries(table)), np.float32)
     levels = [(level.pixels, level.step, level.origin, *level.corner) for level in ladder.levels]
-    which, factors = levels_of(ladder, maps, points), points.factors(power)
+    indices, factors = levels_of(ladder, maps, points), points.factors(power)
     runs, compiled = np.array([0, *(run.stop for run in points.runs)]), table.compiled
 
-    def block(some: range) -> None:
-        rows = slice(some.start, some.stop)
+    def block(rows: range) -> None:
+        part = slice(rows.start, rows.stop)
         core.describe(
-            levels, *ladder.size, maps[rows], which[rows], points.offsets, factors, runs, power,
-            compiled, result[rows],
+            levels, *ladder.size, maps[part], indices[part], points.offsets, factors, runs, power,
+            compiled, result[part],
         )  # fmt: skip
 
-    # A few for each thread: no result of the core depends on which frames are described together.
-    size = min(max(len(maps) // (2 * threads.count()), _FEWEST), _FRAMES)
+    # A few blocks per thread; the results of the core do not depend on the blocks.
+    size = min(max(len(maps) // (2 * threads.count()), _MIN_FRAMES), _FRAMES)
     threads.each(block, threads.strips(len(maps), size))
     unsorted = np.empty_like(result)
     unsorted[order] = result
@@ -509,10 +513,10 @@ def _entries(table: Table) -> int:
 def direct_sum(
     kernel: Kernel, beta: ArrayLike, x: ArrayLike, density: Measure, points: FloatArray
 ) -> FloatArray:
-    """h(β, x) = Σ_y weight(y) K(β, x; φ(y), y) for one patch, in float64, with no basis at all.
+    """Return h(β, x) = Σ_y weight(y) K(β, x; φ(y), y) for one patch, in float64, without a table.
 
-    ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of no weight
-    are left out.
+    ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of weight 0
+    are skipped.
     """
     beta, x = np.asarray(beta, np.float64), np.asarray(x, np.float64)
     present = np.flatnonzero(density.weights[0])

@@ -1,4 +1,4 @@
-"""The descriptors by name: each a recipe of kernel, layout, sampling and normalisation."""
+"""Descriptors by name: each is a recipe of kernel, layout, sampling and normalisation."""
 
 import hashlib
 import json
@@ -18,12 +18,12 @@ from caloric.kernels import Kernel, kernel, make
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A recipe: which kernel, sampled where, measured where, normalised how.
+    """A recipe: the kernel, the layout of the entries, the sampling and the normalisation.
 
-    ``power`` is the exponent of the gradient's length in the density: 1 in the theory; less makes
-    strong edges count for less. ``harmonics`` cuts the kernel's series in φ: None keeps all that
-    matter to 1e-6; a few keep what matters to matching. ``whitening`` names a matrix that was
-    learned and is shipped; of its columns the first ``dimensions`` are kept, or all.
+    ``power`` is the exponent of |∇f| in the density: 1 in the theory; smaller values reduce the
+    weight of strong edges. ``harmonics`` truncates the kernel's series in φ: None keeps all terms
+    that matter to 1e-6; a few are enough for matching. ``whitening`` names a learned matrix that is
+    shipped with the package; its first ``dimensions`` columns are used, or all.
     """
 
     kernel: Kernel
@@ -36,32 +36,32 @@ class Descriptor:
     dimensions: int | None = None
 
     def __post_init__(self) -> None:
-        """There are no more dimensions than the whitening has."""
+        """Check that the whitening has enough dimensions."""
         if self.dimensions is not None:
-            whole = isinstance(self.dimensions, int) and not isinstance(self.dimensions, bool)
-            most = 0 if self.whitening is None else whitening.load(self.whitening).shape[1]
-            if not whole or not 1 <= self.dimensions <= most:
+            is_integer = isinstance(self.dimensions, int) and not isinstance(self.dimensions, bool)
+            limit = 0 if self.whitening is None else whitening.load(self.whitening).shape[1]
+            if not is_integer or not 1 <= self.dimensions <= limit:
                 raise InputError(
-                    f"dimensions must be 1 to {most}, got {self.dimensions!r}"
-                    if most
-                    else "dimensions are chosen of whitened descriptors alone"
+                    f"dimensions must be 1 to {limit}, got {self.dimensions!r}"
+                    if limit
+                    else "dimensions can be chosen only for whitened descriptors"
                 )
 
     @property
     def dimension(self) -> int:
-        """d: the length of a descriptor."""
+        """The length d of a descriptor."""
         if self.whitening is None:
             return self.layout.dimension
         return self.dimensions or int(whitening.load(self.whitening).shape[1])
 
     def fingerprint(self, domain_sizes: tuple[float, ...] = (1.0,)) -> str:
-        """The same for two recipes only if they make comparable descriptors."""
+        """Return a hash, the same for two recipes only if their descriptors are comparable."""
         learned = "" if self.whitening is None else whitening.fingerprint(self.whitening)
         return hashlib.sha256(f"{self!r} {domain_sizes!r} {learned}".encode()).hexdigest()[:16]
 
 
-# Lengths are in half-widths of the patch. The widths are those that did well before anything was
-# tuned, about one grid spacing; none was fitted to a benchmark.
+# Lengths are in half-widths of the patch. The widths are about one grid spacing; they were chosen
+# before any tuning, and none was fitted to a benchmark.
 _PLAIN: dict[str, dict[str, float]] = {
     "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
     "dsp": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
@@ -74,8 +74,8 @@ _PLAIN: dict[str, dict[str, float]] = {
     "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.3, "sigma_l": 0.08},
 }
 
-# The default's relative with nothing learned: the exact similarity kernel on foveated samples,
-# lengths in σ of the frame, 128 entries as they are.
+# Similar to the default, without learned parts: the exact similarity kernel on foveated samples,
+# lengths in σ of the frame, 128 entries that are not whitened.
 _UNLEARNED = Descriptor(
     kernel("similarity", sigma_d=0.8, growth=0.3, sigma_r=0.6, sigma_s=0.3, nodes=21),
     Rings(radii=(2.4, 5.6, 12.0), angles=(4, 6, 6)),
@@ -87,7 +87,7 @@ _UNLEARNED = Descriptor(
 
 
 def from_numbers(numbers: Mapping[str, Any]) -> Descriptor:
-    """The default's family: which member of it, tools/choose.py has chosen."""
+    """Return the recipe of the default's family with the numbers that tools/choose.py chose."""
     names = ("sigma_d", "growth", "sigma_r", "sigma_s")
     return Descriptor(
         kernel("similarity", **{name: numbers[name] for name in names}, nodes=21),
@@ -105,24 +105,23 @@ def from_numbers(numbers: Mapping[str, Any]) -> Descriptor:
 
 @cache
 def search() -> Any:
-    """The result of tools/choose.py: what was chosen, what was searched, what it scored."""
+    """Return the result of tools/choose.py: the chosen numbers, the search space and the scores."""
     file = resources.files("caloric") / "data" / "caloric.json"
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 @cache
 def _default() -> Descriptor:
-    """What was chosen, with the whitening that was learned for it."""
     return replace(from_numbers(search()["chosen"]), whitening="caloric")
 
 
 def descriptors() -> tuple[str, ...]:
-    """The names that can be passed as ``descriptor``: the default first."""
+    """Return the names that can be passed as ``descriptor``, the default first."""
     return ("caloric", *_PLAIN)
 
 
 VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned")
-"""The default in 64 and 32 dimensions; not whitened; a relative of 128 with nothing learned."""
+"""The default in 64 and 32 dimensions, without whitening, and a similar one without learning."""
 
 
 def _named(name: object) -> Descriptor:
@@ -140,16 +139,16 @@ def _named(name: object) -> Descriptor:
 
 
 def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descriptor:
-    """The recipe of that name, with kernel parameters changed if given: ``sigma_d=.15``.
+    """Return the recipe of that name, with kernel parameters replaced if given: ``sigma_d=.15``.
 
-    A kernel stands for the plain recipe with that kernel.
+    A kernel gives the default ``Descriptor`` with that kernel.
     """
     if isinstance(name, Kernel):
         name = Descriptor(name)
-    found = name if isinstance(name, Descriptor) else _named(name)
+    recipe = name if isinstance(name, Descriptor) else _named(name)
     if not parameters:
-        return found
-    own = {f.name: getattr(found.kernel, f.name) for f in fields(found.kernel)}
-    # What was learned was learned for the recipe as it is.
-    changed = make(type(found.kernel), **(own | parameters))
-    return replace(found, kernel=changed, whitening=None, dimensions=None)
+        return recipe
+    current = {f.name: getattr(recipe.kernel, f.name) for f in fields(recipe.kernel)}
+    # The whitening was learned for the original kernel.
+    changed = make(type(recipe.kernel), **(current | parameters))
+    return replace(recipe, kernel=changed, whitening=None, dimensions=None)

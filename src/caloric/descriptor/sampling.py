@@ -1,6 +1,6 @@
-"""Where the density around a frame is measured: points y, the area of each, and its smoothing.
+"""Samplings: the points y where the density around a frame is measured, their areas and smoothing.
 
-Coordinates are the descriptor's own; ``half_width`` says how many σ of the frame one unit is.
+Coordinates are those of the descriptor; ``half_width`` is the length of one unit in σ of the frame.
 """
 
 from abc import ABC, abstractmethod
@@ -14,27 +14,27 @@ from caloric.theory.gaussians import FloatArray
 
 @dataclass(frozen=True)
 class Sampling(ABC):
-    """What an engine needs to know of a sampling; the points are a subclass's."""
+    """The base of samplings; a subclass defines the points."""
 
     @property
     @abstractmethod
     def half_width(self) -> float:
-        """σ of the frame per unit of the coordinates."""
+        """The length of a unit of the coordinates, in σ of the frame."""
 
     @abstractmethod
     def points(self) -> FloatArray:
-        """y, shape (p, 2), as (x, y)."""
+        """Return y (p, 2), as (x, y)."""
 
     @abstractmethod
     def areas(self) -> FloatArray:
-        """The area each point stands for, (p,): what turns a sum into an integral over y."""
+        """Return the area (p,) that each point represents in an integral over y."""
 
     @abstractmethod
     def smoothing(self) -> FloatArray:
-        """The smoothing at which each point is read, (p,), in units of the coordinates."""
+        """Return the smoothing (p,) at which each point is read, in units of the coordinates."""
 
     def farthest(self) -> float:
-        """The largest distance of a point from the centre, in its own smoothing."""
+        """Return the largest ratio of a point's distance from the centre to its smoothing."""
         return _farthest(self)
 
 
@@ -42,8 +42,8 @@ class Sampling(ABC):
 class SquarePatch(Sampling):
     """size × size pixels that tile [-1, 1]²; y is a pixel's centre, row by row.
 
-    ``reach`` is the half-width in σ of a frame and ``blur`` the smoothing in σ at which a patch is
-    cut from an image; patches that a caller brings are taken as they are.
+    ``reach`` is the half-width in σ of a frame, and ``blur`` the smoothing in σ at which a patch is
+    cut from an image; patches given by the caller are not smoothed.
     """
 
     size: int
@@ -52,7 +52,7 @@ class SquarePatch(Sampling):
 
     @property
     def half_width(self) -> float:
-        """The reach."""
+        """The reach, in σ of the frame."""
         return self.reach
 
     @property
@@ -61,28 +61,28 @@ class SquarePatch(Sampling):
         return 2 / self.size
 
     def points(self) -> FloatArray:
-        """y, shape (size², 2), as (x, y)."""
+        """Return y (size², 2), as (x, y)."""
         line = (np.arange(self.size) + 0.5) * self.pitch - 1
         return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
     def areas(self) -> FloatArray:
-        """All the same: the area of a pixel."""
+        """Return the area of a pixel for every point, (size²,)."""
         return np.full(self.size**2, self.pitch**2)
 
     def smoothing(self) -> FloatArray:
-        """All the same."""
+        """Return the same smoothing for every point, (size²,)."""
         return np.full(self.size**2, self.blur / self.reach)
 
 
 @dataclass(frozen=True)
 class Foveated(Sampling):
-    """Rings that grow coarser and smoother outwards, lengths in σ of the frame.
+    """Rings that become coarser and smoother outwards, with lengths in σ of the frame.
 
     From ``start`` to ``reach`` the pitch is max(finest, growth · r), both between the rings and
-    along them, every other ring is turned by half a step, and a point is read at a smoothing of one
-    pitch: no point sees finer detail than its neighbours can follow. A ring has a multiple of four
-    points, so that the whole has the symmetries of the square and tables are made in an eighth of
-    the time.
+    along them. Every other ring is rotated by half a step. A point is read at a smoothing of one
+    pitch, so that detail finer than the spacing is not aliased. A ring has a multiple of four
+    points, so that the sampling has the symmetries of the square and tables take an eighth of the
+    time.
     """
 
     reach: float = 30.0
@@ -92,11 +92,11 @@ class Foveated(Sampling):
 
     @property
     def half_width(self) -> float:
-        """Coordinates are in σ."""
+        """1, because coordinates are in σ of the frame."""
         return 1.0
 
     def _rings(self) -> list[tuple[float, float, int]]:
-        """(radius, pitch, number of points) of each ring."""
+        """Return (radius, pitch, number of points) of each ring."""
         rings = []
         r = self.start
         while r <= self.reach:
@@ -106,21 +106,21 @@ class Foveated(Sampling):
         return rings
 
     def points(self) -> FloatArray:
-        """y ring by ring from the inside."""
+        """Return y (p, 2) ring by ring, the innermost first."""
         rings = []
         for number, (r, _, count) in enumerate(self._rings()):
-            turn = 2 * np.pi * (np.arange(count) + 0.5 * (number % 2)) / count
-            rings.append(r * np.stack([np.cos(turn), np.sin(turn)], -1))
+            angle = 2 * np.pi * (np.arange(count) + 0.5 * (number % 2)) / count
+            rings.append(r * np.stack([np.cos(angle), np.sin(angle)], -1))
         return np.concatenate(rings)
 
     def areas(self) -> FloatArray:
-        """The annulus of a ring, shared by its points."""
+        """Return the area of each ring divided by its number of points, (p,)."""
         return np.concatenate(
             [np.full(n, 2 * np.pi * r * pitch / n) for r, pitch, n in self._rings()]
         )
 
     def smoothing(self) -> FloatArray:
-        """One pitch."""
+        """Return the pitch of the ring of each point, (p,)."""
         return np.concatenate([np.full(n, pitch) for _, pitch, n in self._rings()])
 
 

@@ -1,10 +1,10 @@
-"""Whitening: a descriptor turned onto its principal directions, the strong ones made weaker.
+"""Whitening: projection onto the principal directions, with the strong ones attenuated.
 
-    w = V Λ^(−t/2),    Σ = V Λ V^T the second moments of descriptors, eigenvalues falling
+    w = V Λ^(−t/2),    Σ = V Λ V^T the second moments of descriptors, eigenvalues decreasing
 
-t = 0 only turns, t = 1 makes all directions equal; between them, what many descriptors share counts
-for less without noise counting for more. The first d columns are kept. The supervised form first
-makes the differences of matched pairs equal in all directions, then turns likewise.
+t = 0 is a rotation, and t = 1 makes all directions equally strong; values between them reduce the
+weight of what many descriptors share without amplifying noise. The first d columns are kept. The
+supervised form first whitens the differences of matched pairs, and then proceeds in the same way.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from caloric.theory.gaussians import FloatArray
 
 
 def _principal(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues, falling, and eigenvectors, each with its largest entry positive."""
+    """Return decreasing eigenvalues, and eigenvectors whose largest entries are positive."""
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
@@ -36,7 +36,7 @@ def _moments(descriptors: Floats) -> FloatArray:
 
 
 def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
-    """(D, d): from normalised descriptors (n, D), of anything. Not centred: angles are kept."""
+    """Return the matrix (D, d) learned from normalised descriptors (n, D), not centred."""
     values, vectors = _principal(_moments(descriptors))
     matrix = vectors[:, :dimension] * values[:dimension] ** (-t / 2)
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)
@@ -45,10 +45,10 @@ def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
 def learn_supervised(
     a: Floats, b: Floats, t: float, dimension: int, shrink: float = 0.1
 ) -> NDArray[np.float32]:
-    """(D, d): from descriptors (n, D) of the same places in two images.
+    """Return the matrix (D, d) learned from descriptors (n, D) of the same places in two images.
 
-    The differences' moments are mixed with a share ``shrink`` of a round one, so that directions in
-    which nothing was seen to change are not trusted without end.
+    ``shrink`` times their mean is added to the variances of the differences in all directions. It
+    limits the weight of directions in which the training pairs hardly differ.
     """
     within = _moments(a - b)
     within += shrink * np.trace(within) / len(within) * np.eye(len(within))
@@ -59,15 +59,15 @@ def learn_supervised(
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)
 
 
-def by(matrix: Floats) -> Callable[[Floats], Floats]:
-    """Whitening by a matrix, to be applied to many blocks: see :func:`apply`."""
+def whitener(matrix: Floats) -> Callable[[Floats], Floats]:
+    """Return the function that whitens by a matrix, for use on many blocks: see :func:`apply`."""
     core = native.core()
     packed = core and core.pack(np.ascontiguousarray(matrix.T, np.float32))
 
     def whiten(h: Floats) -> Floats:
         if core is None or h.dtype != np.float32:
             return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
-        # BLAS sums in an order of each processor's own.
+        # The order of summation in BLAS depends on the processor.
         result = np.empty((len(h), matrix.shape[1]), np.float32)
         core.product(h, packed, result)
         return normalise.l2(result)
@@ -76,13 +76,13 @@ def by(matrix: Floats) -> Callable[[Floats], Floats]:
 
 
 def apply(h: Floats, matrix: Floats) -> Floats:
-    """Normalised descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
-    return by(matrix)(h)
+    """Return normalised descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
+    return whitener(matrix)(h)
 
 
 @cache
 def load(name: str) -> NDArray[np.float32]:
-    """The matrix that is shipped under this name."""
+    """Return the matrix (D, d) that is shipped under this name."""
     file = resources.files("caloric") / "data" / f"{name}.npy"
     if not file.is_file():
         raise InputError(f"unknown whitening {name!r}")
@@ -94,5 +94,5 @@ def load(name: str) -> NDArray[np.float32]:
 
 @cache
 def fingerprint(name: str) -> str:
-    """Of the matrix itself: another one of the same name makes other descriptors."""
+    """Return a hash of the matrix, which changes when it is learned again under the same name."""
     return hashlib.sha256(load(name).tobytes()).hexdigest()[:16]

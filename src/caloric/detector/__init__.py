@@ -1,1 +1,1 @@
-"""Scale space to frames."""
+"""Detection of frames in a scale space."""

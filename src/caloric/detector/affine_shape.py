@@ -1,7 +1,7 @@
-"""Which shape: frames stretched until the gradients inside them are the same in all directions.
+"""Affine shape: frames are stretched until the gradients inside them are isotropic.
 
-Baumberg's iteration: the second-moment matrix M of the gradients in a frame, A ← A M^{-1/2}, until
-M is round. σ = √|det A| stays what it was.
+Baumberg's iteration computes the second-moment matrix M of the gradients in a frame and sets
+A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does not change.
 """
 
 from typing import Any
@@ -20,33 +20,33 @@ SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 WINDOW = 1.5 / 4.5
 ANY = Sift(sigma_d=1.0, sigma_r=1.0)
 STEPS = 10
-ROUND = 0.05  # anisotropy below which a frame is done
-LONGEST = 6.0  # ratio of axes beyond which a frame is an edge, and stays as it was
+ROUND = 0.05  # anisotropy below which a frame has converged
+LONGEST = 6.0  # ratio of axes beyond which a frame is an edge and is not adapted
 ArrayOrTensor = Any
 _BLOCK = 256
 
 
 def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
-    """(n, 2, 2): the Gaussian-weighted mean of ∇f ∇f^T in each frame's own coordinates."""
+    """Return the Gaussian-weighted means of ∇f ∇f^T (n, 2, 2) in the coordinates of each frame."""
     window = gaussian_2d(SAMPLING.points(), WINDOW)
     result = np.empty((len(maps), 2, 2))
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
-        seen = density.measure_frames(ladder, maps[part], SAMPLING, ANY)
-        weights = seen.weights.astype(np.float64)
-        cos, sin = (weights * v.astype(np.float64) for v in (seen.cos, seen.sin))
+        measured = density.measure_frames(ladder, maps[part], SAMPLING, ANY)
+        weights = measured.weights.astype(np.float64)
+        cos, sin = (weights * v.astype(np.float64) for v in (measured.cos, measured.sin))
         xx, xy, yy = moments(window, weights, cos, sin)
         result[part] = np.stack([np.stack([xx, xy], -1), np.stack([xy, yy], -1)], -2)
     return result
 
 
-# What follows is arithmetic alone, of arrays and of tensors. A symmetric matrix is xx, xy, yy.
+# The arithmetic below works on arrays and on tensors. A symmetric matrix is given as xx, xy, yy.
 
 
 def moments(
     window: ArrayOrTensor, weights: ArrayOrTensor, cos: ArrayOrTensor, sin: ArrayOrTensor
 ) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
-    """Return Σ window ∇f ∇f^T (n,) each, from |∇f| and its two components (n, p)."""
+    """Return xx, xy, yy (n,) of Σ window ∇f ∇f^T, from |∇f| and its two components (n, p)."""
     total = (window * weights * weights).sum(1)
     even, odd = (window * (cos * cos - sin * sin)).sum(1), (window * cos * sin).sum(1)
     return (total + even) / 2, odd, (total - even) / 2
@@ -55,13 +55,13 @@ def moments(
 def axes(
     xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor
 ) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-    """Return the larger and the smaller eigenvalue."""
+    """Return the larger and the smaller eigenvalue (n,)."""
     mean, radius = (xx + yy) / 2, (((xx - yy) / 2) ** 2 + xy * xy) ** 0.5
     return mean + radius, mean - radius
 
 
 def anisotropy(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
-    """Return 0 for a round matrix, towards 1 for a line, 0 for a matrix of zeros."""
+    """Return (λ₁ − λ₂) / (λ₁ + λ₂) (n,), which is 0 for isotropic matrices and for zero."""
     large, small = axes(xx, xy, yy)
     trace = large + small
     return (large - small) / (trace + (trace <= 0))
@@ -70,11 +70,11 @@ def anisotropy(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> Array
 def unit_power(
     xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor, exponent: float
 ) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
-    """Return a power of a positive matrix, scaled to determinant 1."""
+    """Return a power of a positive matrix, scaled to determinant 1, as xx, xy, yy."""
     large, small = axes(xx, xy, yy)
     half, radius = (xx - yy) / 2, (large - small) / 2
-    long = (large / small.clip(1e-30, None)) ** (exponent / 2)  # along the longer axis
-    mid, swing = (long + 1 / long) / 2, (long - 1 / long) / 2
+    stretch = (large / small.clip(1e-30, None)) ** (exponent / 2)  # along the longer axis
+    mid, swing = (stretch + 1 / stretch) / 2, (stretch - 1 / stretch) / 2
     unit = radius + (radius == 0)
     return mid + half / unit * swing, xy / unit * swing, mid - half / unit * swing
 
@@ -83,9 +83,9 @@ def adapted_shape(
     shape: tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor],
     moment: tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor],
 ) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
-    """Return the next shape: S M^{-1/2}, made symmetric again so that it stays upright.
+    """Return the next shape (P P^T)^{1/2} with P = S M^{-1/2}.
 
-    With P = S M^{-1/2} that is (P P^T)^{1/2}.
+    It is the symmetric matrix that differs from P by a rotation, so the frame stays upright.
     """
     a, b, c = shape
     d, e, f = unit_power(*moment, -0.5)
@@ -94,25 +94,25 @@ def adapted_shape(
 
 
 def too_long(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
-    """Return whether the ratio of axes is beyond ``LONGEST``."""
+    """Return whether the ratio of axes is at least ``LONGEST``, (n,)."""
     large, small = axes(xx, xy, yy)
     return large >= LONGEST * small
 
 
 def singular(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOrTensor:
-    """Return whether a moment matrix has no inverse."""
+    """Return whether a moment matrix is singular, (n,)."""
     trace = xx + yy
     return xx * yy - xy * xy <= 1e-12 * trace * trace
 
 
 def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """The adapted frames (n, 2, 3), upright, and which of them converged.
+    """Return the adapted upright frames (n, 2, 3), and a mask (n,) of those that converged.
 
-    A frame that does not settle, or grows longer than 6 : 1, is given back as it came.
+    A frame that does not converge, or exceeds a ratio of axes of 6, becomes circular.
     """
     sigma = sigmas(maps)
     shapes = np.tile([1.0, 0.0, 1.0], (len(maps), 1))
-    settled = np.zeros(len(maps), bool)
+    converged = np.zeros(len(maps), bool)
     active = np.arange(len(maps))
     for _ in range(STEPS):
         if len(active) == 0:
@@ -120,20 +120,20 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
         current = _with_shapes(maps[active], sigma[active], shapes[active])
         m = second_moments(ladder, current)
         moment = np.stack([m[:, 0, 0], m[:, 0, 1], m[:, 1, 1]], -1)
-        done = anisotropy(*moment.T) < ROUND
-        settled[active[done]] = True
-        usable = ~done & ~singular(*moment.T)
+        isotropic = anisotropy(*moment.T) < ROUND
+        converged[active[isotropic]] = True
+        usable = ~isotropic & ~singular(*moment.T)
         active, moment = active[usable], moment[usable]
         shape = adapted_shape(tuple(shapes[active].T), tuple(moment.T))
         shapes[active] = np.stack(shape, -1)
         active = active[~too_long(*shape)]
-    good = settled & ~too_long(*shapes.T)
+    good = converged & ~too_long(*shapes.T)
     shapes[~good] = [1.0, 0.0, 1.0]
     return _with_shapes(maps, sigma, shapes), good
 
 
 def _with_shapes(maps: FloatArray, sigma: FloatArray, shapes: FloatArray) -> FloatArray:
-    """Return upright frames (n, 2, 3) with the shapes (n, 3) of determinant 1 and their σ."""
+    """Return upright frames (n, 2, 3) of size σ with the shapes (n, 3), whose determinant is 1."""
     a, b, c = (sigma * shapes.T)[..., None]
     rows = np.stack([np.concatenate([a, b], 1), np.concatenate([b, c], 1)], 1)
     return np.concatenate([rows, maps[:, :, 2:]], -1)

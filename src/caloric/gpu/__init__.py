@@ -1,5 +1,5 @@
-"""What a device does differently: the pipeline on batches of images in PyTorch, and nothing more.
+"""The pipeline on batches of images in PyTorch, with Triton kernels for GPUs.
 
-The tables, samplings and constants are those of the rooms below; a kernel in Triton stands beside
-the plain form it is tested against. Nothing here is imported unless a device is asked for.
+Tables, samplings and constants are those of the CPU modules. Each Triton kernel has a plain PyTorch
+form that it is tested against. PyTorch is imported only if a device is requested.
 """

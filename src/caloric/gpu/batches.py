@@ -1,4 +1,4 @@
-"""Images gathered into batches of one size, each halved until it fits into the device's memory."""
+"""Extraction in batches of images of the same size, halved until they fit into device memory."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -19,10 +19,10 @@ from caloric.plan import Plan
 
 log = logging.getLogger("caloric")
 
-AT_ONCE = 32  # images of one size
-_PIXELS = 1 << 26  # of a batch
+AT_ONCE = 32  # images of one size per batch
+_PIXELS = 1 << 26  # per batch
 _WAITING = 1 << 28  # pixels that wait for other images of their size
-_ADDRESSABLE = 1 << 31  # pixels of a pyramid that the kernels can address
+_ADDRESSABLE = 1 << 31  # elements of a pyramid that the kernels can address
 
 Item = tuple[Pixels | Tensor, NDArray[np.bool_] | None]  # grey pixels (h, w), mask
 _Indexed = tuple[int, Item]
@@ -31,7 +31,7 @@ _device_lock = RLock()
 
 @contextmanager
 def using(device: Any) -> Iterator[None]:
-    """Start kernels on that device, by one thread at a time: recordings share their results."""
+    """Select the device for one thread at a time, because recorded graphs share their outputs."""
     with _device_lock, torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         yield
 
@@ -39,10 +39,10 @@ def using(device: Any) -> Iterator[None]:
 def extract_all(
     items: Iterable[_Indexed], plan: Plan, device: Any
 ) -> Iterator[tuple[int, Features | None]]:
-    """Yield (index, features) of images, in any order: images of one size go together.
+    """Yield (index, features) of images in any order; images of the same size share a batch.
 
-    The device works on a batch while the next one is gathered. A batch that does not fit into its
-    memory is halved; an image that does not fit by itself gives None.
+    The device processes a batch while the next one is gathered. A batch that does not fit into
+    device memory is halved; a single image that does not fit gives None.
     """
     with ThreadPoolExecutor(1, "caloric-device") as worker:
         running: Future[list[tuple[int, Features | None]]] | None = None
@@ -55,7 +55,7 @@ def extract_all(
 
 
 def _by_size(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
-    """Yield full batches as they come, then the rest; if too much waits, the largest so far."""
+    """Yield batches of one size when they are full or too many pixels wait, then the rest."""
     waiting: dict[tuple[int, ...], list[_Indexed]] = {}
     pixels = 0
     for item in items:
@@ -101,8 +101,10 @@ def _extract_batch(batch: list[Item], plan: Plan, device: Any) -> list[Features]
         pixels = host.stack([image for image, _ in batch], device)
         masks = None
         if any(mask is not None for _, mask in batch):
-            each = [np.ones(image.shape, bool) if mask is None else mask for image, mask in batch]
-            masks = torch.from_numpy(np.stack(each)).to(device)
+            all_masks = [
+                np.ones(image.shape, bool) if mask is None else mask for image, mask in batch
+            ]
+            masks = torch.from_numpy(np.stack(all_masks)).to(device)
         result = graphs.run(pixels, plan, masks)
         return host.to_host(result, plan, (pixels.shape[1], pixels.shape[2]))
 

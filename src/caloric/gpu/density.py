@@ -1,4 +1,4 @@
-"""The density around frames of a batch, on its angular basis: what a table is contracted with."""
+"""The harmonics of the density around the frames of a batch, the input of the tables."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,21 @@ from caloric.kernels import Kernel
 
 
 def padding(count: int) -> int:
-    """So many points of no area make it a multiple of 16: products of matrices like that."""
+    """Return the number of zero points that pad ``count`` to a multiple of 16, for speed."""
     return -count % 16
 
 
 def padded(values: Tensor) -> Tensor:
-    """With zeros for these points, last."""
+    """Return the values padded with zeros along the last axis: see :func:`padding`."""
     return torch.nn.functional.pad(values, (0, padding(values.shape[-1])))
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A sampling on a device, padded by points of no area: offsets (2, p) in σ, what a power of the
-    gradient is multiplied by (p,), and by how many levels a point's differs from σ's (p,), float64.
+    """A sampling on a device, padded to p points.
+
+    ``offsets`` (2, p) are in σ; ``factors`` (p,) multiply the power of the gradient, 0 for padding;
+    ``levels`` (p,) is the difference between the level of a point and that of σ, in float64.
     """
 
     offsets: Tensor
@@ -38,29 +40,29 @@ class Points:
 
     @property
     def padded(self) -> int:
-        """p."""
+        """The number of points p, including padding."""
         return int(self.offsets.shape[1])
 
 
 @once
 def points(sampling: Sampling, power: float, device: Any, dtype: Any) -> Points:
-    """Made once for each."""
-    own = density.in_sigmas(sampling)
-    count = len(own.areas)
+    """Return the points of a sampling on a device (cached)."""
+    relative = density.in_sigmas(sampling)
+    count = len(relative.areas)
     first = FIRST / 2  # the smoothing of the first level, in pixels of the image
-    levels = SCALES * np.log2(own.smoothing / first)
+    levels = SCALES * np.log2(relative.smoothing / first)
 
-    def there(values: Any) -> Tensor:
+    def on_device(values: Any) -> Tensor:
         return padded(torch.as_tensor(np.array(values), dtype=dtype, device=device))
 
-    factors = own.areas.astype(np.float64) * own.relative.astype(np.float64) ** power
+    factors = relative.areas.astype(np.float64) * relative.relative.astype(np.float64) ** power
     rungs_above = padded(torch.tensor(levels, dtype=torch.float64, device=device))
-    return Points(there(own.offsets), there(factors), rungs_above, count)
+    return Points(on_device(relative.offsets), on_device(factors), rungs_above, count)
 
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """The levels of a plan on a device, each (levels,): offset, height, width, 1 / step, origin."""
+    """The levels of a pyramid on a device, each attribute (levels,); ``scale`` is 1 / step."""
 
     offset: Tensor
     height: Tensor
@@ -71,7 +73,7 @@ class Ladder:
 
 @once
 def ladder(pyramid: Pyramid, device: Any, dtype: Any) -> Ladder:
-    """Made once for each."""
+    """Return the levels of a pyramid on a device (cached)."""
     rows = [(o, v.height, v.width, 1 / v.step, v.origin) for o, v in pyramid.levels]
     columns = [*zip(*rows, strict=True)]
     whole = [torch.tensor(c, dtype=torch.int64, device=device) for c in columns[:3]]
@@ -79,9 +81,9 @@ def ladder(pyramid: Pyramid, device: Any, dtype: Any) -> Ladder:
 
 
 def rungs(maps: Tensor) -> Tensor:
-    """How many levels σ is above 1 pixel (n,).
+    """Return the number of levels (n,) by which σ lies above 1 pixel.
 
-    In float64: which level is nearest must not depend on rounding, or another would be read.
+    It is computed in float64, so that rounding does not change which level is nearest.
     """
     a = maps.detach()[..., :2].double()
     determinant = a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
@@ -89,20 +91,20 @@ def rungs(maps: Tensor) -> Tensor:
 
 
 def directions(gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Length, cosine and sine; where there is no gradient all are 0, and so are their slopes."""
+    """Return length, cosine and sine; where the gradient is 0, they and their derivatives are 0."""
     square = gx * gx + gy * gy
-    there = square > torch.finfo(gx.dtype).tiny
-    length = torch.where(there, square, 1.0).sqrt()
-    inverse = torch.where(there, 1 / length, 0.0)
-    return torch.where(there, length, 0.0), gx * inverse, gy * inverse
+    nonzero = square > torch.finfo(gx.dtype).tiny
+    length = torch.where(nonzero, square, 1.0).sqrt()
+    inverse = torch.where(nonzero, 1 / length, 0.0)
+    return torch.where(nonzero, length, 0.0), gx * inverse, gy * inverse
 
 
 def powered(length: Tensor, power: float) -> Tensor:
-    """length^power, with a slope of 0 at 0."""
+    """Return length^power, with a derivative of 0 at 0."""
     if power == 1:
         return length
-    there = length > 0
-    return torch.where(there, torch.where(there, length, 1.0) ** power, 0.0)
+    nonzero = length > 0
+    return torch.where(nonzero, torch.where(nonzero, length, 1.0) ** power, 0.0)
 
 
 def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
@@ -111,17 +113,23 @@ def harmonics(weights: Tensor, cos: Tensor, sin: Tensor, order: int) -> Tensor:
 
 
 def _along(
-    axis: int, maps: Tensor, shapes: Tensor, at: Points, origin: Tensor, scale: Tensor, size: int
+    axis: int,
+    maps: Tensor,
+    shapes: Tensor,
+    points: Points,
+    origin: Tensor,
+    scale: Tensor,
+    size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the points lie along an axis, in pixels of their levels (n, p): beyond a pixel, which
-    pixel, and whether within the image.
+    """Return the positions (n, p) of the points along an axis, in pixels of their levels.
 
-    From the pixel at the frame's centre, which is found in float64: whether a point at the rim of
-    the image counts must not depend on how far the rim is from 0.
+    They are given as a fraction, a pixel index, and whether the point is inside the image. Offsets
+    are relative to the pixel at the centre of the frame, which is computed in float64, so that the
+    precision at the image border does not depend on its coordinates.
     """
     centre = (maps[:, axis, 2:].double() - origin) * scale
     pixel = centre.detach().floor()
-    offset = (shapes[:, axis : axis + 1] @ at.offsets)[:, 0] * scale
+    offset = (shapes[:, axis : axis + 1] @ points.offsets)[:, 0] * scale
     place = offset + (centre - pixel).to(shapes.dtype)
     first = ((-0.5 - origin.double()) * scale - pixel).to(shapes.dtype)
     inside = (place >= first) & (place <= first + size * scale)
@@ -139,9 +147,10 @@ def measured(
     power: float,
     order: int,
 ) -> Tensor:
-    """Harmonics (n, (2·order + 1) p) around frames ``maps`` (n, 2, 3) of images ``image`` (n,).
+    """Return harmonics (n, (2·order + 1) p) around frames (n, 2, 3) in images of index (n,).
 
-    The plain form of :func:`caloric.density.measure_frames`, with gradients to pixels and frames.
+    This is :func:`caloric.descriptor.density.measure_frames` in PyTorch, differentiable with
+    respect to pixels and frames.
     """
     dtype = rows.dtype
     at, levels = points(sampling, power, rows.device, dtype), ladder(pyramid, rows.device, dtype)

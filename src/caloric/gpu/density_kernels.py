@@ -1,4 +1,4 @@
-"""Densities around frames by a Triton kernel: see density.py."""
+"""Densities around frames by a Triton kernel; the plain form is in density.py."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _measure(
     LEVELS: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Harmonics of the density at some points around one frame."""
+    """Store the harmonics of the density at a block of points around one frame."""
     blocks: tl.constexpr = (POINTS + BLOCK - 1) // BLOCK
     frame = (tl.program_id(0) // blocks).to(tl.int64)
     index = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
@@ -54,7 +54,7 @@ def _measure(
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
-    # From the pixel at the centre, as the plain form does.
+    # Relative to the pixel at the centre, as in the plain form.
     x0, y0 = (tx - origin) * scale, (ty - origin) * scale
     cx, cy = tl.floor(x0), tl.floor(y0)
     x = (a00 * u + a01 * v) * scale + (x0 - cx).to(tl.float32)
@@ -132,7 +132,7 @@ def measured(
     order: int,
     dtype: Any,
 ) -> Tensor:
-    """:func:`caloric.gpu.density.measured`; frame i is of image (begin + i) // per."""
+    """Return :func:`caloric.gpu.density.measured`; frame i is in image (begin + i) // per."""
     device = rows.device
     at = density.points(sampling, power, device, torch.float32)
     levels = density.ladder(pyramid, device, torch.float32)

@@ -1,4 +1,4 @@
-"""Which device a name means."""
+"""Names of devices."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ log = logging.getLogger("caloric")
 
 @cache
 def available() -> bool:
-    """Whether PyTorch is here and sees a GPU."""
+    """Return whether PyTorch is installed and sees a GPU."""
     try:
         import torch
     except ImportError:
@@ -22,7 +22,7 @@ def available() -> bool:
 
 
 def about() -> str:
-    """Its version, and the GPUs that it sees."""
+    """Return the version of PyTorch and the names of the GPUs."""
     try:
         import torch
     except ImportError:
@@ -32,12 +32,12 @@ def about() -> str:
 
 
 def resolve(name: object) -> Any:
-    """The ``torch.device`` of "cuda", "cuda:1" or "torch:cpu"; None for "cpu", the path without.
+    """Return the ``torch.device`` of "cuda", "cuda:1" or "torch:cpu"; None for "cpu".
 
-    "auto" is a GPU where there is one.
+    "auto" is the current GPU if there is one, otherwise "cpu".
     """
     if type(name).__module__ == "torch" and str(name) != "cpu":
-        name = str(name)  # torch.device("cuda"), say
+        name = str(name)  # for example torch.device("cuda")
     if name == "cpu" or (name == "auto" and not available()):
         return None
     if not isinstance(name, str) or (
@@ -63,7 +63,7 @@ def resolve(name: object) -> Any:
 
 
 def fitting(work: Callable[[], R], what: str) -> R | None:
-    """What ``work`` on a device gives; None, and a line in the log, if its memory is too small."""
+    """Return the result of ``work``; None, with a warning in the log, if device memory is full."""
     import torch
 
     try:

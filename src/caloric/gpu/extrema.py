@@ -1,7 +1,7 @@
-"""Extrema of a batch: candidates, their sub-pixel places, the strongest of each image.
+"""Extrema of a batch: candidates, their sub-pixel refinement, the strongest of each image.
 
-What is found has a key: the bits of its strength above those of its place. Sorting keys puts the
-strongest first, equals by place, and those that moved to the same place side by side.
+Each extremum has a key: the bits of its strength, followed by those of its place. Sorting the keys
+orders extrema by strength, then by place, and makes duplicates adjacent.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,11 @@ from caloric.image.scalespace import FIRST, SCALES
 
 @dataclass(frozen=True, eq=False)
 class Peaks:
-    """Up to c extrema an image: ``keys`` (b, c) int64, 0 where there is none; ``places`` (b, c, 3)
-    float64, x, y and σ in pixels of the image; ``counts`` (b,), how many candidates there were."""
+    """Up to c extrema per image.
+
+    ``keys`` (b, c) are int64, 0 for an empty slot; ``places`` (b, c, 3) are x, y and σ in pixels of
+    the image, in float64; ``counts`` (b,) are the numbers of candidates.
+    """
 
     keys: Tensor
     places: Tensor
@@ -25,7 +28,7 @@ class Peaks:
 
 
 def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
-    """(n, 4) image, layer, row, column of extrema of |D| among 27 neighbours in (b, 6, h, w)."""
+    """Return image, layer, row, column (n, 4) of 3 x 3 x 3 maxima of |D| in layers (b, 6, h, w)."""
     d = (layers[:, 1:] - layers[:, :-1]).abs()
     if min(octave.height, octave.width) < 3:
         return torch.zeros((0, 4), dtype=torch.int64, device=layers.device)
@@ -37,7 +40,7 @@ def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
 
 
 def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """D at places (n, 4), its gradient (3, n) and Hessian (6, n), in float64."""
+    """Return D at places (n, 4), its gradient (3, n) and Hessian (6, n), in float64."""
     image, layer, row, column = at.T
 
     def d(s: int, y: int, x: int) -> Tensor:
@@ -49,7 +52,7 @@ def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
-    """Where there is a peak, and u = −H^{-1} g (3, n)."""
+    """Return which Hessians are regular (n,), and the offsets u = −H⁻¹ g (3, n)."""
     adjoint, determinant = extrema.cofactors(hessian)
     regular = determinant.abs() > extrema.REGULAR
     scaled = gradient / torch.where(regular, -determinant, torch.inf)
@@ -59,7 +62,7 @@ def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
 def refine(
     pyramid: Pyramid, octave: Octave, layers: Tensor, at: Tensor, contrast: float, edge: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Image, key and place of the candidates that settle and are strong and round enough."""
+    """Return image (n,), key (n,) and place (n, 3) of the candidates that converge and pass."""
     h, w = octave.height, octave.width
     images, keys, places = [], [], []
     for _ in range(extrema.MOVES):
@@ -103,7 +106,7 @@ def find(
 ) -> Peaks:
     """Return the extrema of pyramids ``rows`` (b, total).
 
-    ``fused``: by Triton kernels, with room for ``capacity`` candidates per image.
+    With ``fused`` they are found by Triton kernels, up to ``capacity`` candidates per image.
     """
     if fused:
         from caloric.gpu import extrema_kernels
@@ -118,8 +121,8 @@ def find(
         if len(at):
             parts.append(refine(pyramid, octave, layers, at, contrast, edge))
     if not parts:
-        nothing = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
-        return Peaks(nothing[..., 0].long(), nothing, torch.zeros(b, device=rows.device).long())
+        empty = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
+        return Peaks(empty[..., 0].long(), empty, torch.zeros(b, device=rows.device).long())
     image, key, place = (torch.cat(column) for column in zip(*parts, strict=True))
     counts = torch.bincount(image, minlength=b)
     most = int(counts.max())
@@ -133,22 +136,22 @@ def find(
     return Peaks(keys, places, counts)
 
 
-def strongest(found: Peaks, most: int) -> tuple[Tensor, Tensor]:
-    """The ``most`` strongest of each image: places (b, most, 3) and strengths (b, most).
+def strongest(peaks: Peaks, most: int) -> tuple[Tensor, Tensor]:
+    """Return places (b, most, 3) and strengths (b, most) of the strongest extrema of each image.
 
-    A strength of 0 says that there is none.
+    The strength of an empty slot is 0.
     """
-    count = found.keys.shape[1]
-    keys, index = found.keys.sort(1, descending=True)
-    again = torch.zeros_like(keys, dtype=torch.bool)
-    again[:, 1:] = keys[:, 1:] == keys[:, :-1]
-    keys = keys.masked_fill(again, 0)
-    # Without those that are there twice the order has gaps: they are moved to the end.
+    count = peaks.keys.shape[1]
+    keys, index = peaks.keys.sort(1, descending=True)
+    duplicate = torch.zeros_like(keys, dtype=torch.bool)
+    duplicate[:, 1:] = keys[:, 1:] == keys[:, :-1]
+    keys = keys.masked_fill(duplicate, 0)
+    # Sort again to move the removed duplicates to the end.
     keys, order = keys.sort(1, descending=True)
     index = index.gather(1, order)
     kept = min(most, count)
     keys, index = keys[:, :kept], index[:, :kept]
-    places = found.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
+    places = peaks.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
     strengths = (keys >> 32).to(torch.int32).view(torch.float32)
     pad = most - kept
     places = torch.nn.functional.pad(places, (0, 0, 0, pad))

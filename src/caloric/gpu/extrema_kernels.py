@@ -1,4 +1,4 @@
-"""Extrema by Triton kernels: candidates and their sub-pixel refinement; see extrema.py."""
+"""Extrema by Triton kernels: candidates and their refinement; the plain form is in extrema.py."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _find_candidates(
     rows, counts, found, offset, height, width, total, limit, capacity,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Extrema of |D| among 27 neighbours, three layers at once, put down in any order."""
+    """Store the 3 x 3 x 3 maxima of |D| in three layers, in any order."""
     image = tl.program_id(1).to(tl.int64)
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inner = width - 2
@@ -88,7 +88,7 @@ def _refine(
     MOVES: tl.constexpr, REGULAR: tl.constexpr, NEAR: tl.constexpr, LONGEST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Candidates moved to the peaks of their parabolas, in float64, until they rest or leave."""
+    """Move candidates to the peaks of their parabolas, in float64, until they converge or leave."""
     image = tl.program_id(1).to(tl.int64)
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     count = tl.minimum(tl.load(counts + image), capacity)
@@ -171,7 +171,7 @@ def _refine(
         layer = tl.where(active, layer + _round(os).to(tl.int32), layer)
         active = active & (layer >= 1) & (layer < SCALES + 1) & (row >= 1) & (row < height - 1)
         active = active & (column >= 1) & (column < width - 1)
-        # Those that left are not looked at again, but their addresses must stay in the octave.
+        # Inactive candidates are ignored, but their addresses must stay valid.
         column, row, layer = (
             tl.where(active, column, 1),
             tl.where(active, row, 1),
@@ -180,7 +180,7 @@ def _refine(
 
 
 def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int) -> Peaks:
-    """:func:`caloric.gpu.extrema.find` with room for ``capacity`` candidates an image."""
+    """Return :func:`caloric.gpu.extrema.find` for up to ``capacity`` candidates per image."""
     b, device = len(rows), rows.device
     counts = torch.zeros(b, dtype=torch.int32, device=device)
     found = torch.empty((b, capacity), dtype=torch.int32, device=device)
@@ -209,7 +209,7 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
 
 @once
 def _octaves(pyramid: Pyramid, device: Any) -> tuple[Tensor, Tensor]:
-    """Offsets and sizes of a plan's octaves, and their steps and origins, on the device."""
+    """Return offset, height, width (octaves, 3) and step, origin (octaves, 2) on the device."""
     whole = [(o.offset, o.height, o.width) for o in pyramid.octaves]
     parts = [(o.step, o.origin) for o in pyramid.octaves]
     return (

@@ -1,4 +1,4 @@
-"""Recorded launches: an extraction is hundreds of kernels, and a CUDA graph starts them as one."""
+"""CUDA graphs, which launch the hundreds of kernels of an extraction as one."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from caloric.plan import Plan
 
 
 def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
-    """Return :func:`extract`, recorded where that pays; again with more room if it was crowded.
+    """Return the result of :func:`extract`, repeated with a larger capacity if that was too small.
 
-    The next run of the same kind may overwrite the result.
+    The next run with the same shape and plan may overwrite the result.
     """
     batch = replayed(pixels, plan) if masks is None else extract(pixels, plan, masks)
-    more = room((pixels.shape[1], pixels.shape[2]))
+    capacity = room((pixels.shape[1], pixels.shape[2]))
     while bool(batch.crowded.any()):
-        more *= 4
-        batch = extract(pixels, plan, masks, more)
+        capacity *= 4
+        batch = extract(pixels, plan, masks, capacity)
     return batch
 
 
@@ -40,9 +40,9 @@ _graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
 def replayed(images: Tensor, plan: Plan) -> Batch:
-    """Return :func:`extract`, recorded from the second batch of a kind on.
+    """Return the result of :func:`extract`, by a graph from the second batch of a kind on.
 
-    The next batch of this kind overwrites the result.
+    The next batch with the same shape and plan overwrites the result.
     """
     if not fusing(images.device) or plan.options.max_features is None:
         return extract(images, plan)
@@ -63,16 +63,16 @@ def replayed(images: Tensor, plan: Plan) -> Batch:
 
 
 def forget() -> None:
-    """Release the memory of recordings and tables."""
+    """Release the memory of graphs and tables."""
     once.forget()
     torch.cuda.empty_cache()
 
 
 def _record(images: Tensor, plan: Plan) -> _Graph:
     static = images.clone()
-    extract(static, plan)  # makes all tables, which cannot be made while recording
+    extract(static, plan)  # creates all tables, which is not possible while recording
     graph = torch.cuda.CUDAGraph()
-    # Other threads continue to decode and copy meanwhile.
+    # Other threads may decode and copy during the capture.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         batch = extract(static, plan)
     return _Graph(graph, static, batch)

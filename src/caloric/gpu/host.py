@@ -1,4 +1,4 @@
-"""Between host and device: pixels up, features down, each in one copy."""
+"""Transfers between host and device: pixels and features, each in one copy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ Pixels = NDArray[np.float32]
 
 
 def grey_pixels(image: Any, device: Any) -> Pixels | Tensor:
-    """Return the grey pixels (h, w) of an image: on the device if it is a tensor.
+    """Return the grey pixels (h, w) of an image, on the device if it is a tensor.
 
     A tensor has the shape (h, w), (1, h, w) or (3, h, w).
     """
@@ -88,9 +88,9 @@ def to_host(batch: Batch, plan: Plan, size: tuple[int, int]) -> list[Features]:
     strengths = strengths.view(np.float32).reshape(b, k)
     values = values.view(kind).reshape(b, k, batch.descriptors.shape[2])
 
-    def one(i: int) -> Features:
+    def features(i: int) -> Features:
         count = int(np.count_nonzero(strengths[i] > 0))
         frames = Frames(maps[i, :count], strengths[i, :count].copy())
         return plan.features(frames, values[i, :count].astype(plan.output), size)
 
-    return threads.each(one, range(b))
+    return threads.each(features, range(b))

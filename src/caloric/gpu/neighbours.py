@@ -12,16 +12,16 @@ from caloric.matching import neighbours as on_cpu
 from caloric.matching.neighbours import Neighbours
 from caloric.theory.gaussians import FloatArray
 
-_SCORES = 1 << 28  # at once
+_SCORES = 1 << 28  # per block
 
 
 def neighbours(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float,
     device: Any,
 ) -> Neighbours:  # fmt: skip
-    """:func:`caloric.matching.neighbours`, which does what does not fit."""
+    """Return :func:`caloric.matching.neighbours.neighbours`, which is also the fallback."""
 
-    def there() -> Neighbours:
+    def on_device() -> Neighbours:
         left, right = (torch.from_numpy(v).to(device) for v in (a, b))
         places = None if xy_b is None else torch.tensor(xy_b).float().to(device)
         nearest, first, second, mutual = nearest_rows(left, right, places, radius)
@@ -30,14 +30,14 @@ def neighbours(
             mutual.cpu().numpy(),
         )  # fmt: skip
 
-    found = devices.fitting(there, f"matching {len(a)} x {len(b)}")
-    return on_cpu.neighbours(a, b, xy_b, radius) if found is None else found
+    result = devices.fitting(on_device, f"matching {len(a)} x {len(b)}")
+    return on_cpu.neighbours(a, b, xy_b, radius) if result is None else result
 
 
 def nearest_rows(
     a: Tensor, b: Tensor, places: Tensor | None, radius: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each row of a: its nearest of b, both distances, and whether it is b's nearest too."""
+    """Return nearest row of b, distance, second distance and mutuality (n,) for each row of a."""
     mean = b.mean(0, dtype=torch.float64).float()
     a, b = a - mean, b - mean
     half_a, half_b = 0.5 * (a * a).sum(1), 0.5 * (b * b).sum(1)
@@ -51,18 +51,18 @@ def nearest_rows(
         if places is None:
             scores.scatter_(1, column[:, None], -torch.inf)
         else:
-            here = places[column]
-            near = (places[:, 0] - here[:, :1]).abs() <= radius
-            near &= (places[:, 1] - here[:, 1:]).abs() <= radius
+            centres = places[column]
+            near = (places[:, 0] - centres[:, :1]).abs() <= radius
+            near &= (places[:, 1] - centres[:, 1:]).abs() <= radius
             scores.masked_fill_(near, -torch.inf)
         best.append(highest)
         nearest.append(column)
         second.append(scores.amax(1))
-    top, index, other = torch.cat(best), torch.cat(nearest), torch.cat(second)
-    # Of rows that are equally near to the same b, the first.
+    top, index, second_score = torch.cat(best), torch.cat(nearest), torch.cat(second)
+    # Among rows equally near to the same b, the first counts as its nearest.
     rows = torch.arange(len(a), device=a.device)
     candidates = torch.where(top == tops[index], rows, len(a))
     owner = torch.full((len(b),), len(a), device=a.device)
     owner = owner.scatter_reduce(0, index, candidates, "amin")
-    apart = torch.linalg.vector_norm(a - b[index], dim=1)
-    return index, apart, (-2 * other).clamp_min(0).sqrt(), owner[index] == rows
+    distances = torch.linalg.vector_norm(a - b[index], dim=1)
+    return index, distances, (-2 * second_score).clamp_min(0).sqrt(), owner[index] == rows

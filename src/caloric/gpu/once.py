@@ -1,6 +1,6 @@
-"""Tables on a device, made once; all are forgotten together.
+"""Caches of tables on a device, which are cleared together.
 
-With them go the recordings that were made with them, which read a table where it was.
+Recorded graphs are cleared with them, because they refer to the memory of the tables.
 """
 
 from collections.abc import Callable
@@ -10,32 +10,32 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MOST = 1024  # of all kinds together
+_MOST = 1024  # entries of all caches together
 _kept: list[Any] = []
 
 
 def kept(table: R) -> R:
-    """A dictionary that is emptied with all others."""
+    """Register a dictionary that is cleared with all others, and return it."""
     _kept.append(table)
     return table
 
 
 def forget() -> None:
-    """All of them."""
+    """Clear all caches."""
     for table in _kept:
         table.clear()
 
 
 def once(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which is asked once for each of its arguments, given by position."""
-    made: dict[Any, R] = kept({})
+    """Decorate a function so that its results are cached by its positional arguments."""
+    results: dict[Any, R] = kept({})
 
     @wraps(function)
-    def asked(*key: P.args, **none: P.kwargs) -> R:
-        if key not in made:
+    def cached(*key: P.args, **kwargs: P.kwargs) -> R:
+        if key not in results:
             if sum(map(len, _kept)) >= _MOST:
                 forget()
-            made[key] = function(*key, **none)
-        return made[key]
+            results[key] = function(*key, **kwargs)
+        return results[key]
 
-    return asked
+    return cached

@@ -1,4 +1,4 @@
-"""Directions and shapes of the frames of a batch, in as many slots as there were."""
+"""Orientations and affine shapes of the frames of a batch."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,14 @@ from caloric.detector import affine_shape, orientation
 from caloric.gpu import pooling
 from caloric.gpu.reader import Reader
 
-_MOST = orientation.ORDER  # a series of that order has no more peaks
+_MOST = orientation.ORDER  # a harmonic series of this order has no more peaks
 
 
 def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """The angles (n, 12) of each row's peaks, the strongest first, and which of them count.
+    """Return the angles (n, 12) of the peaks of each row, strongest first, and which are valid.
 
-    As :func:`caloric.detector.orientation.dominant`: those of at least 0.8 of the highest, angle 0
-    where there is none.
+    Peaks of at least 0.8 of the highest are valid, as in
+    :func:`caloric.detector.orientation.dominant`; a row without a peak has the angle 0.
     """
     h = histogram
     before, after = h.roll(1, 1), h.roll(-1, 1)
@@ -32,10 +32,11 @@ def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
 def turned(
     reader: Reader, maps: Tensor, strengths: Tensor, room: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One frame for each direction of frames (b, k, 2, 3) with strengths (b, k): frames
-    (b, room, 2, 3) and strengths (b, room), and how many there would be (b,).
+    """Return one frame per dominant orientation of frames (b, k, 2, 3) with strengths (b, k).
 
-    ``room`` None: as many as there are, for which the device is waited for.
+    The results are frames (b, room, 2, 3), strengths (b, room) and the number of orientations (b,),
+    which may be larger than ``room``. If ``room`` is None it is set to the largest number, which
+    synchronises with the device.
     """
     b, k = strengths.shape
     table = pooling.table(
@@ -51,20 +52,22 @@ def turned(
     wanted = counts.sum(1)
     if room is None:
         room = int(wanted.max())
-    # One more slot than is kept takes all that there is no room for.
+    # The surplus goes to one more slot, which is dropped.
     slot = torch.where(counts, counts.cumsum(1) - 1, room).clamp_max(room)
     source = torch.zeros((b, room + 1), dtype=torch.int64, device=maps.device)
     source.scatter_(1, slot, torch.arange(k * _MOST, device=maps.device).expand(b, -1))
     source = source[:, :room]
-    there = torch.arange(room, device=maps.device) < wanted[:, None]
-    angle, of = angles.view(b, -1).gather(1, source), source // _MOST
+    valid = torch.arange(room, device=maps.device) < wanted[:, None]
+    angle, frame_index = angles.view(b, -1).gather(1, source), source // _MOST
     c, s = angle.cos(), angle.sin()
     rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
-    own = maps.view(b, k, 6).gather(1, of.unsqueeze(2).expand(-1, -1, 6)).view(b, room, 2, 3)
-    frames = torch.cat([own[..., :2] @ rotation, own[..., 2:]], -1)
+    chosen = (
+        maps.view(b, k, 6).gather(1, frame_index.unsqueeze(2).expand(-1, -1, 6)).view(b, room, 2, 3)
+    )
+    frames = torch.cat([chosen[..., :2] @ rotation, chosen[..., 2:]], -1)
     return (
-        torch.where(there[..., None, None], frames, 0.0),
-        torch.where(there, strengths.gather(1, of), 0.0),
+        torch.where(valid[..., None, None], frames, 0.0),
+        torch.where(valid, strengths.gather(1, frame_index), 0.0),
         wanted,
     )
 
@@ -72,10 +75,10 @@ def turned(
 def adapted(reader: Reader, maps: Tensor) -> Tensor:
     """Return frames (n, 2, 3) with their shapes adapted: :func:`affine_shape.adapt`."""
     sigma, centres = maps[:, 0, 0].view(-1, 1, 1), maps[..., 2:]
-    one = torch.ones(len(maps), dtype=torch.float64, device=maps.device)
-    round_ = (one, torch.zeros_like(one), one)
+    ones = torch.ones(len(maps), dtype=torch.float64, device=maps.device)
+    round_ = (ones, torch.zeros_like(ones), ones)
     shape = round_
-    active = one > 0
+    active = ones > 0
     settled = ~active
     for _ in range(affine_shape.STEPS):
         moment = reader.second_moments(_with_shape(sigma, shape, centres))

@@ -1,4 +1,4 @@
-"""The whole way on a device: images of one size in, frames and descriptors out."""
+"""Extraction on a device: from images of the same size to frames and descriptors."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +11,8 @@ from caloric.gpu.extrema import Peaks
 from caloric.gpu.reader import Reader
 from caloric.plan import Plan
 
-_FEWEST = 1024  # candidates that there is room for, at least
-_PER = 16  # pixels of an image per candidate; with more candidates it runs again with more room
+_FEWEST = 1024  # smallest capacity, in candidates
+_PER = 16  # pixels per candidate; with more candidates graphs.run repeats the extraction
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Batch:
     """Features of b images on the device, strongest first.
 
     Frames (b, k, 2, 3) in float64, strengths (b, k) and descriptors (b, k, d); a slot of strength 0
-    is empty. ``crowded`` (b,) says that there was no room for all candidates.
+    is empty. ``crowded`` (b,) says that the capacity was too small for all candidates.
     """
 
     maps: Tensor
@@ -35,13 +35,13 @@ def fusing(device: Any) -> bool:
         return False
     try:
         import triton  # noqa: F401
-    except ImportError:  # a build of PyTorch without it: the plain forms compute the same
+    except ImportError:  # PyTorch without Triton: the plain forms compute the same
         return False
     return True
 
 
 def room(size: tuple[int, int]) -> int:
-    """Return how many candidates of an image (h, w) there is room for."""
+    """Return the default capacity, in candidates, for an image (h, w)."""
     return max(_FEWEST, size[0] * size[1] // _PER)
 
 
@@ -59,8 +59,8 @@ def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
 def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: int = 0) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
-    On a GPU with ``max_features`` nothing waits for the device, and all shapes are known before:
-    there are as many slots as features are asked for, or as there is room for candidates.
+    On a GPU with ``max_features`` nothing waits for the device and all shapes are known in advance:
+    the number of slots is ``max_features``, or the capacity if that is smaller.
     """
     h, w = images.shape[1:]
     pyramid, fused = scalespace.pyramid(h, w), fusing(images.device)
@@ -93,7 +93,7 @@ def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: i
 
 
 def upright(places: Tensor, strengths: Tensor) -> Tensor:
-    """Return frames (b, k, 2, 3) of extrema; empty slots get a frame that can be read like any."""
+    """Return upright frames (b, k, 2, 3) of extrema; empty slots get a valid frame of σ = 1."""
     maps = torch.zeros((*strengths.shape, 2, 3), dtype=places.dtype, device=places.device)
     maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
     maps[..., 2] = places[..., :2]

@@ -1,4 +1,4 @@
-"""Tables on a device: contraction, normalisation, whitening."""
+"""Descriptors on a device: contraction with tables, normalisation, whitening."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from caloric.kernels import Kernel
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """:class:`caloric.descriptor.pooling.Table` as one matrix ((2·order + 1) p, entries), β in it.
+    """:class:`caloric.descriptor.pooling.Table` as one matrix ((2·order + 1) p, entries).
 
-    ``scale`` times its product with harmonics are the raw descriptors: in half precision the matrix
-    is made to fit its range.
+    Raw descriptors are ``scale`` times the product of harmonics and ``matrix``, which is scaled to
+    the range of half precision.
     """
 
     matrix: Tensor
@@ -32,7 +32,7 @@ class Table:
 
 
 def dense(table: pooling.Table, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The matrix of a table of ``count`` points, padded as :class:`Points` are."""
+    """Return the matrix of a table of ``count`` points, padded like :class:`density.Points`."""
     blocks = 2 * table.order + 1
     if table.synthesis is None:
         whole = np.asarray(table.factors[0], np.float64)
@@ -56,41 +56,41 @@ def dense(table: pooling.Table, count: int) -> np.ndarray[Any, np.dtype[np.float
 def table(
     kernel: Kernel, layout: Layout, sampling: Sampling, most: int | None, device: Any, dtype: Any
 ) -> Table:
-    """Made once for each."""
+    """Return the table of a kernel and layout on a device (cached)."""
     precise = "float64" if dtype == torch.float64 else "float32"
-    own = pooling.tabulate(kernel, layout, sampling, precise, most)
-    matrix = dense(own, len(sampling.areas()))
+    tabulated = pooling.tabulate(kernel, layout, sampling, precise, most)
+    matrix = dense(tabulated, len(sampling.areas()))
     scale = float(np.abs(matrix).max()) if dtype == torch.float16 else 1.0
     on_device = torch.tensor(matrix / scale, dtype=dtype, device=device)
-    return Table(on_device, own.order, scale)
+    return Table(on_device, tabulated.order, scale)
 
 
-def pool(seen: Tensor, by: Table) -> Tensor:
-    """Raw descriptors (n, entries), in float32 or better."""
-    result = seen @ by.matrix
+def pool(harmonics: Tensor, table: Table) -> Tensor:
+    """Return raw descriptors (n, entries), in float32 or float64."""
+    result = harmonics @ table.matrix
     wide = result if result.dtype == torch.float64 else result.float()
-    return wide if by.scale == 1 else wide * by.scale
+    return wide if table.scale == 1 else wide * table.scale
 
 
 def l2(h: Tensor) -> Tensor:
-    """Unit Euclidean length; rows that are zero stay zero, with slopes of 0."""
+    """Return rows of unit Euclidean length; zero rows stay zero, with derivatives of 0."""
     largest = h.detach().abs().amax(1, keepdim=True)
-    there = largest > 0
-    unit = h / torch.where(there, largest, 1.0)
+    nonzero = largest > 0
+    unit = h / torch.where(nonzero, largest, 1.0)
     square = (unit * unit).sum(1, keepdim=True)
-    return torch.where(there, unit / torch.where(there, square, 1.0).sqrt(), 0.0)
+    return torch.where(nonzero, unit / torch.where(nonzero, square, 1.0).sqrt(), 0.0)
 
 
 def clip(h: Tensor) -> Tensor:
-    """Return SIFT's own normalisation: see :func:`normalise.clip`."""
+    """Return rows with the normalisation of SIFT: see :func:`normalise.clip`."""
     return normalise.clip(h, l2)
 
 
 def root(h: Tensor) -> Tensor:
-    """RootSIFT's."""
+    """Return rows with the normalisation of RootSIFT."""
     unit = l2(h)
-    there = unit > 0
-    return l2(torch.where(there, torch.where(there, unit, 1.0).sqrt(), 0.0))
+    positive = unit > 0
+    return l2(torch.where(positive, torch.where(positive, unit, 1.0).sqrt(), 0.0))
 
 
 _METHODS: dict[Normalisation, Callable[[Tensor], Tensor]] = {
@@ -107,12 +107,12 @@ def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
 
 
 def normalised(raw: Tensor, how: Normalisation) -> Tensor:
-    """:func:`caloric.normalise.normalise`."""
+    """Return normalised descriptors: see :func:`caloric.descriptor.normalise.normalise`."""
     return _METHODS[how](raw)
 
 
 def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
-    """Normalised and whitened."""
+    """Return normalised and, if the recipe says so, whitened descriptors (n, d)."""
     result = normalised(raw, recipe.normalisation)
     if recipe.whitening is None:
         return result
@@ -120,5 +120,5 @@ def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
 
 
 def to_uint8(h: Tensor, signed: bool) -> Tensor:
-    """Return bytes: see :func:`normalise.to_uint8`."""
+    """Return descriptors as uint8: see :func:`normalise.to_uint8`."""
     return normalise.levels(h, signed).to(torch.uint8)

@@ -1,5 +1,4 @@
-"""What is read from the pyramids of a batch: by the fused kernels on a GPU, by the plain forms
-elsewhere."""
+"""Reading densities from the pyramids of a batch, by Triton kernels or by plain PyTorch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,20 +17,20 @@ from caloric.gpu.scalespace import Pyramid
 from caloric.kernels import Kernel
 from caloric.theory.gaussians import gaussian_2d
 
-_BYTES = 1 << 31  # of harmonics at once
+_BYTES = 1 << 31  # of harmonics per block
 
 
 @once
 def _window(device: Any) -> Tensor:
-    own = affine_shape.SAMPLING
-    window = gaussian_2d(own.points(), affine_shape.WINDOW)
-    padding = (0, density.points(own, 1.0, device, torch.float32).padded - len(window))
+    sampling = affine_shape.SAMPLING
+    window = gaussian_2d(sampling.points(), affine_shape.WINDOW)
+    padding = (0, density.points(sampling, 1.0, device, torch.float32).padded - len(window))
     return torch.nn.functional.pad(torch.tensor(window, device=device).float(), padding)
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """The pyramids ``rows`` (b, total) of a batch, with ``per`` frames an image."""
+    """The pyramids ``rows`` (b, total) of a batch, with ``per`` frames per image."""
 
     rows: Tensor
     pyramid: Pyramid
@@ -48,7 +47,7 @@ class Reader:
         begin: int,
         dtype: Any,
     ) -> Tensor:
-        """(n, (2·order + 1) p) of frames (n, 2, 3), the first of which is the ``begin``-th."""
+        """Return harmonics (n, (2·order + 1) p) of frames (n, 2, 3) from number ``begin`` on."""
         if self.fused:
             from caloric.gpu import density_kernels
 
@@ -65,15 +64,15 @@ class Reader:
                 dtype,
             )
         image = (begin + torch.arange(len(maps), device=maps.device)) // max(self.per, 1)
-        found = density.measured(
+        result = density.measured(
             self.rows, self.pyramid, maps, image, sampling, kernel, power, order
         )
-        return found.to(dtype)
+        return result.to(dtype)
 
     def pooled(
         self, maps: Tensor, sampling: Sampling, kernel: Kernel, power: float, table: Table
     ) -> Tensor:
-        """Raw descriptors (n, entries)."""
+        """Return raw descriptors (n, entries) of frames (n, 2, 3)."""
         dtype = table.matrix.dtype
         width = table.matrix.shape[0] * table.matrix.element_size()
         block = max(1, _BYTES // width)
@@ -88,7 +87,7 @@ class Reader:
     def described(
         self, maps: Tensor, recipe: Descriptor, sizes: tuple[float, ...], dtype: Any
     ) -> Tensor:
-        """Descriptors (n, d); ``dtype`` is that of the product."""
+        """Return descriptors (n, d) of frames (n, 2, 3); ``dtype`` is that of the product."""
         table = pooling.table(
             recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, maps.device, dtype
         )
@@ -103,8 +102,8 @@ class Reader:
         """Return xx, xy and yy (n,) of each frame: see :func:`affine_shape.second_moments`."""
         sampling = affine_shape.SAMPLING
         window = _window(maps.device)
-        seen = self.harmonics(maps, sampling, affine_shape.ANY, 1.0, 1, 0, torch.float32)
+        harmonics = self.harmonics(maps, sampling, affine_shape.ANY, 1.0, 1, 0, torch.float32)
         # The weight of a point is its area times the gradient; all areas are the same.
-        weights, cos, sin = seen.view(len(maps), 3, len(window)).unbind(1)
+        weights, cos, sin = harmonics.view(len(maps), 3, len(window)).unbind(1)
         xx, xy, yy = affine_shape.moments(window, weights, cos, sin)
         return xx.double(), xy.double(), yy.double()

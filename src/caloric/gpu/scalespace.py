@@ -1,7 +1,7 @@
-"""The scale space of a batch of images of one size, as one row of numbers an image.
+"""The scale spaces of a batch of images of the same size, one row of a tensor per image.
 
-An octave's six layers lie one after the other, and the octaves too: any level is an offset, a
-height and a width, so that one kernel reads from all of them.
+A row holds the six layers of each octave, octave after octave. A level is an offset, a height and a
+width, so that one kernel can read from all of them.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ LAYERS = SCALES + 3
 
 @dataclass(frozen=True)
 class Octave:
-    """Where the six layers (6, h, w) of an octave begin in the row, and how they lie in the image.
+    """The offset in a row of the six layers (6, h, w) of an octave, and their pixel grid.
 
-    ``first`` is the smoothing of what they are made from, in pixels of the octave.
+    ``first`` is the smoothing of the base of the octave, in its pixels.
     """
 
     offset: int
@@ -35,7 +35,7 @@ class Octave:
 
     @property
     def count(self) -> int:
-        """The numbers it takes."""
+        """The number of elements of the octave."""
         return LAYERS * self.height * self.width
 
 
@@ -48,24 +48,24 @@ class Pyramid:
 
     @property
     def total(self) -> int:
-        """The numbers of all octaves."""
+        """The number of elements of all octaves."""
         last = self.octaves[-1]
         return last.offset + last.count
 
     @property
     def levels(self) -> list[tuple[int, Octave]]:
-        """Offset and octave of each smoothing, a third of an octave apart: scalespace.Ladder."""
-        found = []
+        """Offset and octave of each level, as in :class:`caloric.image.scalespace.Ladder`."""
+        levels = []
         for octave in self.octaves:
             layers = LAYERS if octave is self.octaves[-1] else SCALES
             plane = octave.height * octave.width
-            found += [(octave.offset + i * plane, octave) for i in range(layers)]
-        return found
+            levels += [(octave.offset + i * plane, octave) for i in range(layers)]
+        return levels
 
 
 @lru_cache(maxsize=256)
 def pyramid(height: int, width: int) -> Pyramid:
-    """For images of that size."""
+    """Return the pyramid of images of that size."""
     octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
     h, w, first, step = height, width, scalespace.SHARP, 1.0
     while min(h, w) >= SMALLEST:
@@ -77,17 +77,17 @@ def pyramid(height: int, width: int) -> Pyramid:
 
 @once
 def mirrored(count: int, reach: int, device: Any) -> Tensor:
-    """Indices of −reach … count + reach − 1 where the rim is a mirror."""
+    """Return the mirrored indices of −reach … count + reach − 1 (count + 2 reach,)."""
     period = max(2 * (count - 1), 1)
     index = np.abs((np.arange(-reach, count + reach) + count - 1) % period - (count - 1))
     return torch.tensor(index if count > 1 else 0 * index, device=device)
 
 
 def blur(pixels: Tensor, sigma: float) -> Tensor:
-    """Images (b, h, w) smoothed further.
+    """Return images (b, h, w) smoothed by ``sigma``.
 
-    Down and then across, the taps in the order in which the compiled core adds them: the bytes are
-    the same, and with them which extrema there are.
+    Columns are smoothed before rows, and taps are added in the order of the compiled core, so that
+    the bytes and therefore the extrema are the same.
     """
     taps = scalespace.taps(sigma).tolist()
     reach = len(taps) // 2
@@ -105,7 +105,7 @@ def blur(pixels: Tensor, sigma: float) -> Tensor:
 
 
 def enlarged(pixels: Tensor) -> Tensor:
-    """Twice the size, two pixels a quarter to either side of each old one: across, then down."""
+    """Return images (b, 2h, 2w) interpolated at ±1/4 pixel: along rows first, then columns."""
     for axis in (2, 1):
         count = pixels.shape[axis]
         before = torch.cat([pixels.narrow(axis, 0, 1), pixels.narrow(axis, 0, count - 1)], axis)
@@ -127,7 +127,7 @@ def _layers(base: Tensor, first: float) -> Tensor:
 def build(images: Tensor, pyramid: Pyramid, fused: bool = False) -> Tensor:
     """Return the pyramids (b, total) of images (b, h, w) with values 0 to 1.
 
-    ``fused``: by Triton kernels, which have no gradients.
+    With ``fused`` they are computed by Triton kernels, which are not differentiable.
     """
     if fused:
         from caloric.gpu import scalespace_kernels

@@ -1,4 +1,4 @@
-"""The scale space by Triton kernels, which keep sums in registers: see scalespace.py."""
+"""The scale space by Triton kernels; the plain form is in scalespace.py."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _blur_down(
     source, result, taps, height, width, source_stride, result_stride,
     REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr,
 ):  # fmt: skip
-    """The columns of planes (h, w), a tile a program."""
+    """Smooth the columns of planes (h, w), one tile per program."""
     x = tl.program_id(0) * BX + tl.arange(0, BX)[None, :]
     first = tl.program_id(1) * BY
     y = first + tl.arange(0, BY)[:, None]
@@ -49,7 +49,7 @@ def _blur_across(
     source, result, taps, height, width, source_stride, result_stride,
     REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr,
 ):  # fmt: skip
-    """The rows: what is equally far to the left and right is added first."""
+    """Smooth the rows; the two pixels at the same distance are added first."""
     first = tl.program_id(0) * BX
     x = first + tl.arange(0, BX)[None, :]
     y = tl.program_id(1) * BY + tl.arange(0, BY)[:, None]
@@ -76,10 +76,10 @@ def _taps(sigma: float, device: Any) -> Tensor:
 
 
 def blur(source: Tensor, result: Tensor, between: Tensor, sigma: float) -> None:
-    """``source`` (b, h, w) smoothed into ``result``; ``between`` has room for the half-made one."""
+    """Smooth ``source`` (b, h, w) into ``result``; ``between`` holds the smoothed columns."""
     b, h, w = source.shape
     taps = _taps(sigma, source.device)
-    # Tiles are long where there is a reach.
+    # Tiles are long in the direction of smoothing.
     tall, wide = min(32, triton.next_power_of_2(h)), min(256, triton.next_power_of_2(w))
     for kernel, left, right, by, bx in (
         (_blur_down, source, between, tall, 64),
@@ -99,7 +99,7 @@ def _between(source, row, left, right, part, width):
 
 @triton.jit
 def _enlarge(source, result, height, width, BLOCK: tl.constexpr):
-    """A pixel of twice the size: between two columns, then between two rows."""
+    """Interpolate the pixels of the enlarged image between two columns, then two rows."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     image = tl.program_id(1).to(tl.int64)
     index = tl.minimum(index, 4 * height * width - 1)
@@ -118,7 +118,7 @@ def _enlarge(source, result, height, width, BLOCK: tl.constexpr):
 
 
 def enlarged(images: Tensor) -> Tensor:
-    """:func:`caloric.gpu.scalespace.enlarged`."""
+    """Return :func:`caloric.gpu.scalespace.enlarged` of images (b, h, w)."""
     b, h, w = images.shape
     result = torch.empty((b, 2 * h, 2 * w), device=images.device)
     _enlarge[(triton.cdiv(4 * h * w, 1024), b)](images, result, h, w, BLOCK=1024, num_warps=4)
@@ -126,7 +126,7 @@ def enlarged(images: Tensor) -> Tensor:
 
 
 def build(images: Tensor, pyramid: Pyramid) -> Tensor:
-    """:func:`caloric.gpu.scalespace.build` without gradients."""
+    """Return :func:`caloric.gpu.scalespace.build`, not differentiable."""
     b = len(images)
     rows = torch.empty((b, pyramid.total), device=images.device)
     first = pyramid.octaves[0]

@@ -1,4 +1,4 @@
-"""Files decoded on threads, ahead of what uses them, by the CPU or by a GPU's own decoder."""
+"""Image files decoded in advance on threads, by the CPU or by the decoder of a GPU."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +15,17 @@ from caloric.image.pixels import Windows, to_grey
 from caloric.runtime import threads
 
 T = TypeVar("T")
-_ORIENTATION = 274  # of EXIF: 1 is upright
+_ORIENTATION = 274  # EXIF tag; 1 is upright
 
-_AHEAD = 128  # files
-_BYTES = 1 << 30  # of the largest so far, so many times
+_AHEAD = 128  # files decoded in advance
+_BYTES = 1 << 30  # of images decoded in advance, estimated by the largest so far
 
 
 def by_nvjpeg(path: str, device: Any) -> Any:
-    """A JPEG decoded by the device, uint8 (3, h, w) in its memory; None if it cannot be.
+    """Return a JPEG decoded on the device, uint8 (3, h, w); None if it must be decoded by the CPU.
 
-    What is turned by EXIF, or not a plain JPEG, is left to the CPU. Decoders differ by a level or
-    two of 255, and features by as much.
+    Images rotated by EXIF and JPEGs that are not RGB or grey are left to the CPU. Decoders differ
+    by one or two levels of 255, and features accordingly.
     """
     if device.type != "cuda" or not path.lower().endswith((".jpg", ".jpeg")):
         return None
@@ -46,7 +46,7 @@ def by_nvjpeg(path: str, device: Any) -> Any:
 
 
 def check(decode: str, device: str) -> None:
-    """That a device can decode, if it is to."""
+    """Raise InputError if ``decode`` is "gpu" and the device cannot decode images."""
     if decode not in ("cpu", "gpu"):
         raise InputError(f"--decode must be cpu or gpu, got {decode!r}")
     if decode == "cpu":
@@ -61,7 +61,7 @@ def check(decode: str, device: str) -> None:
 
 
 def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[T | Failure]:
-    """Yield what is read from each file, or why it cannot be read, in order."""
+    """Yield the result of ``read`` for each file in order, or a Failure."""
 
     def safely(file: str) -> T | Failure:
         try:
@@ -79,22 +79,22 @@ def decoded(files: Sequence[str], read: Callable[[str], T]) -> Iterator[T | Fail
             while begun < len(files) and begun - index < most:
                 ahead.append(pool.submit(safely, files[begun]))
                 begun += 1
-            found = ahead.popleft().result()
-            largest = max(largest, getattr(found, "nbytes", 1))
-            yield found
+            result = ahead.popleft().result()
+            largest = max(largest, getattr(result, "nbytes", 1))
+            yield result
 
 
 def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[Any]:
-    """Images in their order, or why they cannot be read: for a device decoded ahead, on threads.
+    """Yield the images in order, or a Failure each; for a device they are decoded in advance.
 
-    ``decode="gpu"``: JPEGs by nvJPEG where that is possible.
+    With ``decode="gpu"`` JPEGs are decoded by nvJPEG where possible.
     """
     target = devices.resolve(device)
 
     def read(path: str) -> Any:
-        there = by_nvjpeg(path, target) if decode == "gpu" else None
-        if there is not None:
-            return there
+        pixels = by_nvjpeg(path, target) if decode == "gpu" else None
+        if pixels is not None:
+            return pixels
         image = reading.open_image(path)
         return image if isinstance(image, Windows) else to_grey(image)
 

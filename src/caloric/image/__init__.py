@@ -1,1 +1,1 @@
-"""File or array to scale space."""
+"""From files and arrays to scale spaces."""

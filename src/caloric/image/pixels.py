@@ -1,4 +1,4 @@
-"""Arrays of pixels, taken relative to the range of their type."""
+"""Conversion of arrays and tensors to grey float32 pixels in [0, 1]."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from caloric.errors import InputError
 from caloric.runtime import threads
 
 FLOATS = (np.float16, np.float32, np.float64)
-_PIXELS = 250_000  # converted at once, by one thread: they stay in its cache
+_PIXELS = 250_000  # per block and thread: a block stays in the cache
 
 
 def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:
-    """The pixels as floats, 0 to 1: integers by their type's range, floats as they are.
+    """Return the pixels as floats: integers divided by their type's maximum, floats unchanged.
 
-    ``what`` names the array in errors: "patches", "image".
+    ``what`` names the array in error messages: "patches", "image".
     """
     array = as_array(pixels, what)
     if array.dtype.type in FLOATS:
@@ -39,7 +39,7 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 
 
 def as_array(pixels: object, what: str) -> NDArray[np.generic]:
-    """An array from whatever holds pixels; a ragged list or a mask is an error that says so."""
+    """Return ``pixels`` as an array; masked arrays, paths and ragged lists raise InputError."""
     if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
         raise InputError(f"{what}: masked pixels; fill them first")
     if isinstance(pixels, str | bytes | PathLike):
@@ -51,22 +51,22 @@ def as_array(pixels: object, what: str) -> NDArray[np.generic]:
 
 
 def is_tensor(image: object) -> bool:
-    """Whether it is PyTorch's, which is not imported to find out."""
+    """Return whether the image is a PyTorch tensor, without importing PyTorch."""
     return type(image).__module__.partition(".")[0] == "torch" and hasattr(image, "detach")
 
 
 def several(image: Any) -> list[Any] | None:
-    """The images of a list, a tuple or a tensor (b, c, h, w); None if it is a single one."""
+    """Return the images of a list, tuple or tensor (b, c, h, w); None for a single image."""
     if is_tensor(image) and image.ndim == 4:
         return list(image)
     if isinstance(image, list | tuple) and image:
-        shapes = [getattr(one, "shape", ()) for one in image]
+        shapes = [getattr(item, "shape", ()) for item in image]
         if all(len(shape) >= 2 for shape in shapes):
             return list(image)
     return None
 
 
-def _of_tensor(image: Any) -> NDArray[np.generic]:
+def _tensor_to_array(image: Any) -> NDArray[np.generic]:
     host = image.detach().cpu()
     try:
         return np.asarray(host.numpy())
@@ -75,9 +75,9 @@ def _of_tensor(image: Any) -> NDArray[np.generic]:
 
 
 def _as_image(image: object) -> NDArray[np.generic]:
-    """An array (h, w) or (h, w, 3 | 4); of a tensor (c, h, w) too."""
+    """Return an array (h, w) or (h, w, 3 | 4) of an array or a tensor (h, w) or (c, h, w)."""
     if is_tensor(image):
-        pixels = _of_tensor(image)
+        pixels = _tensor_to_array(image)
         image = np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
     array = as_array(image, "image")
     if array.ndim == 3 and array.shape[2] == 1:
@@ -88,7 +88,7 @@ def _as_image(image: object) -> NDArray[np.generic]:
 
 
 def check_levels(low: float, high: float) -> None:
-    """Of an image of floats: that they can be meant to be in [0, 1]."""
+    """Raise InputError if a float image with this range is clearly not meant to be in [0, 1]."""
     if low < -1 or high > 2:
         raise InputError(
             f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "
@@ -97,17 +97,17 @@ def check_levels(low: float, high: float) -> None:
 
 
 def rec601(red: Any, green: Any, blue: Any) -> Any:
-    """Return the grey of float32 channels, of arrays and of tensors, by the weights of Rec. 601.
+    """Return the grey values of float32 channels (arrays or tensors) by the weights of Rec. 601.
 
-    Not as a matrix product, whose rounding would depend on how the array lies in memory.
+    A matrix product is avoided because its rounding depends on the memory layout.
     """
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
 def to_grey(image: object) -> NDArray[np.float32]:
-    """(h, w) float32, 0 to 1, of an image (h, w) or (h, w, 3 | 4) in RGB order.
+    """Return grey float32 pixels (h, w) in [0, 1] of an image (h, w) or (h, w, 3 | 4) in RGB order.
 
-    Colours by Rec. 601's weights; what is transparent is seen on white.
+    Colours are weighted by Rec. 601; transparent pixels are blended with white.
     """
     array = _as_image(image)
     result = np.empty(array.shape[:2], np.float32)
@@ -122,44 +122,44 @@ def to_grey(image: object) -> NDArray[np.float32]:
 def _convert(
     array: NDArray[np.generic], rows: range, result: NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Some rows of :func:`to_grey`; the least and the largest number in them, of floats."""
+    """Write some rows of :func:`to_grey`; return the range of their values if they are floats."""
     part = slice(rows.start, rows.stop)
     pixels = as_unit_range(array[part], "image").astype(np.float32, copy=False)
-    ends = (0.0, 0.0)
+    value_range = (0.0, 0.0)
     if array.dtype.type in FLOATS:
-        ends = float(pixels.min()), float(pixels.max())
+        value_range = float(pixels.min()), float(pixels.max())
     if pixels.ndim == 2:
         result[part] = pixels
-        return ends
+        return value_range
     grey = rec601(*(pixels[..., i] for i in range(3)))
     if pixels.shape[2] == 4:
         grey = 1 + pixels[..., 3] * (grey - 1)
     result[part] = grey
-    return ends
+    return value_range
 
 
 @runtime_checkable
 class Windows(Protocol):
-    """An image that is read by windows: :func:`caloric.open_image` makes one of a large TIFF."""
+    """An image that is read window by window, such as a large TIFF (:func:`caloric.open_image`)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(h, w) or (h, w, channels)."""
+        """The shape (h, w) or (h, w, channels) of the image."""
 
     def window(self, rows: slice, columns: slice) -> NDArray[np.generic]:
-        """The pixels of some rows and columns."""
+        """Return the pixels of the given rows and columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The grey pixels of an image of ``size`` (h, w): ``read`` gives those of rows and columns."""
+    """An image of ``size`` (h, w); ``read(rows, columns)`` returns the grey pixels of a window."""
 
     size: tuple[int, int]
     read: Callable[[slice, slice], NDArray[np.float32]]
 
 
 def source(image: object) -> Source:
-    """Of an array or of :class:`Windows`; what is read is converted, and no more."""
+    """Return a :class:`Source` of an array or :class:`Windows`, converted to grey on reading."""
     if isinstance(image, Windows):
         windows = image
         return Source(
@@ -167,7 +167,7 @@ def source(image: object) -> Source:
             lambda rows, columns: to_grey(windows.window(rows, columns)),
         )
     array = _as_image(image)
-    to_grey(array[:1, :1])  # says what is wrong with its type
+    to_grey(array[:1, :1])  # raises InputError if the type is not supported
     return Source(
         (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])
     )

@@ -1,4 +1,4 @@
-"""Reading image files: as they were meant to be seen, or an error of one line."""
+"""Reading image files: upright RGB or grey pixels, or an InputError with a one-line message."""
 
 import io
 import warnings
@@ -20,16 +20,35 @@ _DEEP_PNG = 16
 # Tags of TIFF and of EXIF.
 _WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION = 256, 257, 258, 262, 274
 _SAMPLES, _PLANAR, _EXTRA = 277, 284, 338
-_SHORT = 3  # TIFF's type of 16 bits
+_SHORT = 3  # TIFF's 16-bit integer type
 _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "big"}
 
 
 def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
-    """The pixels of a file, (h, w) or (h, w, 3 | 4) in RGB order, turned as its EXIF data says.
+    """Read an image file, rotated according to its EXIF orientation.
 
-    8 and 16 bits and floats keep their type (16 bits of rare kinds, CMYK or PPM, become 8);
-    palettes and CMYK become RGB. A file that claims more
-    than ``max_pixels`` is refused before any memory is taken for it.
+    Parameters
+    ----------
+    path : str or Path
+        The file. Palette and CMYK images are converted to RGB.
+    max_pixels : int
+        A file whose header declares more pixels is refused before memory is allocated for it.
+
+    Returns
+    -------
+    ndarray (h, w), (h, w, 3) or (h, w, 4)
+        uint8, uint16 or float pixels as stored, colours in RGB order. CMYK and PPM images of
+        16 bits are reduced to uint8.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, caloric
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{folder}/black.png")
+    ...     caloric.read_image(f"{folder}/black.png").shape
+    (120, 160)
     """
     path = Path(path)
     try:
@@ -49,16 +68,36 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
 
 
 def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic] | Windows:
-    """The image, to be read by windows where the file allows: then any number of pixels.
+    """Open an image file of any size; a large TIFF is then read window by window.
 
-    Of a TIFF in strips or tiles that ``tifffile`` can decode one by one (the extra ``tiff``) only
-    a window is in memory, and the strips or tiles that were decoded last, 128 megabytes of them;
-    all else is read as :func:`read_image` does.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    max_pixels : int
+        The limit of :func:`read_image`. It does not apply to a TIFF that is read by windows.
+
+    Returns
+    -------
+    ndarray or Windows
+        For a large TIFF in strips or tiles, if ``tifffile`` is installed (the extra ``tiff``), an
+        object with ``shape`` (h, w) or (h, w, 3) that decodes only the windows that are needed and
+        caches up to 128 MB of decoded strips or tiles. Otherwise the array of :func:`read_image`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, caloric
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{folder}/black.png")
+    ...     caloric.open_image(f"{folder}/black.png").shape
+    (120, 160)
     """
     from caloric.image import tiff
 
-    found = tiff.windows(Path(path))
-    return read_image(path, max_pixels) if found is None else found
+    windows = tiff.windows(Path(path))
+    return read_image(path, max_pixels) if windows is None else windows
 
 
 _lock = Lock()
@@ -68,10 +107,10 @@ _before: tuple[Any, int] | None = None
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What decoders think of a file would come before our one line.
+    """Silence the warnings of decoders, so that an error message stays one line.
 
-    Warnings and OpenCV's log belong to the process: the first reader silences them, the last one
-    puts back what there was.
+    Warning filters and OpenCV's log level belong to the whole process: the first of concurrent
+    readers sets them and the last one restores them.
     """
     global _readers, _before
     log = cv2.utils.logging
@@ -95,7 +134,7 @@ def _quiet() -> Iterator[None]:
 
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
-    """The same from the bytes of a file."""
+    """Return the pixels of :func:`read_image` from the bytes of a file."""
     with _quiet():
         return _decode(data, max_pixels)
 
@@ -110,14 +149,14 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
                 raise InputError(f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}")
             if w * h == 0:
                 raise InputError("has no pixels")
-            if _for_opencv(image, data):
+            if _needs_opencv(image, data):
                 if image.format == "TIFF":
-                    return _deep(data)  # OpenCV turns these itself
-                # Pillow is strict about damage, where other decoders fill in what is missing.
+                    return _decode_by_opencv(data)  # OpenCV applies the orientation of TIFF files
+                # Pillow rejects damaged files, where OpenCV would fill in missing pixels.
                 image.load()
-                return _turned(_deep(data), int(image.getexif().get(_ORIENTATION, 1)))
+                return _upright(_decode_by_opencv(data), int(image.getexif().get(_ORIENTATION, 1)))
             image.load()
-            return _plain(ImageOps.exif_transpose(image))
+            return _pillow_to_array(ImageOps.exif_transpose(image))
     except InputError:
         raise
     except UnidentifiedImageError:
@@ -126,21 +165,21 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
             raise InputError("not an image that can be read (unknown format)") from None
         if tags.get(_WIDTH, 0) * tags.get(_HEIGHT, 0) > max_pixels:
             raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
-        return _deep(data)
+        return _decode_by_opencv(data)
     except Image.DecompressionBombError:
         raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
     except (MemoryError, RecursionError):
         raise InputError("too large to be decoded") from None
     except Exception as error:
-        # Decoders fail in many ways on a broken file; to the user all are the same.
+        # Decoders raise many types of exception on a broken file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"not an image that can be read ({reason[:120]})") from None
 
 
-def _for_opencv(image: Any, data: bytes) -> bool:
-    """More than 8 bits, which Pillow reduces to 8 in colour; and plain TIFF.
+def _needs_opencv(image: Any, data: bytes) -> bool:
+    """Return whether OpenCV decodes the file: more than 8 bits, or TIFF without alpha.
 
-    Of a TIFF with 8 bits and alpha OpenCV would make something else.
+    Pillow reduces deep colours to 8 bits; OpenCV misreads 8-bit TIFF with alpha.
     """
     if image.format == "TIFF":
         deep = max(image.tag_v2.get(_BITS, (1,))) > 8
@@ -149,26 +188,26 @@ def _for_opencv(image: Any, data: bytes) -> bool:
 
 
 def _tiff_tags(data: bytes) -> dict[int, int]:
-    """The tags of a TIFF file that are one number. BITS, which may be several, is the first."""
+    """Return the first number of each tag of a TIFF file; an empty dict for other files."""
     order: Literal["little", "big"] | None = _TIFF.get(data[:4])
     if order is None:
         return {}
     start = int.from_bytes(data[4:8], order)
     tags = {}
     for entry in range(int.from_bytes(data[start : start + 2], order)):
-        at = start + 2 + 12 * entry
-        width = 2 if int.from_bytes(data[at + 2 : at + 4], order) == _SHORT else 4
-        count = int.from_bytes(data[at + 4 : at + 8], order)
-        place = at + 8
+        tag = start + 2 + 12 * entry
+        width = 2 if int.from_bytes(data[tag + 2 : tag + 4], order) == _SHORT else 4
+        count = int.from_bytes(data[tag + 4 : tag + 8], order)
+        value = tag + 8
         if width * count > 4:
-            place = int.from_bytes(data[at + 8 : at + 12], order)
-        number = int.from_bytes(data[place : place + width], order)
-        tags[int.from_bytes(data[at : at + 2], order)] = number
+            value = int.from_bytes(data[tag + 8 : tag + 12], order)
+        number = int.from_bytes(data[value : value + width], order)
+        tags[int.from_bytes(data[tag : tag + 2], order)] = number
     return tags
 
 
-def _turned(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic]:
-    """As EXIF's orientation 1 to 8 says: 5 to 8 are transposed, then rows or columns run back."""
+def _upright(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic]:
+    """Return the pixels upright: EXIF orientations 5 to 8 are transposed, then axes are flipped."""
     if not 2 <= orientation <= 8:
         return pixels
     if orientation >= 5:
@@ -178,8 +217,8 @@ def _turned(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic
     return np.ascontiguousarray(pixels[::rows, ::columns])
 
 
-def _deep(data: bytes) -> NDArray[np.generic]:
-    """By OpenCV: colours of 16 bits and floats."""
+def _decode_by_opencv(data: bytes) -> NDArray[np.generic]:
+    """Return the pixels as decoded by OpenCV, which keeps 16 bits and floats, in RGB order."""
     tags = _tiff_tags(data)
     deep = tags.get(_BITS, 8) > 8 or tags.get(_SAMPLES, 1) > 2
     if deep and tags.get(_PLANAR, 1) == 2:
@@ -193,9 +232,9 @@ def _deep(data: bytes) -> NDArray[np.generic]:
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixels.ndim == 3 and pixels.shape[2] == 4:
         pixels = pixels[..., [2, 1, 0, 3]]
-        return _straight(pixels) if tags.get(_EXTRA) == 1 else np.ascontiguousarray(pixels)
+        return _unpremultiplied(pixels) if tags.get(_EXTRA) == 1 else np.ascontiguousarray(pixels)
     if tags.get(_PHOTOMETRIC) == 0 and pixels.dtype != np.uint8:
-        # White is 0. OpenCV minds that for 8 bits alone.
+        # White is stored as 0, which OpenCV inverts for 8 bits only.
         return np.asarray(_white(pixels) - pixels)
     return np.asarray(pixels)
 
@@ -205,8 +244,8 @@ def _white(pixels: NDArray[Any]) -> Any:
     return kind.type(1) if kind.kind == "f" else kind.type(np.iinfo(kind).max)
 
 
-def _straight(pixels: NDArray[Any]) -> NDArray[np.generic]:
-    """Colours that were multiplied by alpha, divided by it again."""
+def _unpremultiplied(pixels: NDArray[Any]) -> NDArray[np.generic]:
+    """Return premultiplied RGBA pixels with their colours divided by alpha."""
     white = float(_white(pixels))
     alpha = np.maximum(pixels[..., 3:].astype(np.float64), 1e-9 * white) / white
     colours = np.minimum(pixels[..., :3] / alpha, white)
@@ -214,7 +253,7 @@ def _straight(pixels: NDArray[Any]) -> NDArray[np.generic]:
     return np.concatenate([colours.astype(pixels.dtype), pixels[..., 3:]], -1)
 
 
-def _plain(image: Any) -> NDArray[np.generic]:
+def _pillow_to_array(image: Any) -> NDArray[np.generic]:
     transparent = "A" in image.getbands() or "transparency" in image.info
     if image.mode in ("1", "L") and not transparent:
         return np.asarray(image.convert("L"))

@@ -1,10 +1,10 @@
-"""One Gaussian scale space of an image: where extrema are looked for, and descriptors read.
+"""The Gaussian scale space of an image, for detecting extrema and computing descriptors.
 
-Octaves of levels a third of an octave apart. Octave 1 is the image at its own size; octave 0, where
-smoothing starts at 0.8 pixels, the image at twice its size; from octave 2 on, every second pixel of
-the octave before. Enlarging puts two pixels a quarter to either side of each old one: all new
-pixels are then equally blurred, where every second one would be sharp if old pixels were kept, and
-extrema at the finest scales repeat better for it.
+The levels of an octave are a third of an octave apart. Octave 1 has the size of the image; octave
+0, whose smoothing starts at 0.8 pixels, twice that size; each octave from 2 on takes every second
+pixel of the previous one. Octave 0 has two pixels for each pixel of the image, a quarter of a pixel
+to either side of it. All its pixels are then equally blurred; if the original pixels were kept,
+every second one would be sharper, and extrema at the finest scales would repeat less well.
 """
 
 import math
@@ -22,22 +22,22 @@ from caloric.theory.gaussians import FloatArray
 Image32 = NDArray[np.float32]
 
 SCALES = 3
-FIRST = 1.6  # smoothing of an octave's first level, in its own pixels
-CAMERA = 0.5  # smoothing that an image is taken to have already, in its pixels
-# The image at its own size is taken as sharp: octave 1 is then smoothed by a variance of 1/4 more
-# than it says. Enlarging adds 3/16 to octave 0 that nothing accounts for either, and with both the
-# octaves go on where the one before ends; on photographs extrema repeat a little better for it.
+FIRST = 1.6  # smoothing of an octave's first level, in pixels of the octave
+CAMERA = 0.5  # assumed smoothing of the input image, in its pixels
+# Octave 1 treats the image as sharp, so its variance is 1/4 larger than nominal. Enlarging adds an
+# unaccounted 3/16 to octave 0. With both, consecutive octaves join smoothly, and extrema of
+# photographs repeat slightly better.
 SHARP = 0.0
-SMALLEST = 8  # pixels along the shorter side of an octave
+SMALLEST = 8  # pixels, the least length of the shorter side of an octave
 _FACTORS = tuple((FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The image smoothed by ``sigma``, or a window on that.
+    """The image smoothed by ``sigma``, or a window of it.
 
-    Pixel (i, j) lies at (corner + (j, i)) · ``step`` + ``origin``, ``corner`` where the window is:
-    whole numbers, so that what is read at a place is the same in any window.
+    Pixel (i, j) lies at (corner + (j, i)) · ``step`` + ``origin``. The ``corner`` of the window is
+    in whole pixels, so that a value read at a place does not depend on the window.
     """
 
     pixels: Image32
@@ -49,13 +49,13 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """One level every third of an octave: what descriptors are read from."""
+    """The levels that descriptors are read from, one every third of an octave."""
 
     levels: tuple[Level, ...]
     size: tuple[int, int]
 
     def nearest(self, sigma: FloatArray) -> NDArray[np.intp]:
-        """Which level is nearest in log-smoothing to each σ (pixels)."""
+        """Return the index of the level nearest in log-smoothing to each σ (pixels)."""
         first = self.levels[0].sigma
         wanted = np.rint(SCALES * np.log2(np.maximum(sigma, 1e-12) / first))
         return np.asarray(np.clip(wanted, 0, len(self.levels) - 1), np.intp)
@@ -63,7 +63,7 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class Octave:
-    """``pixels`` (SCALES + 3, h, w): layer i has smoothing 1.6 · 2^(i/3) of its own pixels."""
+    """``pixels`` (SCALES + 3, h, w): layer i has a smoothing of 1.6 · 2^(i/3) of its pixels."""
 
     pixels: NDArray[np.float32]
     step: float
@@ -71,12 +71,12 @@ class Octave:
 
     @property
     def origin(self) -> float:
-        """Where the first pixel of the whole octave lies; the enlarged image's lie in between."""
+        """The image coordinate of the first pixel of the whole octave."""
         return -0.25 if self.step < 1 else 0.0
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The layers one by one."""
+        """The layers as :class:`Level` objects."""
         layers = zip(self.pixels, _FACTORS, strict=True)
         where = self.step, self.origin, self.corner
         return tuple(Level(p, f * self.step, *where) for p, f in layers)
@@ -84,19 +84,19 @@ class Octave:
 
 @dataclass(frozen=True, eq=False)
 class ScaleSpace:
-    """The octaves of an image of ``size`` (h, w), each at half the resolution of the one before."""
+    """The octaves of an image of ``size`` (h, w), each at half the resolution of the previous."""
 
     octaves: tuple[Octave, ...]
     size: tuple[int, int]
 
     def ladder(self) -> Ladder:
-        """Each smoothing from the first octave that has it."""
+        """Return the levels, each taken from the first octave that has its smoothing."""
         steps = [level for octave in self.octaves for level in octave.levels[:SCALES]]
         return Ladder((*steps, *self.octaves[-1].levels[SCALES:]), self.size)
 
 
 def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which octave a frame of σ is from, 0 for the enlarged image, and which layer, 1 to 3."""
+    """Return the octave (0 is the enlarged image) and the layer (1 to 3) of frames of size σ."""
     steps = np.asarray(np.rint(SCALES * np.log2(2 / FIRST * sigma)), np.int64)
     octave = np.maximum((steps - 1) // SCALES, 0)
     return octave, steps - SCALES * octave
@@ -104,7 +104,7 @@ def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.i
 
 @lru_cache(maxsize=64)
 def taps(sigma: float) -> Image32:
-    """A Gaussian at whole pixels, to 4σ each way, of sum 1; an odd number of taps, 1 for σ = 0."""
+    """Return a sampled Gaussian of sum 1 that reaches 4σ to each side; one tap for σ = 0."""
     radius = (round(8 * sigma + 1) | 1) // 2 if sigma else 0
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / (sigma or 1)) ** 2)
     result = np.asarray(weights / weights.sum(), np.float32)
@@ -113,12 +113,12 @@ def taps(sigma: float) -> Image32:
 
 
 def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
-    """Smoothed further; at the rim the image is its own mirror."""
+    """Write the pixels, smoothed by ``sigma`` with mirrored borders, to ``result``."""
     weights, height = taps(sigma), len(pixels)
     reach, border = len(weights) // 2, cv2.BORDER_REFLECT_101
 
     def strip(rows: range) -> None:
-        # With the rows around it that it needs; at the rim there are none.
+        # Read with the rows around the strip that the filter needs, as far as they exist.
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, height)
         if len(rows) == height:
             cv2.sepFilter2D(pixels, -1, weights, weights, dst=result, borderType=border)
@@ -131,31 +131,31 @@ def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
 
 
 def _shares(height: int) -> list[range]:
-    """A strip for each thread: no pixel depends on which strip it is in."""
+    """Return one strip of rows per thread; no pixel depends on its strip."""
     return threads.strips(height, max(128, -(-height // threads.count())))
 
 
 @lru_cache(maxsize=16)
 def steps(first: float, last: int = SCALES + 2) -> tuple[float, ...]:
-    """By how much each layer up to ``last`` is smoothed from the one before, 0 for not at all."""
+    """Return the σ that smooths each layer up to ``last`` from the previous one; 0 is a copy."""
     before = (first, *_FACTORS)
     return tuple(
-        math.sqrt(max(factor**2 - had**2, 0.0))
-        for had, factor in zip(before, _FACTORS[: last + 1], strict=False)
+        math.sqrt(max(factor**2 - previous**2, 0.0))
+        for previous, factor in zip(before, _FACTORS[: last + 1], strict=False)
     )
 
 
 def reach(first: float, last: int = SCALES + 2) -> int:
-    """How many pixels away the last layer of an octave still depends on its base."""
+    """Return the distance, in pixels, at which the last layer of an octave depends on its base."""
     return sum(len(taps(sigma)) // 2 for sigma in steps(first, last) if sigma)
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What an octave is made from: an image of smoothing ``first``, in the octave's pixels.
+    """The input of an octave: an image of smoothing ``first``, in pixels of the octave.
 
-    The octave has pixels of ``step`` and layers up to ``last``; with ``enlarged`` it has twice as
-    many rows and columns. ``corner`` is where the image lies in the octave, if it is a window.
+    The octave has a pixel size of ``step`` and layers up to ``last``; if ``enlarged``, twice as
+    many rows and columns. ``corner`` is the position of a window in the whole octave.
     """
 
     pixels: Image32
@@ -173,48 +173,48 @@ class Base:
 
     @property
     def weights(self) -> list[Image32]:
-        """The taps of each layer."""
+        """The filter taps of each layer."""
         return [taps(sigma) for sigma in steps(self.first, self.last)]
 
 
 def enlarged(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Base:
-    """Of octave 0 of an image, or of a window on it that begins at ``corner``."""
+    """Return the base of octave 0 of an image, or of a window of it that begins at ``corner``."""
     return Base(grey, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), enlarged=True)
 
 
 def octaves(bases: Sequence[Base]) -> list[Octave]:
-    """Octaves that do not depend on each other, the strips of all of them shared by the threads."""
-    made = []
+    """Return the octaves of independent bases; the threads share the strips of all of them."""
+    results = []
     for base in bases:
         h, w = base.shape
         layers = memory.workspace((base.last + 1) * h * w).reshape(-1, h, w)
-        made.append(Octave(layers, base.step, base.corner))
+        results.append(Octave(layers, base.step, base.corner))
     core = native.core()
     if core is None:
-        for base, result in zip(bases, made, strict=True):
+        for base, result in zip(bases, results, strict=True):
             _smooth(base, result.pixels)
-        return made
-    work = [
+        return results
+    tasks = [
         (base, result.pixels, rows)
-        for base, result in zip(bases, made, strict=True)
+        for base, result in zip(bases, results, strict=True)
         for rows in _shares(base.shape[0])
     ]
 
-    def strip(one: tuple[Base, NDArray[np.float32], range]) -> None:
-        base, layers, rows = one
+    def strip(task: tuple[Base, NDArray[np.float32], range]) -> None:
+        base, layers, rows = task
         core.octave(base.pixels, base.enlarged, layers, base.weights, rows.start, rows.stop)
 
-    threads.each(strip, work)
-    return made
+    threads.each(strip, tasks)
+    return results
 
 
 def octave(base: Base) -> Octave:
-    """A single one."""
+    """Return the octave of a single base."""
     return octaves([base])[0]
 
 
 def _smooth(base: Base, layers: NDArray[np.float32]) -> None:
-    """The layers of an octave, without the core."""
+    """Write the layers of an octave without the compiled core."""
     before = _enlarged(base.pixels) if base.enlarged else base.pixels
     for layer, sigma in zip(layers, steps(base.first, base.last), strict=True):
         if sigma:
@@ -225,9 +225,9 @@ def _smooth(base: Base, layers: NDArray[np.float32]) -> None:
 
 
 def _enlarged(pixels: Image32) -> Image32:
-    """Twice the size, two pixels a quarter to either side of each old one: across, then down.
+    """Return the image (2h, 2w) interpolated at ±1/4 pixel: along rows first, then columns.
 
-    OpenCV has it too, but on some processors rounds pixels differently near the end of a row.
+    OpenCV's resize rounds differently near the end of a row on some processors.
     """
     h, w = pixels.shape
     result = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
@@ -252,14 +252,14 @@ def _enlarged(pixels: Image32) -> Image32:
 
 
 def build(grey: Image32) -> ScaleSpace:
-    """The scale space of a grey float32 image (h, w) with values 0 to 1."""
+    """Return the scale space of a grey float32 image (h, w) in [0, 1]."""
     bases = [enlarged(grey)]
     if min(grey.shape) >= SMALLEST:
         bases.append(Base(grey, SHARP, 1.0))
-    made = octaves(bases)
-    while made[-1].step >= 1:
-        half = made[-1].pixels[SCALES, ::2, ::2]
+    results = octaves(bases)
+    while results[-1].step >= 1:
+        half = results[-1].pixels[SCALES, ::2, ::2]
         if min(half.shape) < SMALLEST:
             break
-        made.append(octave(Base(np.ascontiguousarray(half), FIRST, 2 * made[-1].step)))
-    return ScaleSpace(tuple(made), (grey.shape[0], grey.shape[1]))
+        results.append(octave(Base(np.ascontiguousarray(half), FIRST, 2 * results[-1].step)))
+    return ScaleSpace(tuple(results), (grey.shape[0], grey.shape[1]))

@@ -1,4 +1,4 @@
-"""TIFF files by windows: strips and tiles are decoded when wanted, and the last ones kept."""
+"""Reading TIFF files by windows: strips and tiles are decoded on demand and cached."""
 
 import os
 import warnings
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 
-SMALL = 4_000_000  # pixels: such an image is read as a whole
-KEPT = 128_000_000  # bytes of decoded strips and tiles
+SMALL = 4_000_000  # pixels: an image up to this size is read as a whole
+KEPT = 128_000_000  # bytes of decoded strips and tiles in the cache
 
-_GREY, _RGB = 1, 2  # photometric interpretations that are pixels as they are
+_GREY, _RGB = 1, 2  # photometric interpretations that need no conversion
 
 
 class TiffWindows:
-    """A TIFF of 8 or 16 bits or floats, grey or RGB, as it is on disk."""
+    """A grey or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
 
     def __init__(self, path: Path, file: IO[bytes], page: Any) -> None:
-        """``page`` is tifffile's, of the open file."""
+        """Wrap a ``page`` (tifffile.TiffPage) of an open file."""
         self._path, self._file, self._page = path, file, page
         weakref.finalize(self, file.close)
         self._lock = Lock()
@@ -39,11 +39,11 @@ class TiffWindows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(h, w) or (h, w, 3 | 4)."""
+        """The shape (h, w) or (h, w, 3) of the image."""
         return self._shape
 
     def window(self, rows: slice, columns: slice) -> NDArray[np.generic]:
-        """The pixels of some rows and columns."""
+        """Return the pixels of the given rows and columns."""
         height, width = self._part
         across = -(-self._shape[1] // width)
         shape = (rows.stop - rows.start, columns.stop - columns.start, *self._shape[2:])
@@ -54,8 +54,8 @@ class TiffWindows:
                 top, left = i * height, j * width
                 y0, y1 = max(top, rows.start), min(top + height, rows.stop)
                 x0, x1 = max(left, columns.start), min(left + width, columns.stop)
-                there = result[y0 - rows.start : y1 - rows.start]
-                there[:, x0 - columns.start : x1 - columns.start] = part[
+                target = result[y0 - rows.start : y1 - rows.start]
+                target[:, x0 - columns.start : x1 - columns.start] = part[
                     y0 - top : y1 - top, x0 - left : x1 - left
                 ]
         return result
@@ -73,7 +73,7 @@ class TiffWindows:
 
     def _bytes(self, offset: int, count: int) -> bytes:
         if hasattr(os, "pread"):
-            # Processes that were forked share the place in the file; this does not move it.
+            # Forked processes share the file position, which pread leaves alone.
             return os.pread(self._file.fileno(), count, offset)
         self._file.seek(offset)
         return self._file.read(count)
@@ -83,7 +83,7 @@ class TiffWindows:
         try:
             data = self._bytes(page.dataoffsets[index], page.databytecounts[index])
             part, _, shape = page.decode(data, index, jpegtables=page.jpegtables)
-            if part is None:  # left out of the file: nothing is there
+            if part is None:  # a sparse file: the part is not stored
                 part = np.full(shape, page.nodata, page.dtype)
         except Exception as error:
             reason = " ".join(str(error).split())[:120]
@@ -92,14 +92,14 @@ class TiffWindows:
 
 
 def windows(path: Path) -> TiffWindows | None:
-    """The file by windows, or None: not a TIFF, a small one, or of a kind to be read as a whole."""
+    """Return a TIFF file as windows; None for small images and files to be read as a whole."""
     try:
         import tifffile
 
         file = path.open("rb")
     except (OSError, ImportError):
         return None
-    found = None
+    result = None
     try:
         if file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
             file.seek(0)
@@ -107,17 +107,17 @@ def windows(path: Path) -> TiffWindows | None:
                 warnings.simplefilter("ignore")
                 page = tifffile.TiffFile(file).pages[0]
                 if _plain(page):
-                    found = TiffWindows(path, file, page)
-                    found._read(0)
+                    result = TiffWindows(path, file, page)
+                    result._read(0)
     except Exception:
-        found = None  # whatever is the matter, who reads the whole says it
-    if found is None:
+        result = None  # reading the whole file will report the error
+    if result is None:
         file.close()
-    return found
+    return result
 
 
 def _plain(page: Any) -> bool:
-    """Whether the pixels are to be seen as they are stored: no palette, no planes, not turned."""
+    """Return whether the pixels need no conversion: no palette, no planes, upright."""
     orientation = page.tags.get("Orientation")
     return bool(
         page.imagelength * page.imagewidth > SMALL

@@ -1,9 +1,9 @@
-"""Images of any size: the scale space tile by tile, each with all around it that its features see.
+"""The scale space of an image of any size, computed tile by tile.
 
-A tile's octaves are windows on the octaves of the whole image, wide enough that all that is read
-for a feature inside the tile is what it would be in the whole. From octave 2 on they are smoothed
-from first layers that are kept, 4/3 of a byte for each pixel of the image; where that is more than
-the memory allowed, in a temporary file.
+The octaves of a tile are windows of the octaves of the whole image. Their margins are wide enough
+that the features inside the tile are the same as without tiles. The first layers of octaves 2, 3 …
+are kept for the whole image, 4/3 of a byte per pixel of the image; if that exceeds the memory
+limit, they are kept in a temporary file.
 """
 
 import math
@@ -36,10 +36,10 @@ from caloric.runtime.memory import kept_up_to
 from caloric.theory.gaussians import FloatArray
 
 MEMORY = 500_000_000  # bytes
-_PER_PIXEL = 170  # bytes for each of the image's pixels in a tile, its surroundings included
-_LEAST = 256  # pixels along a side of a tile: its surroundings would be most of a smaller one
-_LARGEST = 8192  # the same; OpenCV's resampling addresses pixels with 16 bits
-_MOVES = 12  # pixels that a candidate may move, or its neighbours reach
+_PER_PIXEL = 170  # bytes per image pixel of a tile, margins included
+_LEAST = 256  # smallest side of a tile, pixels: a smaller tile would be mostly margin
+_LARGEST = 8192  # largest side, pixels: OpenCV's remap addresses pixels with 16 bits
+_MOVES = 12  # pixels that the refinement of an extremum may read around it
 
 Read = Callable[[slice, slice], Image32]
 
@@ -55,7 +55,10 @@ class Tile:
     size: tuple[int, int]
 
     def owns(self, xy: FloatArray) -> NDArray[np.bool_]:
-        """Which places (n, 2) are the tile's: each is exactly one's, also beyond the image."""
+        """Return which places (n, 2) belong to the tile; each place belongs to exactly one tile.
+
+        Tiles at the border of the image own the places beyond it.
+        """
         h, w = self.size
         inside = np.ones(len(xy), bool)
         for value, low, high, end in (
@@ -67,7 +70,7 @@ class Tile:
         return inside
 
     def window(self, step: float, margin: int, shape: tuple[int, int]) -> tuple[slice, slice]:
-        """Rows and columns of an octave that hold the tile and a margin of its pixels."""
+        """Return the rows and columns of an octave that cover the tile and a margin in pixels."""
         ranges = ((self.top, self.bottom, shape[0]), (self.left, self.right, shape[1]))
         rows, columns = (
             slice(max(int(a / step) - margin, 0), min(math.ceil(b / step) + margin, end))
@@ -77,9 +80,11 @@ class Tile:
 
 
 def halo(farthest: float) -> int:
-    """Pixels of an octave around a tile that are read, ``farthest`` the largest ratio of a sample's
-    distance to its smoothing."""
-    smoothest = FIRST * 2 ** ((SCALES - 0.5) / SCALES)  # that is read from an octave and no later
+    """Return the margin around a tile, in pixels of an octave.
+
+    ``farthest`` is the largest ratio of a sample's distance to its smoothing.
+    """
+    smoothest = FIRST * 2 ** ((SCALES - 0.5) / SCALES)  # the largest smoothing read from an octave
     return max(math.ceil(farthest * smoothest) + 3, _MOVES)
 
 
@@ -90,10 +95,10 @@ def spaces(
     memory: int = MEMORY,
     wanted: Callable[[Tile], bool] = lambda tile: True,
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
-    """The scale space of an image of ``size`` (h, w), as tiles that need about ``memory`` bytes.
+    """Yield the tiles of an image of ``size`` (h, w) with their scale spaces.
 
-    ``read`` gives the grey pixels of rows and columns; ``around`` is the halo. Tiles that are not
-    ``wanted`` are left out.
+    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns the grey pixels of a window;
+    ``around`` is the margin from :func:`halo`. Tiles that are not ``wanted`` are left out.
     """
     h, w = size
     tiles = _cut(size, memory)
@@ -107,7 +112,6 @@ def spaces(
 def _windows(
     read: Read, tiles: list[Tile], around: int, memory: int, wanted: Callable[[Tile], bool]
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
-    """Of each tile the windows on all octaves."""
     bases = _bases(read, tiles, memory)
     last = octave(Base(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases))))
     for tile in filter(wanted, tiles):
@@ -116,20 +120,20 @@ def _windows(
             step, margin = 2.0 ** (i + 1), reach(FIRST) + around
             rows, columns = tile.window(step, margin, base.shape)
             windows.append(Base(base[rows, columns], FIRST, step, (columns.start, rows.start)))
-        # What is larger than the last octave is read from it at any distance: it is whole.
-        # Nothing here refers to it when the next one is made: its memory is used again.
+        # The last octave is whole, because it is read at any distance from a large feature.
+        # No name refers to the scale space after the yield, so that its memory can be reused.
         yield tile, ScaleSpace((*octaves(windows), last), tile.size)
 
 
 def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
-    """Equal tiles, as few as the memory allows."""
+    """Return as few tiles of equal size as the memory allows."""
     h, w = size
-    # One so thin that it has no octave 2 is whole: of its last octave everything may be read.
+    # An image too thin for octave 2 is not cut: its last octave must be whole.
     fits = h * w * _PER_PIXEL <= memory and max(h, w) <= _LARGEST
     if fits or (min(h, w) + 1) // 2 < SMALLEST:
         return [Tile(0, h, 0, w, size)]
     side = min(max(_LEAST, int(math.sqrt(memory / _PER_PIXEL))), _LARGEST)
-    # Even edges: every second pixel of a tile is then every second one of the image.
+    # Tiles begin at even pixels, so that halving a tile takes the same pixels as in the image.
     rows, columns = (
         [2 * round(i * n / 2 / math.ceil(n / side)) for i in range(math.ceil(n / side))] + [n]
         for n in size
@@ -142,10 +146,10 @@ def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
 
 
 def _finest(read: Read, tile: Tile, around: int) -> list[Base]:
-    """Of octaves 0 and 1, which are made from the image itself."""
+    """Return the bases of octaves 0 and 1, which are computed from the image itself."""
     rows, columns = tile.window(1.0, reach(SHARP) + around, tile.size)
     grey = read(rows, columns)
-    # Two pixels of octave 0 for each, and one more for the interpolation between them.
+    # Octave 0 has two pixels per image pixel; the interpolation needs one more.
     margin = (reach(2 * CAMERA) + around) // 2 + 2
     near = tile.window(1.0, margin, tile.size)
     top, left = near[0].start - rows.start, near[1].start - columns.start
@@ -157,7 +161,7 @@ def _finest(read: Read, tile: Tile, around: int) -> list[Base]:
 
 
 def _bases(read: Read, tiles: list[Tile], memory: int) -> list[Image32]:
-    """The first layers of octaves 2, 3 ... of the whole image."""
+    """Return the first layers of octaves 2, 3 … of the whole image."""
     size = tiles[0].size
     bases = [_halved(read, size, SHARP, tiles, memory)]
     while (min(bases[-1].shape) + 1) // 2 >= SMALLEST:
@@ -174,7 +178,7 @@ def _bases(read: Read, tiles: list[Tile], memory: int) -> list[Image32]:
 def _halved(
     read: Read, size: tuple[int, int], first: float, tiles: list[Tile], memory: int
 ) -> Image32:
-    """Every second pixel of layer SCALES of an octave that starts from smoothing ``first``."""
+    """Return every second pixel of layer SCALES of an octave with base smoothing ``first``."""
     shape = ((size[0] + 1) // 2, (size[1] + 1) // 2)
     result = _room(shape, memory)
     for tile in tiles:
@@ -193,12 +197,12 @@ def _room(shape: tuple[int, int], memory: int) -> Image32:
         return np.empty(shape, np.float32)
     with tempfile.TemporaryFile() as file:
         try:
-            # Room that is promised: writing to a map of a full disk would end the process.
+            # Reserve the space: writing to a memory map on a full disk kills the process.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
             return np.memmap(file, np.float32, "r+" if file.seek(0, 2) else "w+", shape=shape)
         except OSError as error:
             raise InputError(
-                f"no room for {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
+                f"no space for {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
                 f"({error.strerror}); set TMPDIR to another folder, or allow more memory"
             ) from None

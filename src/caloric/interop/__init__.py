@@ -1,1 +1,1 @@
-"""Faces that users of other libraries know, over the same functions."""
+"""Interfaces and file formats of other libraries."""

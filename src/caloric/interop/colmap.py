@@ -1,4 +1,4 @@
-"""COLMAP's database, through pycolmap: features, matches and geometries in; keypoints out."""
+"""COLMAP databases by pycolmap: write features, matches and geometries; read keypoints."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -17,14 +17,12 @@ from caloric.interop import colmap_command
 
 R = TypeVar("R")
 Matrix = NDArray[np.float64]
-
-
 _NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
 
 
 @cache
 def available() -> bool:
-    """Whether pycolmap is installed, and can be loaded."""
+    """Return whether pycolmap is installed and can be loaded."""
     try:
         import pycolmap  # noqa: F401
     except ImportError:
@@ -33,17 +31,17 @@ def available() -> bool:
 
 
 def require() -> None:
-    """That there is a COLMAP for databases and models, of either kind: asked before long work."""
+    """Raise an error, before long work, if neither pycolmap nor a colmap executable exists."""
     if not available() and colmap_command.executable() is None:
         raise InputError(
             "databases and models need COLMAP, and neither pycolmap nor a colmap executable is "
-            f"here: {_NO_WHEEL}, or apt-get install colmap; without it there are "
+            f"installed: {_NO_WHEEL}, or apt-get install colmap; without it, use "
             "`collection extract`, `match`, `verify`, and `export --to text` or `--to hloc`"
         )
 
 
 def pycolmap() -> Any:
-    """The library, quiet."""
+    """Return the pycolmap module, which then logs errors only."""
     try:
         import pycolmap
     except ImportError:
@@ -52,10 +50,10 @@ def pycolmap() -> Any:
     return pycolmap
 
 
-def said(work: Callable[[], R], path: Path) -> R:
-    """What COLMAP does; what it says is wrong as an error in one line."""
+def call(function: Callable[[], R], path: Path) -> R:
+    """Return the result of a call of COLMAP; turn its exception into an InputError of one line."""
     try:
-        return work()
+        return function()
     except (RuntimeError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(f"{path}: COLMAP: {lines[-1]}") from None
@@ -63,8 +61,7 @@ def said(work: Callable[[], R], path: Path) -> R:
 
 @dataclass(frozen=True, eq=False)
 class TwoViews:
-    """Matches of two images by name, (m, 2), and their distances (m,); which of them agree, and the
-    matrix they agree on."""
+    """The matches (m, 2) and distances (m,) of two images, the inlier indices and the matrix."""
 
     name_a: str
     name_b: str
@@ -82,21 +79,21 @@ def write_database(
     folder: Path | None,
     pairs: Iterable[TwoViews],
 ) -> None:
-    """A new database of images, numbered in the order of ``names``, and pairs; cameras are guessed
-    from the files in ``folder``.
+    """Write a new database of images, numbered in the order of ``names``, and of pairs.
 
-    Keypoints have their affine shape, and COLMAP's half pixel; descriptors are bytes, as they are.
+    Cameras are guessed from the files in ``folder``. Keypoints keep their affine shape and get
+    COLMAP's offset of half a pixel; descriptors are stored as bytes.
     """
     library = pycolmap()
     path.unlink(missing_ok=True)
-    database = said(lambda: library.Database.open(str(path)), path)
+    database = call(lambda: library.Database.open(str(path)), path)
     try:
-        known = {name: i for i, name in enumerate(names, 1)}
+        numbers = {name: i for i, name in enumerate(names, 1)}
         with library.DatabaseTransaction(database):
             for name, features in images:
-                _write_image(library, database, known[name], name, features, folder)
+                _write_image(library, database, numbers[name], name, features, folder)
             for pair in pairs:
-                first, second = known[pair.name_a], known[pair.name_b]
+                first, second = numbers[pair.name_a], numbers[pair.name_b]
                 database.write_matches(first, second, np.ascontiguousarray(pair.matches, np.uint32))
                 if pair.matrix is not None:
                     database.write_two_view_geometry(first, second, _geometry(library, pair))
@@ -105,9 +102,9 @@ def write_database(
 
 
 def require_image(folder: Path, name: str) -> None:
-    """That the image is where its camera is to be read from."""
+    """Raise an error if the image whose camera is to be read does not exist."""
     if not (folder / name).is_file():
-        raise InputError(f"{folder / name}: not there; name the folder the features are of")
+        raise InputError(f"{folder / name}: does not exist; name the folder of the images")
 
 
 def _camera(library: Any, name: str, features: Features, folder: Path | None) -> Any:
@@ -116,34 +113,34 @@ def _camera(library: Any, name: str, features: Features, folder: Path | None) ->
         require_image(folder, name)
         try:
             camera = library.infer_camera_from_image(str(folder / name))
-        except (RuntimeError, ValueError):  # WebP, say, which COLMAP does not read
+        except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
             camera = None
         if camera is not None and (camera.width, camera.height) == (w, h):
             return camera
-    # COLMAP's own guess where a file says nothing: a focal length of 1.2 times the longer side.
+    # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
     return library.Camera.create_from_model_id(
         0, library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
     )
 
 
 def _write_image(
-    library: Any, database: Any, image: int, name: str, features: Features, folder: Path | None
+    library: Any, database: Any, number: int, name: str, features: Features, folder: Path | None
 ) -> None:
     camera = _camera(library, name, features, folder)
-    camera.camera_id = image
+    camera.camera_id = number
     database.write_camera(camera, use_camera_id=True)
     database.write_image(
-        library.Image(name=name, camera_id=image, image_id=image), use_image_id=True
+        library.Image(name=name, camera_id=number, image_id=number), use_image_id=True
     )
-    database.write_keypoints(image, features.frames.to_colmap())
+    database.write_keypoints(number, features.frames.to_colmap())
     if features.descriptors.dtype == np.uint8:
-        database.write_descriptors(image, _descriptors(library, features))
+        database.write_descriptors(number, _descriptors(library, features))
 
 
 def _descriptors(library: Any, features: Features) -> Any:
     if features.descriptors.shape[1] != 128:
         raise InputError(
-            f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} "
+            f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} has "
             f"{features.descriptors.shape[1]}"
         )
     data = np.ascontiguousarray(features.descriptors, np.uint8)
@@ -151,27 +148,29 @@ def _descriptors(library: Any, features: Features) -> Any:
 
 
 def _geometry(library: Any, pair: TwoViews) -> Any:
-    found = library.TwoViewGeometry()
+    geometry = library.TwoViewGeometry()
     kinds = library.TwoViewGeometryConfiguration
-    found.config = kinds.UNCALIBRATED if pair.model == "fundamental" else kinds.PLANAR_OR_PANORAMIC
+    geometry.config = (
+        kinds.UNCALIBRATED if pair.model == "fundamental" else kinds.PLANAR_OR_PANORAMIC
+    )
     if pair.model == "fundamental":
-        found.F = pair.matrix
+        geometry.F = pair.matrix
     else:
-        found.H = pair.matrix
-    found.inlier_matches = np.ascontiguousarray(pair.matches[pair.inliers], np.uint32)
-    return found
+        geometry.H = pair.matrix
+    geometry.inlier_matches = np.ascontiguousarray(pair.matches[pair.inliers], np.uint32)
+    return geometry
 
 
 def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8]]]) -> None:
-    """Other descriptors, bytes (n, 128), of images by name; what was matched by the old ones goes.
+    """Replace the descriptors of images by name with bytes (n, 128); remove the old matches.
 
-    All are made before the first is written, and written together or not at all.
+    All descriptors are computed before the first is written, and written in one transaction.
     """
     library = pycolmap()
-    made = dict(values)
+    descriptors = dict(values)
     if not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written")
-    database = said(lambda: library.Database.open(str(path)), path)
+    database = call(lambda: library.Database.open(str(path)), path)
     try:
         kind = library.FeatureExtractorType.SIFT
         with library.DatabaseTransaction(database):
@@ -179,9 +178,9 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
             database.clear_two_view_geometries()
             database.clear_descriptors()
             for image in database.read_all_images():
-                if image.name not in made:
+                if image.name not in descriptors:
                     continue
-                data = np.ascontiguousarray(made[image.name])
+                data = np.ascontiguousarray(descriptors[image.name])
                 database.write_descriptors(
                     image.image_id, library.FeatureDescriptors(data=data, type=kind)
                 )
@@ -190,11 +189,11 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
 
 
 def read_frames(path: Path) -> dict[str, Frames]:
-    """The keypoints of all images of a database, by name."""
+    """Return the keypoints of all images of a database, by name."""
     library = pycolmap()
     if not path.is_file():
         raise InputError(f"{path}: no such database")
-    database = said(lambda: library.Database.open(str(path)), path)
+    database = call(lambda: library.Database.open(str(path)), path)
     try:
         return {
             image.name: Frames.from_colmap(np.asarray(database.read_keypoints(image.image_id)))

@@ -1,6 +1,6 @@
-"""Features and matches in HDF5, one group an image or pair, as hloc reads them. Needs h5py.
+"""Features and matches in HDF5, one group per image or pair, in the format of hloc. Needs h5py.
 
-hloc's conventions: keypoints (n, 2) with pixel centres at integers, ``oris`` in degrees,
+Conventions of hloc: keypoints (n, 2) with pixel centres at integers, ``oris`` in degrees,
 descriptors (d, n).
 """
 
@@ -25,28 +25,29 @@ def _h5py() -> Any:
 
 
 def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
-    """Write a new file: whole, or not at all."""
+    """Write the features of images, by name, to a new file; a failure leaves no partial file."""
     h5py = _h5py()
     with replacing_path(path) as name, h5py.File(name, "w") as file:
-        for image, found in features:
+        for image, entry in features:
             group = file.create_group(image)
-            keypoints = group.create_dataset("keypoints", data=found.frames.xy.astype("f4"))
+            keypoints = group.create_dataset("keypoints", data=entry.frames.xy.astype("f4"))
             keypoints.attrs["uncertainty"] = 1.0
-            group["scales"] = found.frames.sigma.astype("f4")
-            group["oris"] = np.degrees(found.frames.angle).astype("f4")
-            group["scores"] = found.scores
-            group["descriptors"] = found.descriptors.T
-            group["image_size"] = np.array(found.image_size[::-1])
+            group["scales"] = entry.frames.sigma.astype("f4")
+            group["oris"] = np.degrees(entry.frames.angle).astype("f4")
+            group["scores"] = entry.scores
+            group["descriptors"] = entry.descriptors.T
+            group["image_size"] = np.array(entry.image_size[::-1])
 
 
 Pair = tuple[str, str, NDArray[np.uint32], NDArray[np.float32], int]
 
 
 def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
-    """Of (name_a, name_b, matches (m, 2), distances (m,), features of a): whole, or not at all.
+    """Write pairs: names a and b, matches (m, 2), distances (m,), number of features of a.
 
-    hloc knows a pair by its names with dashes for slashes; ``matches0`` has for each feature of the
-    first image that of the second, or −1, and ``matching_scores0`` 1 less half the distance.
+    hloc names a pair by its image names with dashes for slashes. ``matches0`` has the matching
+    feature of the second image for each feature of the first, or -1; ``matching_scores0`` is 1 -
+    distance / 2.
     """
     h5py = _h5py()
     with replacing_path(path) as name, h5py.File(name, "w") as file:
@@ -54,8 +55,8 @@ def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
             pair = f"{name_a.replace('/', '-')}/{name_b.replace('/', '-')}"
             if pair in file:
                 raise InputError(
-                    f"{name_a}, {name_b}: hloc writes dashes for slashes, and has another pair of "
-                    "that name then; rename one of the images"
+                    f"{name_a}, {name_b}: hloc replaces slashes by dashes, and another pair then "
+                    "has the same name; rename one of the images"
                 )
             group = file.create_group(pair)
             nearest = np.full(count, -1, np.int32)

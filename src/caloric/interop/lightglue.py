@@ -1,4 +1,4 @@
-"""Features as LightGlue's matcher takes them."""
+"""Features in the format of LightGlue."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from caloric.features import Features
 
 
 def to_lightglue(features: Features, device: str = "cpu") -> dict[str, Any]:
-    """Tensors with a batch of one: keypoints, scales, angles, descriptors, the image's (w, h).
+    """Return the tensors that LightGlue takes, with a batch of one; image_size is (w, h).
 
-    Coordinates have the centre of the top-left pixel at (0, 0), as LightGlue's SIFT has. Its
-    weights are learned for each kind of descriptor: those for SIFT expect SIFT's.
+    The centre of the top-left pixel is at (0, 0), as in LightGlue's SIFT. LightGlue's weights are
+    learned for one kind of descriptor: those for SIFT expect SIFT descriptors.
     """
     import torch
 

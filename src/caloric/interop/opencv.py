@@ -1,7 +1,7 @@
 """A drop-in for ``cv2.SIFT_create()``: ``sift = caloric.interop.opencv.SIFT_create()``.
 
-A ``cv2.KeyPoint`` is round. With ``affine`` the descriptors of :meth:`Detector.detectAndCompute`
-see the adapted shape, and the keypoints tell only where and how large it is.
+A ``cv2.KeyPoint`` is circular. With ``affine`` the descriptors of :meth:`Detector.detectAndCompute`
+use the adapted shape, and the keypoints hold only its position, size and angle.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from caloric.image import scalespace
 
 
 def _pixels(image: Any, what: str = "image") -> Any:
-    """An array in RGB order from whatever OpenCV code passes around."""
+    """Return an image of OpenCV, in BGR order or a UMat, as an array in RGB order."""
     if image is None:
-        raise InputError(f"{what} is None: cv2.imread gives that for a file it cannot read")
+        raise InputError(f"{what} is None: cv2.imread returns None for a file that it cannot read")
     array = np.asarray(image.get() if isinstance(image, cv2.UMat) else image)
     if array.ndim == 3 and array.shape[2] in (3, 4):
         return array[..., [2, 1, 0, *range(3, array.shape[2])]]
@@ -32,7 +32,7 @@ def _pixels(image: Any, what: str = "image") -> Any:
 
 @dataclass
 class Detector:
-    """The methods of ``cv2.SIFT``, for images in OpenCV's BGR order. It holds options, no image."""
+    """The methods of ``cv2.SIFT``, for images in BGR order. It holds options, but no image."""
 
     nfeatures: int = 0
     contrast_threshold: float = extrema.CONTRAST
@@ -42,7 +42,7 @@ class Detector:
     affine: bool = False
     upright: bool = False
 
-    def _detecting(self, mask: Any) -> dict[str, Any]:
+    def _detector_options(self, mask: Any) -> dict[str, Any]:
         return {
             "max_features": self.nfeatures if self.nfeatures > 0 else None,
             "mask": None if mask is None else _pixels(mask, "mask"),
@@ -57,20 +57,21 @@ class Detector:
         return "uint8" if self.descriptor_type == cv2.CV_8U else "float32"
 
     def detect(self, image: Any, mask: Any = None) -> tuple[Any, ...]:
-        """Keypoints of an image, or of each of a list of images."""
+        """Return the keypoints of an image, or of each image of a list."""
         if isinstance(image, list | tuple):
             masks = [None] * len(image) if mask is None else mask
             return tuple(self.detect(i, m) for i, m in zip(image, masks, strict=True))
-        return pipeline.detect(_pixels(image), **self._detecting(mask)).to_opencv()
+        return pipeline.detect(_pixels(image), **self._detector_options(mask)).to_opencv()
 
     def compute(self, image: Any, keypoints: Sequence[Any]) -> tuple[Any, Any]:
-        """The keypoints and their descriptors (n, d), None for none; of each of a list of images.
+        """Return the keypoints and their descriptors (n, d), or None if there are none.
 
-        OpenCV drops keypoints that it cannot describe; here there are none.
+        For a list of images both are tuples with one entry per image. Unlike OpenCV, it drops no
+        keypoints.
         """
         if isinstance(image, list | tuple):
-            found = [self.compute(i, k) for i, k in zip(image, keypoints, strict=True)]
-            return tuple(k for k, _ in found), tuple(d for _, d in found)
+            results = [self.compute(i, k) for i, k in zip(image, keypoints, strict=True)]
+            return tuple(k for k, _ in results), tuple(d for _, d in results)
         pixels, frames = _pixels(image), Frames.from_opencv(keypoints)
         if len(frames) == 0:
             return tuple(keypoints), None
@@ -84,64 +85,64 @@ class Detector:
         descriptors: Any = None,
         useProvidedKeypoints: bool = False,
     ) -> tuple[tuple[Any, ...], NDArray[Any] | None]:
-        """Both at once, over one scale space."""
+        """Return keypoints and descriptors, computed from one scale space."""
         if useProvidedKeypoints:
             raise InputError("useProvidedKeypoints: call compute(image, keypoints) instead")
-        found = pipeline.extract(
-            _pixels(image), self.descriptor, dtype=self._dtype, **self._detecting(mask)
+        features = pipeline.extract(
+            _pixels(image), self.descriptor, dtype=self._dtype, **self._detector_options(mask)
         )
-        return found.frames.to_opencv(), found.descriptors if len(found) else None
+        return features.frames.to_opencv(), features.descriptors if len(features) else None
 
     def descriptorSize(self) -> int:  # noqa: N802
-        """The number of columns."""
+        """Return the dimension of the descriptors."""
         return recipes.descriptor(self.descriptor).dimension
 
     def descriptorType(self) -> int:  # noqa: N802
-        """``cv2.CV_32F``, or ``cv2.CV_8U`` if that was asked for."""
+        """Return ``cv2.CV_32F`` or ``cv2.CV_8U``."""
         return int(self.descriptor_type)
 
     def defaultNorm(self) -> int:  # noqa: N802
-        """``cv2.NORM_L2``."""
+        """Return ``cv2.NORM_L2``."""
         return int(cv2.NORM_L2)
 
     def empty(self) -> bool:
-        """Never, as OpenCV's."""
+        """Return False, as OpenCV does."""
         return False
 
     def getDefaultName(self) -> str:  # noqa: N802
-        """A name for logs."""
+        """Return a name for logs."""
         return f"Feature2D.Caloric.{self.descriptor}"
 
     def getNFeatures(self) -> int:  # noqa: N802
-        """Features an image at most; 0 for all."""
+        """Return the largest number of features per image; 0 means all."""
         return self.nfeatures
 
     def setNFeatures(self, maxFeatures: int) -> None:  # noqa: N802
-        """Change it."""
+        """Set the largest number of features per image."""
         self.nfeatures = maxFeatures
 
     def getContrastThreshold(self) -> float:  # noqa: N802
-        """The least contrast, over the levels of an octave."""
+        """Return the contrast threshold, which OpenCV divides by the number of octave layers."""
         return self.contrast_threshold
 
     def setContrastThreshold(self, contrastThreshold: float) -> None:  # noqa: N802
-        """Change it."""
+        """Set the contrast threshold."""
         self.contrast_threshold = contrastThreshold
 
     def getEdgeThreshold(self) -> float:  # noqa: N802
-        """The largest ratio of curvatures."""
+        """Return the largest ratio of principal curvatures."""
         return self.edge_threshold
 
     def setEdgeThreshold(self, edgeThreshold: float) -> None:  # noqa: N802
-        """Change it."""
+        """Set the largest ratio of principal curvatures."""
         self.edge_threshold = edgeThreshold
 
     def getNOctaveLayers(self) -> int:  # noqa: N802
-        """Always 3."""
+        """Return 3, the fixed number of layers per octave."""
         return scalespace.SCALES
 
     def getSigma(self) -> float:  # noqa: N802
-        """Always 1.6."""
+        """Return 1.6, the fixed sigma of the first level."""
         return scalespace.FIRST
 
 
@@ -158,13 +159,14 @@ def SIFT_create(  # noqa: N802
     affine: bool = False,
     upright: bool = False,
 ) -> Detector:
-    """The line to change: ``cv2.SIFT_create(2000)`` becomes ``opencv.SIFT_create(2000)``.
+    """Return a detector: replace ``cv2.SIFT_create(2000)`` by ``opencv.SIFT_create(2000)``.
 
-    OpenCV's arguments in OpenCV's order, then ours by name. The number of layers and the first
-    sigma are fixed here; positions are always the precise ones.
+    The arguments are those of OpenCV in its order, then Caloric's own by name. The number of layers
+    and the first sigma are fixed; positions are always upscaled precisely.
     """
     if isinstance(descriptorType, bool):
-        descriptorType = cv2.CV_32F  # OpenCV's other signature: the sixth is the precise upscale
+        # The sixth argument of OpenCV's other overload is enable_precise_upscale.
+        descriptorType = cv2.CV_32F
     if nOctaveLayers != scalespace.SCALES or sigma != scalespace.FIRST:
         raise InputError(
             f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} here; "
@@ -179,6 +181,6 @@ def SIFT_create(  # noqa: N802
 
 
 class SIFT:
-    """For code that says ``cv2.SIFT.create()``."""
+    """A namespace for code that calls ``cv2.SIFT.create()``."""
 
     create = staticmethod(SIFT_create)

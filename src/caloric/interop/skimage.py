@@ -1,4 +1,4 @@
-"""The shape of ``skimage.feature.SIFT``: detect, extract, detect_and_extract; (row, column)."""
+"""The interface of ``skimage.feature.SIFT``: detect, extract, detect_and_extract; (row, column)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,55 +16,55 @@ from caloric.image.scalespace import SCALES, octave_and_layer
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What scikit-image keeps on the extractor, as a value."""
+    """The result of a call: the attributes that scikit-image sets on its extractor."""
 
     frames: Frames
     descriptors: NDArray[Any]
 
     @property
     def keypoints(self) -> NDArray[np.float64]:
-        """(n, 2) as (row, column). Not rounded, where scikit-image's are: ransac is glad of it."""
+        """Return positions (n, 2) as (row, column), not rounded as those of scikit-image are."""
         return self.frames.xy[:, ::-1]
 
     @property
     def positions(self) -> NDArray[np.float64]:
-        """The same."""
+        """Return the same positions as ``keypoints``."""
         return self.keypoints
 
     @property
     def sigmas(self) -> NDArray[np.float64]:
-        """σ in pixels."""
+        """Return the scales σ (n,) in pixels."""
         return self.frames.sigma
 
     @property
     def octaves(self) -> NDArray[np.int64]:
-        """Which octave each is from; 0 is the image at twice its size."""
+        """Return the octave (n,) of each keypoint; octave 0 is the image at twice its size."""
         return octave_and_layer(self.sigmas)[0]
 
     @property
     def scales(self) -> NDArray[np.int64]:
-        """Which level of its octave, 1 to 3."""
+        """Return the level (n,) of each keypoint within its octave, 1 to 3."""
         return octave_and_layer(self.sigmas)[1]
 
     @property
     def orientations(self) -> NDArray[np.float64]:
-        """Radians in [0, 2π), from the axis of rows towards that of columns."""
+        """Return angles (n,) in [0, 2π), from the row axis towards the column axis."""
         return (np.pi / 2 - self.frames.angle) % (2 * np.pi)
 
     @property
     def responses(self) -> NDArray[np.float32]:
-        """The strength of each keypoint."""
+        """Return the strength (n,) of each keypoint."""
         return self.frames.scores
 
 
-_SHOWN = {name for name, value in vars(Found).items() if isinstance(value, property)}
+_PROPERTIES = {name for name, value in vars(Found).items() if isinstance(value, property)}
 
 
 class SIFT:
-    """Use it as scikit-image's: call, then read ``keypoints``, ``descriptors`` and the rest.
+    """A drop-in for ``skimage.feature.SIFT``: call it, then read ``keypoints`` and so on.
 
-    The attributes show the last call's result, a value of its own; no option changes by itself, and
-    no image is held. ``c_dog`` and ``c_edge`` are scikit-image's.
+    The attributes are those of the last result. A call changes no option and keeps no image.
+    ``c_dog`` and ``c_edge`` are the thresholds of scikit-image.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SIFT:
         upright: bool = False,
         affine: bool = False,
     ) -> None:
-        """``descriptor`` is one of ``caloric.descriptors()``."""
+        """Set the options; ``descriptor`` is one of ``caloric.descriptors()``."""
         recipes.descriptor(descriptor)
         self.descriptor = descriptor
         self.options: dict[str, Any] = {
@@ -90,25 +90,25 @@ class SIFT:
         self.result: Found | None = None
 
     def detect(self, image: Any) -> None:
-        """Find keypoints."""
+        """Detect the keypoints of an image."""
         frames = pipeline.detect(image, **self.options)
         self.result = Found(frames, np.zeros((0, 0), np.float32))
 
     def extract(self, image: Any) -> None:
-        """Describe the keypoints found before."""
+        """Describe the keypoints of the last ``detect``."""
         if self.result is None:
             raise InputError("extract describes what detect found: call detect first")
         frames = self.result.frames
         self.result = Found(frames, pipeline.describe(image, frames, self.descriptor))
 
     def detect_and_extract(self, image: Any) -> None:
-        """Both at once."""
-        found = pipeline.extract(image, self.descriptor, **self.options)
-        self.result = Found(found.frames, found.descriptors)
+        """Detect and describe keypoints, computed from one scale space."""
+        features = pipeline.extract(image, self.descriptor, **self.options)
+        self.result = Found(features.frames, features.descriptors)
 
     def __getattr__(self, name: str) -> Any:
-        """What :class:`Found` has, of the last result."""
-        if name == "descriptors" or name in _SHOWN:
+        """Return an attribute of the last result."""
+        if name == "descriptors" or name in _PROPERTIES:
             if self.__dict__.get("result") is None:
                 raise AttributeError(f"{name}: nothing has been detected yet")
             return getattr(self.result, name)

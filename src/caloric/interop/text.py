@@ -1,4 +1,4 @@
-"""Features and matches as the text files that COLMAP's importers read."""
+"""Features and matches in the text format of COLMAP's importers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ from caloric.runtime.files import replacing
 
 
 def write(path: Path, features: Features) -> None:
-    """NUMBER 128, then x y scale angle and 128 bytes a line: COLMAP's feature importer reads it."""
+    """Write a line ``NUMBER 128``, then x, y, scale, angle and 128 bytes for each feature."""
     if features.descriptors.dtype != np.uint8 or features.descriptors.shape[1] != 128:
         raise InputError("COLMAP's text files hold descriptors of 128 bytes; extract with uint8")
     frames = features.frames
@@ -25,7 +25,7 @@ def write(path: Path, features: Features) -> None:
 
 
 def check_name(name: str) -> None:
-    """That COLMAP's matches importer can read it."""
+    """Raise an error if COLMAP's matches importer cannot read an image name."""
     if len(name.split()) != 1:
         raise InputError(
             f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
@@ -34,8 +34,7 @@ def check_name(name: str) -> None:
 
 
 def write_matches(path: Path, pairs: Iterable[tuple[str, str, NDArray[np.integer]]]) -> None:
-    """Names of two images, then the numbers of their matching features (m, 2), then an empty line:
-    COLMAP's matches importer reads it."""
+    """Write pairs, each as two names, the feature indices (m, 2), and an empty line."""
     with replacing(path) as file:
         for name_a, name_b, indices in pairs:
             check_name(name_a)

@@ -1,10 +1,10 @@
-"""Caloric inside PyTorch: descriptors as modules, and features that stay on the device.
+"""Caloric in PyTorch: descriptors as modules, and features that stay on the device.
 
     from caloric.interop.torch import Descriptor
     kornia.feature.LAFDescriptor(Descriptor("heat"), patch_size=32)
 
-Tables are buffers: they move and change their type with the module. Pixels and frames have
-gradients; a place without gradients in the image has a slope of 0.
+Tables are buffers: they move and change their type with the module. Descriptors are differentiable
+in pixels and frames; where the image gradient is 0, so is the derivative.
 """
 
 from typing import Any
@@ -25,26 +25,26 @@ from caloric.plan import Plan
 
 
 class Descriptor(nn.Module):
-    """A descriptor of patches (n, 1, S, S), or of an image (b, 1, h, w) at frames (b, n, 2, 3).
+    """A descriptor of patches (n, 1, S, S), or of images (b, 1, h, w) at frames (b, n, 2, 3).
 
-    ``forward(patches)`` is (n, d), as kornia's ``SIFTDescriptor`` has it, S being ``patch_size``;
-    ``forward(image, lafs)`` is (b, n, d). Values are expected in [0, 1]. The descriptors that
-    sample rings, ``caloric`` among them, have no patches: they need the image.
+    ``forward(patches)`` returns (n, d), as kornia's ``SIFTDescriptor`` does, with S =
+    ``patch_size``; ``forward(image, lafs)`` returns (b, n, d). Values are expected in [0, 1].
+    Descriptors that sample rings, such as ``caloric``, need the image and do not work on patches.
     """
 
     def __init__(
         self, name: str | Recipe | Kernel = "caloric", patch_size: int = 32, **parameters: float
     ) -> None:
-        """The recipe by its name, with kernel parameters changed if given."""
+        """Build the tables of a descriptor by its name, with changed kernel parameters if given."""
         super().__init__()
         if patch_size < 2:
             raise InputError(f"patch_size must be a whole number from 2, got {patch_size!r}")
         self.recipe = recipe_of(name, **parameters)
         self.patch_size = patch_size
-        own = self.recipe.sampling
-        self.order = self._register("table", own)
+        sampling = self.recipe.sampling
+        self.order = self._register("table", sampling)
         self.patch_order = self.order
-        if isinstance(own, SquarePatch) and own.size != patch_size:
+        if isinstance(sampling, SquarePatch) and sampling.size != patch_size:
             self.patch_order = self._register("patch_table", SquarePatch(patch_size))
         if self.recipe.whitening is not None:
             matrix = whitening.load(self.recipe.whitening)[:, : self.recipe.dimension]
@@ -52,25 +52,25 @@ class Descriptor(nn.Module):
 
     def _register(self, name: str, sampling: Sampling) -> int:
         recipe = self.recipe
-        made = pooling.table(
+        table = pooling.table(
             recipe.kernel, recipe.layout, sampling, recipe.harmonics, torch.device("cpu"),
             torch.float32,
         )  # fmt: skip
-        self.register_buffer(name, made.matrix.clone())  # the table itself is everybody's
-        return made.order
+        self.register_buffer(name, table.matrix.clone())  # the cached table is shared
+        return table.order
 
     @property
     def dimension(self) -> int:
-        """d."""
+        """Return the dimension d of the descriptors."""
         return self.recipe.dimension
 
     def forward(self, pixels: Tensor, lafs: Tensor | None = None) -> Tensor:
-        """Descriptors of patches, or of an image's frames."""
+        """Return descriptors (n, d) of patches, or (b, n, d) of the frames of images."""
         if pixels.ndim != 4 or pixels.shape[1] != 1:
             raise InputError(f"pixels: expected shape (n, 1, h, w), got {tuple(pixels.shape)}")
         if not pixels.is_floating_point():
-            raise InputError(f"pixels of {pixels.dtype}; divide by 255, say: floats in [0, 1]")
-        # Gradients and lengths need more digits than half precision has.
+            raise InputError(f"pixels of {pixels.dtype}; pass floats in [0, 1]: divide by 255")
+        # Half precision is not enough for gradients and norms.
         kind = torch.float64 if pixels.dtype == torch.float64 else torch.float32
         wide = pixels.to(kind)
         raw = self._of_patches(wide) if lafs is None else self._of_frames(wide, lafs)
@@ -85,7 +85,7 @@ class Descriptor(nn.Module):
 
     def _of_patches(self, patches: Tensor) -> Tensor:
         if not isinstance(self.recipe.sampling, SquarePatch):
-            raise InputError("this descriptor samples rings beyond any patch: pass image and lafs")
+            raise InputError("this descriptor samples rings, not patches: pass image and lafs")
         size = patches.shape[-1]
         if patches.shape[-2:] != (self.patch_size, self.patch_size):
             raise InputError(
@@ -97,13 +97,13 @@ class Descriptor(nn.Module):
         flat = patches[:, 0]
         if kernel.feature == "intensity":
             angle = flat.flatten(1) * (2 * torch.pi / kernel.period)
-            seen = (torch.full_like(angle, area), angle.cos(), angle.sin())
+            samples = (torch.full_like(angle, area), angle.cos(), angle.sin())
         else:
             gy, gx = torch.gradient(flat, spacing=SquarePatch(size).pitch, dim=(1, 2))
             length, cos, sin = density.directions(gx.flatten(1), gy.flatten(1))
-            seen = (length * area, cos, sin)
+            samples = (length * area, cos, sin)
         table: Tensor = getattr(self, "patch_table", self.table)
-        weights, cos, sin = (density.padded(v) for v in seen)
+        weights, cos, sin = (density.padded(v) for v in samples)
         return density.harmonics(weights, cos, sin, self.patch_order) @ table.to(weights.dtype)
 
     def _of_frames(self, image: Tensor, lafs: Tensor) -> Tensor:
@@ -118,11 +118,11 @@ class Descriptor(nn.Module):
         rows = scalespace.build(image[:, 0], pyramid)
         index = torch.arange(b, device=image.device).repeat_interleave(n)
         recipe = self.recipe
-        seen = density.measured(
+        harmonics = density.measured(
             rows, pyramid, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel,
             recipe.power, self.order,
         )  # fmt: skip
-        return seen @ self.table.to(seen.dtype)
+        return harmonics @ self.table.to(harmonics.dtype)
 
 
 def extract(
@@ -133,10 +133,10 @@ def extract(
     affine: bool = False,
     upright: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Frames (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d), where the images are.
+    """Return frames (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d) on the images' device.
 
-    Of images (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``, the strongest first, and
-    a strength of 0 says that there are no more. Without gradients: see :class:`Descriptor`.
+    The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``, strongest first,
+    padded with a strength of 0. The result has no gradients: see :class:`Descriptor`.
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError("images: expected a tensor (b, 1 or 3, h, w)")
@@ -158,7 +158,7 @@ def extract(
 
 
 def _padded(values: Tensor, count: int) -> Tensor:
-    """(b, count, ...), with zeros for what there is not."""
-    whole = values.new_zeros((len(values), count, *values.shape[2:]))
-    whole[:, : values.shape[1]] = values
-    return whole
+    """Return values (b, count, ...), filled with zeros at the end."""
+    padded = values.new_zeros((len(values), count, *values.shape[2:]))
+    padded[:, : values.shape[1]] = values
+    return padded

@@ -1,9 +1,9 @@
 """The kernels: one file each, one formula each.
 
 A descriptor is linear in the gradient-orientation density of a patch,
-h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y), and K is the whole difference between one descriptor and
-another. To add one, write a subclass of :class:`~caloric.kernels.base.Kernel` in a file of its own
-and list it here.
+h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y), and the kernel K distinguishes one descriptor from another.
+To add a kernel, write a subclass of :class:`~caloric.kernels.base.Kernel` in a new file and list it
+here.
 """
 
 from dataclasses import MISSING, fields
@@ -37,10 +37,10 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def kernel(name: str, **parameters: float) -> Kernel:
-    """The kernel ``name`` with its parameters: ``kernel("heat", sigma_d=.2, sigma_a=.3)``.
+    """Return the kernel ``name`` with its parameters: ``kernel("heat", sigma_d=.2, sigma_a=.3)``.
 
-    The result is called as K(beta, x, phi, y): float64, all arguments broadcast, x and y with a
-    last axis of 2. Every constant is kept: values are those of the integrals, not multiples.
+    The result is called as K(beta, x, phi, y) and returns float64. All arguments broadcast, and x
+    and y have a last axis of 2. No constant is dropped: the values are those of the integrals.
     """
     if name not in KERNELS:
         raise unknown("kernel", name, KERNELS)
@@ -48,7 +48,7 @@ def kernel(name: str, **parameters: float) -> Kernel:
 
 
 def make(cls: type[Kernel], **parameters: float) -> Kernel:
-    """A kernel of that class; a missing or unknown parameter is named."""
+    """Return a kernel of class ``cls``, or raise an error that names the wrong parameter."""
     accepted = {field.name: field for field in fields(cls)}
     for parameter in parameters:
         if parameter not in accepted:

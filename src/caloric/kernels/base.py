@@ -1,4 +1,4 @@
-"""What every kernel is: a few checked numbers and a formula K(β, x; φ, y)."""
+"""The base classes of kernels: checked parameters and a formula K(β, x; φ, y)."""
 
 import math
 import numbers
@@ -13,30 +13,30 @@ from caloric.errors import InputError
 from caloric.theory.gaussians import FloatArray, gaussian, periodic_gaussian
 
 Feature = Literal["orientation", "intensity"]
-_WIDEST_SCALES = 2.0
+_MAX_SIGMA_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
-    """K(β, x; φ, y): what a pixel at y with feature φ adds to the descriptor's entry (β, x).
+    """A kernel K(β, x; φ, y): what a pixel at y with feature φ adds to the descriptor entry (β, x).
 
     For the orientation kernels φ is the angle of the gradient and β a direction, both in radians;
     the pixel's weight is |∇f|. For the distribution fields φ is the intensity f(y), β a level, and
     the weight is 1. Lengths are in the units of x and y.
 
-    ``growth`` lets σd grow with eccentricity, to hypot(σd, growth·|x|); 0 leaves it alone.
+    ``growth`` increases σd with eccentricity, to hypot(σd, growth·|x|); 0 keeps it constant.
     """
 
     name: ClassVar[str]
     feature: ClassVar[Feature] = "orientation"
     depends_on_difference: ClassVar[bool] = False
-    """Whether K depends on β and φ through φ − β alone: its table is then made for one β."""
+    """Whether K depends on β and φ only through φ − β, so that its table needs only one β."""
 
     sigma_d: float
     growth: float = 0.0
 
     def __post_init__(self) -> None:
-        """Every parameter is a finite number, positive unless 0 is its default (then: off)."""
+        """Check that every parameter is a finite number, positive unless its default is 0 (off)."""
         for field in fields(self):
             value = getattr(self, field.name)
             number = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -49,58 +49,58 @@ class Kernel(ABC):
                     )
                 object.__setattr__(self, field.name, int(value))
                 continue
-            off = field.default == 0
-            if not number or not math.isfinite(value) or value < 0 or (value == 0 and not off):
+            zero_ok = field.default == 0
+            if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero_ok):
                 raise InputError(
                     f"{self.name}: {field.name} must be a finite number, "
-                    f"{'0 or more' if off else 'positive'}; got {value!r}"
+                    f"{'0 or more' if zero_ok else 'positive'}; got {value!r}"
                 )
             object.__setattr__(self, field.name, float(value))
         spread = getattr(self, "sigma_s", 0.0)
-        if spread > _WIDEST_SCALES:
+        if spread > _MAX_SIGMA_S:
             raise InputError(
                 f"{self.name}: sigma_s is the spread of the logarithm of scale and at most "
-                f"{_WIDEST_SCALES:g}; got {spread:g}"
+                f"{_MAX_SIGMA_S:g}; got {spread:g}"
             )
 
     def width(self, x: FloatArray) -> FloatArray:
-        """σd at the places x (..., 2)."""
+        """Return σd (...) at the points x (..., 2)."""
         if not self.growth:
             return np.full(x.shape[:-1], self.sigma_d)
         return np.asarray(np.hypot(self.sigma_d, self.growth * np.hypot(x[..., 0], x[..., 1])))
 
     @property
     def period(self) -> float:
-        """The length after which φ repeats."""
+        """The period of φ."""
         return 2 * math.pi
 
     @property
     @abstractmethod
     def bandwidth(self) -> float:
-        """The width of K as a function of β: two entries further apart than about twice this
-        leave a gap between them."""
+        """The width of K as a function of β; between entries more than about twice this apart, some
+        gradients are missed."""
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
-        """K in float64. All arguments broadcast; x and y have a last axis of 2."""
-        places = [np.asarray(value, np.float64) for value in (x, y)]
-        for letter, place in zip("xy", places, strict=True):
-            if place.ndim == 0 or place.shape[-1] != 2:
+        """Return K in float64; all arguments broadcast, and x and y have a last axis of 2."""
+        vectors = [np.asarray(value, np.float64) for value in (x, y)]
+        for name, vector in zip("xy", vectors, strict=True):
+            if vector.ndim == 0 or vector.shape[-1] != 2:
                 raise InputError(
-                    f"{self.name}: {letter} must have a last axis of 2, got shape {place.shape}"
+                    f"{self.name}: {name} must have a last axis of 2, got shape {vector.shape}"
                 )
         angles = [np.asarray(value, np.float64) for value in (beta, phi)]
-        return self.evaluate(angles[0], places[0], angles[1], places[1])
+        return self.evaluate(angles[0], vectors[0], angles[1], vectors[1])
 
     @abstractmethod
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """The formula: K(β, x; φ, y), for arguments that have been checked."""
+        """Return K(β, x; φ, y) by the kernel's formula, for checked arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AngularKernel(Kernel):
-    """The kernels whose angle is blurred by k̃_σr(β − φ), as SIFT's is, whatever is done with x."""
+    """A kernel with the angular factor k̃_σr(β − φ), as in SIFT."""
 
     depends_on_difference: ClassVar[bool] = True
 
@@ -108,17 +108,17 @@ class AngularKernel(Kernel):
 
     @property
     def bandwidth(self) -> float:
-        """σr."""
+        """σr, in radians."""
         return self.sigma_r
 
     def angular(self, beta: FloatArray, phi: FloatArray) -> FloatArray:
-        """k̃_σr(β − φ)."""
+        """Return k̃_σr(β − φ)."""
         return periodic_gaussian(beta - phi, self.sigma_r)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntensityKernel(Kernel):
-    """What the two distribution fields share: φ is an intensity in [0, 1] and does not wrap."""
+    """The base of the two distribution fields: φ is an intensity in [0, 1] and does not wrap."""
 
     feature: ClassVar[Feature] = "intensity"
     depends_on_difference: ClassVar[bool] = True
@@ -126,15 +126,15 @@ class IntensityKernel(Kernel):
     sigma_l: float
 
     def level(self, beta: FloatArray, phi: FloatArray) -> FloatArray:
-        """k_σl(l − f)."""
+        """Return k_σl(l − f)."""
         return gaussian(beta - phi, self.sigma_l)
 
     @property
     def bandwidth(self) -> float:
-        """σl."""
+        """σl, in units of intensity."""
         return self.sigma_l
 
     @property
     def period(self) -> float:
-        """Long enough that a level and an intensity of [0, 1] never meet around the back."""
+        """A period so long that levels and intensities in [0, 1] do not interact by wrapping."""
         return max(2.0, 11 * self.sigma_l)

@@ -1,4 +1,4 @@
-"""Distribution fields: the histogram of intensity instead of gradient orientation."""
+"""Distribution fields: histograms of intensity instead of gradient orientation."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +13,8 @@ class DistributionField(IntensityKernel):
 
         K = k_σl(l − f(y)) k_σd(y − x)
 
-    A histogram of intensities around each x, blurred in place and in level. It needs no gradient,
-    and does not forgive a change of light.
+    A histogram of intensities around each x, blurred in position and in level. It needs no
+    gradient and does not tolerate changes of illumination.
     """
 
     name: ClassVar[str] = "distribution-field"
@@ -22,5 +22,5 @@ class DistributionField(IntensityKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(l, x; f, y)."""
+        """Return K(l, x; f, y)."""
         return self.level(beta, phi) * gaussian_2d(y - x, self.width(x))

@@ -15,8 +15,8 @@ class DistributionFieldHeat(IntensityKernel):
 
         K = k_σl(l − f(y)) k_{√(σd² + σa²|x|²)}(y − x)
 
-    An intensity does not turn with the image, so only the place is blurred: Ax + b is normal about
-    x with variance σd² + σa²|x|². The blur grows with eccentricity.
+    An intensity does not turn with the image, so only the position is blurred: Ax + b is normal
+    about x with variance σd² + σa²|x|². The blur grows with eccentricity.
     """
 
     name: ClassVar[str] = "distribution-field-heat"
@@ -26,6 +26,6 @@ class DistributionFieldHeat(IntensityKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(l, x; f, y)."""
+        """Return K(l, x; f, y)."""
         width = np.hypot(self.width(x), self.sigma_a * np.hypot(x[..., 0], x[..., 1]))
         return self.level(beta, phi) * gaussian_2d(y - x, width)

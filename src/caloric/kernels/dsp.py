@@ -1,4 +1,4 @@
-"""DSP-SIFT: SIFT pooled over scale as well, by quadrature."""
+"""DSP-SIFT: SIFT also pooled over scale, by quadrature."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,13 +12,13 @@ from caloric.theory.gaussians import FloatArray, gaussian_2d
 
 @dataclass(frozen=True, kw_only=True)
 class Dsp(AngularKernel):
-    """The diffusion over log-scale that stands behind DSP-SIFT (eq. 22)::
+    """The diffusion over log-scale that underlies DSP-SIFT (eq. 22)::
 
         K = k̃_σr(β − φ) ∫ e^s k_σd(y − e^s x) k_σs(s) ds
 
-    summed over ``nodes`` scales, by default as many as it needs. This integral is what the closed
-    forms ``dsp-inner`` and ``dsp-both`` approximate. The printed eq. 3 is another operator, which
-    leaves x where it is and has a singularity at y = x (erratum 5).
+    summed over ``nodes`` scales, by default as many as accuracy requires. The closed forms
+    ``dsp-inner`` and ``dsp-both`` approximate this integral. The printed eq. 3 is a different
+    operator, which does not scale x and is singular at y = x (erratum 5).
     """
 
     name: ClassVar[str] = "dsp"
@@ -29,7 +29,7 @@ class Dsp(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         width = self.width(x)
         scales, weights = log_scales(self.sigma_s, self.nodes, x, width)
         pooled = sum(

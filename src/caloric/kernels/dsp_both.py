@@ -16,7 +16,7 @@ class DspBoth(AngularKernel):
 
     The paper prints σs for σs² in the numerator (erratum 4); its introduction also has the wrong
     sign, |x + y| and a second k_σd (erratum 3). The form is the exact diffusion of a scale a that
-    enters linearly, a ~ N(1, σs²), negative a included: K is (barely) negative where
+    enters linearly, a ~ N(1, σs²), negative a included: K is slightly negative where
     x·y < −σd²/σs².
     """
 
@@ -27,5 +27,5 @@ class DspBoth(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         return self.angular(beta, phi) * linear_scale(x, y, self.width(x), self.sigma_s)

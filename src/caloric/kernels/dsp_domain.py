@@ -1,4 +1,4 @@
-"""Domain-size pooling as it is practised, without sampling: the whole patch is rescaled."""
+"""Domain-size pooling as DSP-SIFT does it, without sampling: the whole patch is rescaled."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,5 +26,5 @@ class DspDomain(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         return self.angular(beta, phi) * linear_scale(y, x, self.width(x), self.sigma_s)

@@ -16,8 +16,8 @@ class DspInner(AngularKernel):
         K = k̃_σr(β − φ) e^{σs²/2} N(y; (1 + σs²) x, σd² I + σs² x xᵀ)
 
     The printed forms are equal to this one but divide by |x|; here x = 0 is an ordinary point
-    (erratum 8): e^s times a Gaussian in s is that Gaussian moved by σs², and what remains is a
-    blob pushed outwards and stretched along x.
+    (erratum 8). e^s times a Gaussian in s is that Gaussian moved by σs², so K is a Gaussian that
+    is moved outwards and stretched along x.
     """
 
     name: ClassVar[str] = "dsp-inner"
@@ -27,7 +27,7 @@ class DspInner(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         variance = self.sigma_s**2
-        blob = stretched_gaussian(y - (1 + variance) * x, x, self.width(x), self.sigma_s)
-        return np.asarray(self.angular(beta, phi) * np.exp(variance / 2) * blob)
+        stretched = stretched_gaussian(y - (1 + variance) * x, x, self.width(x), self.sigma_s)
+        return np.asarray(self.angular(beta, phi) * np.exp(variance / 2) * stretched)

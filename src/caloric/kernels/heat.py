@@ -17,9 +17,9 @@ class Heat(Kernel):
         τ² = (x·v)²/2σd² + 1/2σa²,   u = [(ĝ·y)(x·v)/σd² + ĝ·v/σa²] / 2τ
         P  = (ĝ·y)²/2σd² + 1/2σa²,   v = v(β),  ĝ = v(φ)
 
-    One parameter, σa, does what σr and σs do for DSP-SIFT: it is the spread of A, and the width in
-    β is σa radians. All constants are kept: ∫K dy depends on β − φ and σa alone. Equal to
-    :func:`caloric.theory.diffusion.affine` at the identity, where the numerics are explained.
+    The single parameter σa, the spread of A, replaces σr and σs of DSP-SIFT; the width in β is σa
+    radians. No constant is dropped: ∫K dy depends only on β − φ and σa. K is
+    :func:`caloric.theory.diffusion.affine` at the identity; the numerics are explained there.
     """
 
     name: ClassVar[str] = "heat"
@@ -34,5 +34,5 @@ class Heat(Kernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         return diffusion.affine(beta, x, phi, y, sigma_d=self.width(x), sigma_a=self.sigma_a)

@@ -13,7 +13,7 @@ class Sift(AngularKernel):
 
         K = k̃_σr(β − φ) k_σd(y − x)
 
-    Pooling over displacement and angle. It is the diffusion of the matching energy over translation
+    K pools over displacement and angle. It is the diffusion of the matching energy over translation
     and rotation once the rotation of x is neglected (Lemma 1); ``similarity`` keeps it.
     """
 
@@ -22,5 +22,5 @@ class Sift(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         return self.angular(beta, phi) * gaussian_2d(y - x, self.width(x))

@@ -1,4 +1,4 @@
-"""Exact diffusion over rotation, translation and, if asked for, scale."""
+"""Exact diffusion over rotation, translation and, optionally, scale."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,9 +16,9 @@ class Similarity(AngularKernel):
 
         K = k̃_σr(φ − β) ∫ e^s k_σd(y − e^s R_{φ−β} x) k_σs(s) ds
 
-    Turn each pixel about the keypoint until its gradient points along β, then pool it as SIFT does:
-    the same cost, no new parameter. σs = 0 leaves scale alone; otherwise the integral over scale is
-    summed as in ``dsp``.
+    Each pixel is rotated about the keypoint until its gradient points along β, then pooled as in
+    SIFT, at the same cost and without a new parameter. With σs = 0 there is no diffusion over
+    scale; otherwise the integral over scale is summed as in ``dsp``.
     """
 
     name: ClassVar[str] = "similarity"
@@ -29,7 +29,7 @@ class Similarity(AngularKernel):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """K(β, x; φ, y)."""
+        """Return K(β, x; φ, y)."""
         xx, yy, xy = inner(x, x), inner(y, y), inner(rotate(x, phi - beta), y)
         width = self.width(x)
         scales, weights = log_scales(self.sigma_s, self.nodes, x, width)

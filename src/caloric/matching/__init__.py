@@ -1,1 +1,1 @@
-"""Descriptors to matches, matches to geometry."""
+"""From descriptors to matches, and from matches to geometry."""

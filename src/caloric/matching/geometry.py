@@ -1,4 +1,4 @@
-"""Which matches agree on one geometry: robust estimation, seeded and repeatable."""
+"""Robust, seeded estimation of the geometry that most matches agree on."""
 
 import numbers
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def estimate(
     confidence: float = 0.9999,
     iterations: int = 10_000,
 ) -> Geometry:
-    """The model from matched points a and b, (m, 2) each, by MAGSAC++.
+    """Return the model estimated from matched points a and b, (m, 2) each, by MAGSAC++.
 
     ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
     and seed give the same result.
@@ -86,17 +86,17 @@ def estimate(
             raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
         if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
             raise InputError("the last row of intrinsics must be 0, 0, 1")
-    nothing = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
+    no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
-        return nothing
+        return no_geometry
     options = _parameters(seed, threshold, confidence, iterations)
     try:
         matrix = _estimate(p, q, model, options, cameras)
     except cv2.error:
-        # OpenCV refuses degenerate configurations, points on one line for example, by an error.
-        return nothing
+        # OpenCV raises an error for degenerate configurations such as collinear points.
+        return no_geometry
     if matrix is None or not np.isfinite(matrix).all():
-        return nothing
+        return no_geometry
     residuals = residual(p, q, model, matrix, cameras)
     return Geometry(model, matrix, residuals <= threshold, residuals)
 
@@ -133,10 +133,10 @@ def residual(
     matrix: FloatArray,
     cameras: list[FloatArray] | None = None,
 ) -> FloatArray:
-    """How far each match is from obeying the model, in pixels.
+    """Return the residual (m,) of each match, in pixels.
 
-    The distance in the second image for maps; Sampson's approximation to the distance from the
-    epipolar lines otherwise.
+    For homographies and affine maps it is the distance in the second image, otherwise Sampson's
+    approximation of the distance from the epipolar lines.
     """
     ones = np.ones((len(p), 1))
     x, y = np.concatenate([p, ones], 1), np.concatenate([q, ones], 1)
@@ -145,11 +145,11 @@ def residual(
     if model == "homography":
         z = x @ matrix.T
         with np.errstate(divide="ignore", invalid="ignore"):
-            away = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
-        return np.where(np.isfinite(away), away, np.inf)
+            distances = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
+        return np.where(np.isfinite(distances), distances, np.inf)
     if cameras is not None:
         matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
     line_b, line_a = x @ matrix.T, y @ matrix
-    above = np.einsum("ni,ni->n", y, line_b)
-    below = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
-    return np.asarray(np.abs(above) / np.sqrt(np.maximum(below, 1e-300)))
+    numerator = np.einsum("ni,ni->n", y, line_b)
+    denominator = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
+    return np.asarray(np.abs(numerator) / np.sqrt(np.maximum(denominator, 1e-300)))

@@ -1,4 +1,4 @@
-"""Nearest neighbours among descriptors, exactly, in blocks that never hold the whole matrix."""
+"""Exact nearest neighbours among descriptors, computed in blocks of bounded memory."""
 
 import numbers
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from caloric.errors import InputError
 from caloric.runtime import native, threads
 from caloric.theory.gaussians import FloatArray
 
-_ROWS = 512  # of a at once, fewer where b is large
-_SCORES = 16_000_000  # at once
-_LARGEST = 1e15  # of an entry: products stay within the range of floats
+_ROWS = 512  # rows of a per block, fewer where b is large
+_SCORES = 16_000_000  # per block
+_LARGEST = 1e15  # largest entry: products stay within the range of float32
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
     """``indices`` (m, 2) into the two sets, and the Euclidean ``distances`` (m,), nearest first.
 
-    ``refined`` (m, 2, 3), if matches were refined, has the frame in the second image of each.
+    ``refined`` (m, 2, 3) has the refined frames in the second image, if matches were refined.
     """
 
     indices: NDArray[np.intp]
@@ -49,8 +49,11 @@ def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """For each row of a: its nearest row of b, the distances to it and to the second, and whether
-    it is the nearest row of a to that b."""
+    """The ``nearest`` row of b (n,) of each row of a.
+
+    ``first`` and ``second`` (n,) are the distances to the nearest and the second nearest row;
+    ``mutual`` (n,) says whether the row of a is also the nearest to that row of b.
+    """
 
     nearest: NDArray[np.intp]
     first: NDArray[np.float32]
@@ -61,11 +64,12 @@ class Neighbours:
 def neighbours(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float
 ) -> Neighbours:
-    """One pass over blocks of a; ``radius`` excludes b's at the same place from being second.
+    """Return the nearest rows of b (m, d) for each row of a (n, d).
 
-    Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, so that rows and columns are compared alike.
+    With positions ``xy_b`` (m, 2), rows within ``radius`` of the nearest cannot be the second.
+    Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, so that they compare both by row and by column.
     """
-    # Relative to their mean: far from 0 the products would cancel.
+    # Subtract the mean: far from 0 the scores would suffer from cancellation.
     mean = b.mean(0, dtype=np.float64).astype(np.float32)
     a, b = a - mean, b - mean
     half_a = 0.5 * np.einsum("ij,ij->i", a, a)
@@ -76,13 +80,13 @@ def neighbours(
     scan = _scan if native.core() is None else _compiled
     tops = scan(sets, (nearest, best, second))
     first = np.full(len(b), len(a))
-    reaches = np.flatnonzero(best == tops[nearest])
-    # Of rows that are equally near to the same b, the first.
-    np.minimum.at(first, nearest[reaches], reaches)
-    # The nearest may be very near: its distance is taken from the difference itself.
-    apart = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
-    beyond = np.sqrt(np.maximum(-2 * second, 0))
-    return Neighbours(nearest, apart, beyond, first[nearest] == np.arange(len(a)))
+    rows = np.flatnonzero(best == tops[nearest])
+    # Among rows equally near to the same b, the first counts as its nearest.
+    np.minimum.at(first, nearest[rows], rows)
+    # Small distances are computed from the difference, which has no cancellation.
+    distances = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
+    second_distances = np.sqrt(np.maximum(-2 * second, 0))
+    return Neighbours(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
 
 
 Finder = Callable[[NDArray[np.float32], NDArray[np.float32], FloatArray | None, float], Neighbours]
@@ -91,7 +95,7 @@ _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass(frozen=True, eq=False)
 class _Sets:
-    """What is compared: two sets, half the squared length of each row, and where b's rows are."""
+    """Two sets of descriptors, half the squared length of each row, and the positions of b."""
 
     a: NDArray[np.float32]
     b: NDArray[np.float32]
@@ -101,12 +105,12 @@ class _Sets:
     radius: float
 
 
-def _scan(sets: _Sets, found: _Best) -> NDArray[np.float32]:
-    """Fill in the nearest, its score and the second's; return the best score of each b."""
-    nearest, best, second = found
+def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
+    """Fill ``outputs`` (nearest rows, both scores); return the best score (m,) of each b."""
+    nearest, best, second = outputs
     size = max(1, min(_ROWS, _SCORES // len(sets.b)))
     tops = np.full(len(sets.b), -np.inf, np.float32)
-    # One block after the other: its scores are what the limit is for.
+    # Blocks are not computed in parallel, because each may use all the memory allowed.
     for start in range(0, len(sets.a), size):
         part = slice(start, min(start + size, len(sets.a)))
         scores = sets.a[part] @ sets.b.T
@@ -119,8 +123,8 @@ def _scan(sets: _Sets, found: _Best) -> NDArray[np.float32]:
     return tops
 
 
-def _compiled(sets: _Sets, found: _Best) -> NDArray[np.float32]:
-    """The same by the compiled core, which keeps no scores at all."""
+def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
+    """Do the same as :func:`_scan` by the compiled core, which does not store scores."""
     core = native.core()
     packed = core.pack(sets.b)
     xy = None if sets.xy_b is None else np.ascontiguousarray(sets.xy_b, np.float64)
@@ -128,9 +132,9 @@ def _compiled(sets: _Sets, found: _Best) -> NDArray[np.float32]:
 
     def block(rows: range) -> None:
         part, highest = slice(rows.start, rows.stop), np.empty(len(sets.b), np.float32)
-        outputs = [array[part] for array in found]
+        parts = [array[part] for array in outputs]
         left = sets.a[part], sets.half_a[part]
-        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *outputs, highest)
+        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *parts, highest)
         with lock:
             np.maximum(tops, highest, out=tops)
 
@@ -141,13 +145,13 @@ def _compiled(sets: _Sets, found: _Best) -> NDArray[np.float32]:
 def _second(
     scores: NDArray[np.float32], best: NDArray[np.intp], xy_b: FloatArray | None, radius: float
 ) -> NDArray[np.float32]:
-    """The best score of each row but that of its best column and of those at the same place."""
+    """Return the second best score (n,) of each row, without columns at the place of the best."""
     rows = np.arange(len(scores))
     scores[rows, best] = -np.inf
     if xy_b is None:
         return np.asarray(scores.max(1))
     result = np.full(len(scores), -np.inf, np.float32)
-    # The next best is hardly ever at the same place more than a few times in a row.
+    # Rarely are more than a few of the next best at the same place.
     for _ in range(4):
         columns = scores[rows].argmax(1)
         result[rows] = scores[rows, columns]
@@ -172,12 +176,12 @@ def match_descriptors(
     radius: float = 10.0,
     find: Finder = neighbours,
 ) -> Matches:
-    """Nearest neighbours of a (n, d) in b (m, d) by Euclidean distance.
+    """Return the matches of descriptors a (n, d) in b (m, d) by Euclidean distance.
 
-    ``mutual`` keeps those that are each other's nearest. ``ratio`` keeps those nearer than
-    ``ratio`` times the second nearest; with the positions ``xy_b`` (m, 2) of b, the second is the
-    nearest one that is not within ``radius`` pixels of the first (FGINN): the same corner detected
-    twice does not speak against itself. ``find`` is what looks for neighbours, on another device.
+    ``mutual`` keeps pairs that are each other's nearest. ``ratio`` keeps pairs nearer than
+    ``ratio`` times the second nearest. With the positions ``xy_b`` (m, 2) of b, the second nearest
+    must be more than ``radius`` pixels away from the nearest (FGINN), so that a corner that was
+    detected twice is not rejected. ``find`` replaces the search, for example by one on a GPU.
     """
     if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
         raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
@@ -193,12 +197,12 @@ def match_descriptors(
             f"descriptors of {left.shape[1]} and {right.shape[1]} dimensions cannot be compared; "
             "describe both images the same way"
         )
-    found = find(left, right, xy_b if ratio is not None else None, radius)
+    result = find(left, right, xy_b if ratio is not None else None, radius)
     keep = np.ones(len(left), bool)
     if mutual:
-        keep &= found.mutual
+        keep &= result.mutual
     if ratio is not None:
-        keep &= found.first < ratio * found.second
+        keep &= result.first < ratio * result.second
     rows = np.flatnonzero(keep)
-    rows = rows[np.argsort(found.first[rows], kind="stable")]
-    return Matches(np.stack([rows, found.nearest[rows]], -1), found.first[rows])
+    rows = rows[np.argsort(result.first[rows], kind="stable")]
+    return Matches(np.stack([rows, result.nearest[rows]], -1), result.first[rows])

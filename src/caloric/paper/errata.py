@@ -1,6 +1,6 @@
-"""What is printed wrong in the paper, each with the numbers that show it.
+"""Errors in the paper, each with the numbers that show it.
 
-The wrong formulas live here and nowhere else. Equation numbers are the paper's.
+The wrong formulas are only in this module. Equation numbers are the paper's.
 """
 
 import re
@@ -23,7 +23,7 @@ from caloric.theory.oracle import Blobs
 
 @dataclass(frozen=True)
 class Erratum:
-    """One entry: what is printed, what it must be, and the evidence in words and numbers."""
+    """One entry: what is printed, what is correct, and the evidence in words and numbers."""
 
     number: int
     place: str
@@ -33,19 +33,19 @@ class Erratum:
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-# A small image with a known gradient, on which effects are measured.
+# A small image with a known gradient, on which the effects are measured.
 BLOBS = Blobs((1.0, -0.7, 0.5), ((0.3, 0.1), (-0.4, 0.35), (0.1, -0.5)), (0.3, 0.25, 0.35))
 
 # The formulas as printed
 
 
 def printed_gaussian(squared_length: FloatArray, sigma: FloatArray, dim: int) -> FloatArray:
-    """Eq. 1 as printed: exponent −dim."""
+    """Return eq. 1 as printed, with exponent −dim."""
     return np.exp(-squared_length / (2 * sigma**2)) * (2 * np.pi * sigma**2) ** (-dim)
 
 
 def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Eq. 24, the box of closed form 1: right, but divided by |x|."""
+    """Return eq. 24, the box of closed form 1, which is correct but divides by |x|."""
     length = np.hypot(x[..., 0], x[..., 1])
     centre = 1 - ((x * y).sum(-1) + sigma_d**2) / length**2
     near, far = sigma_d / length, np.sqrt(sigma_s**2 + (sigma_d / length) ** 2)
@@ -53,14 +53,14 @@ def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: flo
 
 
 def printed_both_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Eqs. 26 to 29, closed form 2 with the constant of eq. 28: σs where σs² belongs."""
+    """Return eqs. 26 to 29, closed form 2 with the constant of eq. 28: σs instead of σs²."""
     xy, xx = (x * y).sum(-1), (x * x).sum(-1)
     blob = stretched_gaussian(y - x, x, sigma_d, sigma_s)
     return np.asarray(blob * (sigma_d**2 + sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx))
 
 
 def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Eq. 5 with the constant of eq. 28: another k_σd, −σs, and |x + y|."""
+    """Return eq. 5 with the constant of eq. 28: an extra k_σd, −σs, and |x + y|."""
     xy, xx = (x * y).sum(-1), (x * x).sum(-1)
     blob = stretched_gaussian(y + x, x, sigma_d, sigma_s)
     factor = (sigma_d**2 - sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx)
@@ -68,8 +68,8 @@ def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: fl
 
 
 def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> FloatArray:
-    """Eq. 3 as printed: k_σ(y − x) pooled over σ ~ N(σd, spread²), x left where it is."""
-    # Spaced evenly in log |σ|: near σ = 0, which is inside the printed domain, every scale counts.
+    """Return eq. 3 as printed: k_σ(y − x) pooled over σ ~ N(σd, spread²), with x not scaled."""
+    # Even steps of log |σ|: the printed domain includes σ = 0, near which every scale matters.
     t, step = np.linspace(np.log(1e-6), np.log(sigma_d + 8 * spread), 801, retstep=True)
     sigmas = np.exp(t)
     both_signs = gaussian(sigmas - sigma_d, spread) + gaussian(-sigmas - sigma_d, spread)
@@ -82,7 +82,7 @@ def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> 
 def printed_heat_box(
     beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray, sigma_d: float, sigma_a: float
 ) -> FloatArray:
-    """Lemma 2 with its constant: no factor across the gradient."""
+    """Return Lemma 2 with its constant, which lacks the factor across the gradient."""
     v, g = diffusion.direction(beta), diffusion.direction(phi)
     xv, gy = (x * v).sum(-1), (y * g).sum(-1)
     tau = np.sqrt(xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2))
@@ -97,7 +97,7 @@ def printed_heat_box(
 
 
 def _draws(count: int = 2000, seed: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Random places: x in the patch, y near it."""
+    """Return random points (count, 2): x in the patch, and y near it."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (count, 2))
     return x, x + 0.3 * rng.standard_normal((count, 2))
@@ -109,13 +109,13 @@ def _plane(reach: float = 2.5, side: int = 251) -> tuple[FloatArray, float]:
 
 
 def _shape_error(approximation: FloatArray, truth: FloatArray) -> float:
-    """Relative L2 error after the best scalar: what is left when descriptors are normalised."""
+    """Return the relative L2 error after the best scaling, which normalisation would remove."""
     scale = (approximation @ truth) / (approximation @ approximation)
     return float(np.linalg.norm(scale * approximation - truth) / np.linalg.norm(truth))
 
 
 def erratum_1() -> Erratum:
-    """The Gaussian."""
+    """Return erratum 1: the Gaussian."""
     sigma = np.pi / 4
     t = np.linspace(-9, 9, 20001)
     mass_1 = float(printed_gaussian(t * t, np.array(sigma), 1).sum() * (t[1] - t[0]))
@@ -134,7 +134,7 @@ def erratum_1() -> Erratum:
 
 
 def erratum_2() -> Erratum:
-    """The missing dy."""
+    """Return erratum 2: the missing dy."""
     sums = []
     for side in (32, 64):
         line = (np.arange(side) + 0.5) * 2 / side - 1
@@ -159,7 +159,7 @@ def erratum_2() -> Erratum:
 
 
 def erratum_3() -> Erratum:
-    """Closed form 2 of the introduction."""
+    """Return erratum 3: closed form 2 of the introduction."""
     x, y = _draws()
     truth = kernel("dsp-both", sigma_d=0.3, sigma_r=1.0, sigma_s=0.3)(0.0, x, 0.0, y)
     ratio = printed_both_intro(x, y, 0.3, 0.3) * periodic_gaussian(0.0, 1.0) / truth
@@ -176,7 +176,7 @@ def erratum_3() -> Erratum:
 
 
 def erratum_4() -> Erratum:
-    """Closed form 2, the identity and the box."""
+    """Return erratum 4: closed form 2, the identity and the box."""
     x, y = _draws()
     truth = kernel("dsp-both", sigma_d=0.3, sigma_r=1.0, sigma_s=0.3)(0.0, x, 0.0, y)
     ratio = printed_both_box(x, y, 0.3, 0.3) * periodic_gaussian(0.0, 1.0) / truth
@@ -193,7 +193,7 @@ def erratum_4() -> Erratum:
 
 
 def erratum_5() -> Erratum:
-    """What the closed forms approximate."""
+    """Return erratum 5: what the closed forms approximate."""
     x, (plane, _) = np.array([2.0, 0.0]), _plane(6.5, 130)
     angular = 1 / periodic_gaussian(0.0, 1.0)
     parameters = {"sigma_d": 1.0, "sigma_r": 1.0}
@@ -226,7 +226,7 @@ def erratum_5() -> Erratum:
 
 
 def erratum_6() -> Erratum:
-    """Lemma 1."""
+    """Return erratum 6: Lemma 1."""
     sigma_r, sigma_d = np.pi / 4, 0.2
     plane, area = _plane(2.0, 81)
     beta = 2 * np.pi * np.arange(16)[:, None] / 16
@@ -255,7 +255,7 @@ def erratum_6() -> Erratum:
 
 
 def erratum_7() -> Erratum:
-    """The proof of Lemma 1 squares a Dirac comb."""
+    """Return erratum 7: the proof of Lemma 1, which squares a Dirac comb."""
     numbers = {}
     for width in (0.1, 0.01, 0.001):
         t = np.linspace(-10 * width, 10 * width, 4001)
@@ -273,7 +273,7 @@ def erratum_7() -> Erratum:
 
 
 def erratum_8() -> Erratum:
-    """The box of closed form 1 near x = 0."""
+    """Return erratum 8: the box of closed form 1 near x = 0."""
     rng = np.random.default_rng(2)
     x = 0.005 * diffusion.direction(rng.uniform(0, 2 * np.pi, 1000))
     y = 0.4 * rng.standard_normal((1000, 2))
@@ -294,7 +294,7 @@ def erratum_8() -> Erratum:
 
 
 def erratum_9() -> Erratum:
-    """A periodic kernel for A."""
+    """Return erratum 9: a periodic kernel for A."""
     wrapped, plain = float(periodic_gaussian(2 * np.pi, 0.3)), float(gaussian(2 * np.pi, 0.3))
     return Erratum(
         9,
@@ -308,7 +308,7 @@ def erratum_9() -> Erratum:
 
 
 def erratum_10() -> Erratum:
-    """Lemma 2 and its box."""
+    """Return erratum 10: Lemma 2 and its box."""
     beta, phi = np.array(0.3), np.array(0.2)
     x = np.array([0.4, -0.3])
     across = np.array([-np.sin(0.2), np.cos(0.2)])
@@ -332,7 +332,7 @@ def erratum_10() -> Erratum:
 
 
 def erratum_11() -> Erratum:
-    """The rotation of appendix C."""
+    """Return erratum 11: the rotation of appendix C."""
     rng = np.random.default_rng(3)
     worst, determinants = 0.0, []
     for _ in range(200):
@@ -381,7 +381,7 @@ def erratum_11() -> Erratum:
 
 
 def erratum_12() -> Erratum:
-    """δ(v·z) in appendix C."""
+    """Return erratum 12: δ(v·z) in appendix C."""
     z = np.array([1.0, 0.0])
     beta = np.linspace(0, 2 * np.pi, 3601)[:-1]
     projection = diffusion.direction(beta) @ z
@@ -399,7 +399,7 @@ def erratum_12() -> Erratum:
 
 
 def erratum_13() -> Erratum:
-    """The norm in appendix C."""
+    """Return erratum 13: the norm in appendix C."""
     rng = np.random.default_rng(4)
     A = np.eye(2) + 0.3 * rng.standard_normal((200_000, 2, 2))
     lengths = np.hypot(A[:, 0, 0], A[:, 0, 1])
@@ -416,7 +416,7 @@ def erratum_13() -> Erratum:
 
 
 def erratum_14() -> Erratum:
-    """The limit, and the direction of the toy's shift."""
+    """Return erratum 14: the limit, and the direction of the toy's shift."""
     point = np.array([0.3, 0.1])
     truth = toy.undiffused_cost(point)
     near, far = abs(toy.cost(point, 1e-3) - truth), abs(toy.cost(point, 10.0) - truth)
@@ -436,12 +436,12 @@ def erratum_14() -> Erratum:
 
 
 def erratum_15() -> Erratum:
-    """The betas of the figures."""
+    """Return erratum 15: the directions β of the figures."""
     phi = np.linspace(0, 2 * np.pi, 721)
 
     def coverage(betas: FloatArray) -> float:
-        seen = periodic_gaussian(betas[:, None] - phi, np.pi / 4).sum(0)
-        return float(seen.min() / seen.max())
+        weights = periodic_gaussian(betas[:, None] - phi, np.pi / 4).sum(0)
+        return float(weights.min() / weights.max())
 
     k = np.arange(8)
     numbers = {"half": coverage(np.pi * k / 8), "full": coverage(2 * np.pi * k / 8)}
@@ -458,7 +458,7 @@ def erratum_15() -> Erratum:
 
 
 def erratum_16() -> Erratum:
-    """Diffusion of c."""
+    """Return erratum 16: the diffusion of c."""
     t, weights = np.polynomial.hermite_e.hermegauss(9)
     weights = weights / weights.sum()
     dissimilarities = np.array([-1.3, -0.4])
@@ -481,7 +481,7 @@ def erratum_16() -> Erratum:
 
 
 def all_errata() -> tuple[Erratum, ...]:
-    """The whole list, computed."""
+    """Return all errata, with their numbers computed."""
     return (
         erratum_1(), erratum_2(), erratum_3(), erratum_4(), erratum_5(), erratum_6(), erratum_7(),
         erratum_8(), erratum_9(), erratum_10(), erratum_11(), erratum_12(), erratum_13(),
@@ -492,8 +492,8 @@ def all_errata() -> tuple[Erratum, ...]:
 def shown(value: float) -> str:
     """Return a number with six digits, or with fewer where more would differ between machines.
 
-    Zeros up to rounding are called that. Far below them are Gaussians far out, of which only the
-    magnitude is meant.
+    Rounding errors are called "0 up to rounding". Smaller numbers are tails of Gaussians, and only
+    their magnitude is shown.
     """
     if value == 0 or 1e-18 < abs(value) < 1e-12:
         return "0 up to rounding"
@@ -503,7 +503,7 @@ def shown(value: float) -> str:
 
 
 def page() -> str:
-    """The page of the documentation."""
+    """Return the documentation page of the errata."""
     lines = [
         "# Errata of the paper",
         "",
@@ -513,15 +513,15 @@ def page() -> str:
         "and the numbers that show it. Each is a test; `caloric paper OUT` works them out again.",
         "",
     ]
-    for one in all_errata():
+    for erratum in all_errata():
         printed, correct, evidence = (
             re.sub(r"([\[\]*_<|])", r"\\\1", text)
-            for text in (one.printed, one.correct, one.evidence)
+            for text in (erratum.printed, erratum.correct, erratum.evidence)
         )
         lines += [
-            f"## {one.number}. {one.place}", "",
+            f"## {erratum.number}. {erratum.place}", "",
             f"Printed: {printed}", "", f"Right: {correct}", "", evidence, "",
         ]  # fmt: skip
-        lines += [f"- `{name}`: {shown(value)}" for name, value in one.numbers.items()]
-        lines += [""] if one.numbers else []
+        lines += [f"- `{name}`: {shown(value)}" for name, value in erratum.numbers.items()]
+        lines += [""] if erratum.numbers else []
     return "\n".join(lines).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from this project's own computations."""
+"""The figures of the paper, drawn from Caloric's own computations."""
 
 from pathlib import Path as FilePath
 from typing import Any
@@ -39,7 +39,7 @@ def _bare(axes: Any) -> None:
 
 
 def signals(path: FilePath) -> None:
-    """The toy's curves, before and after f is slid onto the first template."""
+    """Draw the signals of the toy, before and after f is shifted onto the first template."""
     x = np.linspace(-2, 2, 801)
     figure, (axes,) = _grid(1, 2, 10, 2.8, sharey=True)
     for panel, shift, title in ((axes[0], 0.0, "(a) θ = 0"), (axes[1], toy.SHIFT, "(b) θ = 0.25")):
@@ -62,7 +62,7 @@ def _landscape(sigma: float, side: int = 61) -> tuple[FloatArray, FloatArray, Fl
 def _contours(axes: Any, sigma: float) -> None:
     c, theta, cost = _landscape(sigma)
     low = cost.min()
-    # Levels crowd at the bottom: the two minima differ by little against the walls.
+    # Levels are dense at the bottom: the minima differ little compared with the range.
     levels = low + (cost.max() - low) * np.linspace(0, 1, 26) ** 3
     axes.contourf(c, theta, cost, levels, cmap="viridis")
     axes.contour(c, theta, cost, levels, colors="white", linewidths=0.3)
@@ -70,7 +70,7 @@ def _contours(axes: Any, sigma: float) -> None:
 
 
 def landscape(path: FilePath, local: Step) -> None:
-    """The cost itself, with its two minima and where plain descent from (0, 0) ends."""
+    """Draw the cost with its two minima, and the end of plain descent from (0, 0)."""
     figure, ((axes,),) = _grid(1, 1, 6.5, 4)
     _contours(axes, 0.0)
     axes.set_ylabel("θ")
@@ -81,7 +81,7 @@ def landscape(path: FilePath, local: Step) -> None:
 
 
 def diffused_landscapes(path: FilePath, solution: Path) -> None:
-    """Four of the diffused costs, with the minimiser's path so far on each."""
+    """Draw four of the diffused costs, each with the path of the minimiser so far."""
     figure, (row,) = _grid(1, 4, 13, 3.3, sharey=True)
     points = np.array([step.point for step in solution.steps])
     for axes, sigma in zip(row, SHOWN_SIGMAS, strict=True):
@@ -106,7 +106,7 @@ def _rows(example: table1.Example) -> list[tuple[str, FloatArray]]:
 
 
 def letters(path: FilePath, example: table1.Example) -> None:
-    """The two patches of image 1 and the two of image 2."""
+    """Draw the two patches of image 1 and the two of image 2."""
     rows = _rows(example)
     figure, (row,) = _grid(1, 4, 8, 2.3)
     for axes, number in zip(row, (0, 3, 1, 2), strict=True):
@@ -117,7 +117,7 @@ def letters(path: FilePath, example: table1.Example) -> None:
 
 
 def responses(path: FilePath, example: table1.Example, method: table1.Method) -> None:
-    """h(β, ·) of the four patches for the directions the paper prints."""
+    """Draw h(β, ·) of the four patches for the directions that the paper prints."""
     recipe = Descriptor(kernel(method.name, **dict(method.parameters)))
     figure, grid = _grid(4, 9, 12, 5.6)
     for row, (label, patch) in zip(grid, _rows(example), strict=True):
@@ -134,7 +134,7 @@ def responses(path: FilePath, example: table1.Example, method: table1.Method) ->
 
 
 def statistics(path: FilePath, result: table1.Result) -> None:
-    """Shares of right choices against the strength of the deformation, with their intervals."""
+    """Draw shares of wrong choices against the strength of the deformation, with intervals."""
     groups = ("best", "equal blur")
     figure, (row,) = _grid(1, 2, 11, 4, sharey=True)
     colours = {"sift": GREY, "dsp-inner": GREEN, "similarity": BLUE, "heat": RED}
@@ -160,7 +160,7 @@ def statistics(path: FilePath, result: table1.Result) -> None:
 
 
 def algorithms(path: FilePath, result: side_by_side.SideBySide) -> None:
-    """Where each of the three algorithms puts which template, and the path of the first."""
+    """Draw the template that each of the three algorithms finds, and the path of the first."""
     figure, (row,) = _grid(1, 4, 13, 3.5)
     view = SquarePatch(128).points()
     image = side_by_side.scene(view).reshape(128, 128)

@@ -1,4 +1,4 @@
-"""The letters of Table 1: A to Z as smooth functions on the plane, moved by affine maps at will."""
+"""The letters of Table 1: A to Z as smooth functions on the plane, under affine maps."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,16 +18,16 @@ _REACH = 2.0
 
 @lru_cache(maxsize=len(ALPHABET))
 def _fine(letter: str) -> NDArray[np.float32]:
-    """The letter over [-2, 2]², 512 pixels a side, cap height 1, black on white.
+    """Return a letter over [-2, 2]², (512, 512) pixels, cap height 1, black on white.
 
-    DejaVu Sans, from matplotlib's own files, so that it is the same on every machine. The blur is
-    half a pixel of a 32 x 32 patch: what a sensor would do.
+    DejaVu Sans comes from matplotlib's files, so that it is the same on every machine. The blur is
+    half a pixel of a 32 x 32 patch, as of a sensor.
     """
     from matplotlib.font_manager import FontProperties, findfont
     from PIL import Image, ImageDraw, ImageFont
 
     path = findfont(FontProperties(family="DejaVu Sans"))
-    cap_height = 0.729  # of the em, in this font
+    cap_height = 0.729  # share of the em in this font
     scale = _FINE / (2 * _REACH)
     font = ImageFont.truetype(path, round(scale / cap_height))
     canvas = Image.new("L", (_FINE, _FINE), 255)
@@ -40,7 +40,7 @@ def _fine(letter: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """τ(x) = Ax + b: the patch shows f ∘ τ."""
+    """An affine map τ(x) = Ax + b; the patch shows f ∘ τ."""
 
     A: FloatArray
     b: FloatArray
@@ -50,18 +50,18 @@ STILL = Move(np.eye(2), np.zeros(2))
 
 
 def random_move(rng: np.random.Generator, strength: float, shift: float = 0.1) -> Move:
-    """A = I + N(0, strength²), b ~ N(0, shift²): the diffusion's own idea of a deformation."""
+    """Return A = I + N(0, strength²), b ~ N(0, shift²): the deformations that diffusion assumes."""
     A = np.eye(2) + strength * rng.standard_normal((2, 2))
     return Move(A, shift * rng.standard_normal(2))
 
 
 def render(letter: str, move: Move = STILL, size: int = SIZE) -> FloatArray:
-    """The patch (size, size) of f ∘ τ over [-1, 1]²."""
+    """Return the patch (size, size) of f ∘ τ over [-1, 1]²."""
     return sample(letter, SquarePatch(size).points(), move).reshape(size, size)
 
 
 def sample(letter: str, points: ArrayLike, move: Move = STILL) -> FloatArray:
-    """f(τ(x)) at points (n, 2)."""
+    """Return f(τ(x)) (n,) at points (n, 2)."""
     moved = np.asarray(points, np.float64) @ move.A.T + move.b
     pixels = (moved / _REACH + 1) * _FINE / 2 - 0.5
     values = map_coordinates(_fine(letter), [pixels[:, 1], pixels[:, 0]], order=1, mode="nearest")

@@ -1,4 +1,4 @@
-"""``caloric paper OUT``: everything computed, drawn, and put on one page."""
+"""``caloric paper OUT``: compute everything, draw it, and write one page."""
 
 import json
 import re
@@ -32,7 +32,7 @@ code { font-size: .9em; }
 
 
 def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> Path:
-    """Regenerate the paper into the folder ``out``; the path of its index.html."""
+    """Regenerate the paper into the folder ``out``; return the path of its index.html."""
     try:
         from caloric.paper import figures
     except ImportError as error:
@@ -90,7 +90,7 @@ def _results(
     reached: list[float],
     local: list[float],
 ) -> dict[str, object]:
-    """The numbers of the page, for programs."""
+    """Return the numbers of the page, for results.json."""
     return {
         "toy": {"algorithm_1": reached, "plain_descent": local},
         "table_1": {
@@ -132,7 +132,7 @@ def _figure(name: str, alt: str, caption: str) -> str:
 
 
 def _math(text: str) -> str:
-    """Plain notation such as k_σd, e^{−P} or R_{φ−β} as HTML."""
+    """Return plain notation such as k_σd, e^{−P} or R_{φ−β} as HTML."""
     text = escape(text)
     text = re.sub(r"\^\{([^{}]*)\}|\^(\w)", r"<sup>\1\2</sup>", text)
     text = re.sub(r"_\{([^{}]*)\}|_(σ?\w+)", r"<sub>\1\2</sub>", text)
@@ -267,7 +267,7 @@ def _share_row(row: table1.Row) -> str:
 
 
 def verdict(result: table1.Result) -> list[str]:
-    """What the table says of heat against SIFT, in sentences made from its numbers."""
+    """Return sentences that compare heat with SIFT, made from the numbers of the table."""
     lines = []
     for group in ("best", "equal blur"):
         row = next(

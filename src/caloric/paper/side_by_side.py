@@ -3,9 +3,10 @@
 Which of three letters is in the image, and under which similarity? All three minimise the negated
 dot product of gradient-orientation densities (eqs. 15 and 17).
 
-* left:   Algorithm 1: diffusion in every variable, the choice c and the transformation, σ → small
+* left:   Algorithm 1: diffusion in every variable, the choice c and the transformation, with σ
+  decreasing
 * middle: one σ, diffusion in rotation and translation only, a given set Θ of candidates
-* right:  the same with h_SIFT of the warped image: what a SIFT matcher does
+* right:  the same with h_SIFT of the warped image, as a SIFT matcher does
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ TEMPLATES = ("B", "R", "P")
 TRUTH = 1
 TEMPLATE_POINTS, IMAGE_POINTS = 100, 250
 SIZE = 32
-# Where the densities are Dirac measures the energy has no value at σ = 0: the sequence ends at the
+# The densities are Dirac measures, and their energy has no value at σ = 0: the sequence ends at the
 # width of a pixel.
 SIGMAS = (0.6, 0.4, 0.28, 0.2, 0.14, 0.1, 0.07, 0.05)
 PENALTY = 0.5
@@ -39,7 +40,7 @@ SIGMA_D, SIGMA_R = 0.15, 0.4
 
 @dataclass(frozen=True)
 class Similarity:
-    """τ(x) = e^s R_α x + b."""
+    """A similarity τ(x) = e^s R_α x + b."""
 
     alpha: float
     s: float
@@ -47,12 +48,12 @@ class Similarity:
 
     @property
     def matrix(self) -> FloatArray:
-        """e^s R_α."""
+        """Return e^s R_α (2, 2)."""
         c, s = np.cos(self.alpha), np.sin(self.alpha)
         return np.asarray(np.exp(self.s) * np.array([[c, -s], [s, c]]))
 
     def error(self, other: "Similarity") -> tuple[float, float, float]:
-        """Degrees, share of scale, distance: how far off ``other`` is."""
+        """Return the error of ``other`` in degrees, share of scale, and distance."""
         turn = np.degrees((other.alpha - self.alpha + np.pi) % (2 * np.pi) - np.pi)
         shift = np.hypot(other.b[0] - self.b[0], other.b[1] - self.b[1])
         return abs(float(turn)), abs(float(np.expm1(other.s - self.s))), float(shift)
@@ -65,18 +66,18 @@ NEAREST = Similarity(
 
 
 def scene(points: FloatArray) -> FloatArray:
-    """f at points (n, 2): f ∘ τ* is the template, so f is the template moved by τ*⁻¹."""
+    """Return f (n,) at points (n, 2), the template moved by τ*⁻¹: f ∘ τ* is the template."""
     inverse = np.asarray(np.linalg.inv(WHERE.matrix), np.float64)
     return sample(TEMPLATES[TRUTH], points, Move(inverse, -inverse @ np.array(WHERE.b)))
 
 
 def density_of(patch: FloatArray, count: int) -> OrientationDensity:
-    """The heaviest points of a patch's density, of energy 1 with itself at the last sigma.
+    """Return the heaviest points of a patch's density, with energy 1 with itself at the last σ.
 
-    Without that a template with more ink would win every dot product, and a P would fit an R as
-    well as the R does. The paper leaves the templates' norms open.
+    Otherwise a template with more ink would win every dot product, and a P would fit an R as well
+    as the R does. The paper leaves the norms of the templates open.
     """
-    # At the letters' own sharpness central differences would bias the angles by several degrees.
+    # On the unsmoothed letters, central differences would bias the angles by several degrees.
     smooth = gaussian_filter(patch, 1.0, mode="nearest")
     part = measure(smooth[None], kernel("sift", sigma_d=SIGMA_D, sigma_r=SIGMA_R))
     points = SquarePatch(patch.shape[0]).points()
@@ -87,9 +88,9 @@ def density_of(patch: FloatArray, count: int) -> OrientationDensity:
 
 
 def candidates(seed: int = 0, count: int = 12) -> tuple[Similarity, ...]:
-    """Θ as a detector would give it: frames elsewhere, and one at the letter, with its errors."""
+    """Return Θ as from a detector: frames elsewhere, and one at the letter with some error."""
     rng = np.random.default_rng(seed)
-    found = [
+    others = [
         Similarity(
             float(WHERE.alpha + np.pi + rng.uniform(-2, 2)),
             float(0.3 * rng.standard_normal()),
@@ -97,12 +98,12 @@ def candidates(seed: int = 0, count: int = 12) -> tuple[Similarity, ...]:
         )
         for _ in range(count - 1)
     ]
-    return (*found[:4], NEAREST, *found[4:])
+    return (*others[:4], NEAREST, *others[4:])
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one of the three found."""
+    """The template that one algorithm found, and where."""
 
     title: str
     template: int
@@ -111,7 +112,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """All three, with the path of the first and the scores of the other two."""
+    """The outcomes of all three, the path of the first and the scores of the other two."""
 
     outcomes: tuple[Outcome, Outcome, Outcome]
     path: Path
@@ -128,7 +129,7 @@ def _similarity(z: FloatArray) -> Similarity:
 
 
 def ideal(image: OrientationDensity, templates: list[OrientationDensity]) -> Path:
-    """Algorithm 1 on (c₁, c₂, c₃, a, c, b₁, b₂), all diffused, in closed form.
+    """Run Algorithm 1 on (c₁, c₂, c₃, a, c, b₁, b₂), all diffused in closed form; return its path.
 
     τ(x) = [[a, −c], [c, a]] x + b: in this parameterisation the diffusion over rotation, scale and
     translation is exact, and so is its gradient (:func:`caloric.theory.alignment.similarity`).
@@ -144,17 +145,17 @@ def ideal(image: OrientationDensity, templates: list[OrientationDensity]) -> Pat
 
     def gradient(point: FloatArray, sigma: float) -> FloatArray:
         c, z = point[:3], point[3:]
-        found = fits(z, sigma)
-        in_c = np.array([fit.energy for fit in found])
+        slopes = fits(z, sigma)
+        in_c = np.array([fit.energy for fit in slopes])
         in_c += PENALTY * diffusion.choice_penalty_gradient(c, sigma)
-        return np.concatenate([in_c, c @ np.stack([fit.gradient for fit in found])])
+        return np.concatenate([in_c, c @ np.stack([fit.gradient for fit in slopes])])
 
     start = np.array([1 / 3, 1 / 3, 1 / 3, 1.0, 0.0, 0.0, 0.0])
     return continuation(cost, SIGMAS, start[None], gradient=gradient, bounds=BOUNDS)
 
 
 def run() -> SideBySide:
-    """The three algorithms on the one problem."""
+    """Run the three algorithms on one problem."""
     templates = [density_of(render(letter, size=SIZE), TEMPLATE_POINTS) for letter in TEMPLATES]
     grid = SquarePatch(SIZE).points()
     image = density_of(scene(grid).reshape(SIZE, SIZE), IMAGE_POINTS)

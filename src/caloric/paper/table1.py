@@ -1,8 +1,8 @@
 """Table 1: which of two letters is it? One example, as in the paper, and then the statistics.
 
-Image 1 holds two letters, image 2 the same two, each deformed on its own. There are two ways to
-pair them; a descriptor is right when the sum of its two squared distances (eq. 7) is smaller for
-the right one.
+Image 1 shows two letters, image 2 the same two, each deformed separately. There are two ways to
+pair them; a descriptor is right if the sum of its two squared distances (eq. 7) is smaller for the
+correct pairing.
 """
 
 from dataclasses import dataclass
@@ -40,18 +40,18 @@ class Method:
 
     @property
     def label(self) -> str:
-        """For example "heat .1 .4": σd, then the others in the kernel's order."""
+        """Return a label such as "heat .1 .4": σd, then the others in the kernel's order."""
         values = [f"{value:.3g}".lstrip("0") for key, value in self.parameters if key != "nodes"]
         return " ".join([self.name, *values])
 
     def describe(self, patches: FloatArray) -> Floats32:
-        """Raw descriptors (n, 1024)."""
+        """Return unnormalised descriptors (n, 1024) of patches."""
         recipe = Descriptor(kernel(self.name, **dict(self.parameters)), LAYOUT, "none")
         return np.asarray(describe_patches(patches, recipe), np.float32)
 
 
 def method(name: str, **parameters: float) -> Method:
-    """A :class:`Method` from keywords."""
+    """Return a :class:`Method` from keywords."""
     return Method(name, tuple(parameters.items()))
 
 
@@ -66,14 +66,17 @@ class Letters:
 
 
 def deform(seed: int, draws: int, strengths: tuple[float, ...] = STRENGTHS) -> Letters:
-    """Seeded letters: originals (26, S, S), copies (strengths, 26, draws, S, S)."""
+    """Return seeded letters: originals (26, S, S), copies (strengths, 26, draws, S, S)."""
     rng = np.random.default_rng(seed)
     moves = tuple(
         tuple(tuple(random_move(rng, s) for _ in range(draws)) for _ in ALPHABET) for s in strengths
     )
     copies = np.array(
         [
-            [[render(c, m, SIZE) for m in own] for c, own in zip(ALPHABET, level, strict=True)]
+            [
+                [render(c, m, SIZE) for m in letter_moves]
+                for c, letter_moves in zip(ALPHABET, level, strict=True)
+            ]
             for level in moves
         ]
     )
@@ -81,10 +84,10 @@ def deform(seed: int, draws: int, strengths: tuple[float, ...] = STRENGTHS) -> L
 
 
 def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
-    """(strengths, 26, 26, draws): how much closer a copy of letter a is to a than to b.
+    """Return (strengths, 26, 26, draws): how much closer a copy of letter a is to a than to b.
 
-    In terms of eq. 7, d(b, a′) − d(a, a′) for the draw a′ of a; once for descriptors of unit
-    length, once for their roots.
+    In terms of eq. 7 this is d(b, a′) − d(a, a′) for the draw a′ of a, for descriptors of unit
+    length and for their square roots.
     """
     count, shape = len(ALPHABET), letters.copies.shape
     patches = np.concatenate([letters.originals, letters.copies.reshape(-1, SIZE, SIZE)])
@@ -94,15 +97,15 @@ def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
         unit = normalise.normalise(raw, compared)
         copies = unit[count:].reshape(*shape[:3], -1)
         products = np.einsum("bd,sard->sabr", unit[:count], copies, optimize=True)
-        own = products[:, np.arange(count), np.arange(count)]
-        result[compared] = np.asarray(2 * (own[:, :, None] - products), np.float64)
+        to_original = products[:, np.arange(count), np.arange(count)]
+        result[compared] = np.asarray(2 * (to_original[:, :, None] - products), np.float64)
     return result
 
 
 def choices(margin: FloatArray) -> FloatArray:
-    """(strengths, pairs, draws, draws): correct minus wrong, for every two letters and draws.
+    """Return (strengths, pairs, draws, draws): the distance of the wrong minus the correct pairing.
 
-    Positive: the descriptor pairs them rightly.
+    It is positive where the descriptor prefers the correct pairing.
     """
     first = np.array([pair[0] for pair in PAIRS])
     second = np.array([pair[1] for pair in PAIRS])
@@ -119,10 +122,10 @@ class Share:
 
 
 def bootstrap(choice: FloatArray, seed: int = 0, resamples: int = 200) -> FloatArray:
-    """Share of right choices, (1 + resamples, strengths): as measured, then for every resample.
+    """Return the share of right choices (1 + resamples, strengths): as measured, then resampled.
 
-    The choices share letters and draws and are far from independent, so it is the draws of each
-    letter that are resampled. The same seed resamples the same draws: two methods can be compared.
+    The choices share letters and draws and are far from independent, so the draws of each letter
+    are resampled. The same seed resamples the same draws, so that two methods can be compared.
     """
     rng = np.random.default_rng(seed)
     right = np.asarray((choice > 0) + 0.5 * (choice == 0), np.float32)
@@ -141,7 +144,7 @@ def bootstrap(choice: FloatArray, seed: int = 0, resamples: int = 200) -> FloatA
 
 
 def intervals(resampled: FloatArray) -> list[Share]:
-    """One share a strength from what :func:`bootstrap` gave, or from a difference of two."""
+    """Return one share per strength from :func:`bootstrap`, or from a difference of two results."""
     low, high = np.percentile(resampled[1:], [2.5, 97.5], axis=0)
     columns = zip(resampled[0], low, high, strict=True)
     return [Share(float(m), float(a), float(b)) for m, a, b in columns]
@@ -170,10 +173,11 @@ def search(
     sift: tuple[Method, FloatArray],
     heat: tuple[Method, FloatArray],
 ) -> Example:
-    """The clearest case in which SIFT prefers the wrong pairing and heat the right one.
+    """Return the clearest case in which SIFT prefers the wrong pairing and heat the correct one.
 
-    All pairs of letters and draws at one strength are looked at, given both methods' margins; the
-    case kept is the one whose smaller margin is largest. The reverse cases are counted too.
+    All pairs of letters and draws at one strength are considered, given the margins of both
+    methods; the case whose smaller margin is largest is returned. The reverse cases are counted
+    too.
     """
     wrong, right = (choices(margin[strength][None])[0] for _, margin in (sift, heat))
     score = np.minimum(right, -wrong)
@@ -196,10 +200,10 @@ def search(
 
 
 def distances(p: str, q: str, moves: tuple[Move, Move], how: Method) -> tuple[float, float]:
-    """Total squared distance (eq. 7) of the right and of the wrong pairing."""
-    ours = [render(p, size=SIZE), render(q, size=SIZE)]
-    theirs = [render(p, moves[0], SIZE), render(q, moves[1], SIZE)]
-    d = normalise.l2(how.describe(np.array(ours + theirs)))
+    """Return the total squared distance (eq. 7) of the correct and of the wrong pairing."""
+    originals = [render(p, size=SIZE), render(q, size=SIZE)]
+    copies = [render(p, moves[0], SIZE), render(q, moves[1], SIZE)]
+    d = normalise.l2(how.describe(np.array(originals + copies)))
 
     def squared(i: int, j: int) -> float:
         return float(((d[i] - d[j]) ** 2).sum())
@@ -228,7 +232,7 @@ CANDIDATES: dict[str, tuple[Method, ...]] = {
 
 
 def best_parameters(seed: int, draws: int) -> dict[str, Method]:
-    """Of each kernel's candidates the one with the highest mean share, on draws of their own."""
+    """Return the candidate of each kernel with the highest mean share, on draws of their own."""
     letters = deform(seed, draws, (0.2, 0.35, 0.5))
     chosen = {}
     for name, candidates in CANDIDATES.items():
@@ -263,12 +267,12 @@ EQUAL_BLUR = (
     method("similarity", sigma_d=0.15, sigma_r=0.4, sigma_s=0.4, nodes=33),
     method("heat", sigma_d=0.15, sigma_a=0.4),
 )
-# A SIFT as blurred as the paper's 8 bins (σr = 2π/8) and its distances of .1 to .2 require.
+# A SIFT with the blur that the paper's 8 bins (σr = 2π/8) and its distances of .1 to .2 imply.
 PAPERS_SIFT = method("sift", sigma_d=0.4, sigma_r=np.pi / 4)
 
 
 def run(draws: int = 20, tuning_draws: int = 4, seed: int = 0) -> Result:
-    """Everything of Table 1; parameters are chosen on other draws than those reported."""
+    """Compute Table 1; parameters are chosen on other draws than those reported."""
     best = best_parameters(seed + 1, tuning_draws)
     letters = deform(seed, draws)
     groups = {

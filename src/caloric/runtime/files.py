@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Atomic writing of files: a reader never sees a partial file."""
 
 import os
 import secrets
@@ -11,7 +11,7 @@ from caloric.errors import InputError
 
 
 def check_target(path: Path | None) -> None:
-    """An error now, rather than after the work, if nothing can be written there."""
+    """Raise InputError before any work is done if ``path`` cannot be written."""
     if path is None:
         return
     if path.is_dir():
@@ -24,10 +24,10 @@ def check_target(path: Path | None) -> None:
 
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
-    """A new name beside ``path``; what is written there takes its place at the end."""
+    """Yield the path of a new file in the same folder, which replaces ``path`` at the end."""
     check_target(path)
     name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    # Made here, so that it has the rights that any new file would have.
+    # Created here, so that it gets the default permissions of new files.
     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield name
@@ -39,6 +39,6 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that takes the place of ``path`` when all of it has been written."""
+    """Yield a binary file that replaces ``path`` once it has been written completely."""
     with replacing_path(path) as name, open(name, "wb") as file:
         yield file

@@ -1,6 +1,7 @@
-"""Working memory, kept for the next image: a system hands out new pages slowly, one by one.
+"""Reusable working memory.
 
-For an image of half a megapixel that took as long as all the smoothing.
+Operating systems provide new pages slowly: for an image of half a megapixel that took as long as
+all the smoothing. Buffers are therefore kept for the next image.
 """
 
 import weakref
@@ -10,22 +11,23 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT = 256_000_000  # bytes at most, between calls
-_held: list[int] = []  # bytes that calls at work were allowed; more than KEPT, or less
+KEPT = 256_000_000  # bytes kept between calls, at most
+_held: list[int] = []  # the limits of running calls, which replace KEPT
 
-# By id. No lock: arrays die whenever the garbage collector says, also while one is looked for here.
+# Free buffers by id. Without a lock: the garbage collector may call _give_back at any time, even
+# from a thread that is inside one of these functions.
 _spare: dict[int, NDArray[np.float32]] = {}
 
 
 def workspace(count: int) -> NDArray[np.float32]:
-    """``count`` numbers, not set; the memory is used again when no array refers to it."""
+    """Return an uninitialised array (count,); its memory is reused once nothing refers to it."""
     fitting = sorted((len(b), key) for key, b in list(_spare.items()) if len(b) >= count)
-    # Another thread may have taken one meanwhile.
+    # Another thread may have taken one in the meantime.
     taken = (_spare.pop(key, None) for _, key in fitting)
     buffer = next((b for b in taken if b is not None), None)
     if buffer is None:
         buffer = np.empty(count, np.float32)
-    # Parts of this array refer to it, and not to the buffer, which is behind a memoryview.
+    # Slices of the view refer to the view and not to the buffer, which a memoryview hides.
     view = np.frombuffer(buffer.data, np.float32)
     weakref.finalize(view, _give_back, buffer).atexit = False
     return view[:count]
@@ -33,7 +35,7 @@ def workspace(count: int) -> NDArray[np.float32]:
 
 @contextmanager
 def kept_up_to(size: int) -> Iterator[None]:
-    """While the tiles of an image are worked on: they use the same ``size`` bytes in turn."""
+    """Keep up to ``size`` bytes within the context: the tiles of an image reuse the same memory."""
     _held.append(size)
     try:
         yield
@@ -48,7 +50,7 @@ def _give_back(buffer: NDArray[np.float32]) -> None:
 
 
 def _trim() -> None:
-    """Where it is too much, the smallest go."""
+    """Drop the smallest buffers until the limit is met."""
     kept = sorted((b.nbytes, key) for key, b in list(_spare.items()))
     surplus = sum(size for size, _ in kept) - (max(_held) if _held else KEPT)
     for size, key in kept:

@@ -1,7 +1,7 @@
-"""The compiled core, where it is installed: the same formulas and tables, faster.
+"""The optional compiled core: the same formulas and tables, faster.
 
 ``CALORIC_NATIVE=0`` turns it off; ``avx512``, ``avx2``, ``neon`` or ``portable`` chooses one of its
-builds. Whatever it computes, the plain path computes too; how nearly, docs/platforms.md says.
+builds. NumPy code computes the same without it; docs/platforms.md lists the differences.
 """
 
 import os
@@ -16,7 +16,7 @@ VERSION = 3
 
 @cache
 def core() -> Any:
-    """The module ``caloric_native``, or None."""
+    """Return the module ``caloric_native``, or None if it is missing, outdated or turned off."""
     wanted = os.environ.get(SETTING, "")
     if wanted == "0":
         return None
@@ -35,7 +35,7 @@ def core() -> Any:
 
 
 def about() -> str:
-    """In words: which path is in use."""
+    """Return a description of the build or path in use."""
     if core() is not None:
         return f"compiled core ({core().kind()})"
     if os.environ.get(SETTING) == "0":

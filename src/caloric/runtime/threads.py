@@ -1,8 +1,8 @@
-"""One owner of threads: work is cut into blocks, and no result depends on how many there are.
+"""Thread pool: work is cut into blocks, and no result depends on the number of threads.
 
-``CALORIC_THREADS`` says how many a process may use; without it, as many as it has cores. A matrix
-product runs on one thread: OpenBLAS sums in another order when it splits one, and the same input
-must give the same bytes for any number of threads. OpenCV's own threads rest while we work.
+``CALORIC_THREADS`` sets the number of threads; the default is the number of cores. Matrix products
+run on one thread: OpenBLAS changes the order of summation when it splits a product, and the same
+input must give the same bytes for any number of threads. OpenCV's threads are disabled meanwhile.
 """
 
 import os
@@ -26,7 +26,7 @@ SETTING = "CALORIC_THREADS"
 
 
 def count() -> int:
-    """How many threads a call may use: the setting, or the cores this process may run on."""
+    """Return the number of threads: the setting, or the cores available to this process."""
     text = os.environ.get(SETTING)
     if text:
         if not text.isdecimal() or int(text) < 1:
@@ -37,7 +37,7 @@ def count() -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    # The caller's thread works too.
+    # One less, because the thread of the caller works too.
     return ThreadPoolExecutor(threads - 1, "caloric")
 
 
@@ -48,38 +48,41 @@ _here = local()
 
 
 def strips(rows: int, height: int = 64) -> list[range]:
-    """0 to ``rows`` in strips of a height."""
+    """Return ranges of up to ``height`` rows that cover 0 to ``rows``."""
     return [range(top, min(top + height, rows)) for top in range(0, rows, height)]
 
 
 def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """``[function(item) for item in items]``, on several threads; within one of them, on that."""
+    """Return ``[function(item) for item in items]``, computed on several threads.
+
+    Nested calls run on the thread of their caller.
+    """
     work = list(items)
     helpers = min(count(), len(work)) - 1
     if helpers < 1 or getattr(_here, "working", False):
         return [function(item) for item in work]
     results: list[Any] = [None] * len(work)
-    left = deque(range(len(work)))  # taking from it is atomic
+    pending = deque(range(len(work)))  # popleft is atomic
 
-    def take() -> None:
+    def run_pending() -> None:
         _here.working = True
         try:
-            while left:
+            while pending:
                 try:
-                    i = left.popleft()
-                except IndexError:  # another thread was faster
+                    i = pending.popleft()
+                except IndexError:  # another thread took the last one
                     return
                 results[i] = function(work[i])
         except BaseException:
-            left.clear()
+            pending.clear()
             raise
         finally:
             _here.working = False
 
     pool = _pool(count())
-    futures = [pool.submit(take) for _ in range(helpers)]
+    futures = [pool.submit(run_pending) for _ in range(helpers)]
     try:
-        take()
+        run_pending()
     finally:
         running = [future for future in futures if not future.cancel()]
         wait(running)
@@ -99,7 +102,7 @@ def _libraries() -> Any:
 
 
 def _enter() -> None:
-    """The first one in sets the limits, which are the whole process's."""
+    """Set the limits, which are process-wide, in the first of overlapping calls."""
     global _inside, _before
     with _lock:
         if _inside == 0:
@@ -111,10 +114,10 @@ def _enter() -> None:
 
 
 def _leave() -> None:
-    """The last one out puts back what there was.
+    """Restore the limits after the last of overlapping calls.
 
-    OpenBLAS takes that from the thread that set the limit alone: where calls of several threads
-    overlapped, the limit of one thread may stay.
+    OpenBLAS accepts this only from the thread that set the limit: after overlapping calls from
+    several threads the limit of one thread may remain.
     """
     global _inside, _before
     with _lock:
@@ -127,7 +130,7 @@ def _leave() -> None:
 
 
 def single_threaded_blas(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with the threads of OpenCV and of matrix products as above."""
+    """Decorate a function so that BLAS and OpenCV run on one thread while it is called."""
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:

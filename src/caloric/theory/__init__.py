@@ -1,7 +1,7 @@
-"""The reading room: the theory of Mobahi and Soatto as executable NumPy and SciPy.
+"""The theory of Mobahi and Soatto as executable NumPy and SciPy code, written to be read.
 
 Equation numbers are those of *A Theory of Local Matching: SIFT and Beyond*. Where the printed
-formula is wrong, the corrected one stands here and the erratum is named.
+formula is wrong, the code has the corrected one and names the erratum.
 
 The notation throughout::
 
@@ -9,5 +9,5 @@ The notation throughout::
     v(β)      (cos β, sin β)
     (a, b)⊥   (b, −a)
     g, φ      ∇f(y) and its angle;  ĝ = v(φ)
-    h(β, x)   how much gradient points along β at x: the gradient-orientation density
+    h(β, x)   the gradient-orientation density: how much gradient points along β at x
 """

@@ -1,10 +1,10 @@
-"""The diffused energy of two density measures and its gradient, exactly: alignment by theory alone.
+"""The exact diffused energy of two density measures, its gradient, and alignment by minimising it.
 
     d(θ; σ) = −∬ dh_p(β, x) dh_f(φ, y) K(β, x; φ, y | θ, σ)      (eq. 15, diffused as in eq. 19)
 
 with K of :mod:`caloric.theory.diffusion` around θ, in closed form for τ(x) = Zx + b (rotation,
-scale and translation at once) and for τ(x) = Ax + b. Every pair of points is summed over: exact,
-and slow. :func:`caloric.align` has the same sequence on fields, where it is fast.
+scale and translation at once) and for τ(x) = Ax + b. The sums run over every pair of points, which
+is exact but slow. :func:`caloric.align` runs the same algorithm on fields, which is fast.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from caloric.theory.gaussians import (
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """An energy and its gradient in the parameters."""
+    """An energy and its gradient with respect to the parameters."""
 
     energy: float
     gradient: FloatArray
@@ -39,7 +39,7 @@ class Slope:
 def _with_slopes(
     e: Exponent, u_slopes: FloatArray, p_slopes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return e^{−P} w(−u) (n, N) and its derivatives (p, n, N), from those of u and P::
+    """Return e^{−P} w(−u) (n, N) and its derivatives (p, n, N), given those of u and P::
 
     e^{−P} [w (2u u' − P') + 8 u' ∫ r e^{−r²+2ru} dr]
     """
@@ -50,15 +50,18 @@ def _with_slopes(
 def similarity(
     image: OrientationDensity, template: OrientationDensity, point: FloatArray, sigma: float
 ) -> Slope:
-    """d(θ; σ) of τ(x) = [[a, −c], [c, a]] x + b at θ = (a, c, b₁, b₂), all four diffused by σ."""
+    """Return d(θ; σ) and its gradient for τ(x) = [[a, −c], [c, a]] x + b, all four diffused by σ.
+
+    θ = (a, c, b₁, b₂).
+    """
     z, y = point[:2], image.points - point[2:]
     x = template.points[:, None]
     delta = image.angles - template.angles[:, None]
     turned, axis = diffusion.rotate(x, delta), diffusion.direction(delta)
     half = 1 / (2 * sigma**2)
     e = diffusion.similarity_exponent(axis, turned, z, y, half, half)
-    by_axis = np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(turned, -1, 0)])
-    u_slopes = half * by_axis / e.tau
+    components = np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(turned, -1, 0)])
+    u_slopes = half * components / e.tau
     flat = np.zeros_like(e.u)
     p_slopes = 2 * half * np.stack([flat + z[0], flat + z[1], flat - y[:, 0], flat - y[:, 1]])
     value, slope = _with_slopes(e, u_slopes, p_slopes)
@@ -70,7 +73,10 @@ def similarity(
 def affine(
     image: OrientationDensity, template: OrientationDensity, point: FloatArray, sigma: float
 ) -> Slope:
-    """d(θ; σ) of τ(x) = Ax + b at θ = (A₁₁, A₁₂, A₂₁, A₂₂, b₁, b₂), all six diffused by σ."""
+    """Return d(θ; σ) and its gradient for τ(x) = Ax + b, all six parameters diffused by σ.
+
+    θ = (A₁₁, A₁₂, A₂₁, A₂₂, b₁, b₂).
+    """
     A, y = point[:4].reshape(2, 2), image.points - point[4:]
     x = template.points[:, None]
     v, g = diffusion.direction(template.angles)[:, None], diffusion.direction(image.angles)
@@ -91,25 +97,25 @@ def affine(
     offset = x @ A.T - y
     side = g[:, 0] * offset[..., 1] - g[:, 1] * offset[..., 0]
     width2 = sigma**2 * (1 + inner(x, x))
-    beside = gaussian(side, np.sqrt(width2))
+    lateral = gaussian(side, np.sqrt(width2))
     normal = np.stack([-g[:, 1], g[:, 0]])
-    dside = np.stack(
+    side_slopes = np.stack(
         [flat + normal[i] * x[..., j] for i in (0, 1) for j in (0, 1)]
         + [flat + normal[i] for i in (0, 1)]
     )
     constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma**3 * e.tau**3
-    weight = -template.weights[:, None] * image.weights * beside / constant
-    slope = slope - value * side / width2 * dside
+    weight = -template.weights[:, None] * image.weights * lateral / constant
+    slope = slope - value * side / width2 * side_slopes
     return Slope(float((weight * value).sum()), np.einsum("ij,pij->p", weight, slope))
 
 
 def translation(
     image: OrientationDensity, template: OrientationDensity, point: FloatArray, sigma: float
 ) -> Slope:
-    """d(θ; σ) of τ(x) = x + b at θ = b, b diffused by σ; and orientations, for a value at all.
+    """Return d(θ; σ) and its gradient for τ(x) = x + b at θ = b, with b and orientations diffused.
 
-    A shift does not turn gradients, and two combs that do not coincide have no product: k̃_σ over
-    orientations stands in for a diffusion over rotation, as in SIFT (Lemma 1).
+    A shift does not turn gradients, and the product of two Dirac combs has no value. So k̃_σ over
+    orientations replaces a diffusion over rotation, as in SIFT (Lemma 1).
     """
     offset = image.points - template.points[:, None] - point
     angular = periodic_gaussian(image.angles - template.angles[:, None], sigma)
@@ -118,11 +124,11 @@ def translation(
 
 
 def widest_shift(image: OrientationDensity, template: OrientationDensity) -> FloatArray:
-    """The minimum of :func:`translation` as σ → ∞, in closed form: the centres of mass coincide.
+    """Return the minimiser (2,) of :func:`translation` as σ → ∞: the centres of mass coincide.
 
-    There every pair of points weighs the same, and the energy is a parabola. For a template in a
-    larger image that is the image's own centre, which is why :mod:`caloric.alignment.search` looks
-    around.
+    In this limit all pairs of points have the same weight, and the energy is a parabola. A template
+    in a larger image is then placed at the image's centre of mass wherever it belongs, which is why
+    :mod:`caloric.alignment.search` compares all positions.
     """
     centres = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
     return np.asarray(centres[0] - centres[1])
@@ -140,7 +146,7 @@ def align(
     model: str = "similarity",
     bounds: Sequence[tuple[float, float]] | None = None,
 ) -> Path:
-    """Algorithm 1 on the exact diffused energy, from one start."""
+    """Return the path of Algorithm 1 on the exact diffused energy, from one start (p,)."""
     energy = partial(ENERGIES[model], image, template)
     return continuation(
         lambda point, sigma: energy(point, sigma).energy,

@@ -1,6 +1,6 @@
 """Algorithm 1: optimisation by diffusion and continuation.
 
-Blur the cost until it has one minimum, find that one, then follow it while the blur shrinks to 0.
+Blur the cost until it has a single minimum, find it, and follow it while the blur shrinks to 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,18 +28,18 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """What Algorithm 1 went through, from the largest sigma to the last."""
+    """The minimisers that Algorithm 1 visited, from the largest sigma to the smallest."""
 
     steps: tuple[Step, ...]
 
     @property
     def point(self) -> FloatArray:
-        """x_n, the output of the algorithm."""
+        """x_n (dim,), the output of the algorithm."""
         return self.steps[-1].point
 
     @property
     def cost(self) -> float:
-        """g(x_n; σ_n): the cost itself when the sequence ends at 0."""
+        """g(x_n; σ_n), which is the undiffused cost when the sequence ends at 0."""
         return self.steps[-1].cost
 
 
@@ -52,7 +52,7 @@ def descend(
     bounds: Sequence[tuple[float, float]] | None = None,
     method: str = "L-BFGS-B",
 ) -> Step:
-    """A local minimiser of g(·; σ) from ``start``, by SciPy's ``method``."""
+    """Return a local minimiser of g(·; σ), found from ``start`` (dim,) by SciPy's ``method``."""
     from scipy.optimize import minimize
 
     result = minimize(
@@ -75,9 +75,9 @@ def global_minimum(
     method: str = "L-BFGS-B",
     refine: int = 3,
 ) -> Step:
-    """The lowest minimum of g(·; σ) reached from the ``refine`` best of ``seeds`` (n, dim).
+    """Return the lowest minimum of g(·; σ) reached from the ``refine`` best of ``seeds`` (n, dim).
 
-    Where g is convex one seed is enough; several only cost time.
+    Where g is convex, one seed is enough.
     """
     points = np.atleast_2d(np.asarray(seeds, np.float64))
     best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:refine]
@@ -91,9 +91,9 @@ def global_minimum(
 def follow(
     sigmas: Sequence[float], start: FloatArray, minimise: Callable[[FloatArray, float], Step]
 ) -> Path:
-    """Step 3 of Algorithm 1: each minimum is where the search for the next begins.
+    """Return the path of step 3 of Algorithm 1: each search starts at the previous minimum.
 
-    ``minimise(point, sigma)`` finds the local minimum of g(·; σ) near a point.
+    ``minimise(point, sigma)`` returns the local minimum of g(·; σ) near a point.
     """
     if len(sigmas) == 0 or any(b >= a for a, b in pairwise(sigmas)):
         raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
@@ -113,11 +113,11 @@ def continuation(
     bounds: Sequence[tuple[float, float]] | None = None,
     method: str = "L-BFGS-B",
 ) -> Path:
-    """Algorithm 1 for any cost g(x; σ) that can be evaluated at a sigma.
+    """Return the path of Algorithm 1 for any diffused cost g(x; σ).
 
     1. σ₀ > σ₁ > … > σ_n, usually ending at 0, where g is the cost itself
        (the paper prints lim σ→∞; it is σ→0, erratum 14).
-    2. x₀ = the global minimiser of g(·; σ₀), sought from ``seeds`` (n, dim).
+    2. x₀ = the global minimiser of g(·; σ₀), searched for from ``seeds`` (n, dim).
     3. x_k = the local minimiser of g(·; σ_k) started at x_{k−1}.
     """
     if len(sigmas) == 0:

@@ -1,8 +1,8 @@
 """The energies diffused in closed form: g(·; σ) = cost ⋆ k_σ (eq. 13).
 
 For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear
-in it (eq. 19). So each function below is what one pixel of the image, at y with gradient angle φ,
-contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), at a general
+in it (eq. 19). So each function below returns what one pixel of the image, at y with gradient angle
+φ, contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), for any
 centre θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
 """
 
@@ -25,15 +25,15 @@ from caloric.theory.signals import Bumps
 
 _IDENTITY = np.eye(2)
 _ORIGIN = np.zeros(2)
-_TAIL = 6.5  # standard deviations: beyond lies 1e-10 of a Gaussian
+_TAIL = 6.5  # standard deviations, beyond which a Gaussian has 1e-10 of its mass
 
 
 def intensity_mismatch(
     image: Bumps, template: Signal, theta: float, support: tuple[float, float], sigma: float
 ) -> float:
-    """E(θ) ⋆ k_σ = ∫ (f² ⋆ k_σ)(x − θ) − 2 p(x) (f ⋆ k_σ)(x − θ) + p(x)² dx, exactly.
+    """Return E(θ) ⋆ k_σ = ∫ (f² ⋆ k_σ)(x − θ) − 2 p(x) (f ⋆ k_σ)(x − θ) + p(x)² dx, exactly.
 
-    Blurring the energy over θ is not blurring the image: f² is blurred after it is squared.
+    Blurring the energy over θ differs from blurring the image: f is squared before the blur.
     """
     blurred, squared = image.blurred(sigma), image.squared().blurred(sigma)
 
@@ -45,38 +45,38 @@ def intensity_mismatch(
 
 
 def squared_choice(c: ArrayLike, sigma: float) -> FloatArray:
-    """c² ⋆ k_σ = c² + σ²."""
+    """Return c² ⋆ k_σ = c² + σ², elementwise."""
     return np.asarray(c, np.float64) ** 2 + sigma**2
 
 
 def binary_penalty(c: ArrayLike, sigma: float) -> float:
-    """Σ c²(1 − c)² ⋆ k_σ = Σ c²(1 − c)² + σ²(6c² − 6c + 1) + 3σ⁴."""
+    """Return Σ c²(1 − c)² ⋆ k_σ = Σ c²(1 − c)² + σ²(6c² − 6c + 1) + 3σ⁴."""
     c = np.asarray(c, np.float64)
     terms = (c * (1 - c)) ** 2 + sigma**2 * (6 * c * c - 6 * c + 1) + 3 * sigma**4
     return float(np.sum(terms))
 
 
 def choice_penalty(c: ArrayLike, sigma: float) -> float:
-    """The penalty of :func:`caloric.theory.energy.choice_penalty` ⋆ k_σ."""
+    """Return :func:`caloric.theory.energy.choice_penalty` ⋆ k_σ."""
     c = np.asarray(c, np.float64)
     return (float(np.sum(c)) - 1) ** 2 + c.size * sigma**2 + binary_penalty(c, sigma)
 
 
 def choice_penalty_gradient(c: ArrayLike, sigma: float) -> FloatArray:
-    """The gradient of :func:`choice_penalty` in c."""
+    """Return the gradient (n,) of :func:`choice_penalty` with respect to c (n,)."""
     c = np.asarray(c, np.float64)
     binary = 2 * c * (1 - c) * (1 - 2 * c) + sigma**2 * (12 * c - 6)
     return np.asarray(2 * (float(np.sum(c)) - 1) + binary)
 
 
 def direction(angle: ArrayLike) -> FloatArray:
-    """v(β) = (cos β, sin β), shape (..., 2)."""
+    """Return v(β) = (cos β, sin β), shape (..., 2)."""
     angle = np.asarray(angle, np.float64)
     return np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
 def rotate(x: ArrayLike, angle: ArrayLike) -> FloatArray:
-    """R_α x for vectors x (..., 2) and angles (...), broadcast together."""
+    """Return R_α x (..., 2) for vectors x (..., 2) and angles (...), broadcast together."""
     x = np.asarray(x, np.float64)
     cos, sin = np.cos(angle), np.sin(angle)
     return np.stack([cos * x[..., 0] - sin * x[..., 1], sin * x[..., 0] + cos * x[..., 1]], -1)
@@ -85,16 +85,16 @@ def rotate(x: ArrayLike, angle: ArrayLike) -> FloatArray:
 def log_scales(
     sigma_s: float, nodes: int | None, x: FloatArray, sigma: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Scales e^s and weights with ∫ e^s F(e^s) k_σs(s) ds ≈ Σ_i weight_i F(scale_i).
+    """Return scales e^s and weights, (n,), with ∫ e^s F(e^s) k_σs(s) ds ≈ Σ_i weight_i F(scale_i).
 
     The factor e^s only moves the Gaussian: e^s k_σs(s) = e^{σs²/2} k_σs(s − σs²). The nodes are
     equally spaced in s: for Gaussian integrands this rule converges exponentially once the spacing
-    is below their width, and for the wide pooling that DSP-SIFT uses much sooner than
-    Gauss-Hermite of as many nodes.
+    is below their width. For the wide pooling of DSP-SIFT it needs far fewer nodes than
+    Gauss-Hermite quadrature.
 
-    F(e^s) = k_σ(y − e^s x) has width σ / (e^s |x|) in s. Without a number of nodes the spacing is
-    that width at the largest |x|/σ and at a scale 2.5 σs above the middle: exact to about 1e-8 of
-    the peak, up to 8193 nodes.
+    F(e^s) = k_σ(y − e^s x) has width σ / (e^s |x|) in s. If ``nodes`` is None, the spacing is that
+    width at the largest |x|/σ and at a scale 2.5 σs above the middle, which is exact to about 1e-8
+    of the peak. At most 8193 nodes are used.
     """
     if sigma_s == 0:
         return np.ones(1), np.ones(1)
@@ -108,11 +108,11 @@ def log_scales(
 
 
 def linear_scale(x: ArrayLike, y: ArrayLike, sigma: ArrayLike, sigma_s: float) -> FloatArray:
-    """∫ a k_σ(y − ax) N(a; 1, σs²) da: a scale that enters linearly, diffused in closed form::
+    """Return ∫ a k_σ(y − ax) N(a; 1, σs²) da, the diffusion over a scale that enters linearly::
 
         N(y; x, σ² I + σs² x xᵀ) (σ² + σs² x·y) / (σ² + σs²|x|²)
 
-    The blob is stretched along x; the fraction is the mean of a given where y lies.
+    The Gaussian is stretched along x; the fraction is the mean of a given y.
     """
     x, y, sigma = (np.asarray(value, np.float64) for value in (x, y, sigma))
     mean = (sigma**2 + sigma_s**2 * inner(x, y)) / (sigma**2 + sigma_s**2 * inner(x, x))
@@ -131,12 +131,12 @@ def similarity(
     s: float = 0.0,
     b: ArrayLike = _ORIGIN,
 ) -> FloatArray:
-    """τ(x) = e^s R_α x + b diffused in α and b, exactly::
+    """Return the kernel of τ(x) = e^s R_α x + b diffused over α and b, exactly::
 
         e^s k̃_σr(φ − α − β) k_σd(y − e^s R_{φ−β} x − b)
 
     The paper calls this intractable and replaces R_{φ−β} by R_α, which is SIFT (Lemma 1). But the
-    Dirac comb fixes α = φ − β before the convolution is done (erratum 6).
+    Dirac comb fixes α = φ − β before the convolution (erratum 6).
     """
     beta, phi = np.asarray(beta, np.float64), np.asarray(phi, np.float64)
     turned = rotate(x, phi - beta)
@@ -163,8 +163,8 @@ def similarity_exponent(
         P = spread |z|² + place |y|²
 
     With p = (√spread z, √place y) and q = (√spread v(φ−β), √place R_{φ−β}x) in R⁴, P − u² is the
-    squared distance of p from the line of q, and is computed as that: no difference of large
-    numbers.
+    squared distance of p from the line through q. It is computed in this form, which avoids the
+    difference of large numbers.
     """
     tau = np.sqrt(spread + place * inner(turned, turned))
     u = (spread * (axis @ z) + place * inner(turned, y)) / tau
@@ -186,8 +186,8 @@ def affine_exponent(
         τ² = (x·v)²/2σd² + 1/2σa²,   u = [ĝ·(y − b) x·v/σd² + A^Tĝ·v/σa²] / 2τ
         P  = (ĝ·(y − b))²/2σd² + |A^Tĝ|²/2σa²
 
-    P − u² is computed by Lagrange's identity as a sum of squares: it neither overflows nor cancels
-    for any σa.
+    P − u² is computed by Lagrange's identity as a sum of squares, so it neither overflows nor
+    cancels for any σa.
     """
     sigma_d = np.asarray(sigma_d, np.float64)
     tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
@@ -212,10 +212,10 @@ def linear_similarity(
     z: ArrayLike = (1.0, 0.0),
     b: ArrayLike = _ORIGIN,
 ) -> FloatArray:
-    """τ(x) = Zx + b, Z = [[a, −c], [c, a]], diffused in all of (a, c, b) around z = (a₀, c₀).
+    """Return the kernel of τ(x) = Zx + b diffused over a, c and b, with Z = [[a, −c], [c, a]].
 
-    The gradient turns and grows by Z^T: Z^T ĝ = r v(β) fixes Z = r R_{φ−β}, and what is left is an
-    integral over r ≥ 0 of r² times two Gaussians::
+    The diffusion is centred at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
+    Z^T ĝ = r v(β) fixes Z = r R_{φ−β}. An integral over r ≥ 0 of r² times two Gaussians remains::
 
         K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²))
 
@@ -241,7 +241,7 @@ def affine(
     A: ArrayLike = _IDENTITY,
     b: ArrayLike = _ORIGIN,
 ) -> FloatArray:
-    """τ(x) = Ax + b diffused in all six parameters, exactly (Lemma 2, corrected)::
+    """Return the kernel of τ(x) = Ax + b diffused over all six parameters (Lemma 2, corrected)::
 
         K = e^{−P} w(−u) / (8√2 π^{3/2} σd σa² τ³) · k_{√(σd² + σa²|x|²)}(ĝ·(Ax + b − y)⊥)
 
@@ -254,9 +254,9 @@ def affine(
     pulled = g @ A
     sigma_d = np.asarray(sigma_d, np.float64)
     e = affine_exponent(v, inner(x, v), inner(g, y), pulled, sigma_d, sigma_a)
-    moved = x @ A.T - y
-    level_line = g[..., 0] * moved[..., 1] - g[..., 1] * moved[..., 0]
+    offset = x @ A.T - y
+    side = g[..., 0] * offset[..., 1] - g[..., 1] * offset[..., 0]
     width = np.sqrt(sigma_d**2 + sigma_a**2 * inner(x, x))
     constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
     value = decayed_w(e.u, e.excess) / (constant * e.tau**3)
-    return np.asarray(value * gaussian(level_line, width))
+    return np.asarray(value * gaussian(side, width))

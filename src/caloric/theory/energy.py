@@ -1,4 +1,4 @@
-"""Matching as energy minimisation: which template is it, and under which transformation.
+"""Matching as energy minimisation over the template and its transformation.
 
 Two energies share one form (eqs. 11 and 17): a sum over templates k, weighted by a choice c, of how
 badly template p_k fits the image f moved by τ_θ, plus a penalty that drives c to a single winner.
@@ -26,7 +26,7 @@ def _legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
 
 
 def integrate(function: Signal, interval: tuple[float, float], nodes: int = 200) -> float:
-    """∫ over the interval by Gauss-Legendre: the signals of this room are smooth."""
+    """Return the integral over the interval by Gauss-Legendre quadrature, for smooth functions."""
     x, weights = _legendre(nodes)
     low, high = interval
     half = (high - low) / 2
@@ -36,23 +36,26 @@ def integrate(function: Signal, interval: tuple[float, float], nodes: int = 200)
 def intensity_mismatch(
     image: Signal, template: Signal, theta: float, support: tuple[float, float]
 ) -> float:
-    """E(θ) = ∫ (f(x − θ) − p(x))² dx over the template's support (eq. 12)."""
+    """Return E(θ) = ∫ (f(x − θ) − p(x))² dx over the template's support (eq. 12)."""
     return integrate(lambda x: (image(x - theta) - template(x)) ** 2, support)
 
 
 def binary_penalty(c: ArrayLike) -> float:
-    """Σ_k c_k² (1 − c_k)²: zero just where every c_k is 0 or 1 (the constraint of eq. 11)."""
+    """Return Σ_k c_k² (1 − c_k)², zero only if every c_k is 0 or 1 (the constraint of eq. 11)."""
     c = np.asarray(c, np.float64)
     return float(np.sum((c * (1 - c)) ** 2))
 
 
 def choice_penalty(c: ArrayLike) -> float:
-    """(Σ_k c_k − 1)² + Σ_k c_k² (1 − c_k)²: zero just at a single winner (eq. 11)."""
+    """Return (Σ_k c_k − 1)² + Σ_k c_k² (1 − c_k)², zero only for a single winner (eq. 11)."""
     return (float(np.sum(c)) - 1) ** 2 + binary_penalty(c)
 
 
 def cost(weights: ArrayLike, terms: ArrayLike, penalty: float) -> float:
-    """Σ_k w_k E_k + q: eq. 11 with w = c² and mismatches, eq. 17 with w = c and dissimilarities."""
+    """Return Σ_k w_k E_k + q.
+
+    This is eq. 11 with w = c² and mismatches E, and eq. 17 with w = c and dissimilarities E.
+    """
     return float(np.asarray(weights, np.float64) @ np.asarray(terms, np.float64)) + penalty
 
 
@@ -60,8 +63,8 @@ def cost(weights: ArrayLike, terms: ArrayLike, penalty: float) -> float:
 class OrientationDensity:
     """The gradient-orientation density h(β, x; f) = Ш(∠∇f(x) − β) |∇f(x)| as a measure (eq. 14).
 
-    A measure of points: at ``points`` (n, 2) there is mass ``weights`` (n,), that is |∇f| times the
-    area the point stands for, in the direction ``angles`` (n,).
+    It is a sum of point masses at ``points`` (n, 2) in the directions ``angles`` (n,). The mass
+    ``weights`` (n,) is |∇f| times the area that the point represents.
     """
 
     points: FloatArray
@@ -69,7 +72,7 @@ class OrientationDensity:
     weights: FloatArray
 
     def heaviest(self, count: int) -> "OrientationDensity":
-        """The ``count`` points of largest weight, in their own order."""
+        """Return the ``count`` points of largest weight, in their original order."""
         keep = np.sort(np.argsort(-self.weights, kind="stable")[:count])
         return OrientationDensity(self.points[keep], self.angles[keep], self.weights[keep])
 
@@ -78,9 +81,9 @@ def diffused_density(
     kernel: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray],
     image: OrientationDensity,
 ) -> Density:
-    """h(β, x) = ∫ K(β, x; φ, y) dh(φ, y): the image's density smoothed by a kernel.
+    """Return the image's density smoothed by a kernel: h(β, x) = ∫ K(β, x; φ, y) dh(φ, y).
 
-    The result is called with β (n,) and x (n, 2) and gives (n,).
+    The result is a function that maps β (n,) and x (n, 2) to values (n,).
     """
 
     def density(beta: FloatArray, x: FloatArray) -> FloatArray:
@@ -91,19 +94,19 @@ def diffused_density(
 
 
 def dissimilarity(diffused: Density, template: OrientationDensity) -> float:
-    """d = −∫∫ h_f(β, x) h_p(β, x) dβ dx (eq. 15), h_f diffused and p the raw measure.
+    """Return d = −∫∫ h_f(β, x) h_p(β, x) dβ dx (eq. 15), with h_f diffused and h_p the raw measure.
 
-    Of two raw densities the product is a product of Dirac combs and has no value; one side must be
-    smooth. That is the form of the paper's boxed solutions: h_SIFT or h_heat against h(p_k).
+    The product of two raw densities is a product of Dirac combs, which has no value; one of them
+    must be smooth. The paper's boxed solutions have this form: h_SIFT or h_heat against h(p_k).
     """
     return -float(template.weights @ diffused(template.angles, template.points))
 
 
 def winner(scores: Sequence[Sequence[float]]) -> tuple[int, int]:
-    """(j*, k*): the candidate and the template of the highest score (eqs. 18 to 21, the boxes).
+    """Return (j*, k*), the candidate and the template of the highest score (eqs. 18 to 21, boxed).
 
     ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces one winner,
-    minimising over c is exactly this choice.
+    minimising over c is the same as this choice.
     """
     table = np.asarray(scores, np.float64)
     j, k = np.unravel_index(int(np.argmax(table)), table.shape)

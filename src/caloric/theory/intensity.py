@@ -1,9 +1,9 @@
-"""The paper's first problem (eq. 11): which of some signals is in f, and where, by intensity.
+"""The paper's first problem (eq. 11): which of several templates f contains, and where.
 
     Σ_k c_k² E_k(θ) + λ q(c),   E_k(θ) = mean over x of (f(x + θ) − p_k(x))²
 
-for sampled signals of one or two dimensions, with q the penalty that leaves one winner. Diffused in
-all of (c, θ), in closed form: c² becomes c² + σ², and E_k blurs f and f² (not f alone).
+for sampled signals of one or two dimensions, with q the penalty that enforces a single winner. The
+cost is diffused over (c, θ) in closed form: c² becomes c² + σ², and E_k blurs both f and f².
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,17 @@ from caloric.theory import diffusion
 from caloric.theory.continuation import Path, continuation
 from caloric.theory.gaussians import FloatArray
 
-# Of half the template's length, which is the unit of θ.
+# In units of half the template's length, as θ.
 SIGMAS = (0.12, 0.08, 0.05, 0.03, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class IntensityMatch:
-    """``template`` k* of the highest ``choice`` c, at ``offset`` θ* samples from the corner."""
+    """The result of :func:`match`.
+
+    ``template`` is the index k* of the largest entry of ``choice`` (n,), and ``offset`` (dim,) the
+    position θ* of its corner in samples.
+    """
 
     template: int
     offset: FloatArray
@@ -32,14 +36,14 @@ class IntensityMatch:
 
 @dataclass(frozen=True, eq=False)
 class _Blurred:
-    """f ⋆ k_σ and f² ⋆ k_σ as splines: values and slopes (dim, n) at places (n, dim)."""
+    """f ⋆ k_σ and f² ⋆ k_σ as splines: values (n,) and slopes (dim, n) at points (n, dim)."""
 
     signal: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
     square: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def _spline(values: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]]:
-    """A cubic spline of samples; beyond the ends, the value there."""
+    """Return the cubic spline of samples, extended by its boundary values."""
     from scipy.interpolate import RectBivariateSpline, make_interp_spline
 
     last = np.array(values.shape) - 1
@@ -47,19 +51,19 @@ def _spline(values: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, Floa
         line = make_interp_spline(np.arange(len(values)), values, k=3)
         slope = line.derivative()
 
-        def one(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-            at = np.clip(x[:, 0], 0, last[0])
-            return line(at), np.where(at == x[:, 0], slope(at), 0)[None]
+        def evaluate_line(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+            inside = np.clip(x[:, 0], 0, last[0])
+            return line(inside), np.where(inside == x[:, 0], slope(inside), 0)[None]
 
-        return one
+        return evaluate_line
     surface = RectBivariateSpline(*(np.arange(n) for n in values.shape), values, s=0)
 
-    def two(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        at = np.clip(x, 0, last)
-        slopes = np.stack([surface.ev(*at.T, *d) for d in ((1, 0), (0, 1))])
-        return surface.ev(*at.T), np.where((at == x).T, slopes, 0)
+    def evaluate_surface(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        inside = np.clip(x, 0, last)
+        slopes = np.stack([surface.ev(*inside.T, *d) for d in ((1, 0), (0, 1))])
+        return surface.ev(*inside.T), np.where((inside == x).T, slopes, 0)
 
-    return two
+    return evaluate_surface
 
 
 def _blurred(image: FloatArray, width: float) -> _Blurred:
@@ -82,30 +86,30 @@ class Problem:
 
     @property
     def unit(self) -> float:
-        """Half the templates' longer side, in samples: θ is measured in it."""
+        """The unit of θ in samples: half the longer side of the templates."""
         return float(max(self.templates.shape[1:]) / 2)
 
     def diffused(self, sigma: float) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-        """g(·; σ) and its gradient at points (c₁ … c_n, θ)."""
+        """Return the function that gives g(·; σ) and its gradient at a point (c₁ … c_n, θ)."""
         blurred = _blurred(self.image, sigma * self.unit)
         grid = np.stack(
             np.meshgrid(*(np.arange(n) for n in self.templates.shape[1:]), indexing="ij"), -1
         )
         places = grid.reshape(-1, grid.shape[-1]).astype(np.float64)
         flat = self.templates.reshape(len(self.templates), -1)
-        own = (flat**2).mean(1)
+        template_squares = (flat**2).mean(1)
 
         def cost(point: FloatArray) -> tuple[float, FloatArray]:
             c, theta = point[: len(flat)], point[len(flat) :]
-            at = places + theta * self.unit
-            value, slope = blurred.signal(at)
-            square, square_slope = blurred.square(at)
-            errors = square.mean() - 2 * (flat @ value) / len(value) + own
+            points = places + theta * self.unit
+            value, slope = blurred.signal(points)
+            square, square_slope = blurred.square(points)
+            errors = square.mean() - 2 * (flat @ value) / len(value) + template_squares
             weights = diffusion.squared_choice(c, sigma)
             total = weights @ errors + self.penalty * diffusion.choice_penalty(c, sigma)
-            in_c = 2 * c * errors + self.penalty * diffusion.choice_penalty_gradient(c, sigma)
-            moved = square_slope.mean(1)[:, None] - 2 * (slope @ flat.T) / len(value)
-            return float(total), np.concatenate([in_c, self.unit * (moved @ weights)])
+            c_slope = 2 * c * errors + self.penalty * diffusion.choice_penalty_gradient(c, sigma)
+            theta_slopes = square_slope.mean(1)[:, None] - 2 * (slope @ flat.T) / len(value)
+            return float(total), np.concatenate([c_slope, self.unit * (theta_slopes @ weights)])
 
         return cost
 
@@ -118,18 +122,18 @@ def match(
     penalty: float | None = None,
     start: ArrayLike | None = None,
 ) -> IntensityMatch:
-    """Algorithm 1 on intensities: which template, and at which offset (dim,) of its corner.
+    """Return the template chosen by Algorithm 1 on intensities and the offset (dim,) of its corner.
 
-    ``sigmas`` are in units of half a template; ``penalty`` λ, by default ten times the image's
-    variance; ``start`` an offset in samples, by default the middle of the image, with every
-    template equally likely. The template stays within the image.
+    ``sigmas`` are in units of half a template. ``penalty`` is λ, by default ten times the image's
+    variance. ``start`` is an offset in samples, by default the one that centres the template; all
+    templates start with equal weight. The template stays within the image.
     """
     signal = np.asarray(image, np.float64)
     if signal.ndim not in (1, 2):
         raise ValueError(f"the image must have 1 or 2 dimensions, got {signal.ndim}")
     arrays = [np.asarray(p, np.float64) for p in templates]
     if len({a.shape for a in arrays}) != 1:
-        raise ValueError(f"templates of one shape are needed, got {[a.shape for a in arrays]}")
+        raise ValueError(f"the templates must have the same shape, got {[a.shape for a in arrays]}")
     patches = np.stack(arrays)
     if patches.ndim != signal.ndim + 1:
         raise ValueError("the templates must have as many dimensions as the image")
@@ -141,11 +145,11 @@ def match(
     if any(n < m for n, m in zip(signal.shape, patches.shape[1:], strict=True)):
         raise ValueError("the templates must not be larger than the image")
     free = np.array(signal.shape) - np.array(patches.shape[1:])
-    where = free / 2 if start is None else np.asarray(start, np.float64)
-    if where.shape != free.shape or not np.isfinite(where).all():
+    offset = free / 2 if start is None else np.asarray(start, np.float64)
+    if offset.shape != free.shape or not np.isfinite(offset).all():
         raise ValueError(f"start must be {len(free)} finite numbers, an offset in samples")
     count = len(patches)
-    seed = np.concatenate([np.full(count, 1 / count), where / problem.unit])
+    seed = np.concatenate([np.full(count, 1 / count), offset / problem.unit])
     costs = {sigma: problem.diffused(sigma) for sigma in sigmas}
     path = continuation(
         lambda point, sigma: costs[sigma](point)[0],

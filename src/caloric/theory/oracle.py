@@ -1,8 +1,8 @@
 """Slow, independent computations of the integrals that define the kernels: for tests and errata.
 
 Nothing here is shared with the closed forms: densities come from :mod:`scipy.stats`, integrals are
-sums on fine grids, and the Monte-Carlo moves an image at random and looks at its gradients. If a
-formula and this file agree, the formula is right.
+sums on fine grids, and the Monte-Carlo method transforms an image at random and histograms its
+gradients. Agreement with this file is therefore independent evidence for a formula.
 """
 
 from collections.abc import Callable
@@ -25,20 +25,20 @@ def _normal_2d(x: FloatArray, sigma: float) -> FloatArray:
 
 
 def _line(centre: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
-    """Equally spaced nodes over ±10σ and their spacing: exponentially accurate for Gaussians."""
+    """Return equally spaced nodes over ±10σ, which suffices for Gaussians, and their spacing."""
     grid = np.linspace(centre - _REACH * sigma, centre + _REACH * sigma, nodes)
     return grid, float(grid[1] - grid[0])
 
 
 def wrapped(phi: float, sigma: float) -> float:
-    """The periodic Gaussian by its defining sum, 200 terms each way."""
+    """Return the periodic Gaussian by its defining sum, 200 terms each way."""
     return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200.0, 201.0), sigma)))
 
 
 def sift(
     beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_r: float
 ) -> float:
-    """Eq. 2 as it stands."""
+    """Return eq. 2 as it is printed."""
     return wrapped(beta - phi, sigma_r) * float(_normal_2d(y - x, sigma_d))
 
 
@@ -64,7 +64,7 @@ def dsp(
     sigma_r: float,
     sigma_s: float,
 ) -> float:
-    """k̃ · ∫ e^s k_σd(y − e^s x) k_σs(s) ds: the log-scale diffusion of eq. 22."""
+    """Return k̃ · ∫ e^s k_σd(y − e^s x) k_σs(s) ds, the log-scale diffusion of eq. 22."""
     integral = _scale_integral(np.exp, lambda s: y - np.exp(s) * x, 0.0, sigma_d, sigma_s)
     return wrapped(beta - phi, sigma_r) * integral
 
@@ -79,7 +79,7 @@ def dsp_inner(
     sigma_r: float,
     sigma_s: float,
 ) -> float:
-    """k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds: only the inner exponential linearised."""
+    """Return k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds, with only the inner exponential linearised."""
     integral = _scale_integral(np.exp, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
     return wrapped(beta - phi, sigma_r) * integral
 
@@ -94,7 +94,7 @@ def dsp_both(
     sigma_r: float,
     sigma_s: float,
 ) -> float:
-    """k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds: both exponentials linearised."""
+    """Return k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds, with both exponentials linearised."""
     integral = _scale_integral(lambda s: 1 + s, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
     return wrapped(beta - phi, sigma_r) * integral
 
@@ -109,7 +109,7 @@ def dsp_domain(
     sigma_r: float,
     sigma_s: float,
 ) -> float:
-    """k̃ · ∫ c k_σd(cy − x) N(c; 1, σs²) dc: the whole patch rescaled by 1/c."""
+    """Return k̃ · ∫ c k_σd(cy − x) N(c; 1, σs²) dc, with the whole patch rescaled by 1/c."""
     integral = _scale_integral(lambda c: c, lambda c: c * y - x, 1.0, sigma_d, sigma_s)
     return wrapped(beta - phi, sigma_r) * integral
 
@@ -125,10 +125,10 @@ def similarity_bin(
     sigma_r: float,
     sigma_s: float = 0.0,
 ) -> float:
-    """The mass that a pixel (φ, y) sends into directions low ≤ β < high at x, over all (α, s, b).
+    """Return the mass that a pixel (φ, y) adds to low ≤ β < high at x, over all (α, s, b).
 
-    A gradient seen through a rotation by α has direction φ − α, so the mass is an integral over the
-    α of one interval (and its wraps): no Dirac comb has to be resolved.
+    After a rotation by α the gradient has direction φ − α, so the mass is an integral over an
+    interval of α and its wraps, and no Dirac comb has to be resolved.
     """
     nodes, weights = np.polynomial.legendre.leggauss(200)
     half = (high - low) / 2
@@ -148,10 +148,10 @@ def similarity_bin(
 def heat(
     beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_a: float
 ) -> float:
-    """E over A ~ N(I, σa²) of |A^Tĝ| δ(∠A^Tĝ − β) k_σd(y − Ax), as a triple sum.
+    """Return the mean over A ~ N(I, σa²) of |A^Tĝ| δ(∠A^Tĝ − β) k_σd(y − Ax), as a triple sum.
 
     A has two rows in the frame of the gradient: p = A^Tĝ, which must be r v(β) (area element
-    r dr dβ), and m = A^Tĝ⊥, which is free. All of r, m₁, m₂ are summed over.
+    r dr dβ), and m = A^Tĝ⊥, which is free. The sum runs over r, m₁ and m₂.
     """
     v = np.array([np.cos(beta), np.sin(beta)])
     g = np.array([np.cos(phi), np.sin(phi)])
@@ -180,7 +180,7 @@ def heat(
 def distribution_field(
     level: float, x: FloatArray, value: float, y: FloatArray, *, sigma_d: float, sigma_l: float
 ) -> float:
-    """Eq. 8 as it stands."""
+    """Return eq. 8 as it is printed."""
     return float(norm.pdf(level, value, sigma_l)) * float(_normal_2d(y - x, sigma_d))
 
 
@@ -194,7 +194,7 @@ def distribution_field_heat(
     sigma_a: float,
     sigma_l: float,
 ) -> float:
-    """k_σl · E over A ~ N(I, σa²) of k_σd(y − Ax), summed over all four entries of A."""
+    """Return k_σl · the mean over A ~ N(I, σa²) of k_σd(y − Ax), summed over the entries of A."""
     length = float(np.hypot(*x))
     fine = min(sigma_a, sigma_d / max(length, 1e-12)) / 3
     count = int(np.ceil(2 * _REACH * sigma_a / fine)) | 1
@@ -219,14 +219,14 @@ class Blobs:
     widths: tuple[float, ...]
 
     def value(self, y: FloatArray) -> FloatArray:
-        """f at y (..., 2)."""
+        """Return f (...) at y (..., 2)."""
         result = np.zeros(y.shape[:-1])
         for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
             result += a * np.exp(-((y - np.array(m)) ** 2).sum(-1) / (2 * s * s))
         return result
 
     def gradient(self, y: FloatArray) -> FloatArray:
-        """∇f at y (..., 2)."""
+        """Return ∇f (..., 2) at y (..., 2)."""
         result = np.zeros(y.shape)
         for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
             offset = y - np.array(m)
@@ -237,7 +237,7 @@ class Blobs:
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """Random transformations of one point: where it goes, what it does to a gradient there."""
+    """n random transformations of a point: its images, their maps of gradients, their weights."""
 
     points: FloatArray
     gradient_map: FloatArray | None
@@ -252,18 +252,18 @@ def _turns(alpha: FloatArray) -> FloatArray:
 def _move(
     name: str, x: FloatArray, rng: np.random.Generator, n: int, p: dict[str, float]
 ) -> _Moves:
-    """n draws of the transformation over which the kernel ``name`` averages."""
+    """Return n samples of the transformation over which the kernel ``name`` averages."""
     b = p["sigma_d"] * rng.standard_normal((n, 2))
-    one = np.ones(n)
+    ones = np.ones(n)
     if name in ("sift", "distribution-field"):
-        return _Moves(x + b, None, one)
+        return _Moves(x + b, None, ones)
     if name in ("heat", "distribution-field-heat"):
         A = np.eye(2) + p["sigma_a"] * rng.standard_normal((n, 2, 2))
-        return _Moves(A @ x + b, np.swapaxes(A, 1, 2), one)
+        return _Moves(A @ x + b, np.swapaxes(A, 1, 2), ones)
     s = p.get("sigma_s", 0.0) * rng.standard_normal(n)
     if name == "similarity":
         Z = np.exp(s)[:, None, None] * _turns(p["sigma_r"] * rng.standard_normal(n))
-        return _Moves(Z @ x + b, np.swapaxes(Z, 1, 2), one)
+        return _Moves(Z @ x + b, np.swapaxes(Z, 1, 2), ones)
     if name == "dsp":
         return _Moves(np.exp(s)[:, None] * x + b, None, np.exp(s))
     if name == "dsp-inner":
@@ -284,11 +284,11 @@ def monte_carlo(
     seed: int,
     **p: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Mass per bin of ``edges`` at x after random moves of the image; mean and standard error.
+    """Return the mean mass per bin at x over random transformations, and its standard error.
 
-    For orientation kernels the bins are directions in [0, 2π), for distribution fields levels. The
-    kernels of the SIFT and DSP family do not turn x with the gradient, so for them the rotation is
-    a noise added to the angle: that is what Lemma 1 neglects.
+    The bins between ``edges`` are directions in [0, 2π) for orientation kernels and levels for
+    distribution fields. The kernels of the SIFT and DSP family do not turn x with the gradient, so
+    for them the rotation is noise added to the angle: this is the approximation of Lemma 1.
     """
     rng = np.random.default_rng(seed)
     bins = len(edges) - 1

@@ -1,4 +1,4 @@
-"""Signals made of Gaussian bumps: they can be diffused and squared in closed form."""
+"""Signals made of Gaussian bumps, which can be diffused and squared in closed form."""
 
 from dataclasses import dataclass
 
@@ -17,17 +17,17 @@ class Bumps:
     widths: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Every bump has a height, a centre and a width."""
+        """Check that there are as many heights as centres and widths."""
         if not len(self.heights) == len(self.centres) == len(self.widths):
             raise ValueError("heights, centres and widths must have the same length")
 
     def __call__(self, x: ArrayLike) -> FloatArray:
-        """The signal at x (any shape)."""
+        """Return the signal at x, which may have any shape."""
         u = (np.asarray(x, np.float64)[..., None] - np.array(self.centres)) / np.array(self.widths)
         return np.asarray(np.exp(-0.5 * u * u) @ np.array(self.heights))
 
     def __add__(self, other: "Bumps") -> "Bumps":
-        """The sum of two signals."""
+        """Return the sum of two signals."""
         return Bumps(
             self.heights + other.heights,
             self.centres + other.centres,
@@ -35,17 +35,17 @@ class Bumps:
         )
 
     def shifted(self, theta: float) -> "Bumps":
-        """f(x − θ): positive θ slides the signal to the right (erratum 14: the paper says left)."""
+        """Return f(x − θ), shifted to the right for θ > 0 (the paper says left, erratum 14)."""
         return Bumps(self.heights, tuple(m + theta for m in self.centres), self.widths)
 
     def blurred(self, sigma: float) -> "Bumps":
-        """f ⋆ k_σ: each bump keeps its area and widens to √(s² + σ²)."""
-        wide = tuple(float(np.hypot(s, sigma)) for s in self.widths)
-        heights = tuple(a * s / b for a, s, b in zip(self.heights, self.widths, wide, strict=True))
-        return Bumps(heights, self.centres, wide)
+        """Return f ⋆ k_σ: each bump keeps its area and widens to √(s² + σ²)."""
+        wider = tuple(float(np.hypot(s, sigma)) for s in self.widths)
+        heights = tuple(a * s / b for a, s, b in zip(self.heights, self.widths, wider, strict=True))
+        return Bumps(heights, self.centres, wider)
 
     def squared(self) -> "Bumps":
-        """f²: the product of two bumps is a bump again."""
+        """Return f², again a sum of bumps because the product of two bumps is a bump."""
         bumps = list(zip(self.heights, self.centres, self.widths, strict=True))
         products = []
         for a, m, s in bumps:

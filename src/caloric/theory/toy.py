@@ -1,7 +1,7 @@
-"""The univariate toy: which of two curves is f, and how far has it slid (eq. 12).
+"""The univariate toy problem: which of two curves is f, and by how much it is shifted (eq. 12).
 
-The paper shows its curves without giving them; these have the same behaviour: a local minimum near
-(c, θ) = (0, 0), the global one at (1, .25).
+The paper plots its curves without defining them. The curves here behave the same: the cost has a
+local minimum near (c, θ) = (0, 0) and the global one at (1, .25).
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ WINDOW = ((-0.5, 1.5), (-0.8, 0.8))
 
 
 def cost(point: FloatArray, sigma: float = 0.0) -> float:
-    """The diffused cost g(c, θ; σ)::
+    """Return the diffused cost g(c, θ; σ)::
 
         (c² + σ²) Ē₁(θ; σ) + ((1−c)² + σ²) Ē₂(θ; σ) + λ [c²(1−c)² + σ²(6c² − 6c + 1) + 3σ⁴]
 
-    c₂ = 1 − c₁ is eliminated, and c₁(1 − c₁) = 0 has become a quadratic penalty.
+    c₂ = 1 − c₁ is eliminated, and the constraint c₁(1 − c₁) = 0 is replaced by a quadratic penalty.
     """
     c, theta = point
     mismatches = [diffusion.intensity_mismatch(IMAGE, p, theta, SUPPORT, sigma) for p in TEMPLATES]
@@ -36,18 +36,18 @@ def cost(point: FloatArray, sigma: float = 0.0) -> float:
 
 
 def undiffused_cost(point: FloatArray) -> float:
-    """Eq. 12 written directly from its energies: what :func:`cost` must be at σ = 0."""
+    """Return eq. 12 computed directly from its energies, equal to :func:`cost` at σ = 0."""
     c, theta = point
     mismatches = [energy.intensity_mismatch(IMAGE, p, theta, SUPPORT) for p in TEMPLATES]
     return energy.cost([c * c, (1 - c) ** 2], mismatches, PENALTY * energy.binary_penalty(c))
 
 
 def solve(sigmas: Sequence[float] = SIGMAS) -> Path:
-    """Algorithm 1 on the toy, from a coarse grid over the window at the largest sigma."""
+    """Return the path of Algorithm 1 on the toy, started from a coarse grid of seeds."""
     grid = np.stack(np.meshgrid(*(np.linspace(*w, 5) for w in WINDOW)), -1).reshape(-1, 2)
     return continuation(cost, sigmas, grid)
 
 
 def plain_descent(start: Sequence[float] = (0.0, 0.0)) -> Step:
-    """The local minimum that plain descent on the cost itself falls into."""
+    """Return the local minimum that descent on the undiffused cost reaches."""
     return descend(cost, start)

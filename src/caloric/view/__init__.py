@@ -1,5 +1,5 @@
-"""``caloric view``: a local page to look at the matches of two images.
+"""``caloric view``: a local web page that shows the matches of two images.
 
-:mod:`caloric.view.session` computes what is shown, :mod:`caloric.view.server` serves it, and the
-files in ``static`` show it: plain modules of JavaScript, nothing from elsewhere.
+:mod:`caloric.view.session` computes what is shown and :mod:`caloric.view.server` serves it. The
+page in ``static`` is plain JavaScript modules without dependencies.
 """

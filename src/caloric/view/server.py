@@ -1,4 +1,4 @@
-"""The server of the page: one process, on this machine alone unless told, nothing kept on disk."""
+"""The server of the page: one process, local by default, that writes nothing to disk."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ def _number(request: Any, name: str) -> float:
 
 
 async def _body(request: Any) -> bytes:
-    """Of an upload, up to the limit: more is not even read."""
+    """Return the body of an upload; stop reading at the size limit."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -46,7 +46,7 @@ async def _body(request: Any) -> bytes:
 
 
 def application(session: Session, hosts: list[str]) -> Any:
-    """The Starlette application; ``hosts`` are the names by which it may be called."""
+    """Return the Starlette application; ``hosts`` are the host names that it answers to."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
@@ -58,8 +58,8 @@ def application(session: Session, hosts: list[str]) -> Any:
         raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
     limit = asyncio.Semaphore(2)
 
-    def answered(work: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """With what is wrong as one line, and the page's headers."""
+    def handled(work: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Wrap a handler: add the headers, and report an error as one line of JSON."""
 
         async def answer(request: Any) -> Any:
             try:
@@ -74,7 +74,7 @@ def application(session: Session, hosts: list[str]) -> Any:
         return answer
 
     async def compute(work: Callable[..., Any], *arguments: Any) -> Any:
-        """On a thread, two at a time."""
+        """Run a function on a thread, at most two at a time."""
         async with limit:
             return await asyncio.to_thread(work, *arguments)
 
@@ -83,14 +83,14 @@ def application(session: Session, hosts: list[str]) -> Any:
 
     async def state(request: Any) -> Any:
         sides = {
-            side: {"name": one.name, "width": one.size[0], "height": one.size[1]}
-            for side, one in sorted(session.pictures.items())
+            side: {"name": picture.name, "width": picture.size[0], "height": picture.size[1]}
+            for side, picture in sorted(session.pictures.items())
         }
         return JSONResponse({"pictures": sides, "chosen": session.chosen, **showing.choices()})
 
     async def upload(request: Any) -> Any:
         side = request.path_params["side"]
-        # Of the name nothing is used but its letters, to be shown.
+        # The name is only displayed, never used as a path.
         name = unquote(request.headers.get("x-name", "picture"))[:200]
         data = await _body(request)
         session.put(side, await compute(Picture.of, name, data))
@@ -107,37 +107,37 @@ def application(session: Session, hosts: list[str]) -> Any:
         return Response(data, media_type="image/jpeg")
 
     async def matched(request: Any) -> Any:
-        asked = request.query_params.get("descriptor", "caloric")
+        descriptor = request.query_params.get("descriptor", "caloric")
         model = request.query_params.get("model", showing.MODELS[0])
-        return await compute(session.matched, asked, model)
+        return await compute(session.matched, descriptor, model)
 
     async def matches(request: Any) -> Any:
         return JSONResponse(await compute(showing.summary, await matched(request)))
 
     async def detail(request: Any) -> Any:
-        found = await matched(request)
+        pair = await matched(request)
         number = round(_number(request, "match"))
-        return JSONResponse(await compute(showing.detail, session, found, number))
+        return JSONResponse(await compute(showing.detail, session, pair, number))
 
     async def responses(request: Any) -> Any:
         picture = session.picture(request.path_params["side"])
-        where = (_number(request, k) for k in ("x", "y", "s"))
-        return JSONResponse(await compute(showing.responses, picture, *where))
+        point = (_number(request, k) for k in ("x", "y", "s"))
+        return JSONResponse(await compute(showing.responses, picture, *point))
 
     async def align(request: Any) -> Any:
         x, y, size = (_number(request, k) for k in ("x", "y", "size"))
         return JSONResponse(await compute(showing.aligned, session, x, y, round(size)))
 
     routes: list[Any] = [
-        Route("/", answered(page)),
-        Route("/api/state", answered(state)),
-        Route("/api/picture/{side}", answered(upload), methods=["PUT"]),
-        Route("/api/picture/{side}", answered(preview)),
-        Route("/api/crop/{side}", answered(crop)),
-        Route("/api/matches", answered(matches)),
-        Route("/api/detail", answered(detail)),
-        Route("/api/responses/{side}", answered(responses)),
-        Route("/api/align", answered(align)),
+        Route("/", handled(page)),
+        Route("/api/state", handled(state)),
+        Route("/api/picture/{side}", handled(upload), methods=["PUT"]),
+        Route("/api/picture/{side}", handled(preview)),
+        Route("/api/crop/{side}", handled(crop)),
+        Route("/api/matches", handled(matches)),
+        Route("/api/detail", handled(detail)),
+        Route("/api/responses/{side}", handled(responses)),
+        Route("/api/align", handled(align)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
@@ -145,15 +145,15 @@ def application(session: Session, hosts: list[str]) -> Any:
 
 
 def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Until it is stopped; ``ready`` is told the address."""
+    """Serve the page until it is stopped; call ``ready`` with its address."""
     try:
         import uvicorn
     except ImportError:
         raise InputError("the page needs uvicorn: pip install 'caloric[view]'") from None
-    # A page elsewhere that names this machine otherwise is not answered.
+    # Requests for other host names are rejected, against DNS rebinding.
     hosts = ["*"] if host not in ("127.0.0.1", "localhost") else ["127.0.0.1", "localhost"]
-    application_ = application(session, hosts)
-    config = uvicorn.Config(application_, host=host, port=port, log_level="error")
+    app = application(session, hosts)
+    config = uvicorn.Config(app, host=host, port=port, log_level="error")
     server = uvicorn.Server(config)
     if ":" in host or not 0 <= port < 65536:
         raise InputError(f"{host}, {port}: an address such as 127.0.0.1, and a port to 65535")

@@ -1,4 +1,4 @@
-"""What the page shows: two pictures, their matches, and everything about one of them."""
+"""What the page shows: two pictures, their matches, and the details of one match."""
 
 import base64
 from collections import OrderedDict
@@ -21,14 +21,14 @@ from caloric.image.pixels import as_unit_range, to_grey
 from caloric.matching import geometry, neighbours
 from caloric.matching.geometry import Model
 
-PREVIEW = 2048  # pixels of the longer side, sent first
-PIXELS = 100_000_000  # of a picture, at most
+PREVIEW = 2048  # pixels of the longer side of a preview
+PIXELS = 100_000_000  # largest picture that is accepted
 RATIO = 0.9
 THRESHOLD = 2.0
-PATCH = 48  # pixels of a patch that is shown
-MAPS = 20  # points of a response map's side
-REACH = 10.0  # σ to each side of a patch that is shown; most of any descriptor
-_KEPT = 8  # features and pairs
+PATCH = 48  # pixels of the side of a displayed patch
+MAPS = 20  # points of the side of a response map
+REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descriptor
+_KEPT = 8  # cached features, and cached pairs
 
 T = TypeVar("T")
 Report = dict[str, Any]
@@ -38,7 +38,7 @@ MODELS = ("homography", "fundamental", "affine")
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One of the two: its name, its pixels in RGB and in grey."""
+    """One of the two pictures: its name, its pixels in RGB (h, w, 3) and in grey (h, w)."""
 
     name: str
     colour: Pixels
@@ -46,7 +46,7 @@ class Picture:
 
     @classmethod
     def of(cls, name: str, data: bytes) -> "Picture":
-        """Decoded; a file that is no picture, or too large, is an error that names it."""
+        """Return the picture in a file; raise an error with its name if it is none or too large."""
         try:
             pixels = reading.decode(data, PIXELS)
         except InputError as error:
@@ -55,7 +55,7 @@ class Picture:
 
     @classmethod
     def of_pixels(cls, name: str, pixels: NDArray[np.generic]) -> "Picture":
-        """Of an image that is read already."""
+        """Return the picture of a decoded image."""
         grey = to_grey(pixels)
         if 0 in grey.shape:
             raise InputError(f"{name}: no pixels in it")
@@ -63,7 +63,7 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height."""
+        """Return width and height."""
         return self.grey.shape[1], self.grey.shape[0]
 
 
@@ -72,16 +72,16 @@ def _colour(pixels: NDArray[np.generic], grey: NDArray[np.float32]) -> Pixels:
         return np.asarray(pixels, np.uint8)
     unit = np.repeat(grey[:, :, None], 3, 2)
     if pixels.ndim == 3 and pixels.shape[2] >= 3:
-        whole = as_unit_range(pixels, "image")
-        unit = whole[..., :3]
-        if whole.shape[2] == 4:  # seen on white, as its grey is
-            unit = 1 + whole[..., 3:] * (unit - 1)
+        values = as_unit_range(pixels, "image")
+        unit = values[..., :3]
+        if values.shape[2] == 4:  # composed on white, as the grey image is
+            unit = 1 + values[..., 3:] * (unit - 1)
     return np.clip(np.rint(255 * unit), 0, 255).astype(np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """The features of both, their mutual nearest neighbours and the geometry of the good ones."""
+    """The features of both pictures, their mutual nearest neighbours, and a geometry of them."""
 
     features: tuple[Features, Features]
     indices: NDArray[np.intp]
@@ -94,19 +94,19 @@ class Matched:
 
 @dataclass
 class Session:
-    """Two places for pictures, and what was computed of them; one thread at a time."""
+    """Up to two pictures, with cached features and matches; one thread computes at a time."""
 
     pictures: dict[str, Picture] = field(default_factory=dict)
     most: int = 4000
-    chosen: dict[str, str] = field(default_factory=dict)  # descriptor and model, to begin with
+    chosen: dict[str, str] = field(default_factory=dict)  # initial descriptor and model of the page
     _features: OrderedDict[tuple[Any, ...], Features] = field(default_factory=OrderedDict)
     _matched: OrderedDict[tuple[Any, ...], Matched] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def put(self, side: str, picture: Picture) -> None:
-        """In place of what was there, and of all that was made of it.
+        """Replace a picture, and forget everything that was computed from the old one.
 
-        It does not wait for what is being computed.
+        It does not wait for a running computation.
         """
         before = self.pictures.get(_side(side))
         self.pictures[side] = picture
@@ -115,33 +115,33 @@ class Session:
                 table.pop(key, None)
 
     def picture(self, side: str) -> Picture:
-        """On one side."""
-        found = self.pictures.get(_side(side))
-        if found is None:
+        """Return the picture of a side."""
+        picture = self.pictures.get(_side(side))
+        if picture is None:
             raise InputError(f"there is no picture {side!r} yet")
-        return found
+        return picture
 
     def matched(self, descriptor: str, model: str) -> Matched:
-        """Of both pictures; kept for the next who asks."""
+        """Return the cached or computed matches of the two pictures."""
         recipes.descriptor(descriptor)
         if model not in MODELS:
             raise unknown("model", model, MODELS)
         a, b = self.picture("a"), self.picture("b")
         with self._lock:
             key = (a, b, descriptor, model)
-            found = _recall(self._matched, key)
-            if found is None:
+            result = _recall(self._matched, key)
+            if result is None:
                 both = self._extracted(a, descriptor), self._extracted(b, descriptor)
-                found = _keep(self._matched, key, matched(both, cast(Model, model)))
-            return found
+                result = _keep(self._matched, key, matched(both, cast(Model, model)))
+            return result
 
     def _extracted(self, picture: Picture, descriptor: str) -> Features:
         key = (picture, descriptor)
-        found = _recall(self._features, key)
-        if found is None:
-            made = pipeline.extract(picture.grey, descriptor, max_features=self.most)
-            found = _keep(self._features, key, made)
-        return found
+        features = _recall(self._features, key)
+        if features is None:
+            extracted = pipeline.extract(picture.grey, descriptor, max_features=self.most)
+            features = _keep(self._features, key, extracted)
+        return features
 
 
 def _side(side: str) -> str:
@@ -169,7 +169,7 @@ def matched(
     ratio: float = RATIO,
     threshold: float = THRESHOLD,
 ) -> Matched:
-    """All mutual nearest neighbours with their ratios, so that the page can choose."""
+    """Return all mutual nearest neighbours with their ratios; the page applies the threshold."""
     a, b = both
     none = np.zeros(0, np.float32)
     if len(a) == 0 or len(b) == 0:
@@ -183,15 +183,15 @@ def matched(
     indices = np.stack([rows, near.nearest[rows]], 1)
     p, q = a.frames.xy[indices[:, 0]], b.frames.xy[indices[:, 1]]
     good = ratios <= ratio
-    found = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
+    estimate = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
     residuals = np.full(len(p), np.inf)
-    if found.matrix is not None:
-        residuals = geometry.residual(p, q, model, found.matrix)
-    return Matched(both, indices, near.first[rows], ratios, residuals, model, found.matrix)
+    if estimate.matrix is not None:
+        residuals = geometry.residual(p, q, model, estimate.matrix)
+    return Matched(both, indices, near.first[rows], ratios, residuals, model, estimate.matrix)
 
 
 def choices() -> Report:
-    """What the page can be asked for."""
+    """Return the descriptors, models and defaults that the page offers."""
     return {
         "descriptors": [*recipes.descriptors(), *recipes.VARIANTS],
         "models": list(MODELS),
@@ -199,19 +199,19 @@ def choices() -> Report:
     }
 
 
-def summary(found: Matched) -> Report:
-    """All matches as columns of numbers, best ratio first."""
-    a, b = (f.frames for f in found.features)
-    i, j = found.indices.T
+def summary(pair: Matched) -> Report:
+    """Return all matches as columns of numbers, best ratio first."""
+    a, b = (f.frames for f in pair.features)
+    i, j = pair.indices.T
     return {
         "features": [len(a), len(b)],
-        "model": found.model,
-        "matrix": None if found.matrix is None else found.matrix.tolist(),
+        "model": pair.model,
+        "matrix": None if pair.matrix is None else pair.matrix.tolist(),
         "a": _columns(a.xy[i], a.sigma[i], a.angle[i]),
         "b": _columns(b.xy[j], b.sigma[j], b.angle[j]),
-        "distance": _short(found.distances, 4),
-        "ratio": _short(found.ratios, 4),
-        "residual": _short(np.minimum(found.residuals, 1e6), 3),
+        "distance": _short(pair.distances, 4),
+        "ratio": _short(pair.ratios, 4),
+        "residual": _short(np.minimum(pair.residuals, 1e6), 3),
     }
 
 
@@ -227,12 +227,12 @@ def _columns(xy: NDArray[Any], sigma: NDArray[Any], angle: NDArray[Any]) -> Repo
 
 
 def preview(picture: Picture) -> bytes:
-    """A JPEG of at most 2,048 pixels."""
+    """Return a JPEG of at most 2,048 pixels a side."""
     return crop(picture, (0, 0, *picture.size), PREVIEW)
 
 
 def crop(picture: Picture, box: tuple[int, int, int, int], most: int) -> bytes:
-    """A JPEG of a part, left, top, width and height, of at most so many pixels a side."""
+    """Return a JPEG of a box (left, top, width, height), of at most ``most`` pixels a side."""
     left, top, width, height = box
     w, h = picture.size
     x, y = max(0, left), max(0, top)
@@ -248,10 +248,10 @@ def crop(picture: Picture, box: tuple[int, int, int, int], most: int) -> bytes:
 
 
 def encoded(pixels: Pixels, suffix: str) -> bytes:
-    """The file of an image in RGB or grey."""
+    """Return the file of an image in RGB or grey, in the format of ``suffix``."""
     bgr = pixels[..., ::-1] if pixels.ndim == 3 else pixels
-    done, data = cv2.imencode(suffix, np.ascontiguousarray(bgr))
-    if not done:
+    success, data = cv2.imencode(suffix, np.ascontiguousarray(bgr))
+    if not success:
         raise InputError(f"a picture of {pixels.shape} cannot be encoded")
     return bytes(data.tobytes())
 
@@ -261,13 +261,13 @@ def _uri(pixels: Pixels) -> str:
 
 
 def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
-    """(48, 48) of the image in a frame's own axes, ``reach`` σ to each side."""
+    """Return a patch (48, 48) of the image in the axes of a frame, ``reach`` σ to each side."""
     side = (np.arange(PATCH) + 0.5) * 2 / PATCH - 1
     u, v = np.meshgrid(reach * side, reach * side)
     x, y = (frame[k, 0] * u + frame[k, 1] * v + frame[k, 2] for k in (0, 1))
     sigma = float(np.sqrt(abs(np.linalg.det(frame[:, :2]))))
     step = 2 * reach * sigma / PATCH
-    # What is smaller than a point of the patch would flicker.
+    # The part is shrunk and blurred before it is sampled, against aliasing.
     around = int(np.ceil(reach * sigma * 1.5)) + 8
     cx, cy = round(float(frame[0, 2])), round(float(frame[1, 2]))
     top, left = max(0, cy - around), max(0, cx - around)
@@ -293,61 +293,61 @@ def _grey_byte(values: NDArray[Any]) -> Pixels:
 
 
 def density_picture(values: NDArray[Any]) -> Pixels:
-    """How much gradient is where, as brightness, and its direction as colour."""
-    seen = density.measure(values[None].astype(np.float32), recipes.descriptor("sift").kernel)
-    weight = seen.weights[0].reshape(PATCH, PATCH)
-    angle = np.mod(seen.angles[0].reshape(PATCH, PATCH), 2 * np.pi)
+    """Return a picture of the gradient density: magnitude as brightness, direction as hue."""
+    measured = density.measure(values[None].astype(np.float32), recipes.descriptor("sift").kernel)
+    weight = measured.weights[0].reshape(PATCH, PATCH)
+    angle = np.mod(measured.angles[0].reshape(PATCH, PATCH), 2 * np.pi)
     bright = np.sqrt(weight / max(float(weight.max()), 1e-12))
     hsv = np.stack([angle * (90 / np.pi), np.full_like(angle, 190), 255 * bright], -1)
     return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB), np.uint8)
 
 
-def detail(session: Session, found: Matched, index: int) -> Report:
-    """Both patches of a match, their densities and descriptors."""
-    if not 0 <= index < len(found.indices):
-        raise InputError(f"there are {len(found.indices)} matches, and none is number {index}")
+def detail(session: Session, pair: Matched, index: int) -> Report:
+    """Return both patches of a match, with their densities and descriptors."""
+    if not 0 <= index < len(pair.indices):
+        raise InputError(f"there are {len(pair.indices)} matches, and none has number {index}")
     sides = []
-    for side, own, row in zip("ab", found.features, found.indices[index], strict=True):
-        values = patch(session.picture(side).grey, own.frames.maps[row], REACH)
+    for side, features, row in zip("ab", pair.features, pair.indices[index], strict=True):
+        values = patch(session.picture(side).grey, features.frames.maps[row], REACH)
         sides.append({
             "patch": _uri(_grey_byte(values)), "density": _uri(density_picture(values)),
-            "descriptor": _short(np.asarray(own.descriptors[row], float), 5),
+            "descriptor": _short(np.asarray(features.descriptors[row], float), 5),
         })  # fmt: skip
     return {
-        "a": sides[0], "b": sides[1], "distance": float(found.distances[index]),
-        "ratio": float(found.ratios[index]), "residual": float(min(found.residuals[index], 1e6)),
+        "a": sides[0], "b": sides[1], "distance": float(pair.distances[index]),
+        "ratio": float(pair.ratios[index]), "residual": float(min(pair.residuals[index], 1e6)),
     }  # fmt: skip
 
 
 def responses(picture: Picture, x: float, y: float, sigma: float) -> Report:
-    """h(β, ·) around a point for SIFT and for heat, eight directions each."""
+    """Return response maps h(β, ·) around a point, for SIFT and heat in eight directions."""
     w, h = picture.size
     if not (0 <= x < w and 0 <= y < h and 0 < sigma < max(w, h)):
         raise InputError("that point lies outside the picture")
     frame = np.array([[sigma, 0, x], [0, sigma, y]])
     reach = SquarePatch(PATCH).half_width
-    own = patch(picture.grey, frame, reach)
-    small = cv2.resize(own, (MAPS, MAPS), interpolation=cv2.INTER_AREA)
+    values = patch(picture.grey, frame, reach)
+    small = cv2.resize(values, (MAPS, MAPS), interpolation=cv2.INTER_AREA)
     angles = np.arange(8) * np.pi / 4
     maps = {}
     for name in ("sift", "heat"):
-        found = engine.response_map(small, name, beta=angles)
-        peak = max(float(found.max()), 1e-12)
+        response = engine.response_map(small, name, beta=angles)
+        peak = max(float(response.max()), 1e-12)
         maps[name] = [
-            _uri(cv2.applyColorMap((255 * np.clip(one / peak, 0, 1)).astype(np.uint8),
+            _uri(cv2.applyColorMap((255 * np.clip(part / peak, 0, 1)).astype(np.uint8),
                                    cv2.COLORMAP_INFERNO)[..., ::-1])
-            for one in found
+            for part in response
         ]  # fmt: skip
-    return {"patch": _uri(_grey_byte(own)), "angles": np.degrees(angles).tolist(), "maps": maps}
+    return {"patch": _uri(_grey_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
 
 
-def _shrunk(grey: NDArray[np.float32], by: float) -> NDArray[np.float32]:
-    small = cv2.resize(grey, None, fx=by, fy=by, interpolation=cv2.INTER_AREA)
+def _shrunk(grey: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     return np.asarray(small, np.float32)
 
 
 def aligned(session: Session, x: float, y: float, size: int) -> Report:
-    """The path of ``align`` of a square of the first picture within the second, over σ."""
+    """Return the path of ``align`` over σ, for a square of the first picture in the second."""
     a, b = session.picture("a"), session.picture("b")
     w, h = a.size
     size = int(np.clip(size, 32, min(256, w, h)))
@@ -357,16 +357,16 @@ def aligned(session: Session, x: float, y: float, size: int) -> Report:
     shrink = min(1.0, 1200 / max(b.size))
     image = b.grey
     if shrink < 1:
-        image, template = (_shrunk(one, shrink) for one in (image, template))
-    found = align.align(template, image)
+        image, template = (_shrunk(pixels, shrink) for pixels in (image, template))
+    alignment = align.align(template, image)
     side = template.shape[0] - 1
     corners = np.array([[0, 0, 1], [side, 0, 1], [side, side, 1], [0, side, 1]], float)
     steps = [
         {"sigma": float(step.sigma) / shrink, "energy": float(step.cost),
          "corners": (corners @ np.asarray(step.point).T / shrink).round(2).tolist()}
-        for step in found.path
+        for step in alignment.path
     ]  # fmt: skip
     return {
-        "template": [left, top, size], "steps": steps, "converged": found.converged,
-        "confidence": found.confidence, "reason": found.reason,
+        "template": [left, top, size], "steps": steps, "converged": alignment.converged,
+        "confidence": alignment.confidence, "reason": alignment.reason,
     }  # fmt: skip

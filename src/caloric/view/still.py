@@ -1,4 +1,4 @@
-"""The page in one file, with its pictures and numbers in it: for mail, for a bug report."""
+"""The page as one file that contains its pictures and numbers, to mail or attach."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ _MODULES = ("source.js", "linking.js", "stage.js", "detail.js", "main.js")
 
 
 def _script() -> str:
-    """All modules as one: names are not used twice."""
+    """Return all modules as one script; no name is defined twice."""
     text = "\n".join((STATIC / name).read_text("utf-8") for name in _MODULES)
     text = re.sub(r"^import .*$", "", text, flags=re.MULTILINE)
     return re.sub(r"^export ", "", text, flags=re.MULTILINE)
@@ -26,26 +26,26 @@ def page(
     pictures: tuple[Picture, Picture], features: tuple[Features, Features], model: Model,
     ratio: float, threshold: float, title: str,
 ) -> str:  # fmt: skip
-    """The text of the file."""
-    found = session.matched(features, model, ratio, threshold)
+    """Return the text of the HTML file."""
+    matched = session.matched(features, model, ratio, threshold)
     sides = dict(zip("ab", pictures, strict=True))
     data: dict[str, Any] = {
         "state": {
             "pictures": {
-                side: {"name": one.name, "width": one.size[0], "height": one.size[1]}
-                for side, one in sides.items()
+                side: {"name": picture.name, "width": picture.size[0], "height": picture.size[1]}
+                for side, picture in sides.items()
             },
             "descriptors": [features[0].descriptor],
             "models": [model],
             "defaults": {"ratio": ratio, "threshold": threshold},
         },
         "previews": {
-            side: "data:image/jpeg;base64," + base64.b64encode(session.preview(one)).decode()
-            for side, one in sides.items()
+            side: "data:image/jpeg;base64," + base64.b64encode(session.preview(picture)).decode()
+            for side, picture in sides.items()
         },
-        "matches": session.summary(found),
+        "matches": session.summary(matched),
     }
-    # Within a script an end tag would end it, whatever a name is.
+    # An end tag in a file name would close the script element.
     numbers = json.dumps(data).replace("<", "\\u003c")
     text = (STATIC / "index.html").read_text("utf-8")
     text = text.replace("<title>Caloric: matches</title>", f"<title>{escape(title)}</title>")

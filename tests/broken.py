@@ -1,0 +1,44 @@
+"""Image files that are broken in different ways."""
+
+import io
+import zlib
+
+from PIL import Image
+
+import photographs
+
+
+def saved(image, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, **options)
+    return buffer.getvalue()
+
+
+def huge_png():
+    """A valid header that claims 100,000 x 100,000 pixels."""
+
+    def chunk(kind, content):
+        body = kind + content
+        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    size = (100_000).to_bytes(4, "big")
+    header = chunk(b"IHDR", size + size + bytes([8, 2, 0, 0, 0]))
+    data = chunk(b"IDAT", zlib.compress(b"\0" * 100))
+    return b"\x89PNG\r\n\x1a\n" + header + data + chunk(b"IEND", b"")
+
+
+def broken_files(folder):
+    jpeg = saved(Image.fromarray(photographs.grey("camera")), format="JPEG")
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (folder / "text.png").write_text("this is no picture")
+    (folder / "huge.png").write_bytes(huge_png())
+    (folder / "folder.png").mkdir()
+    return {
+        "empty.jpg": "the file is empty",
+        "truncated.jpg": "not an image that can be read",
+        "text.png": "not an image that can be read",
+        "huge.png": "claims",
+        "folder.png": "a folder, not an image",
+        "missing.png": "no such file",
+    }
