@@ -246,14 +246,14 @@ class Enlarging {
   // Row y of 2 * height; rows are asked for in rising order, and the last `kept` stay.
   const float *row(i64 y) { return rows_.data() + (y % kept_) * 2 * width_; }
   void make(i64 y) {
-    const i64 here = y / 2, beside = std::clamp<i64>(y % 2 ? here + 1 : here - 1, 0, height_ - 1);
-    const float *from = across(y % 2 ? here : beside), *to = across(y % 2 ? beside : here);
-    const float share = y % 2 ? 0.25f : 0.75f;
+    const float *here = across(y / 2), *beside = across(std::clamp<i64>(y / 2 + (y % 2 ? 1 : -1), 0, height_ - 1));
     float *out = rows_.data() + (y % kept_) * 2 * width_;
-    for (i64 x = 0; x < 2 * width_; ++x) out[x] = fused1(share, to[x] - from[x], from[x]);
+    for (i64 x = 0; x < 2 * width_; ++x) out[x] = between(here[x], beside[x]);
   }
 
  private:
+  // A quarter of a number is exact: the sum is rounded once, and so the same with and without fused products.
+  static float between(float here, float beside) { return fused1(0.25f, beside - here, here); }
   const float *across(i64 y) {
     float *out = across_.data() + (y % 3) * 2 * width_;
     if (which_[y % 3] == y) return out;
@@ -261,8 +261,8 @@ class Enlarging {
     const float *p = base_ + y * stride_;
     out[0] = p[0];
     for (i64 x = 1; x < width_; ++x) {
-      out[2 * x - 1] = fused1(0.25f, p[x] - p[x - 1], p[x - 1]);
-      out[2 * x] = fused1(0.75f, p[x] - p[x - 1], p[x - 1]);
+      out[2 * x - 1] = between(p[x - 1], p[x]);
+      out[2 * x] = between(p[x], p[x - 1]);
     }
     out[2 * width_ - 1] = p[width_ - 1];
     return out;

@@ -177,7 +177,7 @@ bool solve(const Parabola &p, double regular, double *u) {
 // Sub-pixel extrema from candidates (layer, row, column): rows of layer, row, column, offsets x, y
 // and layer, value, and the Hessian's six. The constants are those of
 // caloric.detector.extrema.
-auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int moves, double regular, double near, double longest) {
+auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int fits, double regular, double moved, double accepted) {
   const auto layers = layers_of(octave);
   const i64 height = octave.shape(1), width = octave.shape(2), count = at.shape(0);
   const i64 *places = at.data();
@@ -187,21 +187,29 @@ auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int moves, double regul
     for (i64 n = 0; n < count; ++n) {
       i64 place[3] = {places[3 * n], places[3 * n + 1], places[3 * n + 2]};
       const i64 end[3] = {(i64)layers.size() - 2, height - 1, width - 1};
-      for (int move = 0; move < moves; ++move) {
-        bool inside = true;
-        for (int i = 0; i < 3; ++i) inside &= place[i] >= 1 && place[i] < end[i];
-        if (!inside) break;
+      bool inside = true;
+      for (int i = 0; i < 3; ++i) inside &= place[i] >= 1 && place[i] < end[i];
+      if (!inside) continue;
+      for (int k = 0; k < fits; ++k) {
         const Parabola p = fit(layers.data(), width, place[0], place[1], place[2]);
         double u[3];
         if (!solve(p, regular, u)) break;
-        if (std::abs(u[0]) < near && std::abs(u[1]) < near && std::abs(u[2]) < near) {
+        const auto step = [&](double offset, i64 index, i64 size) {
+          return (i64)(offset > moved && index < size - 2) - (i64)(offset < -moved && index > 1);
+        };
+        const i64 right = step(u[0], place[2], width), down = step(u[1], place[1], height);
+        if ((right || down) && k + 1 < fits) {
+          place[1] += down;
+          place[2] += right;
+          continue;
+        }
+        if (std::abs(u[0]) < accepted && std::abs(u[1]) < accepted && std::abs(u[2]) < accepted) {
           const double peak = p.value + 0.5 * (p.g[0] * u[0] + p.g[1] * u[1] + p.g[2] * u[2]);
           for (i64 i : place) found.push_back((double)i);
           found.insert(found.end(), {u[0], u[1], u[2], peak});
           found.insert(found.end(), p.h, p.h + 6);
-          break;
         }
-        for (int i = 0; i < 3; ++i) place[2 - i] += (i64)std::nearbyint(std::clamp(u[i], -longest, longest));
+        break;
       }
     }
   }
@@ -385,7 +393,7 @@ void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy,
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 3;  // of these functions: raised when one changes
+  m.attr("VERSION") = 4;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
@@ -393,8 +401,8 @@ NB_MODULE(caloric_native, m) {
   m.def("octave", &octave, nb::arg("base"), nb::arg("enlarged"), nb::arg("layers").noconvert(), nb::arg("taps"),
         nb::arg("top"), nb::arg("bottom"));
   m.def("candidates", &candidates);
-  m.def("refine", &refine, nb::arg("octave"), nb::arg("at"), nb::arg("moves"), nb::arg("regular"), nb::arg("near"),
-        nb::arg("longest"));
+  m.def("refine", &refine, nb::arg("octave"), nb::arg("at"), nb::arg("fits"), nb::arg("regular"), nb::arg("moved"),
+        nb::arg("accepted"));
   m.def("describe", &describe, nb::arg("levels"), nb::arg("height"), nb::arg("width"), nb::arg("maps"),
         nb::arg("which"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());

@@ -45,7 +45,7 @@ def detect(
     affine: bool = False,
     upright: bool = False,
     detector: Detector = "dog",
-    contrast: float = extrema.CONTRAST,
+    contrast: float | None = None,
     edge: float = extrema.EDGE,
     memory: int = tiles.MEMORY,
 ) -> Frames:
@@ -67,8 +67,9 @@ def detect(
         several frames.
     detector : "dog" or "opencv"
         "opencv" takes the extrema that OpenCV's SIFT finds.
-    contrast : float
-        The smallest response, times three, as in OpenCV. Lower it for faint texture.
+    contrast : float, optional
+        The smallest response, times three, as in OpenCV. By default 0.04; if ``max_features`` are
+        asked for and there are fewer, down to 0.005, so that images of low contrast get theirs.
     edge : float
         The largest ratio of the two principal curvatures.
     memory : int
@@ -197,7 +198,7 @@ def extract(
     affine: bool = ...,
     upright: bool = ...,
     detector: Detector = ...,
-    contrast: float = ...,
+    contrast: float | None = ...,
     edge: float = ...,
     layout: Layout | None = ...,
     normalisation: Normalisation | None = ...,
@@ -219,7 +220,7 @@ def extract(
     affine: bool = ...,
     upright: bool = ...,
     detector: Detector = ...,
-    contrast: float = ...,
+    contrast: float | None = ...,
     edge: float = ...,
     layout: Layout | None = ...,
     normalisation: Normalisation | None = ...,
@@ -241,7 +242,7 @@ def extract(
     affine: bool = False,
     upright: bool = False,
     detector: Detector = "dog",
-    contrast: float = extrema.CONTRAST,
+    contrast: float | None = None,
     edge: float = extrema.EDGE,
     layout: Layout | None = None,
     normalisation: Normalisation | None = None,
@@ -408,12 +409,13 @@ def _find(
         whole = detection.by_opencv(image.read(*(slice(0, n) for n in image.size)), options)
     parts = []
     for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
-        peaks = whole
-        if peaks is None:
-            peaks = extrema.extrema(space, options.contrast, options.edge)
-        peaks = peaks[tile.owns(peaks.xy)]
-        if mask is not None:
-            peaks = peaks[_inside(peaks.xy, mask)]
+        for threshold in options.thresholds:
+            peaks = extrema.extrema(space, threshold, options.edge) if whole is None else whole
+            peaks = peaks[tile.owns(peaks.xy)]
+            if mask is not None:
+                peaks = peaks[_inside(peaks.xy, mask)]
+            if options.max_features is None or len(peaks) >= options.max_features:
+                break
         peaks = strongest.select(peaks)
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, peaks, options)

@@ -15,6 +15,7 @@ from caloric.collection.sources import Photograph
 from caloric.collection.steps import Progress, check_written, missing, no_progress
 from caloric.collection.store import Shards, fingerprint
 from caloric.descriptor import recipes
+from caloric.detector import detection
 from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.features import Failure, Features
@@ -38,7 +39,7 @@ class Settings:
     max_features: int = 8000
     affine: bool = False
     upright: bool = False
-    contrast: float = 0.02  # as COLMAP; max_features keeps the strongest anyway
+    contrast: float | None = None
 
     def plan(self) -> Plan:
         """Return the plan of the extraction; raise an error if an option is wrong."""
@@ -49,7 +50,7 @@ class Settings:
     def hash(self) -> str:
         """Return a hash of everything that the features depend on besides the image."""
         plan = self.plan()
-        return fingerprint(asdict(self), plan.recipe.fingerprint(plan.sizes))
+        return fingerprint(asdict(self), detection.VERSION, plan.recipe.fingerprint(plan.sizes))
 
 
 def shards(store: Path) -> Shards:

@@ -15,6 +15,7 @@ from caloric.image.scalespace import Ladder
 from caloric.theory.gaussians import FloatArray
 
 Detector = Literal["dog", "opencv"]
+VERSION = 2  # raised when other frames are found, so that stored features are made again
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Options:
     affine: bool = False
     upright: bool = False
     detector: Detector = "dog"
-    contrast: float = extrema.CONTRAST
+    contrast: float | None = None
     edge: float = extrema.EDGE
 
     def __post_init__(self) -> None:
@@ -38,10 +39,22 @@ class Options:
                 raise InputError(f"max_features must be 0 or more, got {limit}")
         if self.detector not in ("dog", "opencv"):
             raise unknown("detector", self.detector, ("dog", "opencv"))
-        if not (isinstance(self.contrast, numbers.Real) and 0 <= self.contrast < np.inf):
+        contrast = extrema.CONTRAST if self.contrast is None else self.contrast
+        if not (isinstance(contrast, numbers.Real) and 0 <= contrast < np.inf):
             raise InputError(f"contrast must be a finite number, 0 or more, got {self.contrast!r}")
         if not (isinstance(self.edge, numbers.Real) and 1 <= self.edge < np.inf):
             raise InputError(f"edge must be a finite number, 1 or more, got {self.edge!r}")
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The contrasts to detect at: the next one where the one before gives too few features.
+
+        Without ``max_features`` no number is asked for, and faint extrema are not let in.
+        """
+        if self.contrast is not None:
+            return (float(self.contrast),)
+        filled = self.max_features is not None
+        return (extrema.CONTRAST, extrema.FAINTEST) if filled else (extrema.CONTRAST,)
 
     @property
     def farthest(self) -> float:
@@ -60,7 +73,9 @@ def by_opencv(grey: NDArray[np.float32], options: Options) -> Extrema:
     if min(grey.shape) < 2:
         return extrema.joined([])
     sift = cv2.SIFT_create(  # type: ignore[attr-defined]
-        contrastThreshold=options.contrast, edgeThreshold=options.edge, enable_precise_upscale=True
+        contrastThreshold=options.thresholds[0],
+        edgeThreshold=options.edge,
+        enable_precise_upscale=True,
     )
     keypoints = sift.detect(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8), None)
     rows = np.array([(*k.pt, k.size / 2, k.response) for k in keypoints]).reshape(-1, 4)

@@ -14,13 +14,16 @@ from caloric.runtime import native, threads
 from caloric.theory.gaussians import FloatArray
 
 CONTRAST = 0.04  # share of the intensity range; divided by the levels of an octave, as in Lowe
+FAINTEST = 0.005  # the same, where a number of features is asked for and there are too few
 EDGE = 10.0  # largest ratio of principal curvatures
 # The sub-pixel refinement of a candidate; the C++ and Triton versions get these as arguments.
-MOVES = 5  # largest number of moves
+# VLFeat's rule: a candidate moves by one pixel where the peak is farther away than that, never in
+# scale, and is accepted where it ends if the peak is not too far.
+FITS = 5  # parabolas fitted to a candidate, at most
 REGULAR = 1e-20  # a Hessian with a smaller determinant is singular
-NEAR = 0.5  # distance from the peak, in pixels, at which a candidate has converged
-LONGEST_MOVE = 2.0  # pixels per move
-REFINEMENT = (MOVES, REGULAR, NEAR, LONGEST_MOVE)
+MOVED = 0.6  # pixels from the peak, in x or y, beyond which a candidate moves
+ACCEPTED = 1.5  # samples from the peak, in x, y and scale, up to which it is accepted
+REFINEMENT = (FITS, REGULAR, MOVED, ACCEPTED)
 V = TypeVar("V", bound=Any)
 
 
@@ -104,6 +107,11 @@ def applied(adjoint: list[V], gradient: Iterable[V]) -> list[V]:
     return [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
 
 
+def step(offset: Any, index: Any, size: int) -> Any:
+    """Return by how much candidates move along an axis (n,): -1, 0 or 1, never onto the rim."""
+    return 1 * ((offset > MOVED) & (index < size - 2)) - 1 * ((offset < -MOVED) & (index > 1))
+
+
 @dataclass(frozen=True, eq=False)
 class _Parabola:
     """D at n points to second order: D + g·u + u·H u / 2, u = (x, y, layer).
@@ -138,31 +146,27 @@ def _fit(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> _Parabola:
 
 
 def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArray:
-    """Return the sub-pixel extrema (n, 13) that candidates reach in up to 5 moves.
+    """Return the sub-pixel extrema (n, 13) that candidates end at.
 
     The columns are layer, row, column; the offset as x, y, layer; the value; the six entries of the
-    Hessian. A candidate has converged when the peak of its parabola is within half a pixel.
+    Hessian.
     """
-    end = np.array(pixels.shape, np.intp) - np.array([2, 1, 1])
-    converged = []
-    for _ in range(MOVES):
+    _, height, width = pixels.shape
+    accepted = []
+    for fit in range(FITS):
         parabola = _fit(pixels, indices)
         regular, offset = parabola.solve()
-        near = regular & (np.abs(offset) < NEAR).all(0)
+        right = step(offset[0], indices[:, 2], width)
+        down = step(offset[1], indices[:, 1], height)
+        moving = regular & ((right != 0) | (down != 0)) & (fit + 1 < FITS)
+        near = regular & ~moving & (np.abs(offset) < ACCEPTED).all(0)
         peak = parabola.value + 0.5 * (parabola.gradient * offset).sum(0)
         columns = np.concatenate([indices.T, offset, peak[None], parabola.hessian])
-        converged.append(columns[:, near].T)
-        moving = regular & ~near
-        moved = (
-            indices[moving]
-            + np.rint(np.clip(offset.T[moving], -LONGEST_MOVE, LONGEST_MOVE)).astype(np.intp)[
-                :, ::-1
-            ]
-        )
-        indices = moved[(moved >= 1).all(1) & (moved < end).all(1)]
+        accepted.append(columns[:, near].T)
+        indices = indices[moving] + np.stack([0 * right, down, right], 1)[moving]
         if len(indices) == 0:
             break
-    return np.concatenate(converged)
+    return np.concatenate(accepted)
 
 
 def _refined_extrema(octaves: Sequence[Octave], contrast: float) -> list[FloatArray]:

@@ -65,10 +65,13 @@ def refine(
     """Return image (n,), key (n,) and place (n, 3) of the candidates that converge and pass."""
     h, w = octave.height, octave.width
     images, keys, places = [], [], []
-    for _ in range(extrema.MOVES):
+    for fit in range(extrema.FITS):
         value, gradient, hessian = _fit(layers, at)
         regular, offset = _peak(gradient, hessian)
-        still = regular & (offset.abs() < extrema.NEAR).all(0)
+        right = extrema.step(offset[0], at[:, 3], w)
+        down = extrema.step(offset[1], at[:, 2], h)
+        moving = regular & ((right != 0) | (down != 0)) & (fit + 1 < extrema.FITS)
+        still = regular & ~moving & (offset.abs() < extrema.ACCEPTED).all(0)
         peak = (value + 0.5 * (gradient * offset).sum(0)).abs()
         xx, yy, _, xy, _, _ = hessian
         trace, determinant = xx + yy, xx * yy - xy * xy
@@ -85,12 +88,7 @@ def refine(
         images.append(at[good, 0])
         keys.append(((strength << 32) | (0xFFFFFFFF - place))[good])
         places.append(torch.stack([x, y, sigma], 1)[good])
-        move = torch.round(offset.clamp(-extrema.LONGEST_MOVE, extrema.LONGEST_MOVE)).long()
-        moved = at.clone()
-        moved[:, 1:] += move.flip(0).T
-        low = (moved[:, 1:] >= 1).all(1)
-        high = (moved[:, 1] < LAYERS - 2) & (moved[:, 2] < h - 1) & (moved[:, 3] < w - 1)
-        at = moved[regular & ~still & low & high]
+        at = (at + torch.stack([0 * right, 0 * right, down, right], 1))[moving]
         if len(at) == 0:
             break
     return torch.cat(images), torch.cat(keys), torch.cat(places)

@@ -77,15 +77,10 @@ def _d(at, ds, plane, width, dy, dx, mask):
 
 
 @triton.jit
-def _round(x):
-    return tl.floor(x + 0.5)
-
-
-@triton.jit
 def _refine(
     rows, counts, found, octaves, steps, keys, places, total, capacity, image_height, image_width,
     contrast, edge, OCTAVES: tl.constexpr, SCALES: tl.constexpr, FIRST: tl.constexpr,
-    MOVES: tl.constexpr, REGULAR: tl.constexpr, NEAR: tl.constexpr, LONGEST: tl.constexpr,
+    FITS: tl.constexpr, REGULAR: tl.constexpr, MOVED: tl.constexpr, ACCEPTED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Move candidates to the peaks of their parabolas, in float64, until they converge or leave."""
@@ -114,7 +109,7 @@ def _refine(
     layer = rest // plane
     rest = rest % plane
     row, column = rest // width, rest % width
-    for _ in range(MOVES):
+    for k in range(FITS):
         at = rows + image * total + begin + layer * plane + row * width + column
         c = _d(at, 0, plane, width, 0, 0, active)
         xp = _d(at, 0, plane, width, 0, 1, active)
@@ -145,7 +140,13 @@ def _refine(
         ox = (a * gx + b * gy + cc * gs) * inverse
         oy = (b * gx + e * gy + f * gs) * inverse
         os = (cc * gx + f * gy + i * gs) * inverse
-        still = regular & (tl.abs(ox) < NEAR) & (tl.abs(oy) < NEAR) & (tl.abs(os) < NEAR)
+        right = ((ox > MOVED) & (column < width - 2)).to(tl.int32)
+        right -= ((ox < -MOVED) & (column > 1)).to(tl.int32)
+        down = ((oy > MOVED) & (row < height - 2)).to(tl.int32)
+        down -= ((oy < -MOVED) & (row > 1)).to(tl.int32)
+        moving = regular & ((right != 0) | (down != 0)) & (k + 1 < FITS)
+        still = regular & (moving == 0)
+        still &= (tl.abs(ox) < ACCEPTED) & (tl.abs(oy) < ACCEPTED) & (tl.abs(os) < ACCEPTED)
         peak = tl.abs(c + 0.5 * (gx * ox + gy * oy + gs * os))
         trace, round_by = xx + yy, xx * yy - xy * xy
         x = (column + ox) * step + origin
@@ -162,21 +163,9 @@ def _refine(
         tl.store(places + 3 * out, x, mask=good)
         tl.store(places + 3 * out + 1, y, mask=good)
         tl.store(places + 3 * out + 2, sigma, mask=good)
-        ox = tl.minimum(tl.maximum(ox, -LONGEST), LONGEST)
-        oy = tl.minimum(tl.maximum(oy, -LONGEST), LONGEST)
-        os = tl.minimum(tl.maximum(os, -LONGEST), LONGEST)
-        active = active & regular & (still == 0)
-        column = tl.where(active, column + _round(ox).to(tl.int32), column)
-        row = tl.where(active, row + _round(oy).to(tl.int32), row)
-        layer = tl.where(active, layer + _round(os).to(tl.int32), layer)
-        active = active & (layer >= 1) & (layer < SCALES + 1) & (row >= 1) & (row < height - 1)
-        active = active & (column >= 1) & (column < width - 1)
-        # Inactive candidates are ignored, but their addresses must stay valid.
-        column, row, layer = (
-            tl.where(active, column, 1),
-            tl.where(active, row, 1),
-            tl.where(active, layer, 1),
-        )
+        active = active & moving
+        column = tl.where(active, column + right, column)
+        row = tl.where(active, row + down, row)
 
 
 def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int) -> Peaks:
@@ -200,8 +189,8 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
     _refine[(triton.cdiv(capacity, _REFINED), b)](
         rows, counts, found, octaves, steps, keys, places, pyramid.total, capacity, *pyramid.size,
         float(contrast), float(edge),
-        OCTAVES=len(pyramid.octaves), SCALES=SCALES, FIRST=FIRST, MOVES=extrema.MOVES,
-        REGULAR=extrema.REGULAR, NEAR=extrema.NEAR, LONGEST=extrema.LONGEST_MOVE,
+        OCTAVES=len(pyramid.octaves), SCALES=SCALES, FIRST=FIRST, FITS=extrema.FITS,
+        REGULAR=extrema.REGULAR, MOVED=extrema.MOVED, ACCEPTED=extrema.ACCEPTED,
         BLOCK=_REFINED, num_warps=2,
     )  # fmt: skip
     return Peaks(keys, places, counts)

@@ -89,7 +89,8 @@ def adapted(reader: Reader, maps: Tensor) -> Tensor:
         shape = _where(active, moved, shape)
         active &= ~affine_shape.too_long(*moved)
     good = settled & ~affine_shape.too_long(*shape)
-    return _with_shape(sigma, _where(good, shape, round_), centres)
+    shape = affine_shape.unit_power(*_where(good, shape, round_), affine_shape.STRENGTH)
+    return _with_shape(sigma, shape, centres)
 
 
 def _where(

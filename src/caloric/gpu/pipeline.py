@@ -56,7 +56,13 @@ def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
     return replace(peaks, keys=torch.where(allowed, peaks.keys, 0))
 
 
-def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: int = 0) -> Batch:
+def extract(
+    images: Tensor,
+    plan: Plan,
+    masks: Tensor | None = None,
+    capacity: int = 0,
+    contrast: float | None = None,
+) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
     On a GPU with ``max_features`` nothing waits for the device and all shapes are known in advance:
@@ -67,7 +73,8 @@ def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: i
     capacity = capacity or room((h, w))
     options = plan.options
     rows = scalespace.build(images, pyramid, fused)
-    peaks = extrema.find(rows, pyramid, options.contrast, options.edge, capacity, fused)
+    contrast = options.thresholds[0] if contrast is None else contrast
+    peaks = extrema.find(rows, pyramid, contrast, options.edge, capacity, fused)
     peaks = _unmasked(peaks, masks)
     limit = options.max_features
     if fused and limit is not None:

@@ -110,7 +110,7 @@ def enlarged(pixels: Tensor) -> Tensor:
         count = pixels.shape[axis]
         before = torch.cat([pixels.narrow(axis, 0, 1), pixels.narrow(axis, 0, count - 1)], axis)
         after = torch.cat([pixels.narrow(axis, 1, count - 1), pixels.narrow(axis, -1, 1)], axis)
-        even = torch.add(before, pixels - before, alpha=0.75)
+        even = torch.add(pixels, before - pixels, alpha=0.25)
         odd = torch.add(pixels, after - pixels, alpha=0.25)
         pixels = torch.stack([even, odd], axis + 1).flatten(axis, axis + 1)
     return pixels

@@ -92,9 +92,10 @@ def blur(source: Tensor, result: Tensor, between: Tensor, sigma: float) -> None:
 
 
 @triton.jit
-def _between(source, row, left, right, part, width):
-    a = tl.load(source + row * width + left)
-    return a + part * (tl.load(source + row * width + right) - a)
+def _between(source, row, column, beside, width):
+    """A quarter of the way from a pixel to its neighbour."""
+    here = tl.load(source + row * width + column)
+    return here + 0.25 * (tl.load(source + row * width + beside) - here)
 
 
 @triton.jit
@@ -105,16 +106,12 @@ def _enlarge(source, result, height, width, BLOCK: tl.constexpr):
     index = tl.minimum(index, 4 * height * width - 1)
     y, x = index // (2 * width), index % (2 * width)
     source += image * height * width
-    odd_x, odd_y = x % 2, y % 2
-    left = tl.maximum(x // 2 - 1 + odd_x, 0)
-    right = tl.minimum(x // 2 + odd_x, width - 1)
-    top = tl.maximum(y // 2 - 1 + odd_y, 0)
-    bottom = tl.minimum(y // 2 + odd_y, height - 1)
-    across = tl.where(odd_x == 1, 0.25, 0.75)
-    above = _between(source, top, left, right, across, width)
-    below = _between(source, bottom, left, right, across, width)
-    down = tl.where(odd_y == 1, 0.25, 0.75)
-    tl.store(result + image * 4 * height * width + index, above + down * (below - above))
+    column, row = x // 2, y // 2
+    beside = tl.minimum(tl.maximum(column - 1 + 2 * (x % 2), 0), width - 1)
+    other = tl.minimum(tl.maximum(row - 1 + 2 * (y % 2), 0), height - 1)
+    here = _between(source, row, column, beside, width)
+    there = _between(source, other, column, beside, width)
+    tl.store(result + image * 4 * height * width + index, here + 0.25 * (there - here))
 
 
 def enlarged(images: Tensor) -> Tensor:
