@@ -152,7 +152,7 @@ def test_all_directions_are_there(options):
 
 def test_slots_follow_the_image_and_not_what_is_asked_for():
     image = photograph(size=(100, 120))
-    many = caloric.extract(image, max_features=10**6, device=HERE)
+    many = caloric.extract(image, max_features=10**6, contrast=0.04, device=HERE)
     assert len(many) == len(caloric.extract(image, device=HERE)) < 1000
 
 
@@ -332,9 +332,9 @@ def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
 def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch):
     whole, tried = pipeline.extract, []
 
-    def crowded(images, job, masks=None, capacity=0):
+    def crowded(images, plan, masks=None, capacity=0, contrast=None):
         tried.append(capacity)
-        batch = whole(images, job, masks, capacity)
+        batch = whole(images, plan, masks, capacity, contrast)
         full = torch.ones(len(images), dtype=torch.bool)
         return replace(batch, crowded=full) if len(tried) < 3 else batch
 

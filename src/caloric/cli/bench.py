@@ -96,6 +96,59 @@ _add_command("hpatches", "Evaluate descriptors and detectors on the sequences of
 
 
 @app.command()
+def pairs(
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            help="Oxford, HPatches or Fischer; pairs with points.txt; scenes with cameras.json; "
+            "or any photographs, which are changed synthetically.",
+        ),
+    ],
+    json_path: JsonOut = None,
+    max_features: Annotated[int, typer.Option(help="Features per image.")] = 2048,
+    features: Annotated[
+        list[Path] | None,
+        typer.Option(help="Features of another method, as hloc writes them (.h5); repeatable."),
+    ] = None,
+    only: Only = "",
+) -> None:
+    """Compare from two files to their geometry, with OpenCV, COLMAP and features of your own."""
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from caloric.bench import pairs as benchmark
+
+    console.check_outputs(json_path, None)
+    chosen = benchmark.read(data)
+    if only:
+        names = only.split(",")
+        chosen = [pair for pair in chosen if pair.scene in names]
+        if not chosen:
+            raise InputError(f"{data}: no scene {only} in it")
+    contenders = benchmark.default_contenders(max_features)
+    contenders += [benchmark.from_file(path) for path in features or []]
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("pairs", total=len(chosen) * len(contenders))
+        results = dict(
+            benchmark.run(
+                chosen,
+                contenders,
+                lambda name: progress.update(task, advance=1, description=name),
+            )
+        )
+    report = benchmark.summarise(chosen, results)
+    if json_path is not None:
+        console.write_report(json_path, report)
+    if json_path != "-":
+        head, rows = benchmark.table(report)
+        table = Table("", *(row[0] for row in rows), title=f"{report['pairs']} pairs")
+        for number, name in enumerate(head[1:], 1):
+            table.add_row(name, *(row[number] for row in rows))
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+@app.command()
 def speed(
     image: Annotated[Path, typer.Argument(help="The image to extract features from.")],
     json_path: JsonOut = None,
