@@ -132,7 +132,8 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
         active = active[~too_long(*shape)]
     good = converged & ~too_long(*shapes.T)
     shapes[~good] = [1.0, 0.0, 1.0]
-    shapes = np.stack(unit_power(*shapes.T, exponent=STRENGTH), -1)
+    a, b, c = shapes.T
+    shapes = np.stack(unit_power(a, b, c, STRENGTH), -1)
     return _with_shapes(maps, sigma, shapes), good
 
 
