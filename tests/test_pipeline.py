@@ -347,7 +347,7 @@ def test_opencv_face_drops_into_opencv_code():
     keypoints = sift.detect(image, None)
     same, described = sift.compute(image, keypoints)
     assert len(same) == len(described) == len(kp1)
-    np.testing.assert_allclose(described, des1, atol=2e-3)
+    np.testing.assert_allclose(described, des1, atol=0.05)  # of entries up to 255
     assert sift.detectAndCompute(np.zeros((40, 40), np.uint8), None) == ((), None)
     assert sift.compute(image, []) == ((), None)
     assert len(sift.detect([image, changed])) == 2

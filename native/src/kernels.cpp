@@ -327,7 +327,7 @@ void octave(const float *base, i64 stride, bool enlarged, float *const *targets,
   }
 }
 
-// Pixels of rows top to bottom where |D_i| is above the limit and no neighbour of 27 is larger, D_i
+// Pixels of rows top to bottom where |D_i| is above the limit and none of the 26 neighbours is larger, D_i
 // the difference of levels i + 1 and i. Three rows of the maximum over three layers are kept.
 // LEVELS is their number where it is known to the compiler, else 0.
 template <int LEVELS>

@@ -63,6 +63,10 @@ class Features:
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file, completely or not at all."""
+        if Path(path).suffix not in (".npz", ""):
+            raise InputError(
+                f"{path}: features are saved as .npz; for hloc use caloric.interop.hdf5.write"
+            )
         about = json.dumps(
             {
                 "format": _FORMAT,
@@ -110,10 +114,10 @@ class Failure:
 def check_comparable(a: Features, b: Features) -> None:
     """Raise an error if the descriptors of ``a`` and ``b`` were not computed in the same way."""
     what = None
-    if a.descriptor != b.descriptor:
+    if a.recipe != b.recipe:
         what = f"{a.descriptor!r} and of {b.descriptor!r}"
-    elif a.recipe != b.recipe:
-        what = f"{a.descriptor!r} with other parameters"
+        if a.descriptor == b.descriptor:
+            what = f"{a.descriptor!r} with other parameters"
     elif (a.descriptors.dtype == np.uint8) != (b.descriptors.dtype == np.uint8):
         what = f"{a.descriptors.dtype} and of {b.descriptors.dtype}"
     if what is not None:

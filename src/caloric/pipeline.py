@@ -60,8 +60,8 @@ def detect(
     mask : array (h, w), optional
         Non-zero where features may be.
     affine : bool
-        Adapt the shape of each frame to the gradients inside it. A frame whose shape does not
-        converge stays round.
+        Adapt the shape of each frame to the gradients inside it, part of the way. A frame whose
+        shape does not converge stays round.
     upright : bool
         Do not estimate orientations. Otherwise an extremum with several dominant orientations gives
         several frames.
@@ -69,7 +69,8 @@ def detect(
         "opencv" takes the extrema that OpenCV's SIFT finds.
     contrast : float, optional
         The smallest response, times three, as in OpenCV. By default 0.04; if ``max_features`` are
-        asked for and there are fewer, down to 0.005, so that images of low contrast get theirs.
+        asked for and there are fewer, down to 0.005, so that images of low contrast get theirs
+        (not with ``detector="opencv"``).
     edge : float
         The largest ratio of the two principal curvatures.
     memory : int
@@ -317,6 +318,7 @@ def extract_each(
         yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
 
 
+@threads.single_threaded_blas
 def _extract_one(image: Any, mask: Any, plan: Plan, memory: int) -> Features:
     pixels = source(image)
     if 0 in pixels.size:

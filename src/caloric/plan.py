@@ -20,8 +20,7 @@ class Plan:
     """What :func:`caloric.extract` was asked for.
 
     ``sizes`` are the relative sizes at which each frame is described, ``output`` is the type of
-    the descriptors and ``name`` what their recipe is called. ``half`` allows a GPU to multiply in
-    half precision.
+    the descriptors and ``name`` what their recipe is called.
     """
 
     recipe: Descriptor
@@ -29,7 +28,6 @@ class Plan:
     sizes: tuple[float, ...] = (1.0,)
     output: str = "float32"
     name: str = ""
-    half: bool = True
 
     @classmethod
     def of(

@@ -283,7 +283,7 @@ def test_images_without_texture_match_nothing(shape, tmp_path, monkeypatch, caps
         monkeypatch, capsys, "match", path, path, "--json", "-", "-o", picture, "--html",
         tmp_path / "out.html",
     )  # fmt: skip
-    assert code == 0
+    assert code == 1
     report = json.loads(out)
     assert (report["features"], report["matches"], report["inliers"]) == ([0, 0], [], 0)
     assert report["matrix"] is None

@@ -119,7 +119,7 @@ def stages(images: Any, plan: Plan) -> Report:
     places, strengths = extrema.strongest(candidates, most)
     maps = pipeline.upright(places, strengths)
     reader = Reader(rows, pyramid, most, fused)
-    recipe, kind = plan.recipe, pipeline.product_type(plan, device)
+    recipe, kind = plan.recipe, pipeline.product_type(device)
     table = pooling.table(
         recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, device, kind
     )

@@ -57,7 +57,7 @@ def align(
     from caloric.alignment.registration import Model as Motion
     from caloric.image import reading
 
-    console.check_outputs(json_path, output)
+    console.check_outputs(json_path, output, inputs=(template, image))
     template_pixels, image_pixels = reading.read_image(template), reading.read_image(image)
     start = None
     if initial is not None:
@@ -140,7 +140,7 @@ def find(
     from caloric.alignment.registration import Model as Motion
     from caloric.image import reading
 
-    console.check_outputs(json_path, output)
+    console.check_outputs(json_path, output, inputs=(image, *templates))
     image_pixels = reading.read_image(image)
     template_pixels = [reading.read_image(path) for path in templates]
     result = finding.find_template(

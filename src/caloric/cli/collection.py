@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Affine, DescriptorName, Device, MaxFeatures, Upright
+from caloric.cli.options import Affine, Contrast, DescriptorName, Device, MaxFeatures, Upright
 from caloric.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -92,10 +92,12 @@ def _device_and_workers(device: str, workers: int, cluster: str | None) -> tuple
     return str(target), workers or 1
 
 
-def _settings(descriptor: str, max_features: int, affine: bool, upright: bool) -> "Settings":
+def _settings(
+    descriptor: str, max_features: int, affine: bool, upright: bool, contrast: float | None
+) -> "Settings":
     from caloric.collection.extraction import Settings
 
-    settings = Settings(descriptor, max_features, affine, upright)
+    settings = Settings(descriptor, max_features, affine, upright, contrast)
     settings.plan()  # raises an error of an option before the work
     return settings
 
@@ -170,12 +172,13 @@ def extract(
     max_features: MaxFeatures = 8000,
     affine: Affine = False,
     upright: Upright = False,
+    contrast: Contrast = None,
     workers: Workers = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
     """Extract the features of images that are new or have changed. Exit code 1: some skipped."""
-    settings = _settings(descriptor, max_features, affine, upright)
+    settings = _settings(descriptor, max_features, affine, upright, contrast)
     device, workers = _device_and_workers(device, workers, cluster)
     with _engine(workers, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
@@ -300,6 +303,7 @@ def run(
     max_features: MaxFeatures = 8000,
     affine: Affine = False,
     upright: Upright = False,
+    contrast: Contrast = None,
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -317,7 +321,7 @@ def run(
     if not colmap.available():
         for name in sources.names(sources.absolute(folder)):
             text.check_name(name)
-    settings = _settings(descriptor, max_features, affine, upright)
+    settings = _settings(descriptor, max_features, affine, upright, contrast)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
     with _engine(extractors, cluster, output) as engine:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +20,22 @@ def json_file(json_path: str | None) -> Path | None:
     return None if json_path in (None, "-") else Path(str(json_path))
 
 
-def check_outputs(json_path: str | None, picture: Path | None, *others: Path | None) -> None:
-    """Raise an error, before the work, if an output cannot be written or has no known format."""
+def check_outputs(
+    json_path: str | None,
+    picture: Path | None,
+    *others: Path | None,
+    inputs: Iterable[str | Path] = (),
+) -> None:
+    """Raise an error, before the work, if an output cannot be written or would replace an input."""
     from caloric import viz
 
-    for path in (json_file(json_path), picture, *others):
+    outputs = [path for path in (json_file(json_path), picture, *others) if path is not None]
+    for path in outputs:
         check_target(path)
+        for source in inputs:
+            # Also by another name: a link, a relative path, other letters where case is ignored.
+            if path.exists() and Path(source).exists() and path.samefile(source):
+                raise InputError(f"{path}: that is an input, and would be overwritten")
     if picture is not None:
         viz.check_format(picture)
 

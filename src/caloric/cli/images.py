@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Affine, DescriptorName, DetectorName, Device, MaxFeatures, Upright
+from caloric.cli.options import (
+    Affine,
+    Contrast,
+    DescriptorName,
+    DetectorName,
+    Device,
+    MaxFeatures,
+    Upright,
+)
 from caloric.errors import InputError, unknown
 from caloric.features import Failure
 from caloric.matching.geometry import Model
@@ -61,13 +69,14 @@ def match(
     affine: Affine = False,
     upright: Upright = False,
     detector: DetectorName = "dog",
+    contrast: Contrast = None,
     seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the matches to sub-pixel accuracy.")
     ] = False,
     device: Device = "cpu",
 ) -> None:
-    """Match two images, and verify the matches by a geometry.
+    """Match two images, and verify the matches by a geometry. Exit code 1: no geometry.
 
     An essential matrix needs camera intrinsics: use caloric.verify from Python.
     """
@@ -76,8 +85,8 @@ def match(
 
     if model not in ("homography", "affine", "fundamental"):
         raise unknown("model", model, ("homography", "affine", "fundamental"))
-    console.check_outputs(json_path, output, html)
-    plan = _plan(descriptor, max_features, affine, upright, detector, device)
+    console.check_outputs(json_path, output, html, inputs=(image_a, image_b))
+    plan = _plan(descriptor, max_features, affine, upright, detector, device, contrast)
     pixels = [reading.read_image(path) for path in (image_a, image_b)]
 
     def extracted(path: str, image: Any) -> "Features":
@@ -140,10 +149,18 @@ def match(
         for written in (output, html, json_path):
             if written is not None:
                 typer.echo(f"written: {written}")
+    if geometry.matrix is None:
+        raise typer.Exit(1)
 
 
 def _plan(
-    descriptor: str, max_features: int, affine: bool, upright: bool, detector: str, device: str
+    descriptor: str,
+    max_features: int,
+    affine: bool,
+    upright: bool,
+    detector: str,
+    device: str,
+    contrast: float | None,
 ) -> "Plan":
     """Return the plan of an extraction; raise errors of options before the work."""
     from caloric.descriptor import recipes
@@ -152,7 +169,9 @@ def _plan(
     from caloric.plan import Plan
 
     devices.resolve(device)
-    options = detection.Options(max_features, affine, upright, cast(detection.Detector, detector))
+    options = detection.Options(
+        max_features, affine, upright, cast(detection.Detector, detector), contrast
+    )
     return Plan.of(descriptor, recipes.descriptor(descriptor), options)
 
 
@@ -169,6 +188,7 @@ def extract(
     affine: Affine = False,
     upright: Upright = False,
     detector: DetectorName = "dog",
+    contrast: Contrast = None,
     memory: Memory = 500,
     device: Device = "cpu",
     decode: Annotated[
@@ -186,7 +206,7 @@ def extract(
     kind = _kind(output)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
-    plan = _plan(descriptor, max_features, affine, upright, detector, device)
+    plan = _plan(descriptor, max_features, affine, upright, detector, device, contrast)
     stream.check(decode, device)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")

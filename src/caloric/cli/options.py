@@ -29,3 +29,11 @@ Json = Annotated[
     str | None,
     typer.Option("--json", help="Write the result as JSON to this file; - for standard output."),
 ]
+Contrast = Annotated[
+    float | None,
+    typer.Option(
+        "--contrast",
+        help="Smallest contrast of a feature. By default 0.04, or down to 0.005 until there are "
+        "as many features as asked for.",
+    ),
+]

@@ -19,6 +19,7 @@ from caloric.image import reading
 from caloric.interop import colmap, colmap_command, hdf5, text
 from caloric.interop.colmap import TwoViews
 from caloric.interop.colmap_command import Model
+from caloric.interop.conversion import sift_bytes, unit_distances
 
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 
@@ -115,10 +116,13 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
     target = store / "hloc"
     target.mkdir(parents=True, exist_ok=True)
     counts = {}
+    scale = np.float32(1)  # of stored distances
 
     def counted() -> Iterator[tuple[str, Features]]:
+        nonlocal scale
         for name, features in images(store):
             counts[name] = len(features)
+            scale = unit_distances(features, np.ones(1, np.float32))[0]
             yield name, features
 
     hdf5.write(target / "features.h5", counted())
@@ -126,7 +130,13 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
     hdf5.write_matches(
         target / "matches.h5",
         (
-            (p.name_a, p.name_b, p.matches[p.inliers], p.distances[p.inliers], counts[p.name_a])
+            (
+                p.name_a,
+                p.name_b,
+                p.matches[p.inliers],
+                scale * p.distances[p.inliers],
+                counts[p.name_a],
+            )
             for p in verified
         ),
     )
@@ -190,8 +200,9 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
             except InputError as error:
                 skipped[name] = str(error)
                 continue
-            values = pipeline.describe(pixels, keypoints, descriptor, dtype="uint8")
-            yield name, np.asarray(values, np.uint8)
+            values = pipeline.describe(pixels, keypoints, descriptor)
+            size = (pixels.shape[0], pixels.shape[1])
+            yield name, sift_bytes(Features(keypoints, values, size, descriptor, ""))
 
     colmap.replace_descriptors(database, described())
     return len(frames) - len(skipped), skipped

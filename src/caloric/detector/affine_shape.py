@@ -1,7 +1,8 @@
 """Affine shape: frames are stretched until the gradients inside them are isotropic.
 
 Baumberg's iteration computes the second-moment matrix M of the gradients in a frame and sets
-A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does not change.
+A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does not change. Of the shape
+that is found, its power STRENGTH is used.
 """
 
 from typing import Any

@@ -17,8 +17,8 @@ CONTRAST = 0.04  # share of the intensity range; divided by the levels of an oct
 FAINTEST = 0.005  # the same, where a number of features is asked for and there are too few
 EDGE = 10.0  # largest ratio of principal curvatures
 # The sub-pixel refinement of a candidate; the C++ and Triton versions get these as arguments.
-# VLFeat's rule: a candidate moves by one pixel where the peak is farther away than that, never in
-# scale, and is accepted where it ends if the peak is not too far.
+# VLFeat's rule: a candidate moves by one pixel while the peak is farther than MOVED from it, never
+# in scale, and is accepted where it ends if the peak is within ACCEPTED.
 FITS = 5  # parabolas fitted to a candidate, at most
 REGULAR = 1e-20  # a Hessian with a smaller determinant is singular
 MOVED = 0.6  # pixels from the peak, in x or y, beyond which a candidate moves
@@ -49,7 +49,7 @@ class Extrema:
 
 
 def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArray[np.intp]:
-    """Return layer, row, column (n, 3) of the extrema among 27 neighbours that exceed ``limit``.
+    """Return layer, row, column (n, 3) of the extrema among 26 neighbours that exceed ``limit``.
 
     ``rows`` excludes the border of the octave, where no parabola can be fitted. Every maximum of
     |D| is an extremum of D; the converse fails only next to a stronger value of opposite sign.

@@ -47,9 +47,11 @@ def extract_all(
     with ThreadPoolExecutor(1, "caloric-device") as worker:
         running: Future[list[tuple[int, Features | None]]] | None = None
         for batch in _by_size(items):
+            # Submitted before the last results are handed over: the device does not wait for that.
+            submitted = worker.submit(_extract_fitting, batch, plan, device)
             if running is not None:
                 yield from running.result()
-            running = worker.submit(_extract_fitting, batch, plan, device)
+            running = submitted
         if running is not None:
             yield from running.result()
 
@@ -83,7 +85,8 @@ def _extract_fitting(
             return list(zip(indices, results, strict=True))
         except torch.OutOfMemoryError:
             pass
-    graphs.forget()
+    with _device_lock:
+        graphs.forget()
     if len(batch) == 1:
         log.warning("an image of %d x %d does not fit into the device's memory: on the CPU", w, h)
         return [(indices[0], None)]

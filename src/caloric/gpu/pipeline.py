@@ -126,12 +126,12 @@ def describe(images: Tensor, maps: Tensor, plan: Plan) -> Tensor:
 
 
 def _describe(reader: Reader, maps: Tensor, plan: Plan) -> Tensor:
-    values = reader.described(maps, plan.recipe, plan.sizes, product_type(plan, maps.device))
+    values = reader.described(maps, plan.recipe, plan.sizes, product_type(maps.device))
     if plan.output != "uint8":
         return values
     return pooling.to_uint8(values, signed=plan.recipe.whitening is not None)
 
 
-def product_type(plan: Plan, device: Any) -> Any:
+def product_type(device: Any) -> Any:
     """Return the type in which harmonics and tables are multiplied."""
-    return torch.float16 if plan.half and device.type == "cuda" else torch.float32
+    return torch.float16 if device.type == "cuda" else torch.float32

@@ -14,6 +14,7 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command
+from caloric.interop.conversion import sift_bytes
 
 R = TypeVar("R")
 Matrix = NDArray[np.float64]
@@ -133,17 +134,11 @@ def _write_image(
         library.Image(name=name, camera_id=number, image_id=number), use_image_id=True
     )
     database.write_keypoints(number, features.frames.to_colmap())
-    if features.descriptors.dtype == np.uint8:
-        database.write_descriptors(number, _descriptors(library, features))
+    database.write_descriptors(number, _descriptors(library, features))
 
 
 def _descriptors(library: Any, features: Features) -> Any:
-    if features.descriptors.shape[1] != 128:
-        raise InputError(
-            f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} has "
-            f"{features.descriptors.shape[1]}"
-        )
-    data = np.ascontiguousarray(features.descriptors, np.uint8)
+    data = np.ascontiguousarray(sift_bytes(features))
     return library.FeatureDescriptors(data=data, type=library.FeatureExtractorType.SIFT)
 
 

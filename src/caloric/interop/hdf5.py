@@ -1,7 +1,7 @@
 """Features and matches in HDF5, one group per image or pair, in the format of hloc. Needs h5py.
 
 Conventions of hloc: keypoints (n, 2) with pixel centres at integers, ``oris`` in degrees,
-descriptors (d, n).
+descriptors (d, n) as floats of unit length, and scores of matches (similarity + 1) / 2.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.interop.conversion import unit_descriptors
 from caloric.runtime.files import replacing_path
 
 
@@ -35,7 +36,7 @@ def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
             group["scales"] = entry.frames.sigma.astype("f4")
             group["oris"] = np.degrees(entry.frames.angle).astype("f4")
             group["scores"] = entry.scores
-            group["descriptors"] = entry.descriptors.T
+            group["descriptors"] = unit_descriptors(entry).T
             group["image_size"] = np.array(entry.image_size[::-1])
 
 
@@ -46,8 +47,8 @@ def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
     """Write pairs: names a and b, matches (m, 2), distances (m,), number of features of a.
 
     hloc names a pair by its image names with dashes for slashes. ``matches0`` has the matching
-    feature of the second image for each feature of the first, or -1; ``matching_scores0`` is 1 -
-    distance / 2.
+    feature of the second image for each feature of the first, or -1; ``matching_scores0`` is
+    (similarity + 1) / 2. Distances are those of descriptors of unit length.
     """
     h5py = _h5py()
     with replacing_path(path) as name, h5py.File(name, "w") as file:
@@ -62,6 +63,7 @@ def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
             nearest = np.full(count, -1, np.int32)
             nearest[matches[:, 0]] = matches[:, 1]
             scores = np.zeros(count, np.float16)
-            scores[matches[:, 0]] = 1 - distances / 2
+            # |a - b|² = 2 - 2 a·b
+            scores[matches[:, 0]] = np.clip(1 - distances**2 / 4, 0, 1)
             group.create_dataset("matches0", data=nearest)
             group.create_dataset("matching_scores0", data=scores)

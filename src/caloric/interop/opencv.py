@@ -1,11 +1,18 @@
 """A drop-in for ``cv2.SIFT_create()``: ``sift = caloric.interop.opencv.SIFT_create()``.
 
+By default descriptors are what code written for SIFT expects: non-negative float32 of length 512
+with entries of the size of bytes, so that the RootSIFT recipe, ``astype(np.uint8)``, distance
+thresholds, FLANN and BFMatcher work unchanged. ``SIFT_create(descriptor="caloric")`` gives the
+whitened default of the library instead, which has signs and unit length: compare it by ratios of L2
+distances alone.
+
 A ``cv2.KeyPoint`` is circular. With ``affine`` the descriptors of :meth:`Detector.detectAndCompute`
 use the adapted shape, and the keypoints hold only its position, size and angle.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -16,8 +23,12 @@ from caloric import pipeline
 from caloric.descriptor import recipes
 from caloric.detector import extrema
 from caloric.errors import InputError
+from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image import scalespace
+from caloric.interop import conversion
+
+DEFAULT = "caloric-unlearned"
 
 
 def _pixels(image: Any, what: str = "image") -> Any:
@@ -38,7 +49,7 @@ class Detector:
     contrast_threshold: float = extrema.CONTRAST
     edge_threshold: float = extrema.EDGE
     descriptor_type: int = cv2.CV_32F
-    descriptor: str = "caloric"
+    descriptor: str = DEFAULT
     affine: bool = False
     upright: bool = False
 
@@ -52,9 +63,13 @@ class Detector:
             "upright": self.upright,
         }
 
-    @property
-    def _dtype(self) -> str:
-        return "uint8" if self.descriptor_type == cv2.CV_8U else "float32"
+    def _as_opencv(self, features: Features) -> NDArray[Any]:
+        """Return descriptors of SIFT's range, or of unit length where they have signs."""
+        if self.descriptor_type == cv2.CV_8U:
+            return conversion.sift_bytes(features)
+        if conversion.is_signed(features):
+            return features.descriptors
+        return conversion.LENGTH * features.descriptors.astype(np.float32)
 
     def detect(self, image: Any, mask: Any = None) -> tuple[Any, ...]:
         """Return the keypoints of an image, or of each image of a list."""
@@ -75,8 +90,9 @@ class Detector:
         pixels, frames = _pixels(image), Frames.from_opencv(keypoints)
         if len(frames) == 0:
             return tuple(keypoints), None
-        values = pipeline.describe(pixels, frames, self.descriptor, dtype=self._dtype)
-        return tuple(keypoints), values
+        values = pipeline.describe(pixels, frames, self.descriptor)
+        features = Features(frames, values, pixels.shape[:2], self.descriptor, "")
+        return tuple(keypoints), self._as_opencv(features)
 
     def detectAndCompute(  # noqa: N802
         self,
@@ -88,10 +104,8 @@ class Detector:
         """Return keypoints and descriptors, computed from one scale space."""
         if useProvidedKeypoints:
             raise InputError("useProvidedKeypoints: call compute(image, keypoints) instead")
-        features = pipeline.extract(
-            _pixels(image), self.descriptor, dtype=self._dtype, **self._detector_options(mask)
-        )
-        return features.frames.to_opencv(), features.descriptors if len(features) else None
+        features = pipeline.extract(_pixels(image), self.descriptor, **self._detector_options(mask))
+        return features.frames.to_opencv(), self._as_opencv(features) if len(features) else None
 
     def descriptorSize(self) -> int:  # noqa: N802
         """Return the dimension of the descriptors."""
@@ -145,6 +159,59 @@ class Detector:
         """Return 1.6, the fixed sigma of the first level."""
         return scalespace.FIRST
 
+    def setNOctaveLayers(self, nOctaveLayers: int) -> None:  # noqa: N802
+        """Accept 3 alone: the number of layers is fixed."""
+        _check_fixed(nOctaveLayers, scalespace.FIRST)
+
+    def setSigma(self, sigma: float) -> None:  # noqa: N802
+        """Accept 1.6 alone: the first sigma is fixed."""
+        _check_fixed(scalespace.SCALES, sigma)
+
+    def clear(self) -> None:
+        """Do nothing: no image is held."""
+
+    def write(self, target: Any, name: str | None = None) -> None:
+        """Write the options to a ``cv2.FileStorage``, or to a file of that name."""
+        storage = target
+        if isinstance(target, str | Path):
+            storage = cv2.FileStorage(str(target), cv2.FILE_STORAGE_WRITE)
+        if name:
+            storage.startWriteStruct(name, cv2.FileNode_MAP)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            storage.write(field.name, int(value) if isinstance(value, bool) else value)
+        if name:
+            storage.endWriteStruct()
+        if storage is not target:
+            storage.release()
+
+    def save(self, filename: str | Path) -> None:
+        """Write the options to a file, .yml or .xml."""
+        self.write(str(filename))
+
+    def read(self, source: Any) -> None:
+        """Read the options from a ``cv2.FileNode``, or from a file of that name."""
+        node = source
+        if isinstance(source, str | Path):
+            storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
+            if not storage.isOpened():
+                raise InputError(f"{source}: cannot be read")
+            node = storage.root()
+        for field in fields(self):
+            entry = node.getNode(field.name)
+            if entry.empty():
+                continue
+            value = entry.string() if entry.isString() else entry.real()
+            setattr(self, field.name, type(getattr(self, field.name))(value))
+
+
+def _check_fixed(layers: int, sigma: float) -> None:
+    if layers != scalespace.SCALES or sigma != scalespace.FIRST:
+        raise InputError(
+            f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} here; "
+            f"got {layers} and {sigma}"
+        )
+
 
 def SIFT_create(  # noqa: N802
     nfeatures: int = 0,
@@ -155,7 +222,7 @@ def SIFT_create(  # noqa: N802
     descriptorType: int = cv2.CV_32F,
     enable_precise_upscale: bool = True,
     *,
-    descriptor: str = "caloric",
+    descriptor: str = DEFAULT,
     affine: bool = False,
     upright: bool = False,
 ) -> Detector:
@@ -167,11 +234,7 @@ def SIFT_create(  # noqa: N802
     if isinstance(descriptorType, bool):
         # The sixth argument of OpenCV's other overload is enable_precise_upscale.
         descriptorType = cv2.CV_32F
-    if nOctaveLayers != scalespace.SCALES or sigma != scalespace.FIRST:
-        raise InputError(
-            f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} here; "
-            f"got {nOctaveLayers} and {sigma}"
-        )
+    _check_fixed(nOctaveLayers, sigma)
     if descriptorType not in (cv2.CV_32F, cv2.CV_8U):
         raise InputError(f"descriptorType must be CV_32F or CV_8U, got {descriptorType}")
     recipes.descriptor(descriptor)
@@ -180,7 +243,5 @@ def SIFT_create(  # noqa: N802
     )
 
 
-class SIFT:
-    """A namespace for code that calls ``cv2.SIFT.create()``."""
-
-    create = staticmethod(SIFT_create)
+Detector.create = staticmethod(SIFT_create)  # type: ignore[attr-defined]
+SIFT = Detector  # for code that calls cv2.SIFT.create()

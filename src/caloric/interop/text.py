@@ -8,18 +8,17 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.interop.conversion import sift_bytes
 from caloric.runtime.files import replacing
 
 
 def write(path: Path, features: Features) -> None:
     """Write a line ``NUMBER 128``, then x, y, scale, angle and 128 bytes for each feature."""
-    if features.descriptors.dtype != np.uint8 or features.descriptors.shape[1] != 128:
-        raise InputError("COLMAP's text files hold descriptors of 128 bytes; extract with uint8")
     frames = features.frames
     rows = np.column_stack([frames.xy + 0.5, frames.sigma, frames.angle])
     with replacing(path) as file:
         file.write(f"{len(features)} 128\n".encode())
-        for row, values in zip(rows.tolist(), features.descriptors.tolist(), strict=True):
+        for row, values in zip(rows.tolist(), sift_bytes(features).tolist(), strict=True):
             numbers = " ".join(f"{v:.6g}" for v in row)
             file.write(f"{numbers} {' '.join(map(str, values))}\n".encode())
 

@@ -1,0 +1,208 @@
+"""What leaves the house, read by the code of those who read it."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import caloric
+import photographs
+from caloric import cli
+from caloric.interop import colmap_command, conversion, hdf5, opencv, text
+
+
+def views():
+    image = photographs.grey("brick", (400, 400))
+    change = photographs.similarity(0.9, 20, (5, -8), (200, 200))
+    return image, photographs.warp(image, change), change
+
+
+@pytest.fixture(scope="module")
+def pair():
+    first, second, change = views()
+    return (*caloric.extract([first, second], max_features=600, dtype="uint8"), change)
+
+
+def right(a, b, matches, change):
+    moved = photographs.apply(change, a.frames.xy[matches[:, 0]])
+    return (np.hypot(*(moved - b.frames.xy[matches[:, 1]]).T) < 3).sum()
+
+
+def hloc_nearest(a, b, ratio=None):
+    """hloc's NearestNeighbor: descriptors (d, n), compared by dot products."""
+
+    def find(similarity):
+        best, index = similarity.topk(2, dim=-1, largest=True)
+        distance = 2 * (1 - best)
+        keep = torch.ones(index.shape[:-1], dtype=torch.bool)
+        if ratio:
+            keep &= distance[..., 0] <= ratio**2 * distance[..., 1]
+        return torch.where(keep, index[..., 0], index.new_tensor(-1))
+
+    similarity = torch.einsum("dn,dm->nm", torch.from_numpy(a), torch.from_numpy(b))
+    forth, back = find(similarity), find(similarity.t())
+    loop = torch.gather(back, -1, torch.where(forth > -1, forth, forth.new_tensor(0)))
+    mutual = (forth > -1) & (torch.arange(len(forth)) == loop)
+    index = torch.nonzero(mutual)[:, 0]
+    return torch.stack([index, forth[index]], 1).numpy()
+
+
+def test_hloc_matches_what_we_write(pair, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    a, b, change = pair
+    hdf5.write(tmp_path / "f.h5", [("a.jpg", a), ("b.jpg", b)])
+    with h5py.File(tmp_path / "f.h5") as file:
+        values = [file[name]["descriptors"][:] for name in ("a.jpg", "b.jpg")]
+    for v in values:
+        assert v.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(v, axis=0), 1, atol=1e-5)
+    found = hloc_nearest(*values, ratio=0.9)
+    ours = caloric.match(a, b).indices
+    assert right(a, b, found, change) >= 0.9 * right(a, b, ours, change) > 100
+
+
+def test_scores_of_matches_are_in_hlocs_range(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    matches, distances = np.array([[0, 1], [2, 0]], np.uint32), np.array([0.0, 1.0], np.float32)
+    hdf5.write_matches(tmp_path / "m.h5", [("a/1.jpg", "b.jpg", matches, distances, 3)])
+    with h5py.File(tmp_path / "m.h5") as file:
+        pair = file["a-1.jpg/b.jpg"]
+        assert pair["matches0"][:].tolist() == [1, -1, 0]
+        # Similarity 1 and 1/2, as (similarity + 1) / 2.
+        np.testing.assert_allclose(pair["matching_scores0"][:], [1, 0, 0.75], atol=1e-3)
+
+
+def colmap_nearest(a, b, ratio=0.8):
+    """COLMAP's brute-force matcher: angles from the dot products of bytes of length 512."""
+    dots = a.astype(np.int64) @ b.astype(np.int64).T
+    angle = np.arccos(np.minimum(dots / 512**2, 1.0))
+
+    def best(distance):
+        order = np.argsort(distance, 1, kind="stable")[:, :2]
+        first, second = np.take_along_axis(distance, order, 1).T
+        return np.where((first < 0.7) & (first < ratio * second), order[:, 0], -1)
+
+    forth, back = best(angle), best(angle.T)
+    rows = np.flatnonzero((forth >= 0) & (back[forth] == np.arange(len(a))))
+    return np.stack([rows, forth[rows]], 1)
+
+
+@pytest.mark.parametrize("name", ["caloric", "caloric-unlearned"])
+def test_colmap_matches_our_bytes(name):
+    first, second, change = views()
+    a, b = caloric.extract([first, second], name, max_features=600, dtype="uint8")
+    values = [conversion.sift_bytes(f) for f in (a, b)]
+    lengths = np.linalg.norm(values[0].astype(float), axis=1)
+    np.testing.assert_allclose(lengths, 512, rtol=0.02)
+    found = colmap_nearest(*values)
+    assert right(a, b, found, change) > 100
+    assert right(a, b, found, change) > 0.9 * len(found)
+    with pytest.raises(caloric.InputError, match="128 dimensions"):
+        conversion.sift_bytes(caloric.extract(first, "caloric-64", max_features=10))
+
+
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
+def test_colmaps_own_matcher_reads_our_text(pair, tmp_path):
+    first, second, _ = views()
+    for name, image, features in (("a", first, pair[0]), ("b", second, pair[1])):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        cv2.imwrite(str(tmp_path / "images" / f"{name}.png"), image)
+        text.write(tmp_path / f"{name}.png.txt", features)
+
+    def colmap(command, *options):
+        done = subprocess.run(
+            [shutil.which("colmap"), command, "--database_path", tmp_path / "d.db", *options],
+            env=os.environ | {"QT_QPA_PLATFORM": "offscreen"}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    colmap("feature_importer", "--image_path", tmp_path / "images", "--import_path", tmp_path)
+    colmap("exhaustive_matcher", *colmap_command._without_gpu("exhaustive_matcher"))
+    connection = sqlite3.connect(tmp_path / "d.db")
+    (rows,) = connection.execute("SELECT rows FROM matches").fetchone()
+    connection.close()
+    assert rows > 100
+
+
+def test_code_written_for_opencvs_sift():
+    first, second, change = views()
+    sift = opencv.SIFT_create(600)
+    (k1, d1), (k2, d2) = (sift.detectAndCompute(v, None) for v in (first, second))
+    assert d1.dtype == np.float32
+    assert 0 <= d1.min() <= d1.max() <= 255
+    np.testing.assert_allclose(np.linalg.norm(d1, axis=1), 512, rtol=1e-4)
+    for values in (
+        (d1, d2),
+        [np.sqrt(d / (d.sum(1, keepdims=True) + 1e-7)) for d in (d1, d2)],  # RootSIFT
+        [d.astype(np.uint8).astype(np.float32) for d in (d1, d2)],
+    ):
+        assert np.isfinite(values[0]).all()
+        flann = cv2.FlannBasedMatcher({"algorithm": 1, "trees": 5}, {"checks": 50})
+        good = [m for m, n in flann.knnMatch(*values, k=2) if m.distance < 0.7 * n.distance]
+        p = np.array([k1[m.queryIdx].pt for m in good])
+        q = np.array([k2[m.trainIdx].pt for m in good])
+        assert (np.hypot(*(photographs.apply(change, p) - q).T) < 3).sum() > 100
+    distances = [m.distance for m in cv2.BFMatcher().match(d1, d2)]
+    assert 20 < np.median(distances) < 250
+    signed = opencv.SIFT_create(600, descriptor="caloric").detectAndCompute(first, None)[1]
+    assert signed.min() < 0
+    small = opencv.SIFT_create(600, descriptorType=cv2.CV_8U).detectAndCompute(first, None)[1]
+    assert small.dtype == np.uint8
+
+
+def test_options_of_the_opencv_face_are_written_and_read(tmp_path):
+    sift = opencv.SIFT_create(123, contrastThreshold=0.03, upright=True)
+    sift.save(tmp_path / "sift.yml")
+    other = opencv.SIFT.create()
+    other.read(tmp_path / "sift.yml")
+    assert other == sift
+    other.clear()
+    other.setSigma(1.6)
+    other.setNOctaveLayers(3)
+    with pytest.raises(caloric.InputError, match="always"):
+        other.setSigma(1.2)
+    with pytest.raises(caloric.InputError, match="cannot be read"):
+        other.read(tmp_path / "none.yml")
+
+
+def test_features_are_saved_under_their_own_ending(pair, tmp_path):
+    with pytest.raises(caloric.InputError, match=r"f\.h5: features are saved as \.npz"):
+        pair[0].save(tmp_path / "f.h5")
+    assert not (tmp_path / "f.h5").exists()
+
+
+def test_no_command_writes_over_its_input(tmp_path):
+    first, second, _ = views()
+    a, b = tmp_path / "a.png", tmp_path / "b.png"
+    cv2.imwrite(str(a), first)
+    cv2.imwrite(str(b), second)
+    link = tmp_path / "link.png"
+    link.symlink_to(a)
+    before = a.read_bytes()
+    for arguments in (
+        ["match", a, b, "-o", a],
+        ["match", a, b, "-o", link],
+        ["match", a, b, "-o", tmp_path / "." / "b.png"],
+        ["match", a, b, "--json", b],
+        ["align", b, a, "-o", a],
+        ["find", a, b, "-o", b],
+    ):
+        result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
+        assert "would be overwritten" in str(result.exception)
+    assert a.read_bytes() == before
+
+
+def test_a_pair_without_geometry_is_told_by_the_exit_code(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        noise = cv2.GaussianBlur(rng.integers(0, 255, (120, 120), np.uint8), (0, 0), 3)
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.full_like(noise, 128))
+    result = CliRunner().invoke(cli.app, ["match", *(str(tmp_path / f"{n}.png") for n in "ab")])
+    assert result.exit_code == 1
+    assert "0 inliers" in result.output
