@@ -433,7 +433,9 @@ def test_killed_runs_are_finished_by_the_next(folder):
         assert one["written again"] == 0, one
     *_, scheduler = report["kills"]
     assert not scheduler["the run went on"]
-    assert any("scheduler was lost" in line for line in scheduler["it said"]), scheduler
+    # Killed in the middle, or, on a busy machine, before anybody had connected to it.
+    reasons = ("scheduler was lost", "no scheduler answers")
+    assert any(r in line for r in reasons for line in scheduler["it said"]), scheduler
 
 
 def _die(task):
