@@ -729,6 +729,7 @@ def run_tools(*arguments):
     return CliRunner().invoke(tools_app, [str(a) for a in arguments])
 
 
+@pytest.mark.slow
 def test_small_benchmark_and_its_page(tmp_path):
     for name in ("astronaut", "coffee", "camera", "rocket"):
         cv2.imwrite(str(tmp_path / f"{name}.png"), photograph(name, (420, 420)))

@@ -89,6 +89,7 @@ def test_measures():
     assert len(pairs.one_per_place(twice, 100)) == 10
 
 
+@pytest.mark.slow
 def test_command(tmp_path):
     planar(tmp_path)
     features = {

@@ -419,6 +419,7 @@ def test_two_dask_workers_make_the_same_store(folder, tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_killed_runs_are_finished_by_the_next(folder):
     """A process, a worker and the scheduler; twenty times: python -m tools kills."""
     pytest.importorskip("distributed")

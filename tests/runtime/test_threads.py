@@ -148,6 +148,7 @@ def image_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_bench_speed(image_file, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 

@@ -362,11 +362,15 @@ def _peak() -> int:
 
 
 def _processor() -> str:
+    """Return the name of the processor; that of an ARM one is known to lscpu alone."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+        environment = os.environ | {"LC_ALL": "C"}
+        listed = subprocess.run(["lscpu"], capture_output=True, text=True, env=environment)
+        lines += listed.stdout.splitlines()
+        return next(x for x in lines if x.lower().startswith("model name")).split(":")[1].strip()
     except (OSError, StopIteration):
-        return platform.processor()
+        return platform.processor() or platform.machine()
 
 
 def run(
