@@ -134,13 +134,14 @@ def describe(
     normalisation : "none", "l2", "clip" or "root", optional
         Replaces the recipe's normalisation.
     dtype : "float32", "float64" or "uint8"
-        The type of the descriptors.
+        The type of the descriptors, which are computed in float32.
     domain_sizes : int or sequence of float, optional
         DSP-SIFT by resampling, for any descriptor: each frame is described at several relative
         sizes and the mean is taken. A number n stands for COLMAP's n sizes from 1/6 to 3 (COLMAP's
         default is 10).
     memory : int
-        Bytes to work in. A larger image is processed in tiles.
+        Bytes to work in on the CPU, where a larger image is processed in tiles. A device takes an
+        image as a whole, and one that does not fit goes to the CPU.
     **parameters : float
         Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
 
@@ -272,7 +273,8 @@ def extract(
     layout, normalisation, dtype, domain_sizes, **parameters
         See :func:`describe`.
     memory : int
-        Bytes to work in. A larger image is processed in tiles.
+        Bytes to work in on the CPU, where a larger image is processed in tiles. A device takes an
+        image as a whole, and one that does not fit goes to the CPU.
 
     Returns
     -------
