@@ -29,7 +29,7 @@ from caloric.collection import (
     sources,
     store,
 )
-from caloric.interop import colmap, colmap_command
+from caloric.interop import colmap, colmap_command, conversion
 from tools import models
 from tools.drills import kills
 
@@ -223,7 +223,8 @@ def test_colmap_reads_the_database(matched, originals):
             np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[image.name].frames.xy, atol=1e-3)
             assert keypoints.shape[1] == 6
             descriptors = database.read_descriptors(image.image_id)
-            np.testing.assert_array_equal(np.asarray(descriptors.data), own[image.name].descriptors)
+            expected = conversion.sift_bytes(own[image.name])
+            np.testing.assert_array_equal(np.asarray(descriptors.data), expected)
     finally:
         database.close()
     frames = colmap.read_frames(path)
@@ -257,7 +258,7 @@ def test_hloc_and_text_hold_the_same(matched):
     assert lines[0] == f"{len(own[name])} 128"
     row = np.array(lines[1].split(), float)
     np.testing.assert_allclose(row[:2] - 0.5, own[name].frames.xy[0], atol=1e-2)
-    np.testing.assert_array_equal(row[4:], own[name].descriptors[0])
+    np.testing.assert_array_equal(row[4:], conversion.sift_bytes(own[name])[0])
 
 
 @pytest.fixture(scope="module")
@@ -657,7 +658,7 @@ def test_colmaps_own_matchers_find_matches(matched, originals, tmp_path):
 def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
     pytest.importorskip("pycolmap")
     out, _ = matched
-    with pytest.raises(caloric.InputError, match="not there"):
+    with pytest.raises(caloric.InputError, match="does not exist"):
         exporting.export_colmap(out, tmp_path)
     (tmp_path / "bad.db").write_bytes(b"not a database, but long enough to look at" * 50)
     with pytest.raises(caloric.InputError, match="COLMAP"):
