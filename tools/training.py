@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from caloric.bench.correspondence import corresponding
 from caloric.bench.methods import opencv_keypoints, read_grey
 from caloric.bench.metrics import average_precision, right_matches
+from caloric.bench.pairs import Camera, fundamental
 from caloric.descriptor import engine, whitening
 from caloric.descriptor.recipes import Descriptor
 from caloric.errors import InputError
@@ -176,10 +177,7 @@ class Scene:
 
     def fundamental(self, i: int, j: int) -> FloatArray:
         """Return the fundamental matrix (3, 3) from image i to image j."""
-        (k_i, r_i, c_i), (k_j, r_j, c_j) = self.cameras[i], self.cameras[j]
-        t = r_j @ (c_i - c_j)
-        cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
-        return np.asarray(np.linalg.inv(k_j).T @ cross @ r_j @ r_i.T @ np.linalg.inv(k_i))
+        return fundamental(Camera(*self.cameras[i]), Camera(*self.cameras[j]))
 
     @threads.single_threaded_blas
     def score(self, values: list[NDArray[np.float32]]) -> float:

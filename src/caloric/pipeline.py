@@ -1,6 +1,5 @@
 """The one way through the stages: image, frames, densities, descriptors, matches, geometry."""
 
-import inspect
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -158,7 +157,7 @@ def describe(
     >>> caloric.describe(image, frames).shape
     (50, 128)
     """
-    recipe = recipe_from(descriptor, layout, normalisation, parameters, _options_of(describe))
+    recipe = recipe_from(descriptor, layout, normalisation, parameters, describe)
     output, sizes = output_type(dtype, recipe), relative_sizes(domain_sizes)
     target = devices.resolve(device)
     if not isinstance(frames, Frames):
@@ -289,7 +288,7 @@ def extract(
     >>> features.descriptors.shape, features.frames.xy.shape
     ((50, 128), (50, 2))
     """
-    recipe = recipe_from(descriptor, layout, normalisation, parameters, _options_of(extract))
+    recipe = recipe_from(descriptor, layout, normalisation, parameters, extract)
     options = Options(max_features, affine, upright, detector, contrast, edge)
     plan = Plan.of(descriptor, recipe, options, domain_sizes, dtype)
     many = several(image)
@@ -487,12 +486,6 @@ def _with_checked_range(read: tiles.Read, kernel: Kernel) -> tiles.Read:
         return pixels
 
     return checked
-
-
-def _options_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's options, for the error about a mistyped one."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 @known_options

@@ -1,9 +1,6 @@
 """What leaves the house, read by the code of those who read it."""
 
-import os
-import shutil
 import sqlite3
-import subprocess
 
 import cv2
 import numpy as np
@@ -115,15 +112,11 @@ def test_colmaps_own_matcher_reads_our_text(pair, tmp_path):
         cv2.imwrite(str(tmp_path / "images" / f"{name}.png"), image)
         text.write(tmp_path / f"{name}.png.txt", features)
 
-    def colmap(command, *options):
-        done = subprocess.run(
-            [shutil.which("colmap"), command, "--database_path", tmp_path / "d.db", *options],
-            env=os.environ | {"QT_QPA_PLATFORM": "offscreen"}, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-
-    colmap("feature_importer", "--image_path", tmp_path / "images", "--import_path", tmp_path)
-    colmap("exhaustive_matcher", *colmap_command._without_gpu("exhaustive_matcher"))
+    place = ("--database_path", tmp_path / "d.db")
+    images = ("--image_path", tmp_path / "images")
+    colmap_command.call("feature_importer", *place, *images, "--import_path", tmp_path)
+    without_gpu = colmap_command.without_gpu("exhaustive_matcher")
+    colmap_command.call("exhaustive_matcher", *place, *without_gpu)
     connection = sqlite3.connect(tmp_path / "d.db")
     (rows,) = connection.execute("SELECT rows FROM matches").fetchone()
     connection.close()

@@ -16,6 +16,7 @@ from caloric import pipeline
 from caloric.alignment import align, templates
 from caloric.alignment.align import Alignment
 from caloric.alignment.schedule import SCHEDULE
+from caloric.bench.pairs import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
 from caloric.matching import geometry
@@ -323,10 +324,8 @@ _CAMERA = ("K", "R_world_to_cam", "centre")
 
 def _fundamental(first: Report, second: Report) -> FloatArray:
     """Return the fundamental matrix (3, 3) of two cameras with K, R_world_to_cam and centre."""
-    K, R, C = ([np.array(c[name]) for c in (first, second)] for name in _CAMERA)
-    t = R[1] @ (C[0] - C[1])
-    cross = np.array([[0, -t[2], t[1]], [t[2], 0, -t[0]], [-t[1], t[0], 0]])
-    return np.asarray(np.linalg.inv(K[1]).T @ cross @ R[1] @ R[0].T @ np.linalg.inv(K[0]))
+    a, b = (Camera(*(np.array(camera[name]) for name in _CAMERA)) for camera in (first, second))
+    return fundamental(a, b)
 
 
 def refining(folder: Path, progress: Progress, most: int = 4000) -> Report:

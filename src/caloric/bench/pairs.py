@@ -16,7 +16,6 @@ Every contender detects its own features, at most ``count`` per image. For each 
 
 import json
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -265,12 +264,10 @@ def _by_executable(image: Grey, count: int) -> tuple[FloatArray, NDArray[np.uint
         folder, database = Path(place) / "images", Path(place) / "database.db"
         folder.mkdir()
         cv2.imwrite(str(folder / "image.png"), image)
-        program = colmap_command.executable()
-        assert program is not None
-        subprocess.run(
-            [program, "feature_extractor", "--database_path", database, "--image_path", folder,
-             "--SiftExtraction.use_gpu", "0", "--SiftExtraction.max_num_features", str(count)],
-            check=True, capture_output=True,
+        colmap_command.call(
+            "feature_extractor", "--database_path", database, "--image_path", folder,
+            "--SiftExtraction.max_num_features", str(count),
+            *colmap_command.without_gpu("feature_extractor"),
         )  # fmt: skip
         connection = sqlite3.connect(database)
         ((rows, columns, data),) = connection.execute("SELECT rows, cols, data FROM keypoints")
@@ -399,9 +396,14 @@ def pose_error(pair: Pair, p: FloatArray, q: FloatArray, threshold: float) -> fl
     return max(turn, _angle(cosine))
 
 
+def shares(errors: FloatArray, limit: float) -> FloatArray:
+    """Return what each error (n,) adds to the area under the curve of recall up to a limit."""
+    return np.asarray(np.clip(1 - errors / limit, 0, None))
+
+
 def auc(errors: FloatArray, limit: float) -> float:
     """Return the area under the curve of recall against error up to a limit, as a share."""
-    return float(np.clip(1 - np.asarray(errors) / limit, 0, None).mean())
+    return float(shares(errors, limit).mean())
 
 
 def _matched(
@@ -430,8 +432,8 @@ def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, A
     if planar:
         first, second = (one_per_place(v.frames.xy, COMPARED) for v in (a, b))
         shapes = (images[0].shape, images[1].shape)
-        shares = repeatability(first, second, np.asarray(pair.truth), shapes)
-        for limit, share in zip(PIXELS, shares, strict=True):
+        found_again = repeatability(first, second, np.asarray(pair.truth), shapes)
+        for limit, share in zip(PIXELS, found_again, strict=True):
             figures[f"repeatability {limit:g} px"] = share
     p, q = _matched(contender, a, b, images, filtered=False)
     figures["right"] = int((distances(pair, p, q) <= RIGHT).sum())
@@ -498,18 +500,13 @@ def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Re
             if known.any():
                 kept = [s for s, ok in zip(scenes, known, strict=True) if ok]
                 figures[key] = vars(bootstrap(values[known], kept))
-        shares = {
-            threshold: [
-                np.clip(1 - np.array([r[f"geometry error at {threshold:g} px"] for r in rows]) / x,
-                        0, None)
-                for x in limits
-            ]
-            for threshold in THRESHOLDS
-        }  # fmt: skip
-        best = max(THRESHOLDS, key=lambda t: sum(float(v.mean()) for v in shares[t]))
+        errors = {
+            t: np.array([row[f"geometry error at {t:g} px"] for row in rows]) for t in THRESHOLDS
+        }
+        best = max(THRESHOLDS, key=lambda t: sum(auc(errors[t], x) for x in limits))
         figures["threshold"] = best
-        for x, values in zip(limits, shares[best], strict=True):
-            figures[f"AUC {x:g} {unit}"] = vars(bootstrap(values, scenes))
+        for x in limits:
+            figures[f"AUC {x:g} {unit}"] = vars(bootstrap(shares(errors[best], x), scenes))
         report["contenders"][name] = figures
     return report
 

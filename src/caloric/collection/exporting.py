@@ -19,7 +19,7 @@ from caloric.image import reading
 from caloric.interop import colmap, colmap_command, hdf5, text
 from caloric.interop.colmap import TwoViews
 from caloric.interop.colmap_command import Model
-from caloric.interop.conversion import sift_bytes, unit_distances
+from caloric.interop.conversion import length, sift_bytes
 
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 
@@ -115,14 +115,11 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
     """Write OUT/hloc/features.h5 and matches.h5, the inliers of verified pairs."""
     target = store / "hloc"
     target.mkdir(parents=True, exist_ok=True)
-    counts = {}
-    scale = np.float32(1)  # of stored distances
+    counts, lengths = {}, {}
 
     def counted() -> Iterator[tuple[str, Features]]:
-        nonlocal scale
         for name, features in images(store):
-            counts[name] = len(features)
-            scale = unit_distances(features, np.ones(1, np.float32))[0]
+            counts[name], lengths[name] = len(features), np.float32(length(features))
             yield name, features
 
     hdf5.write(target / "features.h5", counted())
@@ -134,7 +131,7 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
                 p.name_a,
                 p.name_b,
                 p.matches[p.inliers],
-                scale * p.distances[p.inliers],
+                p.distances[p.inliers] / lengths[p.name_a],
                 counts[p.name_a],
             )
             for p in verified

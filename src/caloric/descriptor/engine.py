@@ -1,5 +1,6 @@
 """The engine computes the descriptors of a recipe: density, table, normalisation, whitening."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -28,18 +29,21 @@ def recipe_from(
     layout: Layout | None,
     normalisation: Normalisation | None,
     parameters: dict[str, float],
-    options: tuple[str, ...] = (),
+    function: Callable[..., Any],
 ) -> Descriptor:
     """Return the recipe of that name, with the layout, normalisation and parameters replaced.
 
-    ``options`` are the names of the caller's other options; an unknown parameter may be a misspelt
-    one.
+    ``function`` is the caller: an unknown parameter may be a misspelt option of it.
     """
-    known = [field.name for field in fields(descriptor(name).kernel)]
+    recipe = descriptor(name)
+    known = [field.name for field in fields(recipe.kernel)]
     for parameter in parameters:
         if parameter not in known:
-            raise unknown("option", parameter, (*options, *known))
-    recipe = descriptor(name, **parameters)
+            options = inspect.signature(function).parameters.values()
+            named = [option.name for option in options if option.kind is option.KEYWORD_ONLY]
+            raise unknown("option", parameter, (*named, *known))
+    if parameters:
+        recipe = descriptor(recipe, **parameters)
     if layout is not None:
         if not isinstance(layout, Layout):
             raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
@@ -187,9 +191,7 @@ def describe_patches(
     >>> caloric.describe_patches(patches, "heat").shape
     (3, 128)
     """
-    recipe = recipe_from(
-        descriptor, layout, normalisation, parameters, ("layout", "normalisation", "dtype")
-    )
+    recipe = recipe_from(descriptor, layout, normalisation, parameters, describe_patches)
     if not isinstance(recipe.sampling, SquarePatch):
         raise InputError(
             "this descriptor samples rings beyond any patch; use describe(image, frames) instead"
@@ -245,7 +247,7 @@ def response_map(
     >>> caloric.response_map(patch, "sift", beta=[0.0, 1.0], size=8).shape
     (2, 8, 8)
     """
-    recipe = recipe_from(descriptor, None, None, parameters, ("beta", "size"))
+    recipe = recipe_from(descriptor, None, None, parameters, response_map)
     array = as_array(patch, "patch")
     if array.ndim != 2:
         raise InputError(f"patch: expected shape (S, S), got {array.shape}")

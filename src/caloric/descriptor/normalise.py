@@ -12,6 +12,8 @@ from caloric.errors import unknown
 Normalisation = Literal["none", "l2", "clip", "root"]
 ArrayOrTensor = Any
 CLIP = 0.2  # the largest entry of a clipped descriptor
+# Bytes: round(UNSIGNED h), or where entries have signs round(SIGNED h) + OFFSET.
+UNSIGNED, SIGNED, OFFSET = 512, 256, 128
 
 
 def l2(h: Floats) -> Floats:
@@ -71,5 +73,5 @@ def to_uint8(h: Floats, signed: bool = False) -> NDArray[np.uint8]:
 
 def levels(h: ArrayOrTensor, signed: bool) -> ArrayOrTensor:
     """Return the values of :func:`to_uint8` as floats, for arrays or tensors."""
-    scaled = (256 * h).round() + 128 if signed else (512 * h).round()
+    scaled = (SIGNED * h).round() + OFFSET if signed else (UNSIGNED * h).round()
     return scaled.clip(0, 255)

@@ -31,16 +31,15 @@ _BLOCK = 256
 
 
 def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
-    """Return the Gaussian-weighted means of ∇f ∇f^T (n, 2, 2) in the coordinates of each frame."""
+    """Return xx, xy, yy (n, 3) of the Gaussian-weighted means of ∇f ∇f^T in each frame."""
     window = gaussian_2d(SAMPLING.points(), WINDOW)
-    result = np.empty((len(maps), 2, 2))
+    result = np.empty((len(maps), 3))
     for start in range(0, len(maps), _BLOCK):
         part = slice(start, start + _BLOCK)
         measured = density.measure_frames(ladder, maps[part], SAMPLING, ANY)
         weights = measured.weights.astype(np.float64)
         cos, sin = (weights * v.astype(np.float64) for v in (measured.cos, measured.sin))
-        xx, xy, yy = moments(window, weights, cos, sin)
-        result[part] = np.stack([np.stack([xx, xy], -1), np.stack([xy, yy], -1)], -2)
+        result[part] = np.stack(moments(window, weights, cos, sin), -1)
     return result
 
 
@@ -122,8 +121,7 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
         if len(active) == 0:
             break
         current = _with_shapes(maps[active], sigma[active], shapes[active])
-        m = second_moments(ladder, current)
-        moment = np.stack([m[:, 0, 0], m[:, 0, 1], m[:, 1, 1]], -1)
+        moment = second_moments(ladder, current)
         isotropic = anisotropy(*moment.T) < ROUND
         converged[active[isotropic]] = True
         usable = ~isotropic & ~singular(*moment.T)

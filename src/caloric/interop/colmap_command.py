@@ -19,7 +19,7 @@ def executable() -> str | None:
     return shutil.which("colmap")
 
 
-def _call(command: str, *options: str | Path) -> str:
+def call(command: str, *options: str | Path) -> str:
     """Return the output of ``colmap COMMAND OPTIONS``; raise an error of one line if it fails."""
     program = executable()
     if program is None:
@@ -43,9 +43,9 @@ def _reason(result: subprocess.CompletedProcess[str]) -> str:
     return (errors or rest or ["no message"])[-1]
 
 
-def _without_gpu(command: str) -> tuple[str, ...]:
+def without_gpu(command: str) -> tuple[str, ...]:
     """Return the options that disable the GPU; their name depends on COLMAP's version."""
-    names = re.findall(r"--(\w+\.use_gpu)\b", _call(command, "--help"))
+    names = re.findall(r"--(\w+\.use_gpu)\b", call(command, "--help"))
     return tuple(word for name in sorted(set(names)) for word in (f"--{name}", "0"))
 
 
@@ -57,10 +57,10 @@ def write_database(path: Path, text: Path, folder: Path, verified: bool) -> None
     """
     path.unlink(missing_ok=True)
     paths = ("--database_path", path)
-    _call("feature_importer", *paths, "--image_path", folder, "--import_path", text)
-    _call(
+    call("feature_importer", *paths, "--image_path", folder, "--import_path", text)
+    call(
         "matches_importer", *paths, "--match_list_path", text / "matches.txt",
-        "--match_type", "inliers" if verified else "raw", *_without_gpu("matches_importer"),
+        "--match_type", "inliers" if verified else "raw", *without_gpu("matches_importer"),
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def map_images(database: Path, folder: Path, output: Path) -> list[Model]:
     """Run COLMAP's mapper; return a summary of each model, none if it found no model."""
     paths = ("--database_path", database, "--image_path", folder)
     try:
-        _call("mapper", *paths, "--output_path", output)
+        call("mapper", *paths, "--output_path", output)
     except InputError as error:
         if "failed to create" not in str(error).lower():
             raise
@@ -86,7 +86,7 @@ def map_images(database: Path, folder: Path, output: Path) -> list[Model]:
 
 
 def _analysed(model: Path) -> Model:
-    output = _call("model_analyzer", "--path", model)
+    output = call("model_analyzer", "--path", model)
 
     def number(label: str) -> float:
         match = re.search(rf"{label}: *([0-9.]+)", output)

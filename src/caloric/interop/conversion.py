@@ -12,7 +12,7 @@ from caloric.descriptor import normalise, recipes
 from caloric.errors import InputError
 from caloric.features import Features
 
-LENGTH = 512.0  # of SIFT's bytes
+LENGTH = float(normalise.UNSIGNED)  # of SIFT's bytes
 # Signed entries are shifted up by this before they are scaled to that length. Distances between
 # descriptors then keep their ratios, and few entries are cut off at 0.
 SHIFT = 42.0
@@ -29,15 +29,15 @@ def unit_descriptors(features: Features) -> NDArray[np.float32]:
     if features.descriptors.dtype != np.uint8:
         return values
     if is_signed(features):
-        values -= 128
+        values -= normalise.OFFSET
     return np.asarray(normalise.l2(values), np.float32)
 
 
-def unit_distances(features: Features, distances: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return distances of stored descriptors as distances of descriptors of unit length."""
+def length(features: Features) -> float:
+    """Return the length of the stored descriptors, by which their distances are larger."""
     if features.descriptors.dtype != np.uint8:
-        return distances
-    return distances / np.float32(256 if is_signed(features) else 512)
+        return 1.0
+    return float(normalise.SIGNED if is_signed(features) else normalise.UNSIGNED)
 
 
 def sift_bytes(features: Features) -> NDArray[np.uint8]:
@@ -50,5 +50,5 @@ def sift_bytes(features: Features) -> NDArray[np.uint8]:
     unit = unit_descriptors(features)
     if is_signed(features):
         scale = np.sqrt(LENGTH**2 - 128 * SHIFT**2)
-        unit = normalise.l2(np.maximum(scale * unit + SHIFT, 0)) if len(unit) else unit
-    return np.asarray(np.clip(np.rint(LENGTH * unit), 0, 255), np.uint8)
+        unit = np.asarray(normalise.l2(np.maximum(scale * unit + SHIFT, 0)), np.float32)
+    return normalise.to_uint8(unit)
