@@ -48,7 +48,7 @@ def draw(app):
     figures.signals(folder / "signals.png")
     figures.diffused_landscapes(folder / "diffused.png", toy.solve())
     halves = np.split(demo.kernels_picture(demo.view().original), 2, axis=1)
-    viz.write_picture(folder / "kernels.png", np.concatenate(halves))
+    viz.Picture(np.concatenate(halves)).save(folder / "kernels.png")
 
 
 def setup(app):

@@ -15,6 +15,7 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image.reading import open_image, read_image
+from caloric.image_pair import ImagePair, match_images
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
@@ -29,6 +30,7 @@ __all__ = [
     "Frames",
     "Geometry",
     "Grid",
+    "ImagePair",
     "InputError",
     "Matches",
     "Rings",
@@ -44,6 +46,7 @@ __all__ = [
     "find_template",
     "kernel",
     "match",
+    "match_images",
     "open_image",
     "read_image",
     "response_map",

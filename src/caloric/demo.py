@@ -109,7 +109,7 @@ def kernels_picture(original: NDArray[np.uint8]) -> NDArray[np.uint8]:
     for where, x in _PLACES.items():
         for name in KERNELS:
             head = np.full((34, _SIDE, 3), 255, np.uint8)
-            viz.write(head, f"{name}, {where}", (4, 22))
+            viz.write(head, f"{name}, {where}", (4, 17))
             panels.append(np.concatenate([head, _panel(name, patch, x)]))
     return np.concatenate(panels, 1)
 
@@ -126,18 +126,18 @@ def run(out: Path) -> tuple[list[Score], Path]:
     rows = []
     for s in scores:
         title = f"{s.descriptor}: {s.right} of {len(s.error)} matches are right (green)"
-        residual = np.where(s.error < _CORRECT, 0.0, 1.0)
+        residual = np.where(s.error < _CORRECT, 0.0, _CORRECT)
         rows.append(
             viz.draw_matches(
                 views.original,
                 views.changed,
                 s.xy_a,
                 s.xy_b,
-                residual,
-                1.0,
-                title,
+                errors=residual,
+                limit=_CORRECT,
+                title=title,
                 most=len(s.error),
-            )
+            ).pixels
         )
     path = out / "demo.png"
     parts = [np.concatenate(rows, 1), kernels_picture(views.original)]
@@ -145,5 +145,5 @@ def run(out: Path) -> tuple[list[Score], Path]:
     wide = [
         np.pad(p, ((0, 0), (0, width - p.shape[1]), (0, 0)), constant_values=255) for p in parts
     ]
-    viz.write_picture(path, np.concatenate(wide))
+    viz.Picture(np.concatenate(wide)).save(path)
     return scores, path

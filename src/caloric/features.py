@@ -1,8 +1,10 @@
 """What an image is known by: its features, with their file format."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +57,15 @@ class Features:
     def __len__(self) -> int:
         """Return the number of features."""
         return len(self.frames)
+
+    def __getitem__(self, index: Any) -> "Features":
+        """Return the features selected by a slice, mask, indices, or a single index."""
+        if isinstance(index, int | np.integer):
+            index = [range(len(self))[index]]
+        return replace(self, frames=self.frames[index], descriptors=self.descriptors[index])
+
+    def _repr_html_(self) -> str:
+        return self.frames._repr_html_().replace(escape(repr(self.frames)), escape(repr(self)))
 
     @property
     def scores(self) -> NDArray[np.float32]:

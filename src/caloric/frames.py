@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
+from caloric.runtime import tables
 from caloric.theory.gaussians import FloatArray
 
 
@@ -65,6 +66,20 @@ class Frames:
         if isinstance(index, int | np.integer):
             index = [range(len(self))[index]]
         return Frames(self.maps[index], self.scores[index])
+
+    def __repr__(self) -> str:
+        """Return a summary in one line."""
+        sizes = f", σ {self.sigma.min():.3g} to {self.sigma.max():.3g} px" if len(self) else ""
+        return f"Frames({len(self)}{sizes})"
+
+    def _repr_html_(self) -> str:
+        first = self[: tables.SHOWN]
+        rows = zip(
+            first.xy[:, 0].tolist(), first.xy[:, 1].tolist(), first.sigma.tolist(),
+            np.degrees(first.angle).tolist(), first.scores.tolist(), strict=True,
+        )  # fmt: skip
+        head = ("x", "y", "σ [px]", "angle [°]", "score")
+        return tables.html(repr(self), head, rows, len(self))
 
     @property
     def xy(self) -> FloatArray:

@@ -1,5 +1,6 @@
 """The one way through the stages: image, frames, densities, descriptors, matches, geometry."""
 
+import logging
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from caloric.features import Failure, Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
-from caloric.image.pixels import Source, several, source, to_grey
+from caloric.image.pixels import Source, low_contrast, several, source, to_grey, unused_range
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
 from caloric.matching import geometry, refinement
@@ -32,6 +33,8 @@ from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
 R = TypeVar("R")
+_log = logging.getLogger(__name__)
+_FEW = 100  # fewer features than this may be a sign of a wrong range
 
 
 @known_options
@@ -39,7 +42,7 @@ R = TypeVar("R")
 def detect(
     image: ArrayLike,
     *,
-    max_features: int | None = None,
+    max_features: int | None = detection.FEATURES,
     mask: ArrayLike | None = None,
     affine: bool = False,
     upright: bool = False,
@@ -54,8 +57,8 @@ def detect(
     ----------
     image : array (h, w) or (h, w, 3 or 4)
         uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
-    max_features : int, optional
-        Keep this many frames, the strongest.
+    max_features : int or None
+        Keep this many frames, the strongest. None for all that reach the contrast.
     mask : array (h, w), optional
         Non-zero where features may be.
     affine : bool
@@ -92,14 +95,16 @@ def detect(
     pixels, memory = source(image), _checked_memory(memory)
     if 0 in pixels.size:
         return Frames.empty()
-    return _find(
+    frames, _ = _find(
         pixels,
         _checked_mask(mask, pixels.size),
         options,
         0.0,
         lambda ladder, maps: np.zeros((len(maps), 0)),
         memory,
-    )[0]
+    )
+    _advise(image, len(frames), options)
+    return frames
 
 
 @threads.single_threaded_blas
@@ -237,7 +242,7 @@ def extract(
     image: Any,
     descriptor: str | Descriptor | Kernel = "caloric",
     *,
-    max_features: int | None = None,
+    max_features: int | None = detection.FEATURES,
     mask: Any = None,
     device: str = "cpu",
     affine: bool = False,
@@ -261,8 +266,8 @@ def extract(
         are processed together.
     descriptor : str, Descriptor or Kernel
         See :func:`describe`.
-    max_features : int, optional
-        Keep this many features per image, the strongest.
+    max_features : int or None
+        Keep this many features per image, the strongest. None for all that reach the contrast.
     mask : array (h, w), or list of arrays, optional
         Non-zero where features may be; for several images a list with one mask or None for each.
     device : str
@@ -316,7 +321,21 @@ def extract_each(
         yield from _extract_on_device(target, images, plan, memory)
         return
     for index, (image, mask) in enumerate(images):
-        yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+        result = _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+        if isinstance(result, Features):
+            _advise(image, len(result), plan.options)
+        yield index, result
+
+
+def _advise(image: Any, found: int, options: Options) -> None:
+    """Log a line if there are few features because the image uses little of its range."""
+    why = None
+    if found < max(_FEW, (options.max_features or 0) // 2):
+        why = unused_range(image)
+    if why is None and found < _FEW:
+        why = low_contrast(image)
+    if why is not None:
+        _log.warning("only %d features were found: %s", found, why)
 
 
 @threads.single_threaded_blas
@@ -366,6 +385,8 @@ def _extract_on_device(
         yield from early
         early.clear()
         image, mask = pending.pop(index)
+        if result is not None:
+            _advise(image, len(result), plan.options)
         if result is None:
             yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
         else:

@@ -1,80 +1,268 @@
-"""Pictures of matches and alignments."""
+"""Pictures of features, matches and alignments.
 
+>>> import numpy as np, caloric
+>>> from caloric import viz
+>>> image = np.random.default_rng(0).random((120, 160))
+>>> features = caloric.extract(image, max_features=20)
+>>> viz.draw_features(image, features).pixels.shape
+(120, 160, 3)
+"""
+
+import io
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError
-from caloric.image.pixels import to_grey
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.image.pixels import as_image, as_unit_range, to_grey
+from caloric.matching.geometry import Geometry
+from caloric.matching.neighbours import Matches
 from caloric.runtime.files import replacing
 from caloric.theory.gaussians import FloatArray
 
-MOST_LINES = 200
+MOST_LINES = 150
 _GAP = 8
 _TALLEST = 900
+_HEADER = 36
+_BACKGROUND, _INK = 255, (20, 20, 20)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """An RGB picture, ``pixels`` (h, w, 3) uint8. Notebooks show it."""
+
+    pixels: NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        """Return a summary in one line."""
+        h, w = self.pixels.shape[:2]
+        return f"Picture({w} x {h})"
+
+    def _repr_png_(self) -> bytes:
+        return bytes(cv2.imencode(".png", self.pixels[..., ::-1])[1])
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture in the format of the file name's suffix, such as .png or .jpg."""
+        path = Path(path)
+        check_format(path)
+        data = cv2.imencode(path.suffix, self.pixels[..., ::-1])[1]
+        with replacing(path) as file:
+            file.write(data.tobytes())
+
+    def show(self) -> None:
+        """Open the picture in the viewer of this computer."""
+        from PIL import Image
+
+        Image.open(io.BytesIO(self._repr_png_())).show()
+
+
+def check_format(path: Path) -> None:
+    """Raise an error if pictures cannot be written in the format of a file name."""
+    if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
+        raise InputError(f"{path}: cannot write pictures as {path.suffix!r}; use .png or .jpg")
+
+
+def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int], size: int = 14) -> None:
+    """Write a line of text onto a picture, with its left end and vertical middle at (x, y)."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    page = Image.fromarray(canvas)
+    ImageDraw.Draw(page).text(at, text, _INK, ImageFont.load_default(size), anchor="lm")
+    canvas[...] = np.asarray(page)
+
+
+def _rgb(image: object, height: int | None = None, most: int | None = None) -> NDArray[np.uint8]:
+    """Return an image as RGB bytes, resized to ``height`` or to at most ``most`` pixels a side.
+
+    An image that uses less than a quarter of its range, such as 12 bits in 16, is stretched.
+    """
+    pixels = as_unit_range(as_image(image), "image")
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, -1)
+    elif pixels.shape[2] == 4:
+        pixels = 1 + pixels[..., 3:] * (pixels[..., :3] - 1)
+    top = float(pixels.max(initial=0))
+    if 0 < top < 0.25:
+        pixels = pixels / top
+    h, w = pixels.shape[:2]
+    scale = 1.0 if height is None else height / h
+    if most is not None:
+        scale = min(scale, most / max(h, w))
+    if scale != 1:
+        size = (max(1, round(w * scale)), max(1, round(h * scale)))
+        kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=kind), np.float32)
+    return np.asarray(np.rint(255 * np.clip(pixels, 0, 1)), np.uint8)
 
 
 def _colour(share: FloatArray) -> NDArray[np.uint8]:
     """Return RGB colours (n, 3), from green at 0 over yellow to orange at 1."""
     share = np.clip(share, 0, 1)[:, None]
-    stops = np.array([[30, 170, 80], [240, 200, 40], [235, 110, 30]], float)
+    stops = np.array([[60, 220, 110], [255, 225, 60], [255, 120, 40]], float)
     low, high = stops[:-1], stops[1:]
     part = np.minimum((2 * share).astype(int), 1)[:, 0]
     inside = 2 * share - part[:, None]
     return np.asarray(np.rint(low[part] + inside * (high[part] - low[part])), np.uint8)
 
 
-def draw_matches(
-    image_a: object,
-    image_b: object,
-    xy_a: FloatArray,
-    xy_b: FloatArray,
-    residuals: FloatArray,
-    threshold: float,
-    title: str,
-    most: int = MOST_LINES,
-) -> NDArray[np.uint8]:
-    """Return a picture of two grey images side by side, with a line for each match (m, 2).
+def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500) -> Picture:
+    """Draw features onto their image: an ellipse of each at 3 σ, and a line in its direction.
 
-    Lines are coloured by residual. At most ``most`` are drawn, spread over the first image; the
-    title says so.
+    Parameters
+    ----------
+    image : array (h, w) or (h, w, 3 or 4)
+        The image.
+    features : Features or Frames
+        What was found in it.
+    most : int
+        The number that is drawn, the first.
+
+    Returns
+    -------
+    Picture
+        The image with its features; ``save(path)`` and ``show()``.
     """
-    pictures, scales = [], []
-    for image in (image_a, image_b):
-        grey = to_grey(image)
-        scale = min(1.0, _TALLEST / max(grey.shape))
-        size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
-        pictures.append(cv2.resize(grey, size, interpolation=cv2.INTER_AREA))
-        scales.append((size[0] / grey.shape[1], size[1] / grey.shape[0]))
-    heights, widths = zip(*(p.shape for p in pictures), strict=True)
-    header = 34
-    canvas = np.full((max(heights) + header, sum(widths) + _GAP, 3), 255, np.uint8)
-    for picture, left in zip(pictures, (0, widths[0] + _GAP), strict=True):
-        # Reduced contrast, so that the lines stand out.
-        shown = np.rint(40 + 185 * np.clip(picture, 0, 1)).astype(np.uint8)
-        canvas[header : header + picture.shape[0], left : left + picture.shape[1]] = shown[
-            ..., None
-        ]
+    frames = features.frames if isinstance(features, Features) else features
+    canvas = _rgb(image)
+    angles = np.linspace(0, 2 * np.pi, 33)
+    circle = 3 * np.stack([np.cos(angles), np.sin(angles)])
+    for a in frames.maps[:most]:
+        # From the centre along +x, then round.
+        outline = np.concatenate([np.zeros((2, 1)), circle], 1)
+        points = np.rint(16 * (a[:, :2] @ outline + a[:, 2:])).astype(np.int32).T
+        for colour, width in (((0, 0, 0), 3), ((255, 225, 60), 1)):
+            cv2.polylines(canvas, [points], False, colour, width, cv2.LINE_AA, 4)
+    return Picture(canvas)
+
+
+def draw_matches(
+    image_a: ArrayLike,
+    image_b: ArrayLike,
+    a: Features | Frames | ArrayLike,
+    b: Features | Frames | ArrayLike,
+    matches: Matches | None = None,
+    geometry: Geometry | None = None,
+    *,
+    errors: ArrayLike | None = None,
+    limit: float = 2.0,
+    title: str = "",
+    most: int = MOST_LINES,
+) -> Picture:
+    """Draw two images side by side, with a line for each match.
+
+    Parameters
+    ----------
+    image_a, image_b : array (h, w) or (h, w, 3 or 4)
+        The images. Both are drawn at the same height.
+    a, b : Features, Frames, or array (m, 2)
+        What was matched, or the points themselves, which then match row by row.
+    matches : Matches, optional
+        The result of :func:`caloric.match`.
+    geometry : Geometry, optional
+        The result of :func:`caloric.verify`: only its inliers are drawn, coloured by residual.
+    errors : array (m,), optional
+        The colour of each match instead: 0 is green, ``limit`` is orange.
+    limit : float
+        The error, in pixels, of an orange line.
+    title : str
+        Written above the images.
+    most : int
+        At most so many lines are drawn, spread over the first image; the title says so.
+
+    Returns
+    -------
+    Picture
+        The picture; ``save(path)`` and ``show()``.
+    """
+    xy_a, xy_b = matched_points(a, b, matches)
+    distances = None if errors is None else np.asarray(errors, np.float64)
+    if geometry is not None:
+        xy_a, xy_b = xy_a[geometry.inliers], xy_b[geometry.inliers]
+        distances = geometry.residuals[geometry.inliers] if distances is None else distances
+    if len(xy_a) != len(xy_b) or (distances is not None and len(distances) != len(xy_a)):
+        raise InputError("draw_matches: points and errors must have the same length")
+    images = [as_image(image) for image in (image_a, image_b)]
+    sizes = [image.shape[:2] for image in images]
+    height = min(_TALLEST, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes))
+    pictures = [_rgb(image, height) for image in images]
+    lefts = (0, pictures[0].shape[1] + _GAP)
+    width = lefts[1] + pictures[1].shape[1]
+    canvas = np.full((_HEADER + height, width, 3), _BACKGROUND, np.uint8)
+    for picture, left in zip(pictures, lefts, strict=True):
+        canvas[_HEADER:, left : left + picture.shape[1]] = picture
     kept = spread(xy_a, most)
-    a = (xy_a[kept] + 0.5) * scales[0] + (0, header)
-    b = (xy_b[kept] + 0.5) * scales[1] + (widths[0] + _GAP, header)
-    colours = _colour(residuals[kept] / threshold)
+    shown = [
+        (xy[kept] + 0.5) * (np.array(picture.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)
+        for xy, picture, size, left in zip((xy_a, xy_b), pictures, sizes, lefts, strict=True)
+    ]
+    shares = np.zeros(len(kept)) if distances is None else distances[kept] / limit
+    _draw_lines(canvas, shown[0], shown[1], shares)
+    room = width - 16
+    if distances is not None and len(kept) and width > 500:
+        room -= _legend(canvas, limit)
+    count = "" if len(xy_a) <= most else f" ({most} drawn)"
+    write(canvas, _fitting(title, count, room), (8, _HEADER // 2))
+    return Picture(canvas)
+
+
+def matched_points(
+    a: Features | Frames | ArrayLike, b: Features | Frames | ArrayLike, matches: Matches | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the points (m, 2) of matches in the two images, refined ones where there are."""
+    points = []
+    for side in (a, b):
+        frames = side.frames if isinstance(side, Features) else side
+        xy = frames.xy if isinstance(frames, Frames) else np.asarray(frames, np.float64)
+        points.append(xy.reshape(-1, 2))
+    if matches is None:
+        return points[0], points[1]
+    second = points[1][matches.indices[:, 1]]
+    if matches.refined is not None:
+        second = matches.refined[:, :, 2]
+    return points[0][matches.indices[:, 0]], second
+
+
+def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: FloatArray) -> None:
+    """Draw lines from a to b (n, 2), with dark edges so that they show on any background."""
+    order = np.argsort(-share, kind="stable")  # worst first, so that the best lie on top
+    p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # with 4 fractional bits
+    colours = _colour(share).tolist()
     layer = canvas.copy()
-    # Worst first, so that the best lie on top. Positions have 4 fractional bits.
-    order = np.argsort(-residuals[kept], kind="stable")
     for i in order:
-        p, q = (tuple(np.rint(16 * v).astype(int).tolist()) for v in (a[i], b[i]))
-        cv2.line(layer, p, q, colours[i].tolist(), 1, cv2.LINE_AA, 4)
-    canvas = cv2.addWeighted(layer, 0.65, canvas, 0.35, 0)
+        cv2.line(layer, p[i], q[i], (0, 0, 0), 3, cv2.LINE_AA, 4)
+        cv2.line(layer, p[i], q[i], colours[i], 1, cv2.LINE_AA, 4)
+    canvas[...] = cv2.addWeighted(layer, 0.7, canvas, 0.3, 0)
     for i in order:
-        for v in (a[i], b[i]):
-            at = tuple(np.rint(16 * v).astype(int).tolist())
-            cv2.circle(canvas, at, 16 * 3, colours[i].tolist(), -1, cv2.LINE_AA, 4)
-    text = title if len(xy_a) <= most else f"{title} ({most} drawn)"
-    cv2.putText(canvas, text, (8, 23), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (20, 20, 20), 1, cv2.LINE_AA)
-    return np.asarray(canvas, np.uint8)
+        for at in (p[i], q[i]):
+            cv2.circle(canvas, at, 16 * 4, (0, 0, 0), -1, cv2.LINE_AA, 4)
+            cv2.circle(canvas, at, 16 * 3, colours[i], -1, cv2.LINE_AA, 4)
+
+
+def _legend(canvas: NDArray[np.uint8], limit: float) -> int:
+    """Draw the scale of colours at the top right; return its width."""
+    bar, right = 90, canvas.shape[1] - 56
+    middle = _HEADER // 2
+    canvas[middle - 6 : middle + 6, right - bar : right] = _colour(np.linspace(0, 1, bar))
+    write(canvas, "error  0", (right - bar - 58, middle), 13)
+    write(canvas, f"{limit:g} px", (right + 6, middle), 13)
+    return bar + 124
+
+
+def _fitting(title: str, count: str, room: int) -> str:
+    """Return the title shortened to the room that it has, with the count at its end."""
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(14)
+    text = title + count
+    while title and font.getlength(text) > room:
+        title = title[:-1]
+        text = f"{title}…{count}"
+    return text
 
 
 _SIDE = 256
@@ -94,13 +282,8 @@ def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
     kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
     panel = np.full((_SIDE + 28, _SIDE + _GAP, 3), 255, np.uint8)
     panel[28 : 28 + size[1], : size[0]] = cv2.resize(picture, size, interpolation=kind)
-    write(panel, title, (0, 19))
+    write(panel, title, (0, 14))
     return panel
-
-
-def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int]) -> None:
-    """Write a line of small text onto a picture."""
-    cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (20, 20, 20), 1, cv2.LINE_AA)
 
 
 def _overlay(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -154,8 +337,8 @@ def draw_alignment(
     start: FloatArray,
     steps: list[tuple[float, FloatArray, float]],
     title: str,
-) -> NDArray[np.uint8]:
-    """Return a picture of an alignment: overlays before and after, the path, and the energy over σ.
+) -> Picture:
+    """Draw an alignment: overlays before and after, the path, and the energy over σ.
 
     ``start`` (2, 3) is the initial transform; ``steps`` are the σ, transform and energy of each
     step.
@@ -181,9 +364,9 @@ def draw_alignment(
         np.hstack([panels[1], panels[3], third[1]]),
     ]
     header = np.full((30, rows[0].shape[1], 3), 255, np.uint8)
-    write(header, title, (0, 20))
+    write(header, title, (0, 15))
     picture = np.vstack([header, *rows])
-    return np.pad(picture, ((_GAP, 0), (_GAP, 0), (0, 0)), constant_values=255)
+    return Picture(np.pad(picture, ((_GAP, 0), (_GAP, 0), (0, 0)), constant_values=255))
 
 
 def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
@@ -198,17 +381,3 @@ def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
         members = order[cells[order] == cell]
         turn[members] = np.arange(len(members))
     return np.sort(np.lexsort((np.arange(len(xy)), turn))[:most])
-
-
-def check_format(path: Path) -> None:
-    """Raise an error if pictures cannot be written in the format of a file name."""
-    if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
-        raise InputError(f"{path}: cannot write pictures as {path.suffix!r}; use .png or .jpg")
-
-
-def write_picture(path: Path, picture: NDArray[np.uint8]) -> None:
-    """Write an RGB picture in the format of the file name's suffix."""
-    check_format(path)
-    data = cv2.imencode(path.suffix, picture[..., ::-1])[1]
-    with replacing(path) as file:
-        file.write(data.tobytes())

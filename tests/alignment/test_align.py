@@ -508,6 +508,22 @@ def test_find_template_takes_templates_of_several_sizes_and_flat_ones():
     assert not caloric.find_template(image, [small]).found
 
 
+def test_find_template_finds_all_that_are_there():
+    image = photograph()
+    inside = [image[y : y + 70, x : x + 90] for y, x in ((20, 30), (150, 120), (90, 200))]
+    unrelated = photograph("coffee")[100:170, 60:150]
+    too_large = np.zeros((3000, 3000), np.uint8)
+    found = caloric.find_template(image, [too_large, inside[0], unrelated, *inside[1:]])
+    assert set(found.all_found) == {1, 3, 4}
+    assert next(iter(found.all_found)) == found.template
+    assert list(found.unusable) == [0]
+    assert found.scores.shape == (5,)
+    assert found.scores[0] == 0
+    for index, (y, x) in {1: (20, 30), 3: (150, 120), 4: (90, 200)}.items():
+        place = found.all_found[index].transform[:, 2]
+        np.testing.assert_allclose(place, (x, y), atol=0.3)
+
+
 def test_scores_are_the_boxed_sum_over_pairs_of_pixels():
     """⟨h_K(f), h(p)⟩ with the kernel at every pair of pixels, and 1 for a patch with itself."""
     from caloric.descriptor import density
@@ -537,7 +553,7 @@ def test_find_template_says_what_is_wrong():
     for candidates, options, match in (
         ([], {}, "the list is empty"),
         (template, {}, "a single image"),
-        ([template, np.zeros((4, 4))], {}, "template 1: .*at least 8"),
+        ([np.zeros((4, 4))], {}, "template 0: .*at least 8"),
         ([template], {"kernel": "distribution-field"}, "not of gradient"),
         ([template], {"kernel": "magic"}, "unknown"),
         ([template], {"model": "magic"}, "unknown model"),
@@ -677,6 +693,12 @@ def test_find_command(files):
     assert [one["template"] for one in found["scores"]] == [str(n) for n in names]
     assert found["scores"][1]["score"] > found["scores"][0]["score"]
     assert error(np.array(found["transform"]), truth) < 0.3
+    listed = run("find", folder / "i.png", *names, folder / "missing.png", folder / "i.png")
+    assert listed.exit_code == 0
+    rows = [line for line in listed.stdout.splitlines() if ".png" in line]
+    assert len(rows) == 4
+    assert ["yes" in row for row in rows] == [True, True, False, False]
+    assert "no such file" in listed.stdout
     assert run("find", folder / "i.png", folder / "o.png").exit_code == 1
     cv2.imwrite(str(folder / "n.png"), 255 - cv2.imread(str(folder / "i.png")))
     assert run("find", folder / "n.png", *names, "--inverted").exit_code == 0
@@ -706,7 +728,7 @@ def test_match_command_refines(files):
 
 def test_pictures_of_alignments_have_no_path_too():
     template, image, truth = problem()
-    picture = viz.draw_alignment(template, image, truth, [], "nothing happened")
+    picture = viz.draw_alignment(template, image, truth, [], "nothing happened").pixels
     assert picture.dtype == np.uint8
 
 

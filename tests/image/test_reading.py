@@ -1,12 +1,14 @@
 """Image files: every kind people have, and every kind of broken one."""
 
+import io
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 import caloric
 from broken import broken_files, saved
@@ -101,6 +103,46 @@ def test_deep_files_are_turned_as_plain_ones_are(orientation):
     deep = Image.fromarray(colour()[..., 0].astype(np.uint16) * 257)
     for kind in ("PNG", "TIFF"):
         np.testing.assert_array_equal(reading.decode(saved(deep, format=kind, exif=exif)), expected)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_points_go_back_to_the_stored_image(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = colour()[..., 0]
+    data = saved(Image.fromarray(stored), format="PNG", exif=exif)
+    upright = reading.decode(data)
+    assert reading.orientation(data) == orientation
+    assert reading.stored_size(upright.shape, orientation) == stored.shape
+    turn = reading.to_stored(upright.shape, orientation)
+    y, x = np.mgrid[: upright.shape[0], : upright.shape[1]].reshape(2, -1)
+    there = np.rint(turn[:, :2] @ [x, y] + turn[:, 2:]).astype(int)
+    np.testing.assert_array_equal(stored[there[1], there[0]], upright[y, x])
+
+
+def test_what_has_no_orientation_is_upright(tmp_path):
+    assert reading.orientation(b"no image") == 1
+    assert reading.orientation(tmp_path / "none.jpg") == 1
+
+
+@pytest.mark.parametrize(("kind", "library"), [("AVIF", "avif"), ("JPEG2000", "jpg_2000")])
+def test_newer_formats(kind, library):
+    if not features.check(library):
+        pytest.skip(f"Pillow was built without {library}")
+    read = reading.decode(saved(Image.fromarray(colour()), format=kind, quality=95))
+    assert np.abs(read.astype(int) - colour()).mean() < 12
+
+
+def test_heic(monkeypatch):
+    heif = pytest.importorskip("pillow_heif")
+    data = io.BytesIO()
+    heif.from_pillow(Image.fromarray(colour())).save(data, quality=95)
+    read = reading.decode(data.getvalue())
+    assert np.abs(read.astype(int) - colour()).mean() < 12
+    reading._support_heif.cache_clear()
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(caloric.InputError, match="pip install pillow-heif"):
+        reading.decode(data.getvalue())
 
 
 def test_grey_with_alpha_is_seen_on_white():

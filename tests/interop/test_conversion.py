@@ -6,12 +6,13 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import caloric
 import photographs
 from caloric import cli
-from caloric.interop import colmap_command, conversion, hdf5, opencv, text
+from caloric.interop import colmap_command, conversion, hdf5, opencv, skimage, text
 
 
 def views():
@@ -141,12 +142,97 @@ def test_code_written_for_opencvs_sift():
         p = np.array([k1[m.queryIdx].pt for m in good])
         q = np.array([k2[m.trainIdx].pt for m in good])
         assert (np.hypot(*(photographs.apply(change, p) - q).T) < 3).sum() > 100
-    distances = [m.distance for m in cv2.BFMatcher().match(d1, d2)]
-    assert 20 < np.median(distances) < 250
+    # A threshold that is known to be good for SIFT keeps right matches and drops wrong ones.
+    near = [m for m in cv2.BFMatcher().match(d1, d2) if m.distance < 250]
+    p = np.array([k1[m.queryIdx].pt for m in near])
+    q = np.array([k2[m.trainIdx].pt for m in near])
+    good = np.hypot(*(photographs.apply(change, p) - q).T) < 3
+    assert len(near) < 0.8 * len(d1)
+    assert good.mean() > 0.6
+    assert good.sum() > 200
     signed = opencv.SIFT_create(600, descriptor="caloric").detectAndCompute(first, None)[1]
     assert signed.min() < 0
     small = opencv.SIFT_create(600, descriptorType=cv2.CV_8U).detectAndCompute(first, None)[1]
     assert small.dtype == np.uint8
+
+
+def scikit_images_example(extractor):
+    """scikit-image's gallery, "SIFT feature detector": right matches with a ratio and without."""
+    data, transform = pytest.importorskip("skimage.data"), pytest.importorskip("skimage.transform")
+    from skimage.color import rgb2gray
+    from skimage.feature import match_descriptors
+
+    first = rgb2gray(data.astronaut())
+    change = transform.AffineTransform(scale=(1.3, 1.1), rotation=0.5, translation=(0, -200))
+    found = []
+    for image in (first, transform.warp(first, change)):
+        extractor.detect_and_extract(image)
+        found.append((extractor.keypoints, extractor.descriptors))
+    (p, a), (q, b) = found
+    counts = []
+    for ratio in (0.6, 1.0):
+        i, j = match_descriptors(a, b, max_ratio=ratio, cross_check=True).T
+        apart = change.inverse(p[i][:, ::-1].astype(float)) - q[j][:, ::-1]
+        counts.append((np.hypot(*apart.T) < 3).sum())
+    return counts
+
+
+def test_scikit_images_example_with_our_class():
+    from skimage.feature import SIFT
+
+    ours, theirs = scikit_images_example(skimage.SIFT()), scikit_images_example(SIFT())
+    assert ours[0] >= theirs[0] > 500
+    assert ours[1] >= theirs[1]
+
+
+def test_the_class_has_all_that_scikit_images_has():
+    from inspect import signature
+
+    from skimage.feature import SIFT
+
+    theirs, ours = SIFT(), skimage.SIFT()
+    known = signature(skimage.SIFT).parameters
+    for name, parameter in signature(SIFT).parameters.items():
+        assert known[name].default == pytest.approx(parameter.default)
+    image = photographs.grey("camera", (120, 120)) / 255.0
+    for extractor in (theirs, ours):
+        extractor.detect_and_extract(image)
+    for name in [*vars(theirs), *dir(theirs)]:
+        if not name.startswith("_"):
+            assert hasattr(ours, name), name
+    assert ours.descriptors.dtype == theirs.descriptors.dtype == np.uint8
+    np.testing.assert_allclose(ours.scalespace_sigmas, theirs.scalespace_sigmas)
+    few = skimage.SIFT(n_octaves=1)
+    few.detect_and_extract(image)
+    assert few.octaves.max() == 0
+    assert len(few.descriptors) == len(few.keypoints) < len(ours.keypoints)
+    larger = skimage.SIFT(lambda_descr=9)
+    larger.detect_and_extract(image)
+    assert (larger.descriptors != ours.descriptors).any()
+    for wrong in ({"n_hist": 2}, {"lambda_descr": 9, "descriptor": "caloric"}):
+        with pytest.raises(caloric.InputError, match="is always"):
+            skimage.SIFT(**wrong)
+
+
+def test_keypoints_are_in_the_axes_that_hloc_opens(tmp_path):
+    """A photograph that lies on its side in its file."""
+    h5py = pytest.importorskip("h5py")
+    first, _, _ = views()
+    upright = first[:300]
+    about = Image.Exif()
+    about[274] = 6
+    path = tmp_path / "lying.png"
+    Image.fromarray(np.rot90(upright)).save(path, exif=about)
+    arguments = ["extract", str(path), "-o", str(tmp_path / "f.h5"), "--max-features", "50"]
+    assert CliRunner().invoke(cli.app, arguments).exit_code == 0
+    stored = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)
+    direct = caloric.extract(stored, max_features=50)
+    with h5py.File(tmp_path / "f.h5") as file:
+        group = file["lying.png"]
+        assert group["image_size"][:].tolist() == [300, 400]
+        keypoints = group["keypoints"][:]
+    nearest = np.linalg.norm(keypoints[:, None] - direct.frames.xy, axis=2).min(1)
+    assert np.median(nearest) < 0.01
 
 
 def test_options_of_the_opencv_face_are_written_and_read(tmp_path):

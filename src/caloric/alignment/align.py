@@ -164,7 +164,7 @@ def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> Floa
 
 def _matched(scene: Scene, model: Model) -> FloatArray | None:
     """Return the transform estimated from matched features, or None."""
-    a, b = pipeline.extract(scene.template), pipeline.extract(scene.image)
+    a, b = pipeline.extract([scene.template, scene.image], max_features=None)
     matches = pipeline.match(a, b)
     p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix

@@ -83,7 +83,7 @@ class Schedule:
     patch_side: int = 12  # samples and density places across a patch
     directions: int = 12
     template_candidates: int = 3  # candidates per template
-    aligned_templates: int = 8  # templates that are aligned
+    aligned_templates: int = 8  # templates that are aligned, and more while they converge
     escalated_templates: int = 2  # of them, tried from other starts too if none converged
 
 

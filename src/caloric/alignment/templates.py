@@ -10,7 +10,7 @@ K, so that a template scores 1 with itself and strong gradients give no advantag
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,18 +38,26 @@ class TemplateMatch:
     """Template number ``template`` is in the image under ``alignment.transform``, if ``found``.
 
     ``scores`` (n,) has the best score of every template before alignment, 1 for a perfect fit;
-    ``others`` has the alignments of the runners-up by their index, best first.
+    ``others`` has the alignments of the runners-up by their index, best first; ``unusable`` says
+    why a template, such as one larger than the image, was not searched for.
     """
 
     template: int
     alignment: Alignment
     scores: FloatArray
     others: dict[int, Alignment]
+    unusable: dict[int, str] = field(default_factory=dict)
 
     @property
     def found(self) -> bool:
         """Whether the alignment converged: see :class:`Alignment`."""
         return self.alignment.converged
+
+    @property
+    def all_found(self) -> dict[int, Alignment]:
+        """The alignments of all templates that are in the image, by their index, best first."""
+        every = {self.template: self.alignment, **self.others}
+        return {index: result for index, result in every.items() if result.converged}
 
     def __repr__(self) -> str:
         """Return a description of one line."""
@@ -155,17 +163,18 @@ def find_template(
     names: Sequence[str] | None = None,
     device: str = "cpu",
 ) -> TemplateMatch:
-    """Find the template that appears in an image, and align it.
+    """Find which of several templates appear in an image, and align them.
 
     The image is searched for each template at all places, rotations and scales from 1/2 to 2. The
-    templates with the best scores are aligned, and the best alignment is returned.
+    templates with the best scores are aligned, more of them as long as they are found, and the best
+    alignment comes first.
 
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4)
         uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
     templates : sequence of n arrays
-        Images of any sizes from 8 x 8 pixels to the size of ``image``.
+        Images of any sizes from 8 x 8 pixels to the size of ``image``; others are left out.
     kernel : str or Kernel
         The kernel of the scores: a name, or the result of :func:`caloric.kernel`.
     model : "affine", "similarity" or "translation"
@@ -181,7 +190,7 @@ def find_template(
     -------
     TemplateMatch
         The index ``template`` of the best template, its ``alignment``, whether it was ``found``,
-        and the ``scores`` (n,) of all templates.
+        the ``scores`` (n,) of all templates, and the alignments of ``all_found``.
 
     Examples
     --------
@@ -201,33 +210,40 @@ def find_template(
         raise InputError(f"kernel {chosen.name!r} is not of gradient orientations")
     kind = fields.feature(feature, inverted)
     labels = [f"template {i}" for i in range(len(templates))] if names is None else names
-    checked = []
+    checked: dict[int, Pixels] = {}
+    unusable: dict[int, str] = {}
     for index, template in enumerate(templates):
         try:
-            small, large = align.checked(template, image)
+            checked[index], large = align.checked(template, image)
         except InputError as error:
-            raise InputError(f"{labels[index]}: {error}") from None
-        checked.append(small)
-    textured = [i for i, t in enumerate(checked) if not align.is_flat(t)]
+            unusable[index] = str(error)
+    if not checked:
+        first = min(unusable)
+        raise InputError(f"{labels[first]}: {unusable[first]}")
+    textured = {i: t for i, t in checked.items() if not align.is_flat(t)}
+    scores = np.zeros(len(templates))
     if not textured or align.is_flat(large):
-        flat = align.aligned(checked[0], large, kind, model, None)
-        return TemplateMatch(0, flat, np.zeros(len(checked)), {})
-    correlate = align.correlator(device)
-    return _best(large, checked, textured, kind, chosen, model, correlate)
+        first = min(checked)
+        flat = align.aligned(checked[first], large, kind, model, None)
+        return TemplateMatch(first, flat, scores, {}, unusable)
+    result = _best(large, textured, kind, chosen, model, align.correlator(device))
+    scores[list(textured)] = result.scores
+    return replace(result, scores=scores, unusable=unusable)
 
 
 def _best(
     image: Pixels,
-    templates: list[Pixels],
-    textured: list[int],
+    templates: dict[int, Pixels],
     feature: Feature,
     kernel: Kernel,
     model: Model,
     correlate: Correlate,
 ) -> TemplateMatch:
-    groups = _groups(image, [templates[i] for i in textured], feature)
+    """Return the result for textured templates by their index, with their scores alone."""
+    names = list(templates)
+    groups = _groups(image, list(templates.values()), feature)
     where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
-    best = np.zeros(len(templates))
+    best: dict[int, float] = {}
     for group in groups:
         candidates = align.searched(group.scenes, model, SCHEDULE.template_candidates, correlate)
         transforms = [transform for per_template in candidates for transform in per_template]
@@ -241,15 +257,18 @@ def _best(
             table = np.maximum(table, scores(kernel, 1 - patches, raw))
         for k, scene in enumerate(group.scenes):
             order = np.argsort(-table[:, k])[: SCHEDULE.template_candidates]
-            index = textured[group.indices[k]]
-            best[index] = table[order[0], k]
+            index = names[group.indices[k]]
+            best[index] = float(table[order[0], k])
             where[index] = scene, group.sizes[k], [transforms[j] for j in order]
-    finalists = sorted(where, key=lambda i: -best[i])[: SCHEDULE.aligned_templates]
-    aligned = {}
-    for index in finalists:
+    aligned: dict[int, Alignment] = {}
+    last = True
+    for index in sorted(where, key=lambda i: -best[i]):
+        if len(aligned) >= SCHEDULE.aligned_templates and not last:
+            break
         scene, sizes, starts = where[index]
         path = align.from_candidates(scene, model, starts)
         aligned[index] = align.descend(sizes, scene, model, path)
+        last = aligned[index].converged
     ranked = _ranked(aligned)
     if not aligned[ranked[0]].converged:
         for index in ranked[: SCHEDULE.escalated_templates]:
@@ -257,7 +276,8 @@ def _best(
             aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], correlate)
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
-    return TemplateMatch(ranked[0], aligned[ranked[0]], best, others)
+    scores_of_all = np.array([best[i] for i in names])
+    return TemplateMatch(ranked[0], aligned[ranked[0]], scores_of_all, others)
 
 
 def _ranked(aligned: dict[int, Alignment]) -> list[int]:

@@ -51,6 +51,7 @@ SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1
 BATCHES = (1, 8, 32)
 MATCHED = 4096
 FRAMES = 65_536
+FILES = 512
 
 
 def _photographs(folder: Path, height: int, width: int, count: int) -> list[Pixels]:
@@ -387,8 +388,9 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
 
 def folder(photographs: Path, device_name: str) -> Report:
     """Return images per second from files to features in memory, for each decoder."""
-    paths = sorted(str(p) for p in photographs.rglob("*.jpg"))
-    files = paths * max(1, 512 // len(paths))
+    paths = [str(path) for path in datasets.photographs(photographs)]
+    jpegs = [path for path in paths if path.lower().endswith((".jpg", ".jpeg"))]
+    files = paths * max(1, FILES // len(paths))
     plan = Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
 
     def run(decode: str) -> list[Any]:
@@ -401,7 +403,7 @@ def folder(photographs: Path, device_name: str) -> Report:
         "files": len(files), "megapixels": float(np.mean([s[0] * s[1] for s in sizes])) / 1e6,
     }  # fmt: skip
     results = {}
-    nvjpeg = stream.by_nvjpeg(paths[0], devices.resolve(device_name)) is not None
+    nvjpeg = bool(jpegs) and stream.by_nvjpeg(jpegs[0], devices.resolve(device_name)) is not None
     for decode in ("cpu", "gpu") if nvjpeg else ("cpu",):
         run(decode)
         started = time.perf_counter()
@@ -498,6 +500,7 @@ def run(
     device = devices.resolve(device_name)
     if device is None or device.type != "cuda":
         raise InputError("this benchmark needs a GPU that PyTorch sees")
+    _photographs(photographs, 64, 64, 1)  # raises an error before the work
     name = str(device)
     report: Report = {
         "about": {

@@ -31,6 +31,7 @@ from caloric.matching import neighbours
 from caloric.runtime import native, threads
 
 Report = dict[str, Any]
+Progress = Callable[[str], None]
 KERNELS = ("sift", "similarity", "heat")
 CLOSED = ("sift", "dsp-inner", "dsp-both")
 MATCHED = 8192
@@ -193,10 +194,13 @@ def _set_threads(number: int) -> None:
         torch.set_num_threads(number)
 
 
-def rounds(contenders: list[Contender], count: int) -> Report:
+def rounds(
+    contenders: list[Contender], count: int, progress: Progress = lambda text: None
+) -> Report:
     """Return the times of all contenders by task and name; the first round warms up."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for number in range(count + 1):
+        progress(f"round {number} of {count}" if number else "warming up")
         for contender in contenders:
             started = time.perf_counter()
             contender.run()
@@ -340,7 +344,7 @@ def _large(path: str, megapixels: float) -> Report:
     image = _scaled(read_grey(path), megapixels)
     pipeline.extract(image[:512, :512])  # tables
     started = time.perf_counter()
-    features = pipeline.extract(image)
+    features = pipeline.extract(image, max_features=None)
     return {
         "pixels": image.size,
         "features": len(features),
@@ -373,10 +377,19 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def _after(progress: Progress, start: str, text: str) -> None:
+    progress(start + text)
+
+
 def run(
-    path: Path, count: int, thread_counts: list[int], repeat: int, sizes: list[float]
+    path: Path,
+    count: int,
+    thread_counts: list[int],
+    repeat: int,
+    sizes: list[float],
+    progress: Progress,
 ) -> Report:
-    """Return the report of all measurements of an image file."""
+    """Return the report of all measurements of an image file; ``progress`` gets lines of text."""
     pixels = read_grey(path)
     before = cv2.getNumThreads()
     report: Report = {
@@ -392,16 +405,25 @@ def run(
         with setting(**{threads.SETTING: str(thread_count)}):
             _set_threads(thread_count)
             contenders = _images(pixels, count, thread_count) + _matching(MATCHED)
-            report["threads"][str(thread_count)] = rounds(contenders, repeat)
+            where = f"{thread_count} threads: "
+            report["threads"][str(thread_count)] = rounds(
+                contenders, repeat, partial(_after, progress, where)
+            )
     report["matches in common with faiss"] = same_matches(MATCHED)
+    progress("times against pixels, features and threads")
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
     cv2.setNumThreads(before)
+    progress("beside OpenCV alone")
     report["with OpenCV alone"] = {
         str(thread_count): with_opencv(path, count, thread_count, 2 * repeat)
         for thread_count in thread_counts
     }
+    progress("processes side by side")
     report["side by side"] = side_by_side(path, count, 2 * repeat)
-    report["large"] = [large(path, size) for size in sizes]
+    report["large"] = []
+    for size in sizes:
+        progress(f"{size:g} megapixels")
+        report["large"].append(large(path, size))
     return report
 
 

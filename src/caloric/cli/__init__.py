@@ -1,13 +1,16 @@
 """The command line: one file for each group of commands."""
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from caloric import __version__
-from caloric.cli import alignment, bench, collection, images, show
+from caloric.cli import alignment, bench, collection, console, images, show
 from caloric.errors import InputError
+
+_INTERRUPTED = 130  # the exit code by which shells report Ctrl-C
 
 app = typer.Typer(
     name="caloric",
@@ -42,11 +45,17 @@ def _caloric(
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on stderr and exit code 2."""
+    """Run the command line; bad input is one line on stderr and exit code 2, Ctrl-C 130."""
     # Removed here, so that --debug is accepted at any position.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    console.raise_on_interrupt()
     try:
         app(arguments)
+    except console.Interrupted as error:
+        kept = f"; {error}" if str(error) else "; nothing was written"
+        typer.echo(f"caloric: interrupted{kept}", err=True)
+        # Threads that still compute would be waited for by sys.exit.
+        os._exit(_INTERRUPTED)
     except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
         if len(arguments) < len(sys.argv) - 1:
             raise

@@ -65,12 +65,13 @@ def align(
         if len(numbers) != 6:
             raise InputError("--initial needs six numbers: a11,a12,tx,a21,a22,ty")
         start = [numbers[:3], numbers[3:]]
-    result = align.align(
-        template_pixels, image_pixels,
-        model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
-        method=cast(align.Method, method), diffusion=cast(Diffusion, diffusion),
-        device=device,
-    )  # fmt: skip
+    with console.working(f"aligning {template} with {image}"):
+        result = align.align(
+            template_pixels, image_pixels,
+            model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
+            method=cast(align.Method, method), diffusion=cast(Diffusion, diffusion),
+            device=device,
+        )  # fmt: skip
     if output is not None:
         title = f"{Path(template).name} in {Path(image).name}: {result.reason}"
         _draw_alignment(output, template_pixels, image_pixels, result, start, title)
@@ -81,23 +82,9 @@ def align(
 def _report(
     result: "Alignment", about: dict[str, Any], json_path: str | None, output: Path | None
 ) -> None:
-    """Write an alignment as JSON without infinities, and as text; exit with code 1 if it failed."""
+    """Write an alignment as JSON and as text; exit with code 1 if it failed."""
     if json_path is not None:
-        finite = bool(np.isfinite(result.covariance).all())
-        report = about | {
-            "transform": result.transform.tolist(),
-            "converged": result.converged,
-            "reason": result.reason,
-            "confidence": result.confidence,
-            "energy": result.energy if np.isfinite(result.energy) else None,
-            "inside": result.inside,
-            "covariance": result.covariance.tolist() if finite else None,
-            "path": [
-                {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost}
-                for s in result.path
-            ],
-        }
-        console.write_text(json_path, json.dumps(report))
+        console.write_text(json_path, json.dumps(about | _as_json(result)))
     if json_path != "-":
         for row in result.transform:
             typer.echo("  ".join(f"{v:12.6f}" for v in row))
@@ -106,6 +93,23 @@ def _report(
             typer.echo(f"written: {output}")
     if not result.converged:
         raise typer.Exit(1)
+
+
+def _as_json(result: "Alignment") -> dict[str, Any]:
+    """Return an alignment without infinities; docs/json.md describes the fields."""
+    finite = bool(np.isfinite(result.covariance).all())
+    return {
+        "transform": result.transform.tolist(),
+        "converged": result.converged,
+        "reason": result.reason,
+        "confidence": result.confidence,
+        "energy": result.energy if np.isfinite(result.energy) else None,
+        "inside": result.inside,
+        "covariance": result.covariance.tolist() if finite else None,
+        "path": [
+            {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost} for s in result.path
+        ],
+    }
 
 
 def _draw_alignment(
@@ -118,7 +122,7 @@ def _draw_alignment(
     if start is not None:
         initial = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in result.path if np.isfinite(s.cost)]
-    viz.write_picture(output, viz.draw_alignment(template, image, initial, steps, title))
+    viz.draw_alignment(template, image, initial, steps, title).save(output)
 
 
 @threads.single_threaded_blas
@@ -135,35 +139,101 @@ def find(
     feature: FeatureName = "orientation",
     device: Device = "cpu",
 ) -> None:
-    """Find which of several templates is in an image, and where. Exit code 1: none."""
+    """Find which of several templates are in an image, and where. Exit code 1: none.
+
+    Prints a table of all templates, best first. A template that cannot be used is reported in it.
+    """
     from caloric.alignment import templates as finding
     from caloric.alignment.registration import Model as Motion
     from caloric.image import reading
 
     console.check_outputs(json_path, output, inputs=(image, *templates))
     image_pixels = reading.read_image(image)
-    template_pixels = [reading.read_image(path) for path in templates]
-    result = finding.find_template(
-        image_pixels, template_pixels,
-        kernel=kernel, model=cast(Motion, model), feature=feature, inverted=inverted,
-        names=templates, device=device,
-    )  # fmt: skip
-    name = templates[result.template]
+    pixels, unusable = _readable(templates)
+    readable = list(pixels)
+    with console.working(f"searching {image} for {len(readable)} templates"):
+        result = finding.find_template(
+            image_pixels, list(pixels.values()),
+            kernel=kernel, model=cast(Motion, model), feature=feature, inverted=inverted,
+            names=[templates[i] for i in readable], device=device,
+        )  # fmt: skip
+    best = readable[result.template]
     if output is not None:
-        title = f"{Path(name).name} in {Path(image).name}: {result.alignment.reason}"
-        _draw_alignment(
-            output, template_pixels[result.template], image_pixels, result.alignment, None, title
-        )
-    about = {
-        "image": image,
-        "template": name,
-        "index": result.template,
-        "found": result.found,
-        "scores": [
-            {"template": path, "score": score}
-            for path, score in zip(templates, result.scores.tolist(), strict=True)
-        ],
-    }
+        title = f"{Path(templates[best]).name} in {Path(image).name}: {result.alignment.reason}"
+        _draw_alignment(output, pixels[best], image_pixels, result.alignment, None, title)
+    alignments = {readable[i]: a for i, a in result.others.items()} | {best: result.alignment}
+    unusable |= {readable[i]: reason for i, reason in result.unusable.items()}
+    scores = dict(zip(readable, result.scores.tolist(), strict=True))
+    each = [
+        _found(path, scores.get(i, 0.0), alignments.get(i), unusable.get(i), pixels.get(i))
+        for i, path in enumerate(templates)
+    ]
+    if json_path is not None:
+        about = {
+            "image": image,
+            "template": templates[best],
+            "index": best,
+            "found": result.found,
+            "scores": [{"template": one["template"], "score": one["score"]} for one in each],
+            "templates": each,
+        }
+        console.write_text(json_path, json.dumps(about | _as_json(result.alignment)))
     if json_path != "-":
-        typer.echo(name if result.found else f"no certain match; the nearest is {name}")
-    _report(result.alignment, about, json_path, output)
+        _print_table(each)
+        if output is not None:
+            typer.echo(f"written: {output}")
+    if not result.found:
+        raise typer.Exit(1)
+
+
+def _readable(paths: list[str]) -> tuple[dict[int, Any], dict[int, str]]:
+    """Return the templates that can be read by their index, and why the others cannot."""
+    from caloric.image import reading
+
+    pixels, unusable = {}, {}
+    for index, path in enumerate(paths):
+        try:
+            pixels[index] = reading.read_image(path)
+        except InputError as error:
+            unusable[index] = str(error).removeprefix(f"{path}: ")
+    if not pixels:
+        raise InputError(f"{paths[0]}: {unusable[0]}")
+    return pixels, unusable
+
+
+def _found(
+    path: str, score: float, alignment: "Alignment | None", unusable: str | None, pixels: Any
+) -> dict[str, Any]:
+    """Return what was found of one template, as ``find --json`` has it."""
+    found = alignment is not None and alignment.converged
+    reason = unusable or (alignment.reason if alignment is not None else "scored too low")
+    result = {"template": path, "score": score, "found": found, "reason": reason}
+    if alignment is None or not found:
+        return result
+    transform = alignment.transform
+    middle = transform[:, :2] @ ((np.array(pixels.shape[1::-1]) - 1) / 2) + transform[:, 2]
+    return result | {
+        "transform": transform.tolist(),
+        "centre": middle.tolist(),
+        "scale": float(np.sqrt(abs(np.linalg.det(transform[:, :2])))),
+        "degrees": float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))),
+        "confidence": alignment.confidence,
+    }
+
+
+def _print_table(each: list[dict[str, Any]]) -> None:
+    """Print all templates, those that were found first and the best of them at the top."""
+    from rich.table import Table
+
+    table = Table("template", "found", "centre", "scale", "turned", "confidence", "score", "")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    for one in sorted(each, key=lambda one: (not one["found"], -one["score"])):
+        place = [""] * 4
+        if one["found"]:
+            x, y = one["centre"]
+            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{one['degrees']:.1f}°",
+                     f"{one['confidence']:.2f}"]  # fmt: skip
+        found, why = ("yes", "") if one["found"] else ("no", one["reason"])
+        table.add_row(one["template"], found, *place, f"{one['score']:.2f}", why)
+    console.tables().print(table)

@@ -1,7 +1,6 @@
 """``caloric bench``: benchmarks that users run on their own data and machines."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +70,7 @@ def _bench(
         table = Table(*head, title=f"{name}: {part}")
         for row in rows:
             table.add_row(*row)
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        console.tables().print(table)
 
 
 def _add_command(name: str, description: str) -> None:
@@ -145,7 +144,7 @@ def pairs(
         table = Table("", *(row[0] for row in rows), title=f"{report['pairs']} pairs")
         for number, name in enumerate(head[1:], 1):
             table.add_row(name, *(row[number] for row in rows))
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        console.tables().print(table)
 
 
 @app.command()
@@ -170,7 +169,7 @@ def speed(
     console.check_outputs(json_path, plot)
     numbers = console.numbers(thread_counts, "--threads", int)
     sizes = [size for size in console.numbers(large, "--large", float) if size]
-    report = benchmark.run(image, max_features, numbers, rounds, sizes)
+    report = benchmark.run(image, max_features, numbers, rounds, sizes, console.progress_lines())
     if json_path is not None:
         console.write_report(json_path, report)
     if plot is not None:

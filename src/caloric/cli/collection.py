@@ -9,6 +9,7 @@ import typer
 
 from caloric.cli import console
 from caloric.cli.options import Affine, Contrast, DescriptorName, Device, MaxFeatures, Upright
+from caloric.detector.detection import FEATURES
 from caloric.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ def _locked(store: Path) -> AbstractContextManager[None]:
     return locked(store, lambda message: typer.echo(message, err=True))
 
 
+_KEPT = "what is finished is kept: run the same command again to go on"
+
+
 @contextmanager
 def _engine(workers: int, cluster: str | None, store: Path) -> Iterator["Engine"]:
     """Yield the engine, with the store locked."""
-    with _locked(store), _workers(workers, cluster) as engine:
+    with console.keeping(_KEPT), _locked(store), _workers(workers, cluster) as engine:
         yield engine
 
 
@@ -123,9 +127,10 @@ def _extract(
 ) -> list[str]:
     from caloric.collection import extraction
 
-    summary = extraction.extract(
-        folder, out, settings, engine, device=device, progress=console.Progress()
-    )
+    with console.working(f"extracting features of {folder}"):
+        summary = extraction.extract(
+            folder, out, settings, engine, device=device, progress=console.Progress()
+        )
     for name, why in summary.skipped.items():
         console.skipped(name, why)
     features = sum(count for count in summary.found.values() if isinstance(count, int))
@@ -142,20 +147,23 @@ def _extract(
 def _pairs(out: Path, pairing: "Pairing | None", engine: "Engine") -> list["Pair"]:
     from caloric.collection import pairing as choosing
 
-    return choosing.pairs(out, pairing, engine, console.Progress())
+    with console.working("choosing pairs"):
+        return choosing.pairs(out, pairing, engine, console.Progress())
 
 
 def _match(out: Path, pairs: list["Pair"], options: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
 
-    new = matching.match(out, pairs, options, engine, console.Progress())
+    with console.working(f"matching {len(pairs)} pairs"):
+        new = matching.match(out, pairs, options, engine, console.Progress())
     typer.echo(f"{len(pairs)} pairs, {new} newly matched")
 
 
 def _verify(out: Path, options: "Matching", engine: "Engine") -> None:
     from caloric.collection import matching
 
-    valid, total = matching.verify(out, options, engine, console.Progress())
+    with console.working("verifying matches"):
+        valid, total = matching.verify(out, options, engine, console.Progress())
     typer.echo(f"{valid} of {total} pairs have a geometry")
 
 
@@ -169,7 +177,7 @@ def extract(
     folder: Folder,
     output: Out,
     descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = 8000,
+    max_features: MaxFeatures = FEATURES,
     affine: Affine = False,
     upright: Upright = False,
     contrast: Contrast = None,
@@ -245,7 +253,7 @@ def export(
         raise unknown("--to", to, ("colmap", "hloc", "text"))
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with _locked(output):
+    with _locked(output), console.working(f"exporting to {to}"):
         if to == "colmap":
             written = [exporting.export_colmap(output, images)]
         elif to == "hloc":
@@ -267,7 +275,8 @@ def describe(
     """Replace the descriptors at the keypoints of a COLMAP database; then match again."""
     from caloric.collection import exporting
 
-    count, skipped = exporting.describe_database(database, folder, descriptor)
+    with console.working(f"describing the keypoints of {database}"):
+        count, skipped = exporting.describe_database(database, folder, descriptor)
     for name, why in skipped.items():
         console.skipped(name, why)
     typer.echo(f"{count} images described anew: {database}")
@@ -287,7 +296,8 @@ def _reconstruct(folder: Path, output: Path) -> None:
 
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
-    with _locked(output):
+    interrupted = console.keeping("features, matches and database are kept")
+    with interrupted, _locked(output), console.working("COLMAP is reconstructing a model"):
         model = exporting.reconstruct(output, folder)
     typer.echo(
         f"{model.images} images placed, {model.points:,} points, mean error {model.error:.2f} px: "
@@ -300,7 +310,7 @@ def run(
     folder: Folder,
     output: Out,
     descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = 8000,
+    max_features: MaxFeatures = FEATURES,
     affine: Affine = False,
     upright: Upright = False,
     contrast: Contrast = None,
@@ -315,12 +325,9 @@ def run(
 ) -> None:
     """Run all steps: features, pairs, matches, geometries, database and model."""
     from caloric.collection import exporting, sources
-    from caloric.interop import colmap, text
+    from caloric.interop import colmap
 
     colmap.require()
-    if not colmap.available():
-        for name in sources.names(sources.absolute(folder)):
-            text.check_name(name)
     settings = _settings(descriptor, max_features, affine, upright, contrast)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
@@ -332,7 +339,7 @@ def run(
         _verify(output, matching, engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
-    with _locked(output):
+    with console.keeping(_KEPT), _locked(output), console.working("writing COLMAP's database"):
         typer.echo(f"written: {exporting.export_colmap(output, local)}")
     if local is None:
         typer.echo("no model: COLMAP needs the images on a disk; copy them and run `reconstruct`")

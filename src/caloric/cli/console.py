@@ -1,9 +1,13 @@
 """Printing, progress and the checks of output files that all commands share."""
 
 import json
+import signal
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any, TypeVar
 
 import typer
@@ -13,6 +17,11 @@ from caloric.errors import InputError
 from caloric.runtime.files import check_target, replacing
 
 Number = TypeVar("Number", int, float)
+
+
+def tables() -> Console:
+    """Return a console for tables, which are not broken to 80 columns where output is a file."""
+    return Console(width=None if sys.stdout.isatty() else 160)
 
 
 def json_file(json_path: str | None) -> Path | None:
@@ -81,6 +90,41 @@ def progress_lines() -> Callable[[str], None]:
     """Return a function that prints a line to stderr while a benchmark is running."""
     console = Console(stderr=True)
     return lambda message: console.print(f"  {message}", highlight=False)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Print what is being done to stderr if it takes longer than a second."""
+    timer = Timer(1.0, lambda: typer.echo(f"{what} ...", err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Interrupted(BaseException):
+    """Ctrl-C was pressed. Unlike KeyboardInterrupt it passes through the command parser."""
+
+
+def raise_on_interrupt() -> None:
+    """Make Ctrl-C raise :class:`Interrupted`; a second one ends the process at once."""
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise Interrupted
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def keeping(what: str) -> Iterator[None]:
+    """Say what is kept if the work is interrupted."""
+    try:
+        yield
+    except Interrupted as error:
+        raise Interrupted(what) from error
 
 
 class Progress:

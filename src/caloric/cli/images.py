@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -19,6 +18,7 @@ from caloric.cli.options import (
     MaxFeatures,
     Upright,
 )
+from caloric.detector.detection import FEATURES
 from caloric.errors import InputError, unknown
 from caloric.features import Failure
 from caloric.matching.geometry import Model
@@ -26,20 +26,14 @@ from caloric.runtime import threads
 from caloric.runtime.files import check_target, replacing
 
 if TYPE_CHECKING:
-    from caloric.features import Features
+    from caloric.detector.detection import Detector
+    from caloric.image_pair import ImagePair
     from caloric.plan import Plan
 
 Image = Annotated[str, typer.Argument(help="An image file.")]
 Memory = Annotated[
     int, typer.Option(help="Working memory in megabytes; a larger image is processed in tiles.")
 ]
-
-_MODELS: dict[Model, str] = {
-    "homography": "a homography",
-    "affine": "an affine map",
-    "fundamental": "a fundamental matrix",
-    "essential": "an essential matrix",
-}
 
 
 @threads.single_threaded_blas
@@ -61,7 +55,7 @@ def match(
     ] = None,
     descriptor: DescriptorName = "caloric",
     model: Annotated[str, typer.Option(help="homography, affine or fundamental.")] = "homography",
-    max_features: MaxFeatures = 2000,
+    max_features: MaxFeatures = FEATURES,
     ratio: Annotated[float, typer.Option(help="Threshold of the ratio test; 1 for none.")] = 0.9,
     threshold: Annotated[
         float, typer.Option(help="Largest residual of an inlier, in pixels.")
@@ -80,77 +74,67 @@ def match(
 
     An essential matrix needs camera intrinsics: use caloric.verify from Python.
     """
-    from caloric import pipeline, viz
-    from caloric.image import reading, tiles
+    from caloric.descriptor import recipes
+    from caloric.image_pair import match_images
 
     if model not in ("homography", "affine", "fundamental"):
         raise unknown("model", model, ("homography", "affine", "fundamental"))
     console.check_outputs(json_path, output, html, inputs=(image_a, image_b))
-    plan = _plan(descriptor, max_features, affine, upright, detector, device, contrast)
-    pixels = [reading.read_image(path) for path in (image_a, image_b)]
-
-    def extracted(path: str, image: Any) -> "Features":
-        ((_, features),) = pipeline.extract_each([(image, None)], plan, device, tiles.MEMORY)
-        if isinstance(features, Failure):
-            raise InputError(f"{path}: {features.reason}")
-        return features
-
-    with ThreadPoolExecutor(2) as pool:
-        a, b = pool.map(extracted, (image_a, image_b), pixels)
-    chosen = cast(Model, model)
-    images = (pixels[0], pixels[1]) if refine else None
-    matches = pipeline.match(
-        a, b, ratio=None if ratio == 1 else ratio, refine=refine, images=images, device=device
-    )
-    geometry = pipeline.verify(a, b, matches, model=chosen, seed=seed, threshold=threshold)
-    p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
-    if matches.refined is not None:
-        q = matches.refined[:, :, 2]
-    inliers = int(geometry.inliers.sum())
-    summary = f"{len(a)} and {len(b)} features, {len(matches)} matches, {inliers} inliers"
-    summary += f" of {_MODELS[chosen]}"
+    recipes.descriptor(descriptor)
+    with console.working(f"matching {image_a} and {image_b}"):
+        pair = match_images(
+            image_a, image_b, descriptor, max_features=max_features, model=cast(Model, model),
+            ratio=None if ratio == 1 else ratio, threshold=threshold, refine=refine, affine=affine,
+            upright=upright, detector=cast("Detector", detector), contrast=contrast, seed=seed,
+            device=device,
+        )  # fmt: skip
     if json_path is not None:
-        columns = zip(
-            p.tolist(),
-            q.tolist(),
-            matches.distances.tolist(),
-            geometry.inliers.tolist(),
-            strict=True,
-        )
-        report = {
-            "image_a": image_a,
-            "image_b": image_b,
-            "descriptor": descriptor,
-            "features": [len(a), len(b)],
-            "matches": [[*pa, *pb, d, i] for pa, pb, d, i in columns],
-            "model": model,
-            "matrix": None if geometry.matrix is None else geometry.matrix.tolist(),
-            "inliers": inliers,
-        }
-        console.write_text(json_path, json.dumps(report))
+        console.write_text(json_path, json.dumps(_as_json(pair, image_a, image_b)))
     if output is not None:
-        good = geometry.inliers
-        picture = viz.draw_matches(
-            pixels[0], pixels[1], p[good], q[good], geometry.residuals[good], threshold, summary
-        )
-        viz.write_picture(output, picture)
+        pair.save(output)
     if html is not None:
         from caloric.view import still
         from caloric.view.session import Picture as Shown
 
         names = [Path(path).name for path in (image_a, image_b)]
-        pictures = [Shown.of_pixels(name, image) for name, image in zip(names, pixels, strict=True)]
-        title = " and ".join(names)
-        text = still.page((pictures[0], pictures[1]), (a, b), chosen, ratio, threshold, title)
+        pictures = [
+            Shown.of_pixels(name, pixels)
+            for name, pixels in zip(names, (pair.image_a, pair.image_b), strict=True)
+        ]
+        text = still.page(
+            (pictures[0], pictures[1]), (pair.features_a, pair.features_b), pair.geometry.model,
+            ratio, threshold, " and ".join(names),
+        )  # fmt: skip
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
-        typer.echo(summary)
+        typer.echo(pair.summary)
         for written in (output, html, json_path):
             if written is not None:
                 typer.echo(f"written: {written}")
-    if geometry.matrix is None:
+    if not pair:
         raise typer.Exit(1)
+
+
+def _as_json(pair: "ImagePair", image_a: str, image_b: str) -> dict[str, Any]:
+    """Return the fields of ``match --json``, which docs/json.md describes."""
+    matrix = pair.geometry.matrix
+    columns = zip(
+        *(points.tolist() for points in pair.all_points()),
+        pair.matches.distances.tolist(),
+        pair.geometry.inliers.tolist(),
+        strict=True,
+    )
+    return {
+        "image_a": image_a,
+        "image_b": image_b,
+        "descriptor": pair.features_a.descriptor,
+        "features": [len(pair.features_a), len(pair.features_b)],
+        "matches": [[*a, *b, distance, inlier] for a, b, distance, inlier in columns],
+        "model": pair.geometry.model,
+        "matrix": None if matrix is None else matrix.tolist(),
+        "inliers": len(pair),
+    }
 
 
 def _plan(
@@ -184,7 +168,7 @@ def extract(
         ),
     ],
     descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = 8000,
+    max_features: MaxFeatures = FEATURES,
     affine: Affine = False,
     upright: Upright = False,
     detector: DetectorName = "dog",
@@ -198,7 +182,9 @@ def extract(
     """Extract features of images to a file or a folder. Unusable images are skipped."""
     from caloric import features, pipeline
     from caloric.gpu import stream
+    from caloric.image import reading
     from caloric.interop import hdf5
+    from caloric.interop.conversion import in_file_axes
 
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
@@ -222,10 +208,13 @@ def extract(
                 continue
             name = names[index]
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
+            if kind == "h5":  # hloc and COLMAP open images as they are stored
+                result = in_file_axes(result, reading.orientation(Path(images[index])))
             yield name, result
 
     results = extracted()
-    first = next(results, None)
+    with console.working(f"extracting features of {images[0]}"):
+        first = next(results, None)
     if first is None:
         typer.echo(f"none of {len(images)} images could be used; nothing was written", err=True)
         raise typer.Exit(2)
@@ -233,8 +222,9 @@ def extract(
     if kind == "h5":
         hdf5.write(output, results)
     else:
-        for name, result in results:
-            result.save(output if kind == "npz" else output / f"{name}.npz")
+        with console.keeping(f"files written so far are kept in {output}"):
+            for name, result in results:
+                result.save(output if kind == "npz" else output / f"{name}.npz")
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
     if skipped:
         raise typer.Exit(1)
@@ -242,9 +232,14 @@ def extract(
 
 def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
     """Return what to write by the suffix of the output; raise an error if it cannot be written."""
+    from caloric.interop import hdf5
+
     if output.suffix in (".npz", ".h5", ".hdf5"):
         check_target(output)
-        return "npz" if output.suffix == ".npz" else "h5"
+        if output.suffix == ".npz":
+            return "npz"
+        hdf5.h5py()  # raises an error before the work
+        return "h5"
     if output.suffix and not output.is_dir():
         raise InputError(
             f"{output}: name an .h5, an .npz or a folder (create a folder with a dot first)"

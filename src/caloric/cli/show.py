@@ -12,6 +12,7 @@ from caloric import __version__
 from caloric.cli import console
 from caloric.cli.options import DescriptorName, MaxFeatures
 from caloric.descriptor import recipes
+from caloric.detector.detection import FEATURES
 from caloric.errors import unknown
 from caloric.runtime import native, threads
 
@@ -22,7 +23,8 @@ def demo(
     """Match a photograph with a strongly changed view of it, by SIFT and by the default."""
     from caloric.demo import run
 
-    scores, picture = run(console.folder(out))
+    with console.working("matching a photograph with a changed view of it"):
+        scores, picture = run(console.folder(out))
     for s in scores:
         typer.echo(f"{s.descriptor:10} {s.right:5} of {len(s.error):5} matches are right")
     typer.echo(f"the picture: {picture}")
@@ -47,7 +49,7 @@ def view(
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
     descriptor: DescriptorName = "caloric",
     model: Annotated[str, typer.Option(help="homography, fundamental or affine.")] = "homography",
-    max_features: MaxFeatures = 4000,
+    max_features: MaxFeatures = FEATURES,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")

@@ -116,6 +116,14 @@ class Processes(InProcess):
                         "with fewer workers: what is finished is kept"
                     ) from None
                 retried = [*pending.values(), *retried]
+            except GeneratorExit:
+                raise
+            except BaseException:
+                # Ctrl-C: do not wait for shards that are being made. They are written as a whole
+                # or not at all.
+                for worker in list(pool._processes.values()):
+                    worker.kill()
+                raise
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 

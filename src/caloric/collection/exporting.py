@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,10 +17,10 @@ from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.image import reading
-from caloric.interop import colmap, colmap_command, hdf5, text
-from caloric.interop.colmap import TwoViews
+from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
 from caloric.interop.colmap_command import Model
-from caloric.interop.conversion import length, sift_bytes
+from caloric.interop.colmap_tables import TwoViews
+from caloric.interop.conversion import length, moved, sift_bytes
 
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 
@@ -85,9 +86,10 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
             for name in known:
                 colmap.require_image(folder, name)
             with tempfile.TemporaryDirectory(dir=target.parent, prefix="text.") as place:
-                verified = _write_matches(store, Path(place))
                 _write_features(store, Path(place))
-                colmap_command.write_database(unfinished, Path(place), folder, verified)
+                colmap_command.import_features(unfinished, Path(place), folder)
+            frames = ((name, features.frames) for name, features in images(store))
+            colmap_tables.write(unfinished, frames, two_views(store))
         unfinished.replace(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from None
@@ -113,6 +115,7 @@ def _check_space(folder: Path, needed: int) -> None:
 
 def export_hloc(store: Path) -> tuple[Path, Path]:
     """Write OUT/hloc/features.h5 and matches.h5, the inliers of verified pairs."""
+    hdf5.h5py()  # raises an error before the work
     target = store / "hloc"
     target.mkdir(parents=True, exist_ok=True)
     counts, lengths = {}, {}
@@ -162,8 +165,8 @@ def _write_features(store: Path, target: Path) -> None:
         text.write(path, features)
 
 
-def _write_matches(store: Path, target: Path) -> bool:
-    """Write target/matches.txt; return whether its matches are verified."""
+def _write_matches(store: Path, target: Path) -> None:
+    """Write target/matches.txt."""
     verified = bool(matching.geometries(store).all())
     pairs = (pair for pair in two_views(store) if not verified or pair.matrix is not None)
     text.write_matches(
@@ -173,7 +176,6 @@ def _write_matches(store: Path, target: Path) -> bool:
             for pair in pairs
         ),
     )
-    return verified
 
 
 def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
@@ -197,9 +199,11 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
             except InputError as error:
                 skipped[name] = str(error)
                 continue
-            values = pipeline.describe(pixels, keypoints, descriptor)
             size = (pixels.shape[0], pixels.shape[1])
-            yield name, sift_bytes(Features(keypoints, values, size, descriptor, ""))
+            turn = reading.to_stored(size, reading.orientation(folder / name))
+            upright = moved(keypoints, np.asarray(cv2.invertAffineTransform(turn)))
+            values = pipeline.describe(pixels, upright, descriptor)
+            yield name, sift_bytes(Features(upright, values, size, descriptor, ""))
 
     colmap.replace_descriptors(database, described())
     return len(frames) - len(skipped), skipped

@@ -20,9 +20,11 @@ from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.features import Failure, Features
 from caloric.frames import Frames
+from caloric.interop.conversion import in_file_axes
 from caloric.plan import Plan
 
 MOST = 32  # images per shard, about
+_VERSION = 2  # of what a row means: since 2, frames are in the axes of the file, as COLMAP's are
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
     ("height", "int32"), ("width", "int32"), ("count", "int32"), ("dimension", "int32"),
@@ -36,7 +38,7 @@ class Settings:
     """How features are extracted: the options of :func:`caloric.extract`. Descriptors are uint8."""
 
     descriptor: str = "caloric"
-    max_features: int = 8000
+    max_features: int = detection.FEATURES
     affine: bool = False
     upright: bool = False
     contrast: float | None = None
@@ -50,7 +52,9 @@ class Settings:
     def hash(self) -> str:
         """Return a hash of everything that the features depend on besides the image."""
         plan = self.plan()
-        return fingerprint(asdict(self), detection.VERSION, plan.recipe.fingerprint(plan.sizes))
+        return fingerprint(
+            asdict(self), _VERSION, detection.VERSION, plan.recipe.fingerprint(plan.sizes)
+        )
 
 
 def shards(store: Path) -> Shards:
@@ -141,11 +145,13 @@ def make(task: Task) -> Made:
             continue
     new = [p for p in task.photographs if p.name not in rows]
     outcomes: dict[str, int | str] = {}
+    orientations: dict[str, int] = {}
 
     def images() -> Iterable[tuple[Any, Any]]:
         for photograph in new:
             try:
-                yield sources.pixels(task.folder, photograph), None
+                pixels, orientations[photograph.name] = sources.pixels(task.folder, photograph)
+                yield pixels, None
             except InputError as error:
                 if isinstance(error, sources.UnreadableError):
                     outcomes[photograph.name] = str(error)
@@ -153,7 +159,10 @@ def make(task: Task) -> Made:
 
     plan = task.settings.plan()
     for index, result in pipeline.extract_each(images(), plan, task.device, 10**9):
-        rows[new[index].name] = _row(new[index], settings, result)
+        name = new[index].name
+        if isinstance(result, Features):
+            result = in_file_axes(result, orientations[name])
+        rows[name] = _row(new[index], settings, result)
     # Images that could not be read are left out of the shard and of its name: the next run tries
     # them again.
     readable = [p for p in task.photographs if p.name not in outcomes]

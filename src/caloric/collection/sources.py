@@ -14,7 +14,10 @@ from caloric.errors import InputError
 from caloric.image import reading
 
 _BLOCK = 64  # images hashed by one task
-SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm")
+SUFFIXES = (
+    ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm",
+    ".heic", ".heif", ".avif", ".jp2", ".j2k",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,16 @@ def hashed(block: Block) -> dict[str, Photograph | InputError]:
     return result
 
 
-def pixels(folder: str, photograph: Photograph) -> NDArray[np.generic]:
-    """Return the decoded image; raise an error if the file has changed since it was hashed."""
+def pixels(folder: str, photograph: Photograph) -> tuple[NDArray[np.generic], int]:
+    """Return the decoded, upright image and its EXIF orientation.
+
+    Raises an error if the file has changed since it was hashed.
+    """
     data = content(folder, photograph.name)
     if hashlib.sha256(data).hexdigest() != photograph.content:
         raise InputError(f"{photograph.name}: has changed during the run; run again")
     try:
-        return reading.decode(data)
+        return reading.decode(data), reading.orientation(data)
     except InputError as error:
         raise InputError(f"{photograph.name}: {error}") from None
 

@@ -74,7 +74,7 @@ def _tensor_to_array(image: Any) -> NDArray[np.generic]:
         return np.asarray(host.float().numpy())
 
 
-def _as_image(image: object) -> NDArray[np.generic]:
+def as_image(image: object) -> NDArray[np.generic]:
     """Return an array (h, w) or (h, w, 3 | 4) of an array or a tensor (h, w) or (c, h, w)."""
     if is_tensor(image):
         pixels = _tensor_to_array(image)
@@ -96,6 +96,46 @@ def check_levels(low: float, high: float) -> None:
         )
 
 
+def unused_range(image: object) -> str | None:
+    """Return what to do about an image whose brightest pixel is dark; None for other images.
+
+    Such as data of 12 bits in 16, in which few features reach the smallest contrast.
+    """
+    if isinstance(image, Windows):
+        return None
+    array = as_image(image)
+    if not array.size or array.dtype == np.bool_:
+        return None
+    floats = array.dtype.type in FLOATS
+    white = 1.0 if floats else 2.0 ** (8 * array.dtype.itemsize) - 1
+    top = float((array[..., :3] if array.ndim == 3 else array).max())
+    if not 0 < top < white / 4:
+        return None
+    if floats:
+        return f"its brightest pixel is {top:.3g} of 1; divide it by that"
+    bits = int(np.ceil(np.log2(top + 1)))
+    return (
+        f"its brightest pixel is {top:,.0f} of {white:,.0f}; if its data has {bits} bits, use "
+        f"image / {2**bits - 1:,.0f}"
+    )
+
+
+def low_contrast(image: object) -> str | None:
+    """Return what to do about an image of few grey levels; None for other images."""
+    if isinstance(image, Windows):
+        return None
+    grey = to_grey(image)
+    if not grey.size:
+        return None
+    low, high = np.percentile(grey, (0.5, 99.5))
+    if high - low >= 0.1:
+        return None
+    return (
+        f"its grey levels span {100 * (high - low):.2g} % of the range; stretch them, or ask for "
+        "weaker features by contrast"
+    )
+
+
 def rec601(red: Any, green: Any, blue: Any) -> Any:
     """Return the grey values of float32 channels (arrays or tensors) by the weights of Rec. 601.
 
@@ -109,7 +149,7 @@ def to_grey(image: object) -> NDArray[np.float32]:
 
     Colours are weighted by Rec. 601; transparent pixels are blended with white.
     """
-    array = _as_image(image)
+    array = as_image(image)
     result = np.empty(array.shape[:2], np.float32)
     if array.size:
         strips = threads.strips(len(array), max(1, _PIXELS // array.shape[1]))
@@ -166,7 +206,7 @@ def source(image: object) -> Source:
             (windows.shape[0], windows.shape[1]),
             lambda rows, columns: to_grey(windows.window(rows, columns)),
         )
-    array = _as_image(image)
+    array = as_image(image)
     to_grey(array[:1, :1])  # raises InputError if the type is not supported
     return Source(
         (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])

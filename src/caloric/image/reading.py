@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -30,7 +31,8 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     Parameters
     ----------
     path : str or Path
-        The file. Palette and CMYK images are converted to RGB.
+        The file: JPEG, PNG, TIFF, WebP, BMP, PPM, AVIF, JPEG 2000, and HEIC if ``pillow-heif`` is
+        installed (the extra ``heic``). Palette and CMYK images are converted to RGB.
     max_pixels : int
         A file whose header declares more pixels is refused before memory is allocated for it.
 
@@ -135,8 +137,37 @@ def _quiet() -> Iterator[None]:
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
     """Return the pixels of :func:`read_image` from the bytes of a file."""
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF:
+        _support_heif()
     with _quiet():
         return _decode(data, max_pixels)
+
+
+_HEIF = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # brands
+
+
+@cache
+def _support_heif() -> None:
+    """Add HEIC, the format of many telephones, to what Pillow reads."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise InputError(
+            "a HEIC image, which needs pillow-heif: pip install pillow-heif; or convert it"
+        ) from None
+    register_heif_opener()
+
+
+def orientation(file: bytes | Path) -> int:
+    """Return the EXIF orientation, 1 to 8, of a file or its bytes; 1 if it has none."""
+    from PIL import Image
+
+    try:
+        with _quiet(), Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
+            number = int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # as many types as decoders; reading the pixels reports the error
+        return 1
+    return number if 1 <= number <= 8 else 1
 
 
 def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
@@ -206,15 +237,34 @@ def _tiff_tags(data: bytes) -> dict[int, int]:
     return tags
 
 
+# An upright image is the stored one, transposed for these orientations, then with the order of its
+# rows and of its columns reversed for these.
+_TRANSPOSED, _ROWS_REVERSED, _COLUMNS_REVERSED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
+
+
 def _upright(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic]:
-    """Return the pixels upright: EXIF orientations 5 to 8 are transposed, then axes are flipped."""
-    if not 2 <= orientation <= 8:
-        return pixels
-    if orientation >= 5:
+    """Return the pixels upright, for an EXIF orientation."""
+    if orientation in _TRANSPOSED:
         pixels = pixels.swapaxes(0, 1)
-    rows = -1 if orientation in (3, 4, 7, 8) else 1
-    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    rows = -1 if orientation in _ROWS_REVERSED else 1
+    columns = -1 if orientation in _COLUMNS_REVERSED else 1
     return np.ascontiguousarray(pixels[::rows, ::columns])
+
+
+def stored_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
+    """Return the size (h, w) of the stored image from that of the upright one, or the reverse."""
+    return (size[1], size[0]) if orientation in _TRANSPOSED else size
+
+
+def to_stored(size: tuple[int, int], orientation: int) -> NDArray[np.float64]:
+    """Return the map (2, 3) of points (x, y) of an upright image of ``size`` to the stored one."""
+    h, w = size
+    turn = np.array([[1.0, 0, 0], [0, 1, 0]])
+    if orientation in _COLUMNS_REVERSED:
+        turn[0] = -1, 0, w - 1
+    if orientation in _ROWS_REVERSED:
+        turn[1] = 0, -1, h - 1
+    return np.ascontiguousarray(turn[::-1]) if orientation in _TRANSPOSED else turn
 
 
 def _decode_by_opencv(data: bytes) -> NDArray[np.generic]:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +13,10 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command
+from caloric.interop.colmap_tables import TwoViews
 from caloric.interop.conversion import sift_bytes
 
 R = TypeVar("R")
-Matrix = NDArray[np.float64]
 _NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
 
 
@@ -58,19 +57,6 @@ def call(function: Callable[[], R], path: Path) -> R:
     except (RuntimeError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(f"{path}: COLMAP: {lines[-1]}") from None
-
-
-@dataclass(frozen=True, eq=False)
-class TwoViews:
-    """The matches (m, 2) and distances (m,) of two images, the inlier indices and the matrix."""
-
-    name_a: str
-    name_b: str
-    matches: NDArray[np.uint32]
-    distances: NDArray[np.float32]
-    inliers: NDArray[np.uint32]
-    matrix: Matrix | None
-    model: str
 
 
 def write_database(

@@ -1,7 +1,7 @@
 """COLMAP by its executable, for machines without pycolmap, such as Linux on ARM.
 
-Features and matches are passed as the text files of COLMAP's importers. They hold circular
-keypoints only, so affine shapes are lost; pycolmap keeps them.
+Features are passed as the text files of COLMAP's importer, which reads the cameras; matches,
+geometries and affine shapes are then written to the database's tables.
 """
 
 import os
@@ -49,19 +49,11 @@ def without_gpu(command: str) -> tuple[str, ...]:
     return tuple(word for name in sorted(set(names)) for word in (f"--{name}", "0"))
 
 
-def write_database(path: Path, text: Path, folder: Path, verified: bool) -> None:
-    """Write a new database from text files: features ``text/NAME.txt`` and ``text/matches.txt``.
-
-    COLMAP reads the cameras from the images in ``folder``, and verifies the matches unless they are
-    ``verified``.
-    """
+def import_features(path: Path, text: Path, folder: Path) -> None:
+    """Write a new database from text files ``text/NAME.txt``, with cameras from the images."""
     path.unlink(missing_ok=True)
-    paths = ("--database_path", path)
-    call("feature_importer", *paths, "--image_path", folder, "--import_path", text)
-    call(
-        "matches_importer", *paths, "--match_list_path", text / "matches.txt",
-        "--match_type", "inliers" if verified else "raw", *without_gpu("matches_importer"),
-    )  # fmt: skip
+    paths = ("--database_path", path, "--image_path", folder)
+    call("feature_importer", *paths, "--import_path", text)
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,19 @@ from caloric.interop.conversion import unit_descriptors
 from caloric.runtime.files import replacing_path
 
 
-def _h5py() -> Any:
+def h5py() -> Any:
+    """Return the h5py module, or raise an error that says how to get it."""
     try:
-        import h5py
+        import h5py as library
     except ImportError:
         raise InputError("writing HDF5 needs h5py; install it with: pip install h5py") from None
-    return h5py
+    return library
 
 
 def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
     """Write the features of images, by name, to a new file; a failure leaves no partial file."""
-    h5py = _h5py()
-    with replacing_path(path) as name, h5py.File(name, "w") as file:
+    library = h5py()
+    with replacing_path(path) as name, library.File(name, "w") as file:
         for image, entry in features:
             group = file.create_group(image)
             keypoints = group.create_dataset("keypoints", data=entry.frames.xy.astype("f4"))
@@ -50,8 +51,8 @@ def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
     feature of the second image for each feature of the first, or -1; ``matching_scores0`` is
     (similarity + 1) / 2. Distances are those of descriptors of unit length.
     """
-    h5py = _h5py()
-    with replacing_path(path) as name, h5py.File(name, "w") as file:
+    library = h5py()
+    with replacing_path(path) as name, library.File(name, "w") as file:
         for name_a, name_b, matches, distances, count in pairs:
             pair = f"{name_a.replace('/', '-')}/{name_b.replace('/', '-')}"
             if pair in file:

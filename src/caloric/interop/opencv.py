@@ -69,7 +69,7 @@ class Detector:
             return conversion.sift_bytes(features)
         if conversion.is_signed(features):
             return features.descriptors
-        return conversion.LENGTH * features.descriptors.astype(np.float32)
+        return conversion.sift_floats(features)
 
     def detect(self, image: Any, mask: Any = None) -> tuple[Any, ...]:
         """Return the keypoints of an image, or of each image of a list."""

@@ -1,6 +1,6 @@
 """The interface of ``skimage.feature.SIFT``: detect, extract, detect_and_extract; (row, column)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from caloric import pipeline
 from caloric.descriptor import recipes
+from caloric.descriptor.layout import Rings
+from caloric.descriptor.recipes import Descriptor
 from caloric.detector import extrema
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.image.scalespace import SCALES, octave_and_layer
+from caloric.image.scalespace import FIRST, SCALES, octave_and_layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,26 +62,77 @@ class Found:
 _PROPERTIES = {name for name, value in vars(Found).items() if isinstance(value, property)}
 
 
+DEFAULT = "caloric-unlearned"
+# Arguments of scikit-image whose values are fixed here.
+_FIXED = {
+    "upsampling": 2, "n_scales": SCALES, "sigma_min": FIRST, "sigma_in": 0.5,
+    "n_bins": 36, "lambda_ori": 1.5, "c_max": 0.8, "n_hist": 4, "n_ori": 8,
+}  # fmt: skip
+_WIDTH = 6.0  # scikit-image's default of lambda_descr
+
+
 class SIFT:
     """A drop-in for ``skimage.feature.SIFT``: call it, then read ``keypoints`` and so on.
 
     The attributes are those of the last result. A call changes no option and keeps no image.
-    ``c_dog`` and ``c_edge`` are the thresholds of scikit-image.
+
+    Parameters
+    ----------
+    upsampling, n_scales, sigma_min, sigma_in, n_bins, lambda_ori, c_max, n_hist, n_ori
+        Accepted at the defaults of scikit-image, which Caloric's detector has too.
+    n_octaves : int
+        Keypoints of higher octaves are left out.
+    c_dog, c_edge : float
+        The thresholds of contrast and of edges.
+    lambda_descr : float
+        The size of the descriptor: half of the width of scikit-image's, at 6, is 7.5 σ, and there
+        is the outermost ring here. Fixed for whitened descriptors.
+    descriptor : str
+        By default descriptors are bytes, non-negative and of length 512, as those of scikit-image
+        are; ``descriptor="caloric"`` gives the default of the library, floats of unit length.
+    max_features, upright, affine
+        See :func:`caloric.detect`.
     """
 
     def __init__(
         self,
-        *,
-        descriptor: str = "caloric",
-        max_features: int | None = None,
+        upsampling: int = 2,
+        n_octaves: int = 8,
+        n_scales: int = SCALES,
+        sigma_min: float = FIRST,
+        sigma_in: float = 0.5,
         c_dog: float = extrema.CONTRAST / SCALES,
         c_edge: float = extrema.EDGE,
+        n_bins: int = 36,
+        lambda_ori: float = 1.5,
+        c_max: float = 0.8,
+        lambda_descr: float = _WIDTH,
+        n_hist: int = 4,
+        n_ori: int = 8,
+        *,
+        descriptor: str = DEFAULT,
+        max_features: int | None = None,
         upright: bool = False,
         affine: bool = False,
     ) -> None:
-        """Set the options; ``descriptor`` is one of ``caloric.descriptors()``."""
-        recipes.descriptor(descriptor)
+        """Set the options."""
+        given = dict(zip(_FIXED, (upsampling, n_scales, sigma_min, sigma_in, n_bins, lambda_ori,
+                                  c_max, n_hist, n_ori), strict=True))  # fmt: skip
+        for name, value in given.items():
+            if value != _FIXED[name]:
+                raise InputError(f"{name} is always {_FIXED[name]} here, got {value}")
+        self.upsampling, self.n_scales, self.sigma_min = upsampling, n_scales, sigma_min
+        self.sigma_in, self.n_bins, self.lambda_ori, self.c_max = (
+            sigma_in,
+            n_bins,
+            lambda_ori,
+            c_max,
+        )
+        self.n_hist, self.n_ori, self.n_octaves = n_hist, n_ori, n_octaves
+        self.c_dog, self.c_edge, self.lambda_descr = c_dog, c_edge, lambda_descr
+        self.delta_min, self.float_dtype = 1 / upsampling, np.float32
         self.descriptor = descriptor
+        self._recipe = _resized(descriptor, lambda_descr)
         self.options: dict[str, Any] = {
             "max_features": max_features,
             "contrast": c_dog * SCALES,
@@ -89,22 +142,43 @@ class SIFT:
         }
         self.result: Found | None = None
 
+    @property
+    def deltas(self) -> NDArray[np.float64]:
+        """Return the distance of samples in each octave (n_octaves,), in pixels."""
+        return np.asarray(self.delta_min * 2.0 ** np.arange(self.n_octaves), np.float64)
+
+    @property
+    def scalespace_sigmas(self) -> NDArray[np.float64]:
+        """Return σ of every level of the scale space (n_octaves, n_scales + 3), in pixels."""
+        steps = 2.0 ** (np.arange(self.n_scales + 3) / self.n_scales)
+        return np.asarray(self.deltas[:, None] * self.sigma_min * steps, np.float64)
+
     def detect(self, image: Any) -> None:
         """Detect the keypoints of an image."""
         frames = pipeline.detect(image, **self.options)
-        self.result = Found(frames, np.zeros((0, 0), np.float32))
+        self.result = Found(frames[self._low(frames)], np.zeros((0, 0), np.float32))
 
     def extract(self, image: Any) -> None:
         """Describe the keypoints of the last ``detect``."""
         if self.result is None:
             raise InputError("extract describes what detect found: call detect first")
         frames = self.result.frames
-        self.result = Found(frames, pipeline.describe(image, frames, self.descriptor))
+        values = pipeline.describe(image, frames, self._recipe, dtype=self._dtype)
+        self.result = Found(frames, values)
 
     def detect_and_extract(self, image: Any) -> None:
         """Detect and describe keypoints, computed from one scale space."""
-        features = pipeline.extract(image, self.descriptor, **self.options)
-        self.result = Found(features.frames, features.descriptors)
+        found = pipeline.extract(image, self._recipe, dtype=self._dtype, **self.options)
+        found = found[self._low(found.frames)]
+        self.result = Found(found.frames, found.descriptors)
+
+    def _low(self, frames: Frames) -> NDArray[np.bool_]:
+        """Return which frames (n,) are of the octaves that are asked for."""
+        return np.asarray(octave_and_layer(frames.sigma)[0] < self.n_octaves)
+
+    @property
+    def _dtype(self) -> str:
+        return "uint8" if self._recipe.whitening is None else "float32"
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the last result."""
@@ -113,3 +187,18 @@ class SIFT:
                 raise AttributeError(f"{name}: nothing has been detected yet")
             return getattr(self.result, name)
         raise AttributeError(name)
+
+
+def _resized(name: str, lambda_descr: float) -> Descriptor:
+    """Return the recipe of that name, with its outermost ring where scikit-image's patch ends."""
+    recipe = recipes.descriptor(name)
+    if recipe.whitening is not None or not isinstance(recipe.layout, Rings):
+        if lambda_descr != _WIDTH:
+            raise InputError(f"lambda_descr is always {_WIDTH:g} with {name!r}, got {lambda_descr}")
+        return recipe
+    # Half of the width of a patch of n_hist cells, with half a cell of interpolation around it.
+    change = lambda_descr * (1 + 1 / 4) / recipe.layout.radii[-1]
+    smaller = recipes.descriptor(recipe, sigma_d=change * recipe.kernel.sigma_d)
+    return replace(
+        smaller, layout=replace(recipe.layout, radii=tuple(change * r for r in recipe.layout.radii))
+    )

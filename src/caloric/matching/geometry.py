@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
+from caloric.runtime import tables
 from caloric.theory.gaussians import FloatArray
 
 Model = Literal["homography", "fundamental", "essential", "affine"]
@@ -28,6 +29,22 @@ class Geometry:
     matrix: FloatArray | None
     inliers: NDArray[np.bool_]
     residuals: FloatArray
+
+    def __len__(self) -> int:
+        """Return the number of inliers."""
+        return int(self.inliers.sum())
+
+    def __repr__(self) -> str:
+        """Return a summary in one line."""
+        if self.matrix is None:
+            return f"Geometry(no {self.model} in {len(self.inliers)} matches)"
+        median = f", median residual {np.median(self.residuals[self.inliers]):.2g} px"
+        counts = f"{len(self)} of {len(self.inliers)} matches"
+        return f"Geometry({self.model} of {counts}{median if len(self) else ''})"
+
+    def _repr_html_(self) -> str:
+        rows = [] if self.matrix is None else self.matrix.tolist()
+        return tables.html(repr(self), [""] * 3, rows, len(rows))
 
 
 def _parameters(seed: int, threshold: float, confidence: float, iterations: int) -> cv2.UsacParams:

@@ -4,12 +4,13 @@ import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.runtime import native, threads
+from caloric.runtime import native, tables, threads
 from caloric.theory.gaussians import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer where b is large
@@ -31,6 +32,25 @@ class Matches:
     def __len__(self) -> int:
         """The number of matches."""
         return len(self.indices)
+
+    def __getitem__(self, index: Any) -> "Matches":
+        """Return the matches selected by a slice, mask, indices, or a single index."""
+        if isinstance(index, int | np.integer):
+            index = [range(len(self))[index]]
+        refined = None if self.refined is None else self.refined[index]
+        return Matches(self.indices[index], self.distances[index], refined)
+
+    def __repr__(self) -> str:
+        """Return a summary in one line."""
+        span = ""
+        if len(self):
+            span = f", distances {self.distances.min():.3g} to {self.distances.max():.3g}"
+        return f"Matches({len(self)}{span}{'' if self.refined is None else ', refined'})"
+
+    def _repr_html_(self) -> str:
+        first = self[: tables.SHOWN]
+        rows = zip(*first.indices.T.tolist(), first.distances.tolist(), strict=True)
+        return tables.html(repr(self), ("first", "second", "distance"), rows, len(self))
 
 
 def _checked(descriptors: object, which: str) -> NDArray[np.float32]:

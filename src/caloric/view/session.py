@@ -14,6 +14,7 @@ from caloric import pipeline
 from caloric.alignment import align
 from caloric.descriptor import density, engine, recipes
 from caloric.descriptor.sampling import SquarePatch
+from caloric.detector.detection import FEATURES
 from caloric.errors import InputError, unknown
 from caloric.features import Features
 from caloric.image import reading
@@ -97,7 +98,7 @@ class Session:
     """Up to two pictures, with cached features and matches; one thread computes at a time."""
 
     pictures: dict[str, Picture] = field(default_factory=dict)
-    most: int = 4000
+    most: int = FEATURES
     chosen: dict[str, str] = field(default_factory=dict)  # initial descriptor and model of the page
     _features: OrderedDict[tuple[Any, ...], Features] = field(default_factory=OrderedDict)
     _matched: OrderedDict[tuple[Any, ...], Matched] = field(default_factory=OrderedDict)

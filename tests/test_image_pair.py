@@ -1,0 +1,143 @@
+"""Two images in one call, and how results show themselves."""
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric import viz
+
+
+@pytest.fixture(scope="module")
+def views():
+    image = photographs.grey("brick", (300, 300))
+    change = photographs.similarity(0.9, 20, (5, -8), (150, 150))
+    return image, photographs.warp(image, change), change
+
+
+@pytest.fixture(scope="module")
+def pair(views):
+    return caloric.match_images(*views[:2], max_features=400)
+
+
+def test_points_are_where_the_change_maps_them(pair, views):
+    assert pair
+    assert len(pair) == len(pair.points_a) == len(pair.points_b) > 100
+    moved = photographs.apply(views[2], pair.points_a)
+    assert np.median(np.hypot(*(moved - pair.points_b).T)) < 0.7
+    assert len(pair.all_points()[0]) == len(pair.matches) >= len(pair)
+
+
+def test_it_is_what_the_single_steps_give(pair, views):
+    a, b = caloric.extract(list(views[:2]), max_features=400)
+    matches = caloric.match(a, b)
+    geometry = caloric.verify(a, b, matches)
+    np.testing.assert_array_equal(pair.matches.indices, matches.indices)
+    np.testing.assert_array_equal(pair.geometry.matrix, geometry.matrix)
+
+
+def test_files_masks_and_refinement(views, tmp_path):
+    paths = [tmp_path / f"{name}.png" for name in "ab"]
+    for path, image in zip(paths, views[:2], strict=True):
+        cv2.imwrite(str(path), image)
+    left = np.zeros((300, 300), bool)
+    left[:, :150] = True
+    found = caloric.match_images(*paths, max_features=400, masks=(left, None), refine=True)
+    assert found.points_a[:, 0].max() < 151
+    moved = photographs.apply(views[2], found.points_a)
+    assert np.median(np.hypot(*(moved - found.points_b).T)) < 0.3
+    assert "refined" in repr(found.matches)
+
+
+def test_nothing_in_common_is_false(tmp_path):
+    rng = np.random.default_rng(0)
+    nothing = caloric.match_images(np.zeros((80, 80)), rng.random((80, 80)))
+    assert not nothing
+    assert nothing.points_a.shape == nothing.points_b.shape == (0, 2)
+    assert "no homography" in repr(nothing.geometry)
+    nothing.save(tmp_path / "nothing.png")
+    assert (tmp_path / "nothing.png").stat().st_size > 0
+
+
+def test_errors_name_the_image(views, tmp_path):
+    with pytest.raises(caloric.InputError, match=r"missing\.png: no such file"):
+        caloric.match_images(views[0], tmp_path / "missing.png")
+    with pytest.raises(caloric.InputError, match=r"the second image: .*NaN"):
+        caloric.match_images(views[0], np.full((50, 50), np.nan))
+    with pytest.raises(caloric.InputError, match="did you mean 'max_features'"):
+        caloric.match_images(*views[:2], max_feature=5)
+    with pytest.raises(caloric.InputError, match="two masks"):
+        caloric.match_images(*views[:2], masks=(None,))
+
+
+def test_results_show_themselves(pair):
+    assert repr(pair).startswith("ImagePair(400 and 400 features")
+    assert repr(pair.features_a) == "Features(400 of 'caloric', 128-d float32, image 300 x 300)"
+    assert repr(pair.features_a.frames).startswith("Frames(400, σ ")
+    assert repr(pair.matches).startswith(f"Matches({len(pair.matches)}, distances ")
+    assert repr(pair.geometry).startswith(f"Geometry(homography of {len(pair)} of ")
+    assert max(len(repr(x)) for x in (pair, pair.features_a, pair.matches, pair.geometry)) < 100
+    for shown in (pair.features_a, pair.features_a.frames, pair.matches, pair.geometry):
+        text = shown._repr_html_()
+        assert text.startswith("<table>")
+        assert len(text) < 2500
+    assert "395 more" in pair.features_a._repr_html_()
+    assert pair._repr_png_().startswith(b"\x89PNG")
+    empty = caloric.Frames.empty()
+    assert repr(empty) == "Frames(0)"
+    assert "<table>" in empty._repr_html_()
+
+
+def test_results_are_indexed_as_arrays_are(pair):
+    features, matches = pair.features_a, pair.matches
+    for index in (slice(3, 7), [3, 4], np.arange(400) % 2 == 0, 5):
+        some = features[index]
+        np.testing.assert_array_equal(some.frames.maps, features.frames[index].maps)
+        assert len(some.descriptors) == len(some)
+    assert len(features[-1]) == 1
+    np.testing.assert_array_equal(matches[2:5].indices, matches.indices[2:5])
+    assert len(matches[0]) == 1
+    with pytest.raises(IndexError):
+        features[400]
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (300, 300, 3), (300, 300, 4)])
+def test_pictures_of_any_images(pair, shape, tmp_path):
+    image = np.zeros(shape, np.uint16)
+    drawn = viz.draw_matches(
+        image, pair.image_b, pair.features_a, pair.features_b, pair.matches, pair.geometry
+    )
+    assert drawn.pixels.dtype == np.uint8
+    assert drawn.pixels.shape[1] == 608
+    drawn.save(tmp_path / "m.jpg")
+    np.testing.assert_equal(cv2.imread(str(tmp_path / "m.jpg")).shape, drawn.pixels.shape)
+    circles = viz.draw_features(image, pair.features_a)
+    assert (circles.pixels != viz.draw_features(image, caloric.Frames.empty()).pixels).any()
+    with pytest.raises(caloric.InputError, match=r"use \.png or \.jpg"):
+        drawn.save(tmp_path / "m.xyz")
+
+
+def test_matches_are_drawn_where_they_are():
+    """A line from corner to corner of images of different sizes, drawn at the same height."""
+    a, b = np.zeros((100, 200), np.uint8), np.zeros((50, 50), np.uint8)
+    drawn = viz.draw_matches(a, b, [[0, 0]], [[49, 49]], errors=[0.0]).pixels.astype(int)
+    green = (drawn[..., 1] > 150) & (drawn[..., 0] < 120) & (drawn[..., 2] < 160)
+    left, right = green[:, :200], green[:, 208:]
+    assert drawn.shape[1] == 308
+    assert left[36:44, :8].any()
+    assert right[-8:, -8:].any()
+    with pytest.raises(caloric.InputError, match="same length"):
+        viz.draw_matches(a, b, [[0, 0]], [[1, 1]], errors=[0.0, 1.0])
+
+
+def test_data_of_12_bits_are_told(caplog):
+    image = photographs.grey("brick", (300, 300)).astype(np.uint16) * 16
+    assert len(caloric.extract(image)) < 400
+    assert "its brightest pixel is" in caplog.text
+    assert "12 bits, use image / 4,095" in caplog.text
+    caplog.clear()
+    assert len(caloric.extract(image / 4095)) > 500
+    assert not caplog.text
+    caloric.detect(np.float32(0.5 + 1e-4 * (image / 4095)))
+    assert "grey levels span" in caplog.text
