@@ -491,5 +491,5 @@ def test_bright_floats_are_clipped_not_wrapped():
         bright.xy,
         caloric.detect(dim, detector="opencv", max_features=100, upright=True).xy,
     )
-    drawn = viz.draw_matches(image, dim, *np.zeros((2, 0, 2)), np.zeros(0), 1.0, "")
+    drawn = viz.draw_matches(image, dim, *np.zeros((2, 0, 2))).pixels
     np.testing.assert_array_equal(drawn[-512:, :512], drawn[-512:, -512:])

@@ -341,3 +341,16 @@ def test_mutations_are_seeded_and_different():
 def test_what_is_broken_was_whole_before():
     for data in fuzz.originals():
         assert min(reading.decode(data).shape[:2]) >= 120
+
+
+def test_the_gpu_benchmark_reads_a_folder_without_jpegs(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from caloric.bench import gpu
+
+    with pytest.raises(caloric.InputError, match="photographs .* are needed"):
+        gpu._photographs(tmp_path, 64, 64, 1)
+    cv2.imwrite(str(tmp_path / "only.png"), photographs.grey("brick", (120, 140)))
+    monkeypatch.setattr(gpu, "FILES", 2)
+    report = gpu.folder(tmp_path, "torch:cpu")
+    assert report["files"] == 2
+    assert report["images a second, decoded by the cpu"] > 0

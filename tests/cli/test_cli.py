@@ -66,7 +66,7 @@ def test_the_python_of_the_recipes_runs_and_is_better():
     pytest.importorskip("kornia")
     text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
     assert scope["after"] > scope["before"] > 100
@@ -167,7 +167,8 @@ def test_match_prints_json_and_nothing_else(pair, monkeypatch, capsys):
     assert code == 0
     report = json.loads(out)
     assert list(report) == [
-        "image_a", "image_b", "descriptor", "features", "matches", "model", "matrix", "inliers",
+        "image_a", "image_b", "descriptor", "features", "columns", "matches", "model", "matrix",
+        "inliers",
     ]  # fmt: skip
     assert report["descriptor"] == "caloric"
     assert report["features"] == [600, 600]

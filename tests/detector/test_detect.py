@@ -26,7 +26,7 @@ def test_opencv_finds_the_same_extrema(name):
         found = cv2.SIFT_create(enable_precise_upscale=precise).detect(image)
         return np.unique([(*k.pt, k.size / 2) for k in found], axis=0)
 
-    frames = caloric.detect(image, upright=True)
+    frames = caloric.detect(image, upright=True, max_features=None)
     ours = np.column_stack([frames.xy, frames.sigma])
     # OpenCV enlarges as we do, and then forgets the quarter pixel.
     theirs = opencv(precise=False) - (0.25, 0.25, 0)
@@ -213,10 +213,10 @@ def test_an_image_of_nan_says_so(affine):
 def test_a_number_asked_for_is_reached_where_there_is_texture():
     image = photographs.grey("camera").astype(np.float32) / 255
     faint = 0.5 + 0.1 * (image - 0.5)
-    assert len(caloric.detect(faint)) < 50
+    assert len(caloric.detect(faint, max_features=None)) < 50
     assert len(caloric.detect(faint, max_features=500)) == 500
     assert len(caloric.detect(image, max_features=2000)) == 2000
-    assert len(caloric.detect(image)) < 2000
+    assert len(caloric.detect(image, max_features=None)) < 2000
     # A contrast that is given is kept to.
     assert len(caloric.detect(image, max_features=2000, contrast=0.04)) == len(
         caloric.detect(image)

@@ -1,6 +1,5 @@
 """The command line: one file for each group of commands."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -54,8 +53,7 @@ def main() -> None:
     except console.Interrupted as error:
         kept = f"; {error}" if str(error) else "; nothing was written"
         typer.echo(f"caloric: interrupted{kept}", err=True)
-        # Threads that still compute would be waited for by sys.exit.
-        os._exit(_INTERRUPTED)
+        raise SystemExit(_INTERRUPTED) from None
     except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
         if len(arguments) < len(sys.argv) - 1:
             raise

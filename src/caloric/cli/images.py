@@ -130,6 +130,7 @@ def _as_json(pair: "ImagePair", image_a: str, image_b: str) -> dict[str, Any]:
         "image_b": image_b,
         "descriptor": pair.features_a.descriptor,
         "features": [len(pair.features_a), len(pair.features_b)],
+        "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier"],
         "matches": [[*a, *b, distance, inlier] for a, b, distance, inlier in columns],
         "model": pair.geometry.model,
         "matrix": None if matrix is None else matrix.tolist(),

@@ -1,0 +1,64 @@
+"""Long commands say what they do, and end when Ctrl-C is pressed."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import cv2
+import pytest
+
+import photographs
+from caloric.collection import store
+
+if sys.platform == "win32":
+    pytest.skip("signals of POSIX", allow_module_level=True)
+
+MAIN = "from caloric.cli import main; main()"
+
+
+def interrupted(*arguments):
+    """Run a command until its first line on stderr; return that, what follows, and the wait."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        rest = process.communicate(timeout=30)[1]
+        return first, rest, process.returncode, time.monotonic() - started
+    finally:
+        process.kill()
+
+
+@pytest.mark.skipif(store.fcntl is None, reason="collections need file locks")
+def test_a_collection_keeps_what_is_finished(tmp_path):
+    folder, out = tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    image = photographs.grey("coffee")
+    for i in range(40):
+        cv2.imwrite(str(folder / f"{i}.png"), image[i:, i:])
+    command = ("collection", "extract", folder, "-o", out, "--max-features", 2000)
+    first, rest, code, waited = interrupted(*command)
+    assert first.startswith("extracting features of")
+    assert rest.splitlines()[-1] == (
+        "caloric: interrupted; what is finished is kept: run the same command again to go on"
+    )
+    assert code == 130
+    assert waited < 10  # seconds; it was 26 when shards were waited for
+    arguments = [sys.executable, "-c", MAIN, *map(str, command)]
+    again = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "40 of 40 images" in again.stdout
+
+
+def test_a_benchmark_says_what_it_does(tmp_path):
+    path = tmp_path / "image.png"
+    cv2.imwrite(str(path), photographs.grey("brick", (200, 200)))
+    first, rest, code, waited = interrupted("bench", "speed", path)
+    assert "1 threads: warming up" in first
+    assert rest.splitlines()[-1] == "caloric: interrupted; nothing was written"
+    assert code == 130
+    assert waited < 10
