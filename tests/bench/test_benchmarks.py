@@ -347,7 +347,7 @@ def test_the_gpu_benchmark_reads_a_folder_without_jpegs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from caloric.bench import gpu
 
-    with pytest.raises(caloric.InputError, match="photographs .* are needed"):
+    with pytest.raises(caloric.InputError, match=r"photographs .* are needed"):
         gpu._photographs(tmp_path, 64, 64, 1)
     cv2.imwrite(str(tmp_path / "only.png"), photographs.grey("brick", (120, 140)))
     monkeypatch.setattr(gpu, "FILES", 2)
