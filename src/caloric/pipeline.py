@@ -433,13 +433,10 @@ def _find(
         whole = detection.by_opencv(image.read(*(slice(0, n) for n in image.size)), options)
     parts = []
     for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
-        for threshold in options.thresholds:
-            peaks = extrema.extrema(space, threshold, options.edge) if whole is None else whole
-            peaks = peaks[tile.owns(peaks.xy)]
-            if mask is not None:
-                peaks = peaks[_inside(peaks.xy, mask)]
-            if options.max_features is None or len(peaks) >= options.max_features:
-                break
+        peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole
+        peaks = peaks[tile.owns(peaks.xy)]
+        if mask is not None:
+            peaks = peaks[_inside(peaks.xy, mask)]
         peaks = strongest.select(peaks)
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, peaks, options)

@@ -36,8 +36,8 @@ def test_pyramids(images, rows):
 
 def test_extrema(rows):
     pyramid, options = scalespace.pyramid(200, 231), Options()
-    found = extrema.find(rows, pyramid, options.thresholds[0], options.edge, 4096, fused=True)
-    plain = extrema.find(rows, pyramid, options.thresholds[0], options.edge)
+    found = extrema.find(rows, pyramid, options.lowest, options.edge, 4096, fused=True)
+    plain = extrema.find(rows, pyramid, options.lowest, options.edge)
     (places, strengths), (expected, known) = (extrema.strongest(f, 300) for f in (found, plain))
     assert torch.equal(strengths, known)
     assert (known > 0).sum() > 200

@@ -333,14 +333,14 @@ def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
 def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch):
     whole, tried = pipeline.extract, []
 
-    def crowded(images, plan, masks=None, capacity=0, contrast=None):
+    def crowded(images, plan, masks=None, capacity=0):
         tried.append(capacity)
-        batch = whole(images, plan, masks, capacity, contrast)
+        batch = whole(images, plan, masks, capacity)
         full = torch.ones(len(images), dtype=torch.bool)
         return replace(batch, crowded=full) if len(tried) < 3 else batch
 
     monkeypatch.setattr(graphs, "extract", crowded)
-    caloric.extract(photograph(size=(60, 70)), max_features=None, device=HERE)
+    caloric.extract(photograph(size=(60, 70)), device=HERE)
     room = pipeline.room((60, 70))
     assert tried == [0, 4 * room, 16 * room]
 

@@ -114,7 +114,7 @@ def stages(images: Any, plan: Plan) -> Report:
     pyramid, fused = scalespace.pyramid(*images.shape[1:]), pipeline.fusing(device)
     rows = scalespace.build(images, pyramid, fused)
     capacity = pipeline.room(pyramid.size)
-    thresholds = (plan.options.thresholds[0], plan.options.edge, capacity, fused)
+    thresholds = (plan.options.lowest, plan.options.edge, capacity, fused)
     candidates = extrema.find(rows, pyramid, *thresholds)
     most = plan.options.max_features or 0
     places, strengths = extrema.strongest(candidates, most)
@@ -337,8 +337,8 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     options = Options()
     capacity = pipeline.room(pyramid.size)
     both = (
-        extrema.find(plain, pyramid, options.thresholds[0], options.edge, capacity, fused=True),
-        extrema.find(plain, pyramid, options.thresholds[0], options.edge),
+        extrema.find(plain, pyramid, options.lowest, options.edge, capacity, fused=True),
+        extrema.find(plain, pyramid, options.lowest, options.edge),
     )
     (places, strengths), (expected, known) = (extrema.strongest(points, 500) for points in both)
     valid = known > 0

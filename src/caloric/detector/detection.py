@@ -50,15 +50,15 @@ class Options:
             raise InputError(f"edge must be a finite number, 1 or more, got {self.edge!r}")
 
     @property
-    def thresholds(self) -> tuple[float, ...]:
-        """The contrasts to detect at: the next one where the one before gives too few features.
+    def lowest(self) -> float:
+        """The contrast to detect at.
 
-        Without ``max_features`` no number is asked for, and faint extrema are not let in.
+        A number of features is reached by faint extrema where there are not enough others; where no
+        number is asked for they are not let in.
         """
         if self.contrast is not None:
-            return (float(self.contrast),)
-        filled = self.max_features is not None
-        return (extrema.CONTRAST, extrema.FAINTEST) if filled else (extrema.CONTRAST,)
+            return float(self.contrast)
+        return extrema.CONTRAST if self.max_features is None else extrema.FAINTEST
 
     @property
     def farthest(self) -> float:
@@ -77,7 +77,7 @@ def by_opencv(grey: NDArray[np.float32], options: Options) -> Extrema:
     if min(grey.shape) < 2:
         return extrema.joined([])
     sift = cv2.SIFT_create(  # type: ignore[attr-defined]
-        contrastThreshold=options.thresholds[0],
+        contrastThreshold=extrema.CONTRAST if options.contrast is None else options.contrast,
         edgeThreshold=options.edge,
         enable_precise_upscale=True,
     )

@@ -20,21 +20,10 @@ def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
     """
     batch = replayed(pixels, plan) if masks is None else extract(pixels, plan, masks)
     capacity = room((pixels.shape[1], pixels.shape[2]))
-    for contrast in plan.options.thresholds:
-        if contrast != plan.options.thresholds[0]:
-            if not _short(batch, plan):
-                break
-            batch = extract(pixels, plan, masks, capacity, contrast)
-        while bool(batch.crowded.any()):
-            capacity *= 4
-            batch = extract(pixels, plan, masks, capacity, contrast)
+    while bool(batch.crowded.any()):
+        capacity *= 4
+        batch = extract(pixels, plan, masks, capacity)
     return batch
-
-
-def _short(batch: Batch, plan: Plan) -> bool:
-    """Return whether an image has fewer features than are asked for."""
-    wanted = plan.options.max_features
-    return wanted is not None and bool(((batch.strengths > 0).sum(1) < wanted).any())
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,13 +56,7 @@ def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
     return replace(peaks, keys=torch.where(allowed, peaks.keys, 0))
 
 
-def extract(
-    images: Tensor,
-    plan: Plan,
-    masks: Tensor | None = None,
-    capacity: int = 0,
-    contrast: float | None = None,
-) -> Batch:
+def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: int = 0) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
     On a GPU with ``max_features`` nothing waits for the device and all shapes are known in advance:
@@ -73,8 +67,7 @@ def extract(
     capacity = capacity or room((h, w))
     options = plan.options
     rows = scalespace.build(images, pyramid, fused)
-    contrast = options.thresholds[0] if contrast is None else contrast
-    peaks = extrema.find(rows, pyramid, contrast, options.edge, capacity, fused)
+    peaks = extrema.find(rows, pyramid, options.lowest, options.edge, capacity, fused)
     peaks = _unmasked(peaks, masks)
     limit = options.max_features
     if fused and limit is not None:
