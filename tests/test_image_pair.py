@@ -1,5 +1,7 @@
 """Two images in one call, and how results show themselves."""
 
+from itertools import combinations
+
 import cv2
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import caloric
 import photographs
 from caloric import viz
+from caloric.matching.geometry import estimate
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,35 @@ def test_nothing_in_common_is_false(tmp_path):
     assert (tmp_path / "nothing.png").stat().st_size > 0
 
 
+def test_unrelated_photographs_have_no_geometry():
+    names = ("camera", "brick", "coffee", "astronaut", "grass", "chelsea")
+    images = [photographs.grey(name, (320, 400)) for name in names]
+    for a, b in combinations(images, 2):
+        for model in ("homography", "fundamental"):
+            found = caloric.match_images(a, b, model=model)
+            assert not found
+            assert found.geometry.confidence < 0.5
+            assert "chance" in repr(found)
+
+
+def test_chance_is_what_random_points_give():
+    """Random matches are not believed, however many there are."""
+    rng = np.random.default_rng(0)
+    believed = 0
+    for count in (10, 30, 100, 300):
+        for _ in range(5):
+            p, q = rng.uniform(0, 500, (2, count, 2))
+            believed += bool(estimate(p, q, size=(500, 500)))
+    assert believed == 0
+    p = rng.uniform(0, 500, (100, 2))
+    q = p + rng.normal(0, 0.5, p.shape)
+    q[12:] = rng.uniform(0, 500, (88, 2))
+    assert estimate(p, q, size=(500, 500)).confidence > 0.99
+    # Five features at one place say as much as one.
+    same = np.repeat(p[:4], 5, 0)
+    assert not estimate(same, same, size=(500, 500))
+
+
 def test_errors_name_the_image(views, tmp_path):
     with pytest.raises(caloric.InputError, match=r"missing\.png: no such file"):
         caloric.match_images(views[0], tmp_path / "missing.png")
@@ -67,8 +99,18 @@ def test_errors_name_the_image(views, tmp_path):
         caloric.match_images(views[0], np.full((50, 50), np.nan))
     with pytest.raises(caloric.InputError, match="did you mean 'max_features'"):
         caloric.match_images(*views[:2], max_feature=5)
-    with pytest.raises(caloric.InputError, match="two masks"):
-        caloric.match_images(*views[:2], masks=(None,))
+    for options, message in (
+        ({"masks": (None,)}, "two masks"),
+        ({"max_features": -2}, "^max_features must be 0 or more"),
+        ({"descriptor": "sifft"}, "^unknown descriptor"),
+        ({"model": "magic"}, "^unknown model"),
+        ({"ratio": 2}, "^ratio must be"),
+        ({"threshold": 0}, "^threshold must be"),
+    ):
+        with pytest.raises(caloric.InputError, match=message):
+            caloric.match_images(*views[:2], **options)
+    with pytest.raises(caloric.InputError, match="not lists or batches"):
+        caloric.match_images([views[0]], [views[1]])
 
 
 def test_results_show_themselves(pair):
@@ -127,8 +169,19 @@ def test_matches_are_drawn_where_they_are():
     assert drawn.shape[1] == 308
     assert left[36:44, :8].any()
     assert right[-8:, -8:].any()
-    with pytest.raises(caloric.InputError, match="same length"):
-        viz.draw_matches(a, b, [[0, 0]], [[1, 1]], errors=[0.0, 1.0])
+    geometry = estimate([[0, 0]] * 2, [[1, 1]] * 2)
+    for options, message in (
+        ({"errors": [0.0, 1.0]}, "same length"),
+        ({"limit": 0}, "limit must be"),
+        ({"geometry": geometry}, "not of these matches"),
+        ({"matches": np.zeros((1, 2), int)}, "what caloric.match returns"),
+    ):
+        with pytest.raises(caloric.InputError, match=message):
+            viz.draw_matches(a, b, [[0, 0]], [[1, 1]], **options)
+    with pytest.raises(caloric.InputError, match="no pixels"):
+        viz.draw_matches(a[:0], b, [[0, 0]], [[1, 1]])
+    with pytest.raises(caloric.InputError, match="Features or Frames"):
+        viz.draw_features(a, [(1, 2)])
 
 
 def test_data_of_12_bits_are_told(caplog):

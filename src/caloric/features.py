@@ -74,7 +74,7 @@ class Features:
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file, completely or not at all."""
-        if Path(path).suffix not in (".npz", ""):
+        if Path(path).suffix.lower() not in (".npz", ""):
             raise InputError(
                 f"{path}: features are saved as .npz; for hloc use caloric.interop.hdf5.write"
             )

@@ -11,27 +11,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric import pipeline, viz
+from caloric.descriptor.engine import recipe_from
 from caloric.descriptor.recipes import Descriptor
 from caloric.detector import extrema
-from caloric.detector.detection import FEATURES, Detector
+from caloric.detector.detection import FEATURES, Detector, Options
 from caloric.errors import InputError, known_options
-from caloric.features import Features
+from caloric.features import Failure, Features
 from caloric.gpu import devices
+from caloric.image import tiles
+from caloric.image.pixels import several
 from caloric.image.reading import read_image
 from caloric.kernels import Kernel
-from caloric.matching.geometry import Geometry, Model
-from caloric.matching.neighbours import Matches
+from caloric.matching.geometry import Geometry, Model, check_options
+from caloric.matching.neighbours import Matches, check_ratio
+from caloric.plan import Plan
 from caloric.theory.gaussians import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """Two images and what they have in common; false if that is nothing.
+    """Two images and what they have in common; false if chance explains that.
 
     Parameters
     ----------
-    image_a, image_b : ndarray
-        The images.
+    image_a, image_b : array
+        The images, as they were given or read.
     features_a, features_b : Features
         Their features.
     matches : Matches
@@ -54,6 +58,10 @@ class ImagePair:
         """Return the number of matched points: the inliers of the geometry."""
         return len(self.geometry)
 
+    def __bool__(self) -> bool:
+        """Return whether there are more inliers than chance gives: see :class:`Geometry`."""
+        return bool(self.geometry)
+
     def __repr__(self) -> str:
         """Return a summary in one line."""
         return f"ImagePair({self.summary})"
@@ -65,6 +73,7 @@ class ImagePair:
         return (
             f"{len(self.features_a)} and {len(self.features_b)} features, "
             f"{len(self.matches)} matches, {len(self)} inliers of {model}"
+            f"{'' if self else ', which may be chance'}"
         )
 
     @property
@@ -97,9 +106,10 @@ class ImagePair:
         self.picture().save(path)
 
     def _repr_png_(self) -> bytes:
-        return self.picture()._repr_png_()
+        return self.picture().smaller(_SHOWN)._repr_png_()
 
 
+_SHOWN = 1000  # pixels: the width of the picture in a notebook
 _MODELS: dict[Model, str] = {
     "homography": "a homography",
     "affine": "an affine map",
@@ -120,7 +130,7 @@ def match_images(
     threshold: float = 2.0,
     refine: bool = False,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
-    masks: Sequence[ArrayLike | None] = (None, None),
+    masks: Sequence[ArrayLike | None] | None = None,
     affine: bool = False,
     upright: bool = False,
     detector: Detector = "dog",
@@ -143,8 +153,8 @@ def match_images(
         See :func:`verify`.
     ratio, refine
         See :func:`match`.
-    masks : (mask_a, mask_b)
-        Non-zero where features may be, (h, w) each, or None.
+    masks : (mask_a, mask_b), optional
+        Non-zero where features may be, (h, w) each, or None for one of them.
     device : str
         "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
 
@@ -152,7 +162,8 @@ def match_images(
     -------
     ImagePair
         ``points_a`` and ``points_b`` (m, 2), ``geometry``, ``matches``, ``features_a`` and
-        ``features_b``; ``show()`` and ``save(path)`` draw it. It is false if no geometry was found.
+        ``features_b``; ``show()`` and ``save(path)`` draw it. It is false if no geometry was found
+        that has more inliers than chance gives.
 
     Examples
     --------
@@ -162,24 +173,28 @@ def match_images(
     >>> np.abs(pair.points_a - pair.points_b - (7, 5)).max() < 0.5
     np.True_
     """
+    masks = (None, None) if masks is None else masks
     if len(masks) != 2:
         raise InputError(f"masks: two images need two masks or None each, got {len(masks)}")
-    devices.resolve(device)  # raises an error before images are read
+    recipe = recipe_from(descriptor, None, None, {}, match_images)
+    options = Options(max_features, affine, upright, detector, contrast, edge)
+    plan = Plan.of(descriptor, recipe, options)
+    check_ratio(ratio)
+    check_options(model, threshold, seed, intrinsics)
+    devices.resolve(device)
     images = [_opened(image) for image in (image_a, image_b)]
 
     def extracted(image: Any, mask: Any, name: object, which: str) -> Features:
-        try:
-            found: Features = pipeline.extract(
-                image, descriptor, max_features=max_features, mask=mask, affine=affine,
-                upright=upright, detector=detector, contrast=contrast, edge=edge, device=device,
-            )  # fmt: skip
-        except InputError as error:
-            name = name if _is_path(name) else f"the {which} image"
-            raise InputError(f"{name}: {error}") from None
+        ((_, found),) = pipeline.extract_each([(image, mask)], plan, device, tiles.MEMORY)
+        if isinstance(found, Failure):
+            raise InputError(f"{name if _is_path(name) else f'the {which} image'}: {found.reason}")
         return found
 
-    with ThreadPoolExecutor(2) as pool:
+    pool = ThreadPoolExecutor(2)
+    try:
         a, b = pool.map(extracted, images, masks, (image_a, image_b), ("first", "second"))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for the other image
     matches = pipeline.match(
         a, b, ratio=ratio, refine=refine, images=(images[0], images[1]) if refine else None,
         device=device,
@@ -195,4 +210,8 @@ def _is_path(image: object) -> bool:
 
 
 def _opened(image: Any) -> Any:
-    return read_image(image) if _is_path(image) else image
+    if _is_path(image):
+        return read_image(image)
+    if several(image) is not None:
+        raise InputError("match_images takes one image and one other, not lists or batches")
+    return image

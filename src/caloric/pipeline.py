@@ -335,7 +335,8 @@ def _advise(image: Any, found: int, options: Options) -> None:
     if why is None and found < _FEW:
         why = low_contrast(image)
     if why is not None:
-        _log.warning("only %d features were found: %s", found, why)
+        size = " x ".join(map(str, np.shape(image)[1::-1]))
+        _log.warning("only %d features in an image of %s: %s", found, size, why)
 
 
 @threads.single_threaded_blas
@@ -631,7 +632,8 @@ def verify(
     Returns
     -------
     Geometry
-        ``matrix`` (3, 3) or None, ``inliers`` (m,) and ``residuals`` (m,).
+        ``matrix`` (3, 3) or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``. It is
+        true in a condition if chance does not explain the inliers.
 
     Examples
     --------
@@ -657,4 +659,5 @@ def verify(
         seed=seed,
         threshold=threshold,
         intrinsics=intrinsics,
+        size=features_b.image_size if isinstance(features_b, Features) else None,
     )

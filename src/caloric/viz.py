@@ -43,6 +43,15 @@ class Picture:
         h, w = self.pixels.shape[:2]
         return f"Picture({w} x {h})"
 
+    def smaller(self, width: int) -> "Picture":
+        """Return the picture reduced to a width, if it is wider."""
+        h, w = self.pixels.shape[:2]
+        if w <= width:
+            return self
+        size = (width, max(1, round(h * width / w)))
+        small = cv2.resize(self.pixels, size, interpolation=cv2.INTER_AREA)
+        return Picture(np.asarray(small, np.uint8))
+
     def _repr_png_(self) -> bytes:
         return bytes(cv2.imencode(".png", self.pixels[..., ::-1])[1])
 
@@ -128,6 +137,8 @@ def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500
         The image with its features; ``save(path)`` and ``show()``.
     """
     frames = features.frames if isinstance(features, Features) else features
+    if not isinstance(frames, Frames):
+        raise InputError("draw_features needs caloric.Features or Frames; see Frames.from_opencv")
     canvas = _rgb(image)
     angles = np.linspace(0, 2 * np.pi, 33)
     circle = 3 * np.stack([np.cos(angles), np.sin(angles)])
@@ -166,7 +177,7 @@ def draw_matches(
     geometry : Geometry, optional
         The result of :func:`caloric.verify`: only its inliers are drawn, coloured by residual.
     errors : array (m,), optional
-        The colour of each match instead: 0 is green, ``limit`` is orange.
+        The colour of each match, inlier or not: 0 is green, ``limit`` is orange.
     limit : float
         The error, in pixels, of an orange line.
     title : str
@@ -179,14 +190,21 @@ def draw_matches(
     Picture
         The picture; ``save(path)`` and ``show()``.
     """
+    if not limit > 0:
+        raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
     xy_a, xy_b = matched_points(a, b, matches)
+    if geometry is not None and len(geometry.inliers) != len(xy_a):
+        raise InputError("geometry: not of these matches; give the matches that it was found from")
     distances = None if errors is None else np.asarray(errors, np.float64)
     if geometry is not None:
+        distances = geometry.residuals if distances is None else distances
         xy_a, xy_b = xy_a[geometry.inliers], xy_b[geometry.inliers]
-        distances = geometry.residuals[geometry.inliers] if distances is None else distances
+        distances = distances[geometry.inliers]
     if len(xy_a) != len(xy_b) or (distances is not None and len(distances) != len(xy_a)):
         raise InputError("draw_matches: points and errors must have the same length")
     images = [as_image(image) for image in (image_a, image_b)]
+    if not all(image.size for image in images):
+        raise InputError("draw_matches: an image has no pixels")
     sizes = [image.shape[:2] for image in images]
     height = min(_TALLEST, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes))
     pictures = [_rgb(image, height) for image in images]
@@ -217,10 +235,15 @@ def matched_points(
     points = []
     for side in (a, b):
         frames = side.frames if isinstance(side, Features) else side
-        xy = frames.xy if isinstance(frames, Frames) else np.asarray(frames, np.float64)
-        points.append(xy.reshape(-1, 2))
+        try:
+            xy = frames.xy if isinstance(frames, Frames) else np.asarray(frames, np.float64)
+            points.append(xy.reshape(-1, 2))
+        except (TypeError, ValueError):
+            raise InputError("points: expected Features, Frames, or an array (m, 2)") from None
     if matches is None:
         return points[0], points[1]
+    if not isinstance(matches, Matches):
+        raise InputError("matches must be what caloric.match returns")
     second = points[1][matches.indices[:, 1]]
     if matches.refined is not None:
         second = matches.refined[:, :, 2]

@@ -695,7 +695,7 @@ def test_find_command(files):
     assert error(np.array(found["transform"]), truth) < 0.3
     listed = run("find", folder / "i.png", *names, folder / "missing.png", folder / "i.png")
     assert listed.exit_code == 0
-    rows = [line for line in listed.stdout.splitlines() if ".png" in line]
+    rows = [line for line in listed.stdout.splitlines() if line.startswith("│")]
     assert len(rows) == 4
     assert ["yes" in row for row in rows] == [True, True, False, False]
     assert "no such file" in listed.stdout

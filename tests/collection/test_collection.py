@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 from typer.testing import CliRunner
 
 import caloric
@@ -255,11 +255,7 @@ def test_hloc_and_text_hold_the_same(matched):
             assert (nearest >= 0).sum() == len(kept)
     with pytest.raises(caloric.InputError, match="up to the first space"):
         exporting.export_text(out)
-    lines = (out / "text" / f"{name}.txt").read_text().splitlines()
-    assert lines[0] == f"{len(own[name])} 128"
-    row = np.array(lines[1].split(), float)
-    np.testing.assert_allclose(row[:2] - 0.5, own[name].frames.xy[0], atol=1e-2)
-    np.testing.assert_array_equal(row[4:], conversion.sift_bytes(own[name])[0])
+    assert not (out / "text").exists()
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +276,12 @@ def plainly_named(originals, tmp_path_factory):
 def test_text_carries_the_matches(plainly_named):
     _, out = plainly_named
     blocks = exporting.export_text(out)[1].read_text().strip().split("\n\n")
+    name, own = next(iter(exporting.images(out)))
+    lines = (out / "text" / f"{name}.txt").read_text().splitlines()
+    assert lines[0] == f"{len(own)} 128"
+    row = np.array(lines[1].split(), float)
+    np.testing.assert_allclose(row[:2] - 0.5, own.frames.xy[0], atol=1e-2)
+    np.testing.assert_array_equal(row[4:], conversion.sift_bytes(own)[0])
     pairs = {(p.name_a, p.name_b): p for p in exporting.two_views(out) if p.matrix is not None}
     assert len(blocks) == len(pairs) == 3
     for block in blocks:
@@ -370,6 +372,28 @@ def test_what_the_executable_cannot_do_is_said_first(plainly_named, tmp_path, mo
         exporting.export_colmap(out, folder)
 
 
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
+def test_what_colmap_cannot_read_is_left_out(tmp_path, monkeypatch, caplog):
+    if not features.check("avif"):
+        pytest.skip("Pillow was built without AVIF")
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    folder, out = tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    first, second, third = (Image.fromarray(view) for view in photographs.book(3))
+    first.save(folder / "1.png")
+    second.save(folder / "2.avif", quality=95)
+    third.save(folder / "3.png")
+    extract(folder, out)
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), matching.Matching(), HERE)
+    matching.verify(out, matching.Matching(), HERE)
+    path = exporting.export_colmap(out, folder)
+    assert "2.avif: left out of the database" in caplog.text
+    with closing(sqlite3.connect(path)) as database:
+        names = [row[0] for row in database.execute("select name from images order by name")]
+        assert names == ["1.png", "3.png"]
+        assert database.execute("select count(*) from matches").fetchone() == (1,)
+
+
 def test_colmaps_reason_is_not_an_address():
     check = "E1116 file.cc:7] Check failed: image.Exists()"
     said = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
@@ -415,7 +439,9 @@ def test_a_database_is_described_anew(matched, originals, tmp_path):
         for image in database.read_all_images():
             pixels = caloric.read_image(originals / image.name)
             frames = colmap.read_frames(path)[image.name]
-            expected = caloric.describe(pixels, frames, "heat", dtype="uint8")
+            values = caloric.describe(pixels, frames, "heat")
+            described = caloric.Features(frames, values, pixels.shape[:2], "heat", "")
+            expected = conversion.sift_bytes(described)
             found = np.asarray(database.read_descriptors(image.image_id).data)
             np.testing.assert_array_equal(found, expected)
             assert len(found) == len(own[image.name])

@@ -262,8 +262,8 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
         found = caloric.extract(images, max_features=20, device=HERE)
     assert tried == [7, 3, 1, 2, 4, 2, 2]
     assert "7 images of 60 x 70 do not fit" in caplog.text
-    for one in found:
-        np.testing.assert_array_equal(one.descriptors, found[0].descriptors)
+    for one in found:  # on a GPU the last digit depends on the size of the batch
+        np.testing.assert_allclose(one.descriptors, found[0].descriptors, atol=1e-6)
 
 
 def _too_large(*arguments, **options):

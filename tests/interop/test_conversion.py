@@ -224,9 +224,16 @@ def test_the_class_has_all_that_scikit_images_has():
     larger = skimage.SIFT(lambda_descr=9)
     larger.detect_and_extract(image)
     assert (larger.descriptors != ours.descriptors).any()
-    for wrong in ({"n_hist": 2}, {"lambda_descr": 9, "descriptor": "caloric"}):
-        with pytest.raises(caloric.InputError, match="is always"):
+    for wrong, message in (
+        ({"n_hist": 2}, "is always"),
+        ({"lambda_descr": 9, "descriptor": "caloric"}, "is always"),
+        ({"lambda_descr": -1}, "positive"),
+        ({"n_octaves": 0}, "from 1"),
+    ):
+        with pytest.raises(caloric.InputError, match=message):
             skimage.SIFT(**wrong)
+    assert ours.keypoints.dtype == theirs.keypoints.dtype
+    assert np.abs(ours.orientations).max() <= np.pi
 
 
 def test_keypoints_are_in_the_axes_that_hloc_opens(tmp_path):
@@ -286,10 +293,27 @@ def test_no_command_writes_over_its_input(tmp_path):
         ["match", a, b, "--json", b],
         ["align", b, a, "-o", a],
         ["find", a, b, "-o", b],
+        ["bench", "speed", a, "--json", a],
+        ["bench", "pairs", "--data", tmp_path, "--json", b],
     ):
         result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
         assert "would be overwritten" in str(result.exception)
     assert a.read_bytes() == before
+    disguised = tmp_path / "a.npz"
+    disguised.write_bytes(before)
+    (tmp_path / "folder").mkdir()
+    inside = tmp_path / "folder" / "a.png.npz"
+    inside.write_bytes(before)
+    for arguments in (
+        ["extract", disguised, "-o", disguised],
+        ["extract", a, inside, "-o", tmp_path / "folder"],
+    ):
+        result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
+        assert "would be overwritten" in str(result.exception)
+    assert disguised.read_bytes() == inside.read_bytes() == before
+    one = str(tmp_path / "x.png")
+    result = CliRunner().invoke(cli.app, ["match", str(a), str(b), "-o", one, "--json", one])
+    assert "two results" in str(result.exception)
 
 
 def test_a_pair_without_geometry_is_told_by_the_exit_code(tmp_path):

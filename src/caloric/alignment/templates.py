@@ -221,6 +221,9 @@ def find_template(
         first = min(unusable)
         raise InputError(f"{labels[first]}: {unusable[first]}")
     textured = {i: t for i, t in checked.items() if not align.is_flat(t)}
+    if textured:
+        flat_ones = checked.keys() - textured.keys()
+        unusable |= dict.fromkeys(flat_ones, "flat: there is nothing in it to be found")
     scores = np.zeros(len(templates))
     if not textured or align.is_flat(large):
         first = min(checked)

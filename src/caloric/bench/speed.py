@@ -405,7 +405,7 @@ def run(
         with setting(**{threads.SETTING: str(thread_count)}):
             _set_threads(thread_count)
             contenders = _images(pixels, count, thread_count) + _matching(MATCHED)
-            where = f"{thread_count} threads: "
+            where = f"{thread_count} thread{'s' * (thread_count > 1)}: "
             report["threads"][str(thread_count)] = rounds(
                 contenders, repeat, partial(_after, progress, where)
             )

@@ -1,6 +1,8 @@
 """The command line: one file for each group of commands."""
 
+import os
 import sys
+from threading import Timer
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from caloric.cli import alignment, bench, collection, console, images, show
 from caloric.errors import InputError
 
 _INTERRUPTED = 130  # the exit code by which shells report Ctrl-C
+_PATIENCE = 0.5  # seconds
 
 app = typer.Typer(
     name="caloric",
@@ -51,8 +54,11 @@ def main() -> None:
     try:
         app(arguments)
     except console.Interrupted as error:
-        kept = f"; {error}" if str(error) else "; nothing was written"
-        typer.echo(f"caloric: interrupted{kept}", err=True)
+        typer.echo(f"caloric: interrupted{f'; {error}' if str(error) else ''}", err=True)
+        # Threads that still compute are given a moment to end.
+        deadline = Timer(_PATIENCE, os._exit, (_INTERRUPTED,))
+        deadline.daemon = True
+        deadline.start()
         raise SystemExit(_INTERRUPTED) from None
     except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
         if len(arguments) < len(sys.argv) - 1:

@@ -171,6 +171,7 @@ def find(
     if json_path is not None:
         about = {
             "image": image,
+            "model": model,
             "template": templates[best],
             "index": best,
             "found": result.found,
@@ -223,17 +224,22 @@ def _found(
 
 def _print_table(each: list[dict[str, Any]]) -> None:
     """Print all templates, those that were found first and the best of them at the top."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("template", "found", "centre", "scale", "turned", "confidence", "score", "")
-    for column in table.columns[:-1]:
-        column.no_wrap = True
-    for one in sorted(each, key=lambda one: (not one["found"], -one["score"])):
+    table = Table("template", "found", "centre", "scale", "turned", "confidence", "score")
+    ordered = sorted(each, key=lambda one: (not one["found"], -one["score"]))
+    for one in ordered:
         place = [""] * 4
         if one["found"]:
             x, y = one["centre"]
             place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{one['degrees']:.1f}°",
                      f"{one['confidence']:.2f}"]  # fmt: skip
-        found, why = ("yes", "") if one["found"] else ("no", one["reason"])
-        table.add_row(one["template"], found, *place, f"{one['score']:.2f}", why)
+        found = "yes" if one["found"] else "no"
+        table.add_row(escape(one["template"]), found, *place, f"{one['score']:.2f}")
+    for column in table.columns[1:]:
+        column.no_wrap = True
     console.tables().print(table)
+    for one in ordered:
+        if not one["found"]:
+            typer.echo(f"{one['template']}: {one['reason']}")

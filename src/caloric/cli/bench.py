@@ -39,7 +39,7 @@ def _bench(
 
     from caloric.bench import datasets, evaluate, methods, report
 
-    console.check_outputs(json_path, plot)
+    console.check_outputs(json_path, plot, inputs=(data,))
     if methods.absent():
         typer.echo(f"not installed, so not compared: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
@@ -118,7 +118,7 @@ def pairs(
 
     from caloric.bench import pairs as benchmark
 
-    console.check_outputs(json_path, None)
+    console.check_outputs(json_path, None, inputs=(data, *(features or ())))
     chosen = benchmark.read(data)
     if only:
         names = only.split(",")
@@ -166,7 +166,7 @@ def speed(
     from caloric.bench import speed as benchmark
     from caloric.bench import speed_report
 
-    console.check_outputs(json_path, plot)
+    console.check_outputs(json_path, plot, inputs=(image,))
     numbers = console.numbers(thread_counts, "--threads", int)
     sizes = [size for size in console.numbers(large, "--large", float) if size]
     report = benchmark.run(image, max_features, numbers, rounds, sizes, console.progress_lines())
@@ -195,7 +195,7 @@ def gpu(
     """Measure images, frames and pairs per second on a GPU, and its limits."""
     from caloric.gpu import devices
 
-    console.check_outputs(json_path, None)
+    console.check_outputs(json_path, None, inputs=(data,))
     devices.resolve(device)
     from caloric.bench import gpu as benchmark
 

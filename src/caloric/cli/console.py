@@ -41,12 +41,22 @@ def check_outputs(
     outputs = [path for path in (json_file(json_path), picture, *others) if path is not None]
     for path in outputs:
         check_target(path)
-        for source in inputs:
-            # Also by another name: a link, a relative path, other letters where case is ignored.
-            if path.exists() and Path(source).exists() and path.samefile(source):
-                raise InputError(f"{path}: that is an input, and would be overwritten")
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise InputError(f"{outputs[0]}: two results would be written to one file")
+    check_inputs(outputs, inputs)
     if picture is not None:
         viz.check_format(picture)
+
+
+def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
+    """Raise an error if an output is an input, or a file in a folder that is one."""
+    sources = [Path(source) for source in inputs if Path(source).exists()]
+    for path in (path for path in outputs if path.exists()):
+        for source in sources:
+            # Also by another name: a link, a relative path, other letters where case is ignored.
+            inside = source.is_dir() and path.resolve().is_relative_to(source.resolve())
+            if inside or path.samefile(source):
+                raise InputError(f"{path}: that is an input, and would be overwritten")
 
 
 def folder(path: Path) -> Path:

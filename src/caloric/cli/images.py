@@ -70,7 +70,7 @@ def match(
     ] = False,
     device: Device = "cpu",
 ) -> None:
-    """Match two images, and verify the matches by a geometry. Exit code 1: no geometry.
+    """Match two images, and verify the matches by a geometry. Exit code 1: none but by chance.
 
     An essential matrix needs camera intrinsics: use caloric.verify from Python.
     """
@@ -135,6 +135,7 @@ def _as_json(pair: "ImagePair", image_a: str, image_b: str) -> dict[str, Any]:
         "model": pair.geometry.model,
         "matrix": None if matrix is None else matrix.tolist(),
         "inliers": len(pair),
+        "confidence": pair.geometry.confidence,
     }
 
 
@@ -191,6 +192,8 @@ def extract(
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
     kind = _kind(output)
+    written = [output / f"{name}.npz" for name in names] if kind == "folder" else [output]
+    console.check_inputs(written, images)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
     plan = _plan(descriptor, max_features, affine, upright, detector, device, contrast)
@@ -235,9 +238,9 @@ def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
     """Return what to write by the suffix of the output; raise an error if it cannot be written."""
     from caloric.interop import hdf5
 
-    if output.suffix in (".npz", ".h5", ".hdf5"):
+    if output.suffix.lower() in (".npz", ".h5", ".hdf5"):
         check_target(output)
-        if output.suffix == ".npz":
+        if output.suffix.lower() == ".npz":
             return "npz"
         hdf5.h5py()  # raises an error before the work
         return "h5"

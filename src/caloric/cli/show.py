@@ -2,6 +2,7 @@
 
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,9 @@ import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.options import DescriptorName, MaxFeatures
+from caloric.cli.options import Contrast, DescriptorName, MaxFeatures
 from caloric.descriptor import recipes
-from caloric.detector.detection import FEATURES
+from caloric.detector.detection import FEATURES, Options
 from caloric.errors import unknown
 from caloric.runtime import native, threads
 
@@ -50,6 +51,7 @@ def view(
     descriptor: DescriptorName = "caloric",
     model: Annotated[str, typer.Option(help="homography, fundamental or affine.")] = "homography",
     max_features: MaxFeatures = FEATURES,
+    contrast: Contrast = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
@@ -62,7 +64,10 @@ def view(
     from caloric.view import server, session
 
     recipes.descriptor(descriptor)
-    shown = session.Session(most=max_features, chosen={"descriptor": descriptor, "model": model})
+    Options(max_features, contrast=contrast)  # raises an error before the server starts
+    shown = session.Session(
+        most=max_features, contrast=contrast, chosen={"descriptor": descriptor, "model": model}
+    )
     if model not in session.MODELS:
         raise unknown("model", model, session.MODELS)
     for side, path in (("a", image_a), ("b", image_b)):
@@ -74,7 +79,8 @@ def view(
         if browser:
             webbrowser.open(address)
 
-    server.serve(shown, host, port, ready)
+    with suppress(console.Interrupted):  # which is how it is ended
+        server.serve(shown, host, port, ready)
 
 
 def info() -> None:

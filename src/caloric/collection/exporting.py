@@ -1,5 +1,6 @@
 """Steps five and six: export a store for other tools, and reconstruct a model by COLMAP."""
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from caloric.interop.colmap_command import Model
 from caloric.interop.colmap_tables import TwoViews
 from caloric.interop.conversion import length, moved, sift_bytes
 
+_log = logging.getLogger(__name__)
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 
 
@@ -89,7 +91,8 @@ def export_colmap(store: Path, folder: Path | None) -> Path:
                 _write_features(store, Path(place))
                 colmap_command.import_features(unfinished, Path(place), folder)
             frames = ((name, features.frames) for name, features in images(store))
-            colmap_tables.write(unfinished, frames, two_views(store))
+            for name in colmap_tables.write(unfinished, frames, two_views(store)):
+                _log.warning("%s: left out of the database, because COLMAP cannot read it", name)
         unfinished.replace(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from None
@@ -146,10 +149,11 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
 def export_text(store: Path) -> list[Path]:
     """Write OUT/text/NAME.txt and OUT/text/matches.txt in the format of COLMAP's importers.
 
-    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified. It is
-    written last: if it cannot hold a name, the features are still written.
+    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified.
     """
     target = store / "text"
+    for name in extraction.listed(store):
+        text.check_name(name)
     (target / "matches.txt").unlink(missing_ok=True)  # an old one must not pass for new
     _write_features(store, target)
     _write_matches(store, target)

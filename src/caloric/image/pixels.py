@@ -128,7 +128,7 @@ def low_contrast(image: object) -> str | None:
     if not grey.size:
         return None
     low, high = np.percentile(grey, (0.5, 99.5))
-    if high - low >= 0.1:
+    if not 0 < high - low < 0.1:
         return None
     return (
         f"its grey levels span {100 * (high - low):.2g} % of the range; stretch them, or ask for "

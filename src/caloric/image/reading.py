@@ -137,7 +137,7 @@ def _quiet() -> Iterator[None]:
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
     """Return the pixels of :func:`read_image` from the bytes of a file."""
-    if data[4:8] == b"ftyp" and data[8:12] in _HEIF:
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF and b"avif" not in data[:64]:
         _support_heif()
     with _quiet():
         return _decode(data, max_pixels)

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.errors import InputError
 from caloric.frames import Frames
 
 Matrix = NDArray[np.float64]
@@ -46,28 +45,31 @@ class TwoViews:
         )  # fmt: skip
 
 
-def write(path: Path, frames: Iterable[tuple[str, Frames]], pairs: Iterable[TwoViews]) -> None:
-    """Replace the keypoints of the images of a database, and add pairs, in one transaction."""
+def write(path: Path, frames: Iterable[tuple[str, Frames]], pairs: Iterable[TwoViews]) -> list[str]:
+    """Replace the keypoints of the images of a database, and add pairs, in one transaction.
+
+    Returns the names of images that are not in the database: COLMAP could not read them.
+    """
+    missing = []
     with closing(sqlite3.connect(path)) as database, database:
         numbers = dict(database.execute("SELECT name, image_id FROM images"))
         for name, keypoints in frames:
+            if name not in numbers:
+                missing.append(name)
+                continue
             rows = keypoints.to_colmap()
             database.execute(
                 "UPDATE keypoints SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
-                (*rows.shape, rows.tobytes(), _number(numbers, name)),
+                (*rows.shape, rows.tobytes(), numbers[name]),
             )
         for pair in pairs:
-            _write_pair(database, numbers, pair)
-
-
-def _number(numbers: dict[str, int], name: str) -> int:
-    if name not in numbers:
-        raise InputError(f"{name}: COLMAP has not imported this image; can it read the file?")
-    return numbers[name]
+            if pair.name_a in numbers and pair.name_b in numbers:
+                _write_pair(database, numbers, pair)
+    return missing
 
 
 def _write_pair(database: sqlite3.Connection, numbers: dict[str, int], pair: TwoViews) -> None:
-    first, second = _number(numbers, pair.name_a), _number(numbers, pair.name_b)
+    first, second = numbers[pair.name_a], numbers[pair.name_b]
     if first > second:  # the number of a pair needs the smaller one first
         first, second, pair = second, first, pair.swapped()
     number = first * _IMAGES + second

@@ -24,14 +24,14 @@ class Found:
     descriptors: NDArray[Any]
 
     @property
-    def keypoints(self) -> NDArray[np.float64]:
-        """Return positions (n, 2) as (row, column), not rounded as those of scikit-image are."""
-        return self.frames.xy[:, ::-1]
+    def keypoints(self) -> NDArray[np.int64]:
+        """Return the pixels (n, 2) of the keypoints as (row, column), rounded."""
+        return np.rint(self.positions).astype(np.int64)
 
     @property
     def positions(self) -> NDArray[np.float64]:
-        """Return the same positions as ``keypoints``."""
-        return self.keypoints
+        """Return the places (n, 2) of the keypoints as (row, column), to a fraction of a pixel."""
+        return self.frames.xy[:, ::-1]
 
     @property
     def sigmas(self) -> NDArray[np.float64]:
@@ -50,8 +50,8 @@ class Found:
 
     @property
     def orientations(self) -> NDArray[np.float64]:
-        """Return angles (n,) in [0, 2π), from the row axis towards the column axis."""
-        return (np.pi / 2 - self.frames.angle) % (2 * np.pi)
+        """Return angles (n,) in (−π, π], from the row axis towards the column axis."""
+        return np.pi - (np.pi / 2 + self.frames.angle) % (2 * np.pi)
 
     @property
     def responses(self) -> NDArray[np.float32]:
@@ -85,8 +85,8 @@ class SIFT:
     c_dog, c_edge : float
         The thresholds of contrast and of edges.
     lambda_descr : float
-        The size of the descriptor: half of the width of scikit-image's, at 6, is 7.5 σ, and there
-        is the outermost ring here. Fixed for whitened descriptors.
+        The size of the descriptor: its outermost ring is at 1.25 times this number of σ, where
+        the patch of scikit-image ends. It cannot be changed for whitened descriptors.
     descriptor : str
         By default descriptors are bytes, non-negative and of length 512, as those of scikit-image
         are; ``descriptor="caloric"`` gives the default of the library, floats of unit length.
@@ -131,6 +131,11 @@ class SIFT:
         self.n_hist, self.n_ori, self.n_octaves = n_hist, n_ori, n_octaves
         self.c_dog, self.c_edge, self.lambda_descr = c_dog, c_edge, lambda_descr
         self.delta_min, self.float_dtype = 1 / upsampling, np.float32
+        whole = isinstance(n_octaves, int | np.integer) and not isinstance(n_octaves, bool)
+        if not whole or n_octaves < 1:
+            raise InputError(f"n_octaves must be a whole number from 1, got {n_octaves!r}")
+        if not lambda_descr > 0:
+            raise InputError(f"lambda_descr must be a positive number, got {lambda_descr!r}")
         self.descriptor = descriptor
         self._recipe = _resized(descriptor, lambda_descr)
         self.options: dict[str, Any] = {

@@ -28,7 +28,7 @@ def check_name(name: str) -> None:
     if len(name.split()) != 1:
         raise InputError(
             f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
-            "rename the image, or install pycolmap and export --to colmap"
+            "rename the image, or use export --to colmap"
         )
 
 

@@ -2,6 +2,7 @@
 
 import numbers
 from dataclasses import dataclass
+from math import lgamma, log
 from typing import Literal
 
 import cv2
@@ -13,7 +14,8 @@ from caloric.runtime import tables
 from caloric.theory.gaussians import FloatArray
 
 Model = Literal["homography", "fundamental", "essential", "affine"]
-_NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}
+_NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches for a model
+_SOLUTIONS = {"homography": 1, "fundamental": 3, "essential": 10, "affine": 1}  # from so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,13 +24,20 @@ class Geometry:
 
     ``matrix`` maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
     points of the first image to the second; None when no model was found. ``inliers`` (m,) says
-    which matches obey it, ``residuals`` (m,) by how many pixels each misses.
+    which matches obey it, ``residuals`` (m,) by how many pixels each misses. ``confidence`` is near
+    0 if chance gives as many inliers, and near 1 if it does not; a geometry of more than 0.5 is
+    true in a condition.
     """
 
     model: Model
     matrix: FloatArray | None
     inliers: NDArray[np.bool_]
     residuals: FloatArray
+    confidence: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Return whether there are more inliers than chance gives."""
+        return self.matrix is not None and self.confidence > 0.5
 
     def __len__(self) -> int:
         """Return the number of inliers."""
@@ -38,9 +47,8 @@ class Geometry:
         """Return a summary in one line."""
         if self.matrix is None:
             return f"Geometry(no {self.model} in {len(self.inliers)} matches)"
-        median = f", median residual {np.median(self.residuals[self.inliers]):.2g} px"
-        counts = f"{len(self)} of {len(self.inliers)} matches"
-        return f"Geometry({self.model} of {counts}{median if len(self) else ''})"
+        counts = f"{self.model} of {len(self)} of {len(self.inliers)} matches"
+        return f"Geometry({counts}, confidence {self.confidence:.2f})"
 
     def _repr_html_(self) -> str:
         rows = [] if self.matrix is None else self.matrix.tolist()
@@ -72,18 +80,15 @@ def estimate(
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
     confidence: float = 0.9999,
     iterations: int = 10_000,
+    size: tuple[int, int] | None = None,
 ) -> Geometry:
     """Return the model estimated from matched points a and b, (m, 2) each, by MAGSAC++.
 
     ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
-    and seed give the same result.
+    and seed give the same result. ``size`` (h, w) of the second image tells how likely inliers are
+    by chance; without it the points are taken to fill the image.
     """
-    if model not in _NEEDED:
-        raise unknown("model", model, _NEEDED)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
-    if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
-        raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
+    cameras = check_options(model, threshold, seed, intrinsics)
     p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
     for points in (p, q):
         if points.ndim != 2 or points.shape[1] != 2:
@@ -92,17 +97,6 @@ def estimate(
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
     if not (np.isfinite(p).all() and np.isfinite(q).all()):
         raise InputError("NaN or infinite coordinates among the matches")
-    cameras = None
-    if model == "essential":
-        if intrinsics is None:
-            raise InputError("model 'essential' needs intrinsics=(K_a, K_b), each 3 x 3")
-        cameras = [np.asarray(k, np.float64) for k in intrinsics]
-        if [k.shape for k in cameras] != [(3, 3), (3, 3)]:
-            raise InputError("intrinsics must be two 3 x 3 matrices")
-        if not all(np.isfinite(k).all() and k[0, 0] > 0 and k[1, 1] > 0 for k in cameras):
-            raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
-        if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
-            raise InputError("the last row of intrinsics must be 0, 0, 1")
     no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
         return no_geometry
@@ -115,7 +109,78 @@ def estimate(
     if matrix is None or not np.isfinite(matrix).all():
         return no_geometry
     residuals = residual(p, q, model, matrix, cameras)
-    return Geometry(model, matrix, residuals <= threshold, residuals)
+    inliers = residuals <= threshold
+    if size is None:
+        w, h = q.max(0) - q.min(0) + 1
+        size = (h, w)
+    power = false_alarms(p, q, inliers, model, threshold, size)
+    return Geometry(model, matrix, inliers, residuals, float(1 / (1 + 10 ** min(power, 99))))
+
+
+def check_options(
+    model: str, threshold: float, seed: int, intrinsics: tuple[ArrayLike, ArrayLike] | None
+) -> list[FloatArray] | None:
+    """Raise an error if an option of :func:`estimate` is wrong; return the intrinsics it needs."""
+    if model not in _NEEDED:
+        raise unknown("model", model, _NEEDED)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
+    if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
+        raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
+    if model != "essential":
+        return None
+    if intrinsics is None:
+        raise InputError("model 'essential' needs intrinsics=(K_a, K_b), each 3 x 3")
+    cameras = [np.asarray(k, np.float64) for k in intrinsics]
+    if [k.shape for k in cameras] != [(3, 3), (3, 3)]:
+        raise InputError("intrinsics must be two 3 x 3 matrices")
+    if not all(np.isfinite(k).all() and k[0, 0] > 0 and k[1, 1] > 0 for k in cameras):
+        raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
+    if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
+        raise InputError("the last row of intrinsics must be 0, 0, 1")
+    return cameras
+
+
+def false_alarms(
+    p: FloatArray,
+    q: FloatArray,
+    inliers: NDArray[np.bool_],
+    model: Model,
+    threshold: float,
+    size: tuple[float, float],
+) -> float:
+    """Return log10 of how many models with as many inliers are expected by chance.
+
+    Among n unrelated matches, (n − s) C(n, k) C(k, s) models from s matches are tried in effect,
+    and each of the other k − s inliers of one is within the threshold with the probability α: the
+    share of the image that a disc around a point covers, or a band around an epipolar line (Moisan
+    and Stival, 2004). Several features at a place are one.
+    """
+    n, k = _places(p, q, threshold), _places(p[inliers], q[inliers], threshold)
+    s, solutions = _NEEDED[model], _SOLUTIONS[model]
+    if k <= s:
+        return float("inf")
+    h, w = size
+    shape = (
+        np.pi * threshold**2
+        if model in ("homography", "affine")
+        else 2 * threshold * np.hypot(h, w)
+    )
+    share = min(1.0, shape / (h * w))
+    tried = np.log10(solutions * max(n - s, 1)) + _log_binomial(n, k) + _log_binomial(k, s)
+    return float(tried + (k - s) * np.log10(share))
+
+
+def _places(p: FloatArray, q: FloatArray, threshold: float) -> int:
+    """Return the number of matches that differ in place in both images."""
+    for _ in range(2):
+        _, first = np.unique(np.round(p / (2 * threshold)), axis=0, return_index=True)
+        p, q = q[first], p[first]
+    return len(p)
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10)
 
 
 def _estimate(

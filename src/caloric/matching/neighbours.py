@@ -186,6 +186,12 @@ def _second(
     return result
 
 
+def check_ratio(ratio: float | None) -> None:
+    """Raise an error if the threshold of the ratio test is wrong."""
+    if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
+        raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
+
+
 def match_descriptors(
     a: object,
     b: object,
@@ -203,8 +209,7 @@ def match_descriptors(
     must be more than ``radius`` pixels away from the nearest (FGINN), so that a corner that was
     detected twice is not rejected. ``find`` replaces the search, for example by one on a GPU.
     """
-    if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
-        raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
+    check_ratio(ratio)
     if not (isinstance(radius, numbers.Real) and radius >= 0):
         raise InputError(f"radius must be 0 pixels or more, got {radius!r}")
     left, right = _checked(a, "first set"), _checked(b, "second set")

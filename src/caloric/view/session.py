@@ -99,6 +99,7 @@ class Session:
 
     pictures: dict[str, Picture] = field(default_factory=dict)
     most: int = FEATURES
+    contrast: float | None = None
     chosen: dict[str, str] = field(default_factory=dict)  # initial descriptor and model of the page
     _features: OrderedDict[tuple[Any, ...], Features] = field(default_factory=OrderedDict)
     _matched: OrderedDict[tuple[Any, ...], Matched] = field(default_factory=OrderedDict)
@@ -140,7 +141,9 @@ class Session:
         key = (picture, descriptor)
         features = _recall(self._features, key)
         if features is None:
-            extracted = pipeline.extract(picture.grey, descriptor, max_features=self.most)
+            extracted = pipeline.extract(
+                picture.grey, descriptor, max_features=self.most, contrast=self.contrast
+            )
             features = _keep(self._features, key, extracted)
         return features
 
