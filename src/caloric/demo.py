@@ -15,6 +15,7 @@ from caloric.theory.gaussians import FloatArray
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000
 _CORRECT = 3.0  # pixels: the largest error of a correct match
+_DRAWN = 100  # lines
 KERNELS = ("sift", "dsp-inner", "similarity", "heat")
 _PLACES = {"in the middle": (0.15, 0.05), "far out": (0.6, -0.35)}  # x of a descriptor entry
 _SIDE = 180
@@ -136,7 +137,7 @@ def run(out: Path) -> tuple[list[Score], Path]:
                 errors=residual,
                 limit=_CORRECT,
                 title=title,
-                most=len(s.error),
+                most=_DRAWN,
             ).pixels
         )
     path = out / "demo.png"

@@ -255,11 +255,12 @@ def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: 
     order = np.argsort(-share, kind="stable")  # worst first, so that the best lie on top
     p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # with 4 fractional bits
     colours = _colour(share).tolist()
-    layer = canvas.copy()
-    for i in order:
-        cv2.line(layer, p[i], q[i], (0, 0, 0), 3, cv2.LINE_AA, 4)
-        cv2.line(layer, p[i], q[i], colours[i], 1, cv2.LINE_AA, 4)
-    canvas[...] = cv2.addWeighted(layer, 0.7, canvas, 0.3, 0)
+    for width, opacity in ((3, 0.25), (1, 0.75)):
+        layer = canvas.copy()
+        for i in order:
+            colour = colours[i] if width == 1 else (0, 0, 0)
+            cv2.line(layer, p[i], q[i], colour, width, cv2.LINE_AA, 4)
+        canvas[...] = cv2.addWeighted(layer, opacity, canvas, 1 - opacity, 0)
     for i in order:
         for at in (p[i], q[i]):
             cv2.circle(canvas, at, 16 * 4, (0, 0, 0), -1, cv2.LINE_AA, 4)

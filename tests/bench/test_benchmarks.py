@@ -160,9 +160,11 @@ def test_images_without_keypoints_and_of_16_bits(tmp_path):
 
 
 def test_a_benchmark_and_its_second_run(tmp_path, monkeypatch):
-    write_scene(tmp_path, "oxford")
-    out, plot, cache = tmp_path / "report.json", tmp_path / "plot.png", tmp_path / "cache"
-    arguments = ["bench", "oxford", "--data", str(tmp_path), "--only", "graf"]
+    data = tmp_path / "data"
+    data.mkdir()
+    write_scene(data, "oxford")
+    out, plot, cache = data / "report.json", tmp_path / "plot.png", tmp_path / "cache"
+    arguments = ["bench", "oxford", "--data", str(data), "--only", "graf"]
     arguments += ["--json", str(out), "--plot", str(plot), "--cache", str(cache)]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output

@@ -49,13 +49,17 @@ def check_outputs(
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Raise an error if an output is an input, or a file in a folder that is one."""
+    """Raise an error if an output is an input, or a file of a data set that is one.
+
+    A report of an earlier run may lie beside the data.
+    """
     sources = [Path(source) for source in inputs if Path(source).exists()]
     for path in (path for path in outputs if path.exists()):
         for source in sources:
             # Also by another name: a link, a relative path, other letters where case is ignored.
             inside = source.is_dir() and path.resolve().is_relative_to(source.resolve())
-            if inside or path.samefile(source):
+            ours = path.suffix == ".json" and path.name != "cameras.json"
+            if (inside and not ours) or path.samefile(source):
                 raise InputError(f"{path}: that is an input, and would be overwritten")
 
 
