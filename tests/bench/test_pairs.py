@@ -86,7 +86,7 @@ def test_measures():
     assert pairs.repeatability(a[:0], a, np.eye(3), shape) == [0, 0, 0]
     assert pairs.auc(np.array([0.0, 2.5, np.inf]), 5.0) == pytest.approx(0.5)
     twice = np.repeat(a[:10], 2, 0)
-    assert len(pairs.one_per_place(twice, 100)) == 10
+    assert len(pairs.one_per_place(twice)) == 10
 
 
 @pytest.mark.slow

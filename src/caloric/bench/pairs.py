@@ -3,7 +3,8 @@
 Every contender detects its own features, at most ``count`` per image. For each pair:
 
 * repeatability: the share of frames in view of both images that have a counterpart within 1, 2 and
-  3 pixels, among the same number of frames of each contender, one per place
+  3 pixels, among the strongest of each contender, one per place, as many as the one with the fewest
+  has in the image
 * right: mutual nearest neighbours within 3 pixels of the truth, without and with the contender's
   usual filter; for cameras the distance is to the epipolar line
 * error: the median distance of the right matches from the truth, in pixels
@@ -46,7 +47,7 @@ from caloric.matching.neighbours import match_descriptors
 from caloric.theory.gaussians import FloatArray
 
 COUNT = 2048
-COMPARED = COUNT  # frames per image whose repeatability is compared, at most
+_PLACES = "places"
 PIXELS = (1.0, 2.0, 3.0)
 CORNERS = (1.0, 3.0, 5.0)  # pixels
 ANGLES = (1.0, 5.0, 10.0)  # degrees
@@ -322,10 +323,38 @@ def default_contenders(count: int = COUNT) -> list[Contender]:
 # Measures.
 
 
-def one_per_place(xy: FloatArray, most: int) -> FloatArray:
-    """Return the first ``most`` distinct places (m, 2); several directions are one place."""
+def one_per_place(xy: FloatArray) -> FloatArray:
+    """Return the distinct places (m, 2), strongest first; several directions are one place."""
     _, first = np.unique(np.round(xy, 2), axis=0, return_index=True)
-    return xy[np.sort(first)[:most]]
+    return xy[np.sort(first)]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The distinct places (n, 2) and (m, 2) of the frames of two images, and the images' shapes."""
+
+    first: FloatArray
+    second: FloatArray
+    shapes: tuple[Any, Any]
+
+
+def _add_repeatability(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> None:
+    """Replace the places in the results by repeatabilities among equally many of them."""
+    for number, pair in enumerate(pairs):
+        rows = [figures[number] for figures in results.values()]
+        if _PLACES not in rows[0]:
+            continue
+        places: list[Places] = [row.pop(_PLACES) for row in rows]
+        counts = [min(len(v) for v in side) for side in (
+            [p.first for p in places], [p.second for p in places])]  # fmt: skip
+        for row, found in zip(rows, places, strict=True):
+            again = repeatability(
+                found.first[: counts[0]], found.second[: counts[1]], np.asarray(pair.truth),
+                found.shapes,
+            )  # fmt: skip
+            row["places compared"] = sum(counts) / 2
+            for limit, share in zip(PIXELS, again, strict=True):
+                row[f"repeatability {limit:g} px"] = share
 
 
 def _inside(xy: FloatArray, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -430,11 +459,11 @@ def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, A
     figures["seconds an image"] = (a.seconds + b.seconds) / 2
     planar = not isinstance(pair.truth, tuple)
     if planar:
-        first, second = (one_per_place(v.frames.xy, COMPARED) for v in (a, b))
-        shapes = (images[0].shape, images[1].shape)
-        found_again = repeatability(first, second, np.asarray(pair.truth), shapes)
-        for limit, share in zip(PIXELS, found_again, strict=True):
-            figures[f"repeatability {limit:g} px"] = share
+        # Compared by summarise(), which knows how many frames every contender has.
+        figures[_PLACES] = Places(
+            one_per_place(a.frames.xy), one_per_place(b.frames.xy),
+            (images[0].shape, images[1].shape),
+        )  # fmt: skip
     p, q = _matched(contender, a, b, images, filtered=False)
     figures["right"] = int((distances(pair, p, q) <= RIGHT).sum())
     started = time.perf_counter()
@@ -487,6 +516,7 @@ def run(
 def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Report:
     """Return the mean of every figure with its bootstrap interval over scenes."""
     scenes = [pair.scene for pair in pairs]
+    _add_repeatability(pairs, results)
     planar = not isinstance(pairs[0].truth, tuple)
     limits, unit = (CORNERS, "px") if planar else (ANGLES, "degrees")
     report: Report = {"pairs": len(pairs), "scenes": len(set(scenes)), "contenders": {}}
