@@ -97,7 +97,13 @@ class Strongest:
         self.responses = np.zeros(0)
 
     def select(self, peaks: Extrema) -> Extrema:
-        """Return the extrema of a tile, given strongest first, that can be in the selection."""
+        """Return the extrema of a tile that can be in the selection, strongest first."""
+        if self.limit is not None and 0 < self.limit < len(peaks):
+            # Sorting thousands of faint ones would take as long as finding them.
+            first = len(peaks) - self.limit
+            weakest = np.partition(peaks.response, first)[first]
+            peaks = peaks[peaks.response >= weakest]
+        peaks = peaks[peaks.order()]
         if self.limit is None:
             return peaks
         peaks = peaks[: self.limit]

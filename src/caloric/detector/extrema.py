@@ -193,18 +193,18 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float) -> list[FloatAr
 
 def _filtered(octave: Octave, refined: FloatArray, contrast: float, edge: float) -> Extrema:
     """Return the extrema of an octave that pass the contrast and edge tests, each once."""
-    # Several candidates may move to the same extremum.
-    index = np.ravel_multi_index(tuple(refined[:, :3].astype(np.intp).T), octave.pixels.shape)
-    refined = refined[np.unique(index, return_index=True)[1]]
-    (layer, row, column, x, y, s, peak), (xx, yy, _, xy, _, _) = refined[:, :7].T, refined[:, 7:].T
+    peak, xx, yy, xy = refined[:, [6, 7, 8, 10]].T
     trace, determinant = xx + yy, xx * yy - xy**2
     strong = np.abs(peak) * SCALES >= contrast
     round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
-    keep = np.flatnonzero(strong & round_enough & (determinant > 0))
+    refined = refined[strong & round_enough & (determinant > 0)]
+    # Several candidates may move to the same extremum.
+    index = np.ravel_multi_index(tuple(refined[:, :3].astype(np.intp).T), octave.pixels.shape)
+    layer, row, column, x, y, s, peak = refined[np.unique(index, return_index=True)[1], :7].T
     left, top = octave.corner
-    places = np.stack([column + left + x, row + top + y], -1)[keep]
-    sigma = FIRST * octave.step * 2.0 ** ((layer + s)[keep] / SCALES)
-    return Extrema(places * octave.step + octave.origin, sigma, np.abs(peak[keep]))
+    places = np.stack([column + left + x, row + top + y], -1)
+    sigma = FIRST * octave.step * 2.0 ** ((layer + s) / SCALES)
+    return Extrema(places * octave.step + octave.origin, sigma, np.abs(peak))
 
 
 def joined(parts: Sequence[Extrema]) -> Extrema:
@@ -217,11 +217,10 @@ def joined(parts: Sequence[Extrema]) -> Extrema:
 
 
 def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
-    """Return all extrema of the scale space, strongest first."""
+    """Return all extrema of the scale space, octave by octave."""
     octaves = [octave for octave in space.octaves if min(octave.pixels.shape[1:]) >= 3]
     refined = zip(octaves, _refined_extrema(octaves, contrast), strict=True)
     result = joined([_filtered(octave, places, contrast, edge) for octave, places in refined])
     h, w = space.size
     inside = (result.xy >= -0.5) & (result.xy <= (w - 0.5, h - 0.5))
-    result = result[np.flatnonzero(inside.all(1))]
-    return result[result.order()]
+    return result[np.flatnonzero(inside.all(1))]
