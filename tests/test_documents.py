@@ -26,7 +26,6 @@ from tools.pages import alignment as alignment_page
 from tools.pages import collections as collections_page
 from tools.pages import gpu as gpu_page
 from tools.pages import overview
-from tools.pages import pairs as pairs_page
 from tools.pages import speed as speed_page
 
 # Minutes, or data that is not here.
@@ -237,7 +236,3 @@ def test_the_platforms_page_is_what_was_measured():
         for what, least in builds.PROMISED.items():
             assert agreement[what] >= least, (name, what)
     assert (DOCS / "platforms.md").read_text("utf-8") == builds.page()
-
-
-def test_the_page_of_pairs():
-    assert (DOCS / "pairs.md").read_text("utf-8") == pairs_page.page()

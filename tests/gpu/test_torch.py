@@ -95,7 +95,8 @@ def test_images_of_different_sizes_come_back_in_their_order():
     found = caloric.extract(parts, max_features=60, device=HERE)
     assert [f.image_size for f in found] == [(300, 260), (120, 200), (0, 5), (300, 260), (120, 200)]
     assert len(found[2]) == 0
-    np.testing.assert_array_equal(found[0].descriptors, found[3].descriptors)
+    # On a GPU the last digit depends on the place in the batch.
+    np.testing.assert_allclose(found[0].descriptors, found[3].descriptors, atol=1e-6)
     np.testing.assert_allclose(found[1].frames.maps, found[4].frames.maps, rtol=1e-12)
     cpu = caloric.extract(parts, max_features=60)
     assert [f.image_size for f in cpu] == [f.image_size for f in found]

@@ -254,8 +254,9 @@ def colmap(count: int = COUNT) -> Contender:
         else:
             rows, values = _by_executable(image, count)
         frames = Frames.from_colmap(np.asarray(rows, np.float64))
-        # COLMAP's are ordered by scale; the largest first is what it keeps.
-        return Found(frames, normalise.l2(np.asarray(values, np.float32)))
+        # COLMAP has no strength; where there are too many it keeps the largest.
+        order = np.argsort(-frames.sigma, kind="stable")
+        return Found(frames[order], normalise.l2(np.asarray(values, np.float32)[order]))
 
     return Contender("COLMAP SIFT", extract, ratio=0.8)
 
