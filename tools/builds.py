@@ -131,7 +131,7 @@ report the problem before they start.
 | two machines | the functions of the core give the same bytes, as above. Between these functions NumPy computes sines and logarithms, whose last digit differs between processors. The features of a photograph therefore agree up to this difference, and as the next row says |
 | any two builds, and the plain path | both find at least {common:.0%} of the frames of a photograph, within {near} pixels, {near:.0%} of their size and {near} radians. The descriptors of these frames have a cosine of at least {cosine}, except for one in a thousand |
 
-This table was measured on ten photographs from scikit-image with {features} features each; aarch64 ran under emulation:
+This table was measured on ten photographs from scikit-image with {features} features each, on machines of both kinds:
 
 | builds | frames that both find | in the worst photograph | cosine, lowest in a thousand | lowest cosine | photographs with the same bytes |
 |---|---|---|---|---|---|
