@@ -105,17 +105,18 @@ def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
         "both: list[caloric.Features] = caloric.extract([image, image])\n"
         "matches: caloric.Matches = caloric.match(a, a, ratio=0.8)\n"
         "geometry: caloric.Geometry = caloric.verify(a, a, matches, model='affine')\n"
+        "pair: caloric.ImagePair = caloric.match_images(image, 'b.jpg')\n"
         "found: caloric.Alignment = caloric.align(image, image)\n"
         "text: str = caloric.cite('heat')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", str(file)],
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     file.write_text("import caloric\ncaloric.cite(3)\n")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(file)],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", str(file)],
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert "incompatible type" in done.stdout
