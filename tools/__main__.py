@@ -48,7 +48,7 @@ def patches(
         table = Table("task", *(x.method for x in lines), title="mean average precision")
         for task in lines[0].figures:
             table.add_row(task, *(f"{x.figures[task].mean:.3f}" for x in lines))
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        console.tables().print(table)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.runtime.files import replacing
+from caloric.runtime.indexing import rows
 
 _FORMAT = 2
 
@@ -60,12 +60,11 @@ class Features:
 
     def __getitem__(self, index: Any) -> "Features":
         """Return the features selected by a slice, mask, indices, or a single index."""
-        if isinstance(index, int | np.integer):
-            index = [range(len(self))[index]]
+        index = rows(index, len(self))
         return replace(self, frames=self.frames[index], descriptors=self.descriptors[index])
 
     def _repr_html_(self) -> str:
-        return self.frames._repr_html_().replace(escape(repr(self.frames)), escape(repr(self)))
+        return self.frames.html_table(repr(self))
 
     @property
     def scores(self) -> NDArray[np.float32]:

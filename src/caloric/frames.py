@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
+from caloric.runtime.indexing import rows
 from caloric.theory.gaussians import FloatArray
 
 
@@ -63,8 +64,7 @@ class Frames:
 
     def __getitem__(self, index: Any) -> "Frames":
         """Return the frames selected by a slice, mask, indices, or a single index."""
-        if isinstance(index, int | np.integer):
-            index = [range(len(self))[index]]
+        index = rows(index, len(self))
         return Frames(self.maps[index], self.scores[index])
 
     def __repr__(self) -> str:
@@ -73,13 +73,17 @@ class Frames:
         return f"Frames({len(self)}{sizes})"
 
     def _repr_html_(self) -> str:
+        return self.html_table(repr(self))
+
+    def html_table(self, title: str) -> str:
+        """Return an HTML table of the first frames."""
         first = self[: tables.SHOWN]
-        rows = zip(
+        numbers = zip(
             first.xy[:, 0].tolist(), first.xy[:, 1].tolist(), first.sigma.tolist(),
             np.degrees(first.angle).tolist(), first.scores.tolist(), strict=True,
         )  # fmt: skip
         head = ("x", "y", "σ [px]", "angle [°]", "score")
-        return tables.html(repr(self), head, rows, len(self))
+        return tables.html(title, head, numbers, len(self))
 
     @property
     def xy(self) -> FloatArray:

@@ -88,7 +88,7 @@ class ImagePair:
 
     def all_points(self) -> tuple[FloatArray, FloatArray]:
         """Return the points (n, 2) of all matches in both images, outliers too."""
-        return viz.matched_points(self.features_a, self.features_b, self.matches)
+        return self.matches.points(self.features_a.frames.xy, self.features_b.frames.xy)
 
     def picture(self, title: str = "", most: int = viz.MOST_LINES) -> viz.Picture:
         """Return a picture of both images and at most so many of the matched points."""

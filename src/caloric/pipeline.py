@@ -386,11 +386,10 @@ def _extract_on_device(
         yield from early
         early.clear()
         image, mask = pending.pop(index)
-        if result is not None:
-            _advise(image, len(result), plan.options)
         if result is None:
             yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
         else:
+            _advise(image, len(result), plan.options)
             yield index, result
     yield from early
 
@@ -651,10 +650,8 @@ def verify(
         used = matches.indices[:, column]
         if len(used) and not 0 <= used.min() <= used.max() < len(frames):
             raise InputError("matches refer to features that do not exist; are they of this pair?")
-    points = b.xy[matches.indices[:, 1]] if matches.refined is None else matches.refined[:, :, 2]
     return geometry.estimate(
-        a.xy[matches.indices[:, 0]],
-        points,
+        *matches.points(a.xy, b.xy),
         model=model,
         seed=seed,
         threshold=threshold,

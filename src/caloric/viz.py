@@ -192,7 +192,7 @@ def draw_matches(
     """
     if not limit > 0:
         raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
-    xy_a, xy_b = matched_points(a, b, matches)
+    xy_a, xy_b = _matched_points(a, b, matches)
     if geometry is not None and len(geometry.inliers) != len(xy_a):
         raise InputError("geometry: not of these matches; give the matches that it was found from")
     distances = None if errors is None else np.asarray(errors, np.float64)
@@ -228,7 +228,7 @@ def draw_matches(
     return Picture(canvas)
 
 
-def matched_points(
+def _matched_points(
     a: Features | Frames | ArrayLike, b: Features | Frames | ArrayLike, matches: Matches | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return the points (m, 2) of matches in the two images, refined ones where there are."""
@@ -244,10 +244,7 @@ def matched_points(
         return points[0], points[1]
     if not isinstance(matches, Matches):
         raise InputError("matches must be what caloric.match returns")
-    second = points[1][matches.indices[:, 1]]
-    if matches.refined is not None:
-        second = matches.refined[:, :, 2]
-    return points[0][matches.indices[:, 0]], second
+    return matches.points(points[0], points[1])
 
 
 def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: FloatArray) -> None:

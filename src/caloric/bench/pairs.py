@@ -449,8 +449,7 @@ def _matched(
     else:
         ratio = contender.ratio if filtered else None
         matches = match_descriptors(a.descriptors, b.descriptors, mutual=True, ratio=ratio)
-    p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
-    return p, q if matches.refined is None else matches.refined[:, :, 2]
+    return matches.points(a.frames.xy, b.frames.xy)
 
 
 def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, Any]:

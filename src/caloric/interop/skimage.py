@@ -121,14 +121,8 @@ class SIFT:
         for name, value in given.items():
             if value != _FIXED[name]:
                 raise InputError(f"{name} is always {_FIXED[name]} here, got {value}")
-        self.upsampling, self.n_scales, self.sigma_min = upsampling, n_scales, sigma_min
-        self.sigma_in, self.n_bins, self.lambda_ori, self.c_max = (
-            sigma_in,
-            n_bins,
-            lambda_ori,
-            c_max,
-        )
-        self.n_hist, self.n_ori, self.n_octaves = n_hist, n_ori, n_octaves
+            setattr(self, name, value)
+        self.n_octaves = n_octaves
         self.c_dog, self.c_edge, self.lambda_descr = c_dog, c_edge, lambda_descr
         self.delta_min, self.float_dtype = 1 / upsampling, np.float32
         whole = isinstance(n_octaves, int | np.integer) and not isinstance(n_octaves, bool)
@@ -155,8 +149,8 @@ class SIFT:
     @property
     def scalespace_sigmas(self) -> NDArray[np.float64]:
         """Return σ of every level of the scale space (n_octaves, n_scales + 3), in pixels."""
-        steps = 2.0 ** (np.arange(self.n_scales + 3) / self.n_scales)
-        return np.asarray(self.deltas[:, None] * self.sigma_min * steps, np.float64)
+        steps = 2.0 ** (np.arange(SCALES + 3) / SCALES)
+        return np.asarray(self.deltas[:, None] * FIRST * steps, np.float64)
 
     def detect(self, image: Any) -> None:
         """Detect the keypoints of an image."""
@@ -202,7 +196,7 @@ def _resized(name: str, lambda_descr: float) -> Descriptor:
             raise InputError(f"lambda_descr is always {_WIDTH:g} with {name!r}, got {lambda_descr}")
         return recipe
     # Half of the width of a patch of n_hist cells, with half a cell of interpolation around it.
-    change = lambda_descr * (1 + 1 / 4) / recipe.layout.radii[-1]
+    change = lambda_descr * (1 + 1 / _FIXED["n_hist"]) / recipe.layout.radii[-1]
     smaller = recipes.descriptor(recipe, sigma_d=change * recipe.kernel.sigma_d)
     return replace(
         smaller, layout=replace(recipe.layout, radii=tuple(change * r for r in recipe.layout.radii))

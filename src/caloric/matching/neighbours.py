@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.runtime import native, tables, threads
+from caloric.runtime.indexing import rows
 from caloric.theory.gaussians import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer where b is large
@@ -35,8 +36,7 @@ class Matches:
 
     def __getitem__(self, index: Any) -> "Matches":
         """Return the matches selected by a slice, mask, indices, or a single index."""
-        if isinstance(index, int | np.integer):
-            index = [range(len(self))[index]]
+        index = rows(index, len(self))
         refined = None if self.refined is None else self.refined[index]
         return Matches(self.indices[index], self.distances[index], refined)
 
@@ -49,8 +49,13 @@ class Matches:
 
     def _repr_html_(self) -> str:
         first = self[: tables.SHOWN]
-        rows = zip(*first.indices.T.tolist(), first.distances.tolist(), strict=True)
-        return tables.html(repr(self), ("first", "second", "distance"), rows, len(self))
+        numbers = zip(*first.indices.T.tolist(), first.distances.tolist(), strict=True)
+        return tables.html(repr(self), ("first", "second", "distance"), numbers, len(self))
+
+    def points(self, xy_a: FloatArray, xy_b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the matched ones (m, 2) of the points of both images, refined where they are."""
+        second = xy_b[self.indices[:, 1]] if self.refined is None else self.refined[:, :, 2]
+        return xy_a[self.indices[:, 0]], second
 
 
 def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
