@@ -71,6 +71,40 @@ struct Best {
   std::int64_t *nearest;
 };
 
+// Refinement of matches: caloric.matching.refinement has the formulas and the constants.
+constexpr int REFINED_SIDE = 21, REFINED_LAGS = 6;
+
+struct RefineConstants {
+  double spacing, settled, longest, damping, fall, rise, raised, relative, hopeless, nothing, least, finest;
+};
+
+// An image at 1, 1/2, 1/4, ... of its size: pixel i of a level is pixel i 2^level of it.
+struct RefineLevel {
+  const float *pixels;
+  int height, width;
+};
+
+struct RefineFilters {
+  const float *smooth, *slope;  // (SIDE, SIDE)
+  int steps;
+};
+
+struct RefineJob {
+  std::vector<RefineLevel> first, second;
+  std::vector<RefineFilters> filters;            // of each blur
+  const float *window;                           // (SIDE, SIDE): roots of the weights
+  const double *noise, *variances, *correlations;  // of the images (2,), of levels (n,) and (n, 4)
+  RefineConstants constants;
+  const double *a, *b;               // (count, 2, 3)
+  double *maps, *shifts, *figures;   // (count, 2, 3), (count, 2, 2), (count, 3)
+  std::int64_t count;
+};
+
+void refine_portable(const RefineJob &job);
+void refine_avx2(const RefineJob &job);
+void refine_avx512(const RefineJob &job);
+void refine_neon(const RefineJob &job);
+
 struct Kernels {
   void (*octave)(const float *base, std::int64_t stride, bool enlarged, float *const *layers, std::int64_t height,
                  std::int64_t width, const float *const *taps, const int *radii, int count, std::int64_t top,
@@ -84,6 +118,7 @@ struct Kernels {
   void (*nearest)(const float *a, const float *half_a, std::int64_t rows, std::int64_t depth,
                   const float *packed_b, const float *half_b, std::int64_t columns, const double *xy,
                   double radius, const Best &best, float *best_of_b);
+  void (*refine)(const RefineJob &job);
   int lanes;
 };
 

@@ -1,6 +1,7 @@
 // The face towards Python: shapes are checked here, the lock is released, the kernels do the rest.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -389,11 +390,59 @@ void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy,
   std::copy(highest.begin(), highest.begin() + columns, tops);
 }
 
+std::vector<RefineLevel> refine_levels(const std::vector<Matrix> &images) {
+  std::vector<RefineLevel> levels;
+  for (const Matrix &image : images) {
+    require(image.size() > 0 && image.size() < (std::size_t)std::numeric_limits<std::int32_t>::max(), "a level of 0 or 2^31 pixels");
+    levels.push_back({image.data(), (int)image.shape(0), (int)image.shape(1)});
+  }
+  require(!levels.empty() && levels.size() < 31, "1 to 30 levels");
+  return levels;
+}
+
+using Maps = In<double, nb::shape<-1, 2, 3>>;
+using Square = In<float, nb::shape<REFINED_SIDE, REFINED_SIDE>>;
+
+// See caloric.matching.refinement; `constants` in the order of RefineConstants.
+void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> &second, Maps a, Maps b, Square window,
+                    const std::vector<std::pair<Square, Square>> &filters, const std::vector<int> &steps,
+                    const std::vector<double> &constants,
+                    In<double, nb::shape<2>> noise, In<double, nb::ndim<1>> variances,
+                    In<double, nb::shape<-1, 4>> correlations, Out<double, nb::shape<-1, 2, 3>> maps,
+                    Out<double, nb::shape<-1, 2, 2>> shifts, Out<double, nb::shape<-1, 3>> figures) {
+  RefineJob job;
+  job.first = refine_levels(first);
+  job.second = refine_levels(second);
+  require(!filters.empty() && steps.size() == filters.size(), "filters and steps: of each blur");
+  for (std::size_t i = 0; i < filters.size(); ++i)
+    job.filters.push_back({filters[i].first.data(), filters[i].second.data(), steps[i]});
+  job.window = window.data();
+  require(constants.size() == 12, "constants: twelve");
+  const double *c = constants.data();
+  job.constants = {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11]};
+  const std::size_t levels = std::max(first.size(), second.size());
+  require(variances.shape(0) >= levels && correlations.shape(0) >= levels, "noise: of each level");
+  job.noise = noise.data();
+  job.variances = variances.data();
+  job.correlations = correlations.data();
+  const std::size_t count = a.shape(0);
+  require(b.shape(0) == count && maps.shape(0) == count && shifts.shape(0) == count && figures.shape(0) == count,
+          "one row a match");
+  job.a = a.data();
+  job.b = b.data();
+  job.maps = maps.data();
+  job.shifts = shifts.data();
+  job.figures = figures.data();
+  job.count = (i64)count;
+  nb::gil_scoped_release released;
+  kernels->refine(job);
+}
+
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 4;  // of these functions: raised when one changes
+  m.attr("VERSION") = 5;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
@@ -411,6 +460,10 @@ NB_MODULE(caloric_native, m) {
   m.def("nearest", &nearest, nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"), nb::arg("xy").none(),
         nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("first").noconvert(),
         nb::arg("second").noconvert(), nb::arg("best_of_b").noconvert());
+  m.def("refine_matches", &refine_matches, nb::arg("first"), nb::arg("second"), nb::arg("a"), nb::arg("b"),
+        nb::arg("window"), nb::arg("filters"), nb::arg("steps"), nb::arg("constants"), nb::arg("noise"), nb::arg("variances"),
+        nb::arg("correlations"), nb::arg("maps").noconvert(), nb::arg("shifts").noconvert(),
+        nb::arg("figures").noconvert());
   nb::class_<Packed>(m, "Table")
       .def(nb::init<const std::vector<Matrix> &, const std::vector<In<i64, nb::ndim<1>>> &, In<i64, nb::ndim<1>>,
                     In<i64, nb::shape<-1, 3>>, const nb::object &, int>(),

@@ -19,7 +19,8 @@ from caloric.image_pair import ImagePair, match_images
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
-from caloric.pipeline import describe, detect, extract, match, verify
+from caloric.matching.refinement import Refined
+from caloric.pipeline import describe, detect, extract, match, refine, verify
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "ImagePair",
     "InputError",
     "Matches",
+    "Refined",
     "Rings",
     "TemplateMatch",
     "__version__",
@@ -49,6 +51,7 @@ __all__ = [
     "match_images",
     "open_image",
     "read_image",
+    "refine",
     "response_map",
     "verify",
 ]

@@ -22,7 +22,8 @@ from caloric.image import tiles
 from caloric.image.pixels import several
 from caloric.image.reading import read_image
 from caloric.kernels import Kernel
-from caloric.matching.geometry import Geometry, Model, check_options
+from caloric.matching.fitting import Model
+from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbours import Matches, check_ratio
 from caloric.plan import Plan
 from caloric.theory.gaussians import FloatArray
@@ -83,7 +84,7 @@ class ImagePair:
 
     @property
     def points_b(self) -> FloatArray:
-        """The same points (m, 2) in the second image, refined if that was asked for."""
+        """The same points (m, 2) in the second image, refined unless that was turned off."""
         return self.all_points()[1][self.geometry.inliers]
 
     def all_points(self) -> tuple[FloatArray, FloatArray]:
@@ -128,7 +129,7 @@ def match_images(
     model: Model = "homography",
     ratio: float | None = 0.9,
     threshold: float = 2.0,
-    refine: bool = False,
+    refine: bool = True,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
     masks: Sequence[ArrayLike | None] | None = None,
     affine: bool = False,
@@ -151,8 +152,10 @@ def match_images(
         See :func:`detect`.
     model, threshold, seed, intrinsics
         See :func:`verify`.
-    ratio, refine
+    ratio
         See :func:`match`.
+    refine : bool
+        Refine the matches: see :func:`refine`.
     masks : (mask_a, mask_b), optional
         Non-zero where features may be, (h, w) each, or None for one of them.
     device : str

@@ -26,8 +26,10 @@ from caloric.image.pixels import Source, low_contrast, several, source, to_grey,
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
 from caloric.matching import geometry, refinement
-from caloric.matching.geometry import Geometry, Model
+from caloric.matching.fitting import Model
+from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Finder, Matches, match_descriptors, neighbours
+from caloric.matching.refinement import Refined
 from caloric.plan import Plan, relative_sizes
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
@@ -544,7 +546,8 @@ def match(
     Returns
     -------
     Matches
-        ``indices`` (m, 2), ``distances`` (m,) and, if refined, ``refined`` (m, 2, 3).
+        ``indices`` (m, 2), ``distances`` (m,) and, if refined, ``refined`` (m, 2, 3) and
+        ``covariances`` (m, 2, 2).
 
     Examples
     --------
@@ -597,7 +600,81 @@ def _refined(
             )
     maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
     moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b)
-    return replace(matches, refined=moved.maps)
+    return replace(matches, refined=moved.maps, covariances=moved.covariances)
+
+
+POINT_SIGMA = 2.5  # pixels, of points that have no scale
+
+
+@known_options
+@threads.single_threaded_blas
+def refine(
+    image_a: ArrayLike,
+    image_b: ArrayLike,
+    frames_a: Features | Frames | ArrayLike | Sequence[Any],
+    frames_b: Features | Frames | ArrayLike | Sequence[Any],
+    *,
+    sigma: float = POINT_SIGMA,
+) -> Refined:
+    """Move the second of matched frames or points to sub-pixel agreement with the first.
+
+    For anyone's matches: row i of ``frames_a`` was matched to row i of ``frames_b``. The template
+    of a match is the gradient field around its first frame; the second frame is moved, turned and
+    stretched until its field agrees.
+
+    Parameters
+    ----------
+    image_a, image_b : array (h, w) or (h, w, 3 or 4)
+        The images.
+    frames_a, frames_b : Frames, Features, keypoints of OpenCV, or array (m, 2) or (m, 2, 3)
+        As many in both. Points (m, 2) get round, upright frames.
+    sigma : float
+        σ of the frames of points, in pixels.
+
+    Returns
+    -------
+    Refined
+        ``xy`` (m, 2) and ``maps`` (m, 2, 3) in the second image, ``moved`` (m,), and
+        ``covariances`` (m, 2, 2). A frame is left as it was if it would move by more than its σ, be
+        stretched by more than 1.7 or agree less than before, or if the place is flat.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> from scipy.ndimage import gaussian_filter
+    >>> image = gaussian_filter(np.random.default_rng(0).random((80, 90)), 2)
+    >>> image = (image - image.min()) / np.ptp(image)
+    >>> found = caloric.refine(image, image[:, 5:], [[40.0, 30.0]], [[35.6, 29.5]], sigma=3)
+    >>> np.abs(found.xy - [35, 30]).max() < 0.05
+    np.True_
+    """
+    if not (isinstance(sigma, numbers.Real) and 0 < sigma < np.inf):
+        raise InputError(f"sigma must be a positive number of pixels, got {sigma!r}")
+    a, b = (
+        _maps_of(frames, which, float(sigma))
+        for frames, which in ((frames_a, "frames_a"), (frames_b, "frames_b"))
+    )
+    if len(a) != len(b):
+        raise InputError(f"{len(a)} frames_a but {len(b)} frames_b: row i matches row i")
+    return refinement.refine(to_grey(image_a), to_grey(image_b), a, b)
+
+
+def _maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
+    """Return the maps (m, 2, 3) of frames, keypoints or points."""
+    if isinstance(frames, Features):
+        return frames.frames.maps
+    if isinstance(frames, Frames):
+        return frames.maps
+    if isinstance(frames, list | tuple) and frames and hasattr(frames[0], "pt"):
+        return Frames.from_opencv(frames).maps
+    array = np.asarray(frames, np.float64)
+    if array.shape == (0,):
+        array = array.reshape(0, 2)
+    if array.shape[1:] == (2, 3):
+        return Frames(array, np.zeros(len(array), np.float32)).maps
+    if array.shape[1:] != (2,):
+        raise InputError(f"{which}: expected Frames or (m, 2) or (m, 2, 3), got {array.shape}")
+    return Frames.from_xysa(array[:, 0], array[:, 1], np.full(len(array), sigma)).maps
 
 
 @known_options
@@ -618,7 +695,8 @@ def verify(
     features_a, features_b : Features or Frames
         What was matched.
     matches : Matches
-        The result of :func:`match`; refined places are used if there are any.
+        The result of :func:`match`; refined places are used if there are any, and weighed by their
+        covariances.
     model : "homography", "affine", "fundamental" or "essential"
         What maps points of the first image to points or lines of the second.
     seed : int
@@ -657,4 +735,5 @@ def verify(
         threshold=threshold,
         intrinsics=intrinsics,
         size=features_b.image_size if isinstance(features_b, Features) else None,
+        covariances=matches.covariances,
     )

@@ -1,4 +1,4 @@
-"""Alignment, templates and refined matches, on photographs of scikit-image."""
+"""Alignment and templates, on photographs of scikit-image."""
 
 import json
 
@@ -562,75 +562,6 @@ def test_find_template_says_what_is_wrong():
             caloric.find_template(image, candidates, **options)
 
 
-# Refined matches.
-
-
-def test_refined_matches_agree_better_and_stay_near():
-    first = photograph()
-    moved = photographs.similarity(1.15, 20, (5, -3), (180, 180))
-    moved[0, 1] += 0.1
-    second = photographs.warp(first, moved)
-    a, b = (caloric.extract(image, max_features=600) for image in (first, second))
-    plain = caloric.match(a, b)
-    refined = caloric.match(a, b, refine=True, images=(first, second))
-    np.testing.assert_array_equal(plain.indices, refined.indices)
-    assert plain.refined is None
-    p = a.frames.xy[plain.indices[:, 0]]
-    frames = b.frames[plain.indices[:, 1]]
-    truth = photographs.apply(moved, p)
-    before = np.linalg.norm(frames.xy - truth, axis=1)
-    after = np.linalg.norm(refined.refined[:, :, 2] - truth, axis=1)
-    right = before < 2
-    assert np.median(after[right]) < 0.5 * np.median(before[right])
-    shift = np.linalg.norm(refined.refined[:, :, 2] - frames.xy, axis=1)
-    assert (shift <= frames.sigma + 1e-9).all()
-    # The frames' shapes follow the affine map: A_b = M A_a.
-    found = refined.refined[right, :, :2]
-    wanted = moved[:, :2] @ a.frames.maps[plain.indices[right, 0], :, :2]
-    was = frames.maps[right, :, :2]
-    away = [
-        np.median(np.linalg.norm(m - wanted, axis=(1, 2)) / frames.sigma[right])
-        for m in (was, found)
-    ]
-    assert away[1] < 0.5 * away[0]
-    # One estimate from random samples is as good as chance has it: the mean of several.
-    errors = [
-        np.mean(
-            [
-                error(caloric.verify(a, b, m, model="affine", seed=i).matrix, moved)
-                for i in range(12)
-            ]
-        )
-        for m in (plain, refined)
-    ]
-    assert errors[1] < 0.6 * errors[0], errors
-
-
-def test_refining_leaves_flat_places_and_nothing_alone():
-    frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
-    from caloric.matching import refinement
-
-    black, textured = np.zeros((80, 80), np.float32), unit(photograph("camera", (80, 80)))
-    for pair in ((black, black), (black, textured), (textured, black)):
-        assert not refinement.refine(*pair, frames.maps, frames.maps).moved.any()
-    flat = np.full((80, 80), 0.5, np.float32)
-    found = refinement.refine(flat, flat, frames.maps, frames.maps + 0.3)
-    assert not found.moved.any()
-    np.testing.assert_array_equal(found.maps, frames.maps + 0.3)
-    assert len(refinement.refine(flat, flat, frames.maps[:0], frames.maps[:0]).maps) == 0
-
-
-def test_refining_needs_the_images():
-    image = photograph()
-    a = caloric.extract(image, max_features=20)
-    with pytest.raises(caloric.InputError, match="images="):
-        caloric.match(a, a, refine=True)
-    with pytest.raises(caloric.InputError, match="Features"):
-        caloric.match(a.descriptors, a.descriptors, refine=True, images=(image, image))
-    with pytest.raises(caloric.InputError, match="its features are of"):
-        caloric.match(a, a, refine=True, images=(image, image[:50]))
-
-
 # The command line and the benchmark.
 
 
@@ -713,7 +644,7 @@ def test_match_command_refines(files):
     cv2.imwrite(str(folder / "j.png"), photograph())
     moved = photographs.similarity(1, 20, (6, 3), (60 + (SIZE - 1) / 2, 120 + (SIZE - 1) / 2))
     apart = []
-    for refine in ([], ["--refine"]):
+    for refine in (["--no-refine"], []):
         result = run("match", folder / "j.png", folder / "i.png", *refine, "--json", "-")
         assert result.exit_code == 0
         told = json.loads(result.stdout)

@@ -18,7 +18,7 @@ from caloric.bench.speed import setting
 from caloric.descriptor import pooling, recipes
 from caloric.detector import extrema
 from caloric.image import scalespace
-from caloric.matching import neighbours
+from caloric.matching import neighbours, refinement
 from caloric.runtime import native
 from tools import builds
 
@@ -129,6 +129,7 @@ BYTES = {
     "extrema": "1f064150f76ebebd",
     "descriptors": "885db9d59e9ef97e",
     "neighbours": "4e8d67cc7b2d75ae",
+    "refinement": "32a381b6f408652c",
 }
 
 
@@ -174,6 +175,22 @@ def computed():
     core.product(a, core.pack(b), product)
     yield "neighbours", nearest.tobytes() + b"".join(row.tobytes() for row in rows)
     yield "neighbours", product.tobytes()
+    side, band = refinement.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
+    numbers = [rng.integers(-64, 65, (side, side)) * (band < reach) / 256 for reach in (4, 5, 3, 4)]
+    filters = [tuple(v.astype(np.float32) for v in numbers[i : i + 2]) for i in (0, 2)]
+    window = rng.integers(1, 65, (side, side)).astype(np.float32) / 256
+    maps = np.zeros((40, 2, 3))
+    maps[:, [0, 1], [0, 1]] = rng.integers(64, 512, (40, 1)) / 64
+    maps[:, :, 2] = rng.integers(-20, 230, (40, 2))
+    second = maps + rng.integers(-16, 17, maps.shape) / 64
+    found = np.empty((40, 2, 3)), np.empty((40, 2, 2)), np.empty((40, 3))
+    core.refine_matches(
+        [image, image[::2, ::2].copy()], [image], maps, second, window, filters, [3, 2],
+        [0.5, 1e-4, 0.4, 1e-3, 5.0, 10.0, 1e-2, 1e-6, 9.0, 1e-12, 1e-9, 0.5], np.array([0.25, 0.5]),
+        np.array([1.0, 0.25]), np.array([[1.0, 0, 0, 0], [1, 0.5, 0.25, 0]]), *found,
+    )  # fmt: skip
+    assert (found[0] != second).any()
+    yield "refinement", b"".join(v.tobytes() for v in found)
 
 
 @pytest.mark.parametrize("kind", FAST)

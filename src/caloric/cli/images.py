@@ -21,7 +21,7 @@ from caloric.cli.options import (
 from caloric.detector.detection import FEATURES
 from caloric.errors import InputError, unknown
 from caloric.features import Failure
-from caloric.matching.geometry import Model
+from caloric.matching.fitting import Model
 from caloric.runtime import threads
 from caloric.runtime.files import check_target, replacing
 
@@ -65,9 +65,7 @@ def match(
     detector: DetectorName = "dog",
     contrast: Contrast = None,
     seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
-    refine: Annotated[
-        bool, typer.Option("--refine", help="Refine the matches to sub-pixel accuracy.")
-    ] = False,
+    refine: Annotated[bool, typer.Option(help="Refine the matches to sub-pixel accuracy.")] = True,
     device: Device = "cpu",
 ) -> None:
     """Match two images, and verify the matches by a geometry. Exit code 1: none but by chance.

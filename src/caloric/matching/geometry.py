@@ -3,18 +3,23 @@
 import numbers
 from dataclasses import dataclass
 from math import lgamma, log
-from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
+from caloric.matching import fitting
+from caloric.matching.fitting import Model
 from caloric.runtime import tables
 from caloric.theory.gaussians import FloatArray
 
-Model = Literal["homography", "fundamental", "essential", "affine"]
 _NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches for a model
+# Shares of the threshold to search with: a narrow one finds the precise model where many matches
+# are precise, a wide one finds any where few are. One that explains so many ends the search.
+_SEARCHES = (0.25, 0.125, 1.0)
+_CLEAR = 0.5
+_KEPT = 0.95  # of the score of the random samples: less, and the last fit went astray
 _SOLUTIONS = {"homography": 1, "fundamental": 3, "essential": 10, "affine": 1}  # from so many
 
 
@@ -81,12 +86,14 @@ def estimate(
     confidence: float = 0.9999,
     iterations: int = 10_000,
     size: tuple[int, int] | None = None,
+    covariances: FloatArray | None = None,
 ) -> Geometry:
     """Return the model estimated from matched points a and b, (m, 2) each, by MAGSAC++.
 
     ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
     and seed give the same result. ``size`` (h, w) of the second image tells how likely inliers are
-    by chance; without it the points are taken to fill the image.
+    by chance; without it the points are taken to fill the image. ``covariances`` (m, 2, 2) of b
+    weigh the matches in the last fit.
     """
     cameras = check_options(model, threshold, seed, intrinsics)
     p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
@@ -100,21 +107,62 @@ def estimate(
     no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
         return no_geometry
-    options = _parameters(seed, threshold, confidence, iterations)
-    try:
-        matrix = _estimate(p, q, model, options, cameras)
-    except cv2.error:
-        # OpenCV raises an error for degenerate configurations such as collinear points.
+    best, factors = None, None if covariances is None else fitting.factors(covariances)
+    for share in _SEARCHES:
+        options = _parameters(seed, share * threshold, confidence, iterations)
+        found = _searched(p, q, model, options, threshold, cameras, factors)
+        if found is not None and (best is None or found.score > best.score):
+            best = found
+        if best is not None and best.score > _CLEAR * len(p):
+            break
+    if best is None:
         return no_geometry
-    if matrix is None or not np.isfinite(matrix).all():
-        return no_geometry
-    residuals = residual(p, q, model, matrix, cameras)
+    matrix, residuals = best.matrix, best.residuals
     inliers = residuals <= threshold
     if size is None:
         w, h = q.max(0) - q.min(0) + 1
         size = (h, w)
     power = false_alarms(p, q, inliers, model, threshold, size)
     return Geometry(model, matrix, inliers, residuals, float(1 / (1 + 10 ** min(power, 99))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    matrix: FloatArray
+    residuals: FloatArray
+    score: float
+
+
+def _searched(
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    options: cv2.UsacParams,
+    threshold: float,
+    cameras: list[FloatArray] | None,
+    factors: FloatArray | None,
+) -> _Found | None:
+    """Return what random samples and the last fit find."""
+    try:
+        matrix = _estimate(p, q, model, options, cameras)
+    except cv2.error:
+        # OpenCV raises an error for degenerate configurations such as collinear points.
+        return None
+    if matrix is None or not np.isfinite(matrix).all():
+        return None
+
+    def scored(matrix: FloatArray) -> _Found:
+        residuals = residual(p, q, model, matrix, cameras)
+        score = float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
+        return _Found(matrix, residuals, score)
+
+    sampled = scored(matrix)
+    fitted = fitting.fit(p, q, model, matrix, threshold, cameras, factors)
+    if not np.isfinite(fitted).all():
+        return sampled
+    # The fit weighs precise matches more, which may cost a little of the score, but no inliers.
+    found = scored(fitted)
+    return found if found.score >= _KEPT * sampled.score else sampled
 
 
 def check_options(

@@ -23,12 +23,15 @@ _LARGEST = 1e15  # largest entry: products stay within the range of float32
 class Matches:
     """``indices`` (m, 2) into the two sets, and the Euclidean ``distances`` (m,), nearest first.
 
-    ``refined`` (m, 2, 3) has the refined frames in the second image, if matches were refined.
+    If matches were refined, ``refined`` (m, 2, 3) has the refined frames in the second image, and
+    ``covariances`` (m, 2, 2) those of their places in square pixels, infinite where a frame was
+    left as it was.
     """
 
     indices: NDArray[np.intp]
     distances: NDArray[np.float32]
     refined: FloatArray | None = None
+    covariances: FloatArray | None = None
 
     def __len__(self) -> int:
         """The number of matches."""
@@ -37,8 +40,10 @@ class Matches:
     def __getitem__(self, index: Any) -> "Matches":
         """Return the matches selected by a slice, mask, indices, or a single index."""
         index = rows(index, len(self))
-        refined = None if self.refined is None else self.refined[index]
-        return Matches(self.indices[index], self.distances[index], refined)
+        refined, covariances = (
+            None if v is None else v[index] for v in (self.refined, self.covariances)
+        )
+        return Matches(self.indices[index], self.distances[index], refined, covariances)
 
     def __repr__(self) -> str:
         """Return a summary in one line."""

@@ -20,7 +20,7 @@ from caloric.features import Features
 from caloric.image import reading
 from caloric.image.pixels import as_unit_range, to_grey
 from caloric.matching import geometry, neighbours
-from caloric.matching.geometry import Model
+from caloric.matching.fitting import Model
 
 PREVIEW = 2048  # pixels of the longer side of a preview
 PIXELS = 100_000_000  # largest picture that is accepted

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from caloric.features import Features
-from caloric.matching.geometry import Model
+from caloric.matching.fitting import Model
 from caloric.view import session
 from caloric.view.server import STATIC
 from caloric.view.session import Picture

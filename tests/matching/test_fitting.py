@@ -1,0 +1,121 @@
+"""The last fit of a geometry reaches the minimum that random samples miss."""
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caloric.matching import fitting, geometry
+
+K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
+HOMOGRAPHY = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
+
+
+def scene(model, rng, n=300, noise=0.0):
+    """Matched points (n, 2) of a model, and the points that move by it without noise."""
+    if model in ("homography", "affine"):
+        p = rng.uniform(0, [1000, 800], (n, 2))
+        matrix = HOMOGRAPHY.copy()
+        if model == "affine":
+            matrix[2] = 0, 0, 1
+        q = cv2.perspectiveTransform(p[None], matrix)[0]
+        truth = matrix[:2] if model == "affine" else matrix
+    else:
+        rotation, translation = (
+            cv2.Rodrigues(np.array([0.05, 0.2, -0.1]))[0],
+            np.array([1, 0.2, 0.1]),
+        )
+        points = np.column_stack([rng.uniform(-3, 3, (n, 2)), rng.uniform(4, 9, n)])
+        x = points @ K.T
+        y = (points @ rotation.T + translation) @ K.T
+        p, q = x[:, :2] / x[:, 2:], y[:, :2] / y[:, 2:]
+        essential = fitting._cross(translation / np.linalg.norm(translation)) @ rotation
+        truth = (
+            essential if model == "essential" else np.linalg.inv(K).T @ essential @ np.linalg.inv(K)
+        )
+    return p, q + rng.normal(0, noise, q.shape) if noise else q, truth
+
+
+def disturbed(truth, rng, model):
+    """A model some pixels off."""
+    if model == "affine":
+        return truth + rng.normal(0, 1, (2, 3)) * [1e-3, 1e-3, 1]
+    if model == "homography":
+        return truth + rng.normal(0, 1, (3, 3)) * [
+            [1e-3, 1e-3, 1],
+            [1e-3, 1e-3, 1],
+            [1e-6, 1e-6, 0],
+        ]
+    if model == "essential":
+        return cv2.Rodrigues(rng.normal(0, 1e-3, 3))[0] @ truth
+    s = np.diag([1e-3, 1e-3, 1])
+    return truth + np.linalg.norm(truth) * 1e-3 * s @ rng.normal(0, 1, (3, 3)) @ s
+
+
+MODELS = ["homography", "affine", "fundamental", "essential"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
+    rng = np.random.default_rng(seed)
+    p, q, truth = scene(model, rng)
+    q[:60] += rng.normal(0, 60, (60, 2))
+    cameras = [K, K] if model == "essential" else None
+    start = disturbed(truth, rng, model)
+    found = fitting.fit(p, q, model, start, 4.0, cameras)
+    # Some outliers are near their epipolar lines by chance, and count a little.
+    least = 1e-6 if cameras is None and model != "fundamental" else 0.05
+    assert geometry.residual(p[60:], q[60:], model, found, cameras).max() < least
+    if model in ("fundamental", "essential"):
+        assert abs(np.linalg.det(found / np.linalg.norm(found))) < 1e-12
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_noisy_matches_end_at_a_minimum(model):
+    """Which is nearer to the truth than the best of the random samples."""
+    rng = np.random.default_rng(1)
+    p, q, truth = scene(model, rng, noise=0.3)
+    cameras = [K, K] if model == "essential" else None
+    found = fitting.fit(p, q, model, truth, 2.0, cameras)
+    options = geometry._parameters(0, 2, 0.999, 1000)
+    sampled = geometry._estimate(p, q, model, options, cameras)
+    clean = scene(model, rng)[:2]
+    error = [
+        np.sqrt(np.mean(geometry.residual(*clean, model, m, cameras) ** 2))
+        for m in (found, sampled)
+    ]
+    assert error[0] < 0.1
+    assert error[0] < error[1]
+
+
+def test_weights_follow_the_covariances():
+    rng = np.random.default_rng(2)
+    p, q, _ = scene("homography", rng)
+    off = np.where(np.arange(len(p)) % 2 == 0, 0.02, 0.8)
+    q = q + rng.normal(0, 1, q.shape) * off[:, None]
+    covariances = off[:, None, None] ** 2 * np.eye(2)
+    clean = scene("homography", np.random.default_rng(3))[:2]
+    error = [
+        np.median(
+            geometry.residual(*clean, "homography", geometry.estimate(p, q, covariances=c).matrix)
+        )
+        for c in (None, covariances)
+    ]
+    assert error[1] < 0.5 * error[0]
+    # What was not refined counts little; alone, it still gives a model.
+    covariances[::3] = np.diag([np.inf, np.inf])
+    assert geometry.estimate(p, q, covariances=covariances)
+    covariances[:] = np.diag([np.inf, np.inf])
+    assert geometry.estimate(p, q, covariances=covariances)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_degenerate_matches_leave_the_model_finite(model):
+    line = np.stack([np.arange(50.0), 2 * np.arange(50.0)], 1)
+    cameras = [K, K] if model == "essential" else None
+    start = np.eye(3)[:2] if model == "affine" else np.eye(3)
+    for p, q in ((line, line), (line * 0, line * 0), (line, line[::-1] * 1e6)):
+        assert np.isfinite(fitting.fit(p, q, model, start, 2.0, cameras)).all()
