@@ -97,7 +97,7 @@ def test_matches_and_geometry(device):
     moved = [
         corners @ m.T for m in (caloric.verify(*features, matches).matrix, GOLDEN["homography"])
     ]
-    np.testing.assert_allclose(*(m[:, :2] / m[:, 2:] for m in moved), atol=0.5)
+    np.testing.assert_allclose(*(m[:, :2] / m[:, 2:] for m in moved), atol=0.1)
 
 
 def test_alignment(device):
