@@ -104,7 +104,7 @@ def test_command(tmp_path):
     result = CliRunner().invoke(cli.app, [str(a) for a in [*arguments, "--features", peer]])
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_text())
-    assert {"caloric", "caloric, affine", "caloric, refined", "OpenCV RootSIFT", "peer"} <= set(
+    assert {"caloric", "caloric, affine", "caloric, not refined", "OpenCV RootSIFT", "peer"} <= set(
         report["contenders"]
     )
     ours, theirs = (report["contenders"][name] for name in ("caloric", "peer"))

@@ -94,7 +94,7 @@ class Contender:
     """A way to get features, with the filter of matches that is usual for it.
 
     ``ratio`` is a plain ratio test against the second neighbour; with ``caloric`` the matches are
-    filtered by :func:`caloric.match`, and refined if ``refine``.
+    filtered by :func:`caloric.match`. Filtered matches are refined if ``refine``.
     """
 
     name: str
@@ -218,8 +218,8 @@ def read(folder: Path) -> list[Pair]:
 # Contenders.
 
 
-def ours(name: str, count: int = COUNT, refine: bool = False, **options: Any) -> Contender:
-    """Return Caloric with options of :func:`caloric.extract`."""
+def ours(name: str, count: int = COUNT, refine: bool = True, **options: Any) -> Contender:
+    """Return Caloric with options of :func:`caloric.extract`, refined as by default."""
 
     def extract(image: Grey, _: str) -> Found:
         features = pipeline.extract(image, max_features=count, **options)
@@ -228,7 +228,7 @@ def ours(name: str, count: int = COUNT, refine: bool = False, **options: Any) ->
     return Contender(name, extract, caloric=True, refine=refine)
 
 
-def opencv(count: int = COUNT) -> Contender:
+def opencv(count: int = COUNT, refine: bool = False) -> Contender:
     """Return OpenCV's SIFT with RootSIFT normalisation and a ratio test at .8."""
 
     def extract(image: Grey, _: str) -> Found:
@@ -240,7 +240,8 @@ def opencv(count: int = COUNT) -> Contender:
         frames = Frames.from_opencv([keypoints[i] for i in order])
         return Found(frames, normalise.root(values[order].astype(np.float32)))
 
-    return Contender("OpenCV RootSIFT", extract, ratio=0.8)
+    name = "OpenCV RootSIFT, refined" if refine else "OpenCV RootSIFT"
+    return Contender(name, extract, ratio=0.8, refine=refine)
 
 
 def colmap(count: int = COUNT) -> Contender:
@@ -313,8 +314,9 @@ def default_contenders(count: int = COUNT) -> list[Contender]:
     contenders = [
         ours("caloric", count),
         ours("caloric, affine", count, affine=True),
-        ours("caloric, refined", count, refine=True),
+        ours("caloric, not refined", count, refine=False),
         opencv(count),
+        opencv(count, refine=True),
     ]
     if util.find_spec("pycolmap") is not None or colmap_command.executable() is not None:
         contenders.append(colmap(count))
@@ -403,13 +405,20 @@ def _angle(cosine: float) -> float:
     return float(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
 
 
-def pose_error(pair: Pair, p: FloatArray, q: FloatArray, threshold: float) -> float:
+def pose_error(
+    pair: Pair,
+    p: FloatArray,
+    q: FloatArray,
+    threshold: float,
+    covariances: FloatArray | None = None,
+) -> float:
     """Return the larger error of rotation and translation, in degrees; infinite without a pose."""
     assert isinstance(pair.truth, tuple)
     cameras = [camera.calibration for camera in pair.truth]
     estimate = geometry.estimate(
-        p, q, model="essential", threshold=threshold, intrinsics=(cameras[0], cameras[1])
-    )
+        p, q, model="essential", threshold=threshold, intrinsics=(cameras[0], cameras[1]),
+        covariances=covariances,
+    )  # fmt: skip
     if estimate.matrix is None:
         return float("inf")
     unit = [
@@ -438,18 +447,22 @@ def auc(errors: FloatArray, limit: float) -> float:
 
 def _matched(
     contender: Contender, a: Found, b: Found, images: tuple[Grey, Grey], filtered: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Return the matched points (m, 2) of both images."""
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return the matched points (m, 2) of both images, and covariances if they are refined."""
     if contender.caloric and filtered:
         both = [
             Features(v.frames, v.descriptors, (image.shape[0], image.shape[1]), "caloric", "")
             for v, image in zip((a, b), images, strict=True)
         ]
-        matches = pipeline.match(*both, refine=contender.refine, images=images)
+        matches = pipeline.match(*both)
     else:
         ratio = contender.ratio if filtered else None
         matches = match_descriptors(a.descriptors, b.descriptors, mutual=True, ratio=ratio)
-    return matches.points(a.frames.xy, b.frames.xy)
+    first, second = (v.frames[rows] for v, rows in zip((a, b), matches.indices.T, strict=True))
+    if not (contender.refine and filtered):
+        return first.xy, second.xy, None
+    refined = pipeline.refine(*images, first, second)
+    return first.xy, refined.xy, refined.covariances
 
 
 def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, Any]:
@@ -464,10 +477,10 @@ def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, A
             one_per_place(a.frames.xy), one_per_place(b.frames.xy),
             (images[0].shape, images[1].shape),
         )  # fmt: skip
-    p, q = _matched(contender, a, b, images, filtered=False)
+    p, q, _ = _matched(contender, a, b, images, filtered=False)
     figures["right"] = int((distances(pair, p, q) <= RIGHT).sum())
     started = time.perf_counter()
-    p, q = _matched(contender, a, b, images, filtered=True)
+    p, q, covariances = _matched(contender, a, b, images, filtered=True)
     figures["seconds a pair"] = time.perf_counter() - started
     off = distances(pair, p, q)
     figures["right, filtered"] = int((off <= RIGHT).sum())
@@ -476,10 +489,10 @@ def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, A
     figures["error"] = float(np.median(right)) if len(right) else float("nan")
     for threshold in THRESHOLDS:
         if planar:
-            matrix = geometry.estimate(p, q, threshold=threshold).matrix
+            matrix = geometry.estimate(p, q, threshold=threshold, covariances=covariances).matrix
             error = corner_error(matrix, np.asarray(pair.truth), images[0].shape)
         else:
-            error = pose_error(pair, p, q, threshold)
+            error = pose_error(pair, p, q, threshold, covariances)
         figures[f"geometry error at {threshold:g} px"] = error
     return figures
 
