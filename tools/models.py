@@ -2,18 +2,22 @@
 
 import json
 import shutil
+import sqlite3
+import struct
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from caloric.bench.report import versions
-from caloric.collection import engines, exporting, extraction, matching, pairing
+from caloric.collection import engines, exporting, extraction, matching, pairing, refining
 from caloric.errors import InputError
-from caloric.interop import colmap
+from caloric.interop import colmap, colmap_command
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 from tools.pages.markdown import table
@@ -35,10 +39,31 @@ def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(b - scale * a @ (u * sign @ v).T, axis=1))
 
 
-def judged(model: Any, cameras: Report) -> Report:
+def placed(folder: Path) -> tuple[dict[str, FloatArray], int]:
+    """Return the centres (3,) of the cameras of a model, and the number of its observations.
+
+    They are read from images.bin, which COLMAP writes for all its versions.
+    """
+    data = (folder / "images.bin").read_bytes()
+    (count,), at = struct.unpack_from("<Q", data), 8
+    centres, seen = {}, 0
+    for _ in range(count):
+        _, w, x, y, z, *translation, _ = struct.unpack_from("<I7dI", data, at)
+        end = data.index(b"\0", at + 64)
+        name = data[at + 64 : end].decode()
+        (points,), at = struct.unpack_from("<Q", data, end + 1), end + 9
+        rows = np.frombuffer(data, np.dtype("<f8, <f8, <i8"), points, at)
+        at, seen = at + 24 * points, seen + int((rows["f2"] >= 0).sum())
+        rotation = Rotation.from_quat([x, y, z, w]).as_matrix()
+        centres[name] = -rotation.T @ np.array(translation)
+    return centres, seen
+
+
+def judged(model: colmap_command.Model, cameras: Report) -> Report:
     """Return the size of a reconstruction, and the errors of its cameras."""
-    names = sorted(image.name for image in model.images.values() if image.has_pose)
-    centres = [model.find_image_with_name(name).projection_center() for name in names]
+    found, observations = placed(model.folder)
+    names = sorted(found)
+    centres = [found[name] for name in names]
     truth = np.array([cameras[name]["centre"] for name in names], float)
     all_centres = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
     baseline = float(np.median(np.linalg.norm(np.diff(all_centres, axis=0), axis=1)))
@@ -46,17 +71,44 @@ def judged(model: Any, cameras: Report) -> Report:
     return {
         "images": len(names),
         "of": len(cameras),
-        "points": model.num_points3D(),
-        "mean error, pixels": float(model.compute_mean_reprojection_error()),
-        "mean track": float(model.compute_mean_track_length()),
+        "points": model.points,
+        "mean error, pixels": model.error,
+        "mean track": observations / model.points,
         "median error of cameras, of the baseline": float(np.median(errors)) / baseline,
     }
 
 
 def _colmap_model(
     images: Path, out: Path, most: int, options: dict[str, bool]
-) -> tuple[Any, float]:
+) -> tuple[colmap_command.Model, float]:
     """Return COLMAP's model with its defaults, and its mean number of features per image."""
+    database = out / "database.db"
+    if colmap.available():
+        _by_library(images, database, most, options)
+    else:
+        _by_executable(images, database, most, options)
+    with closing(sqlite3.connect(database)) as opened:
+        ((count,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
+    models = exporting.models(database, images, out)
+    if not models:
+        raise InputError(f"{images}: COLMAP made no model of its own features")
+    return max(models, key=lambda model: model.images), float(count)
+
+
+def _by_executable(images: Path, database: Path, most: int, options: dict[str, bool]) -> None:
+    extra = [v for name, on in options.items() for v in (f"--SiftExtraction.{name}", str(int(on)))]
+    colmap_command.call(
+        "feature_extractor", "--database_path", database, "--image_path", images,
+        "--SiftExtraction.max_num_features", str(most), *extra,
+        *colmap_command.without_gpu("feature_extractor"),
+    )  # fmt: skip
+    colmap_command.call(
+        "exhaustive_matcher", "--database_path", database,
+        *colmap_command.without_gpu("exhaustive_matcher"),
+    )  # fmt: skip
+
+
+def _by_library(images: Path, database: Path, most: int, options: dict[str, bool]) -> None:
     library = colmap.pycolmap()
     extraction_options = library.FeatureExtractionOptions()
     extraction_options.use_gpu = False
@@ -65,28 +117,37 @@ def _colmap_model(
         setattr(extraction_options.sift, name, value)
     matching_options = library.FeatureMatchingOptions()
     matching_options.use_gpu = False
-    database, cpu = out / "database.db", library.Device.cpu
+    cpu = library.Device.cpu
     library.extract_features(database, images, extraction_options=extraction_options, device=cpu)
     library.match_exhaustive(database, matching_options=matching_options, device=cpu)
-    opened = library.Database.open(str(database))
-    count = opened.num_keypoints() / opened.num_images()
-    opened.close()
-    models = library.incremental_mapping(str(database), str(images), str(out))
-    if not models:
-        raise InputError(f"{images}: COLMAP made no model of its own features")
-    return max(models.values(), key=lambda model: model.num_reg_images()), float(count)
 
 
-def _caloric_model(images: Path, out: Path, most: int) -> Any:
-    engine = engines.Processes(threads.count())
+def _caloric_model(images: Path, out: Path, most: int) -> tuple[colmap_command.Model, Report]:
+    """Return the model of ``caloric collection run``, and the seconds of each step."""
     settings, options = extraction.Settings(max_features=most), matching.Matching()
-    extraction.extract(str(images), out, settings, engine)
-    pairs = pairing.pairs(out, pairing.Pairing(), engine)
-    matching.match(out, pairs, options, engine)
-    matching.verify(out, options, engine)
+    seconds: Report = {}
+    started = time.perf_counter()
+
+    def done(step: str) -> None:
+        nonlocal started
+        now = time.perf_counter()
+        seconds[step], started = now - started, now
+
+    with engines.Processes(threads.count()) as engine:
+        extraction.extract(str(images), out, settings, engine)
+        done("extract")
+        pairs = pairing.pairs(out, pairing.Pairing(), engine)
+        matching.match(out, pairs, options, engine)
+        done("match")
+        matching.verify(out, options, engine)
+        done("verify")
+        refining.refine(str(images), out, engine)
+        done("refine")
     exporting.export_colmap(out, images)
+    done("export")
     model = exporting.reconstruct(out, images)
-    return colmap.pycolmap().Reconstruction(str(model.folder))
+    done("COLMAP's mapper")
+    return model, seconds
 
 
 def run(scenes: list[Path], most: int, progress: Progress) -> Report:
@@ -105,10 +166,10 @@ def run(scenes: list[Path], most: int, progress: Progress) -> Report:
                 results[name] = judged(model, cameras) | {"features": count, "seconds": seconds}
                 progress(f"{scene.name}: caloric, {count:.0f} features")
                 started = time.perf_counter()
-                model = _caloric_model(scene / "images", folder / "ours", round(count))
+                model, steps = _caloric_model(scene / "images", folder / "ours", round(count))
                 seconds = time.perf_counter() - started
                 results[f"caloric, as many as {name}"] = judged(model, cameras) | {
-                    "features": count, "seconds": seconds,
+                    "features": count, "seconds": seconds, "steps": steps,
                 }  # fmt: skip
             finally:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from caloric.bench.report import versions
-from caloric.collection import engines, extraction, matching, pairing
+from caloric.collection import engines, extraction, matching, pairing, refining
 from caloric.errors import InputError
 
 Report = dict[str, Any]
@@ -31,7 +31,7 @@ _TRIES = 5
 
 
 def job(folder: str, out: str, most: int, cluster: str) -> None:
-    """Run the steps that are killed: features, pairs by retrieval, matches and geometries."""
+    """Run the steps that are killed: features, pairs, matches, geometries and refined tracks."""
     store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
@@ -39,6 +39,7 @@ def job(folder: str, out: str, most: int, cluster: str) -> None:
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, options, engine)
         matching.verify(store, options, engine)
+        refining.refine(folder, store, engine)
     except InputError as error:
         sys.exit(f"error: {error}")
 

@@ -81,7 +81,8 @@ def _workers(workers: int, cluster: str | None) -> Iterator["Engine"]:
         return
     if workers < 0:
         raise InputError(f"--workers must be a whole number from 0, got {workers}")
-    yield engines.Processes(workers or threads.count())
+    with engines.Processes(workers or threads.count()) as processes:
+        yield processes
 
 
 def _device_and_workers(device: str, workers: int, cluster: str | None) -> tuple[str, int]:
@@ -167,6 +168,16 @@ def _verify(out: Path, options: "Matching", engine: "Engine") -> None:
     typer.echo(f"{valid} of {total} pairs have a geometry")
 
 
+def _refine(folder: str, out: Path, engine: "Engine") -> None:
+    from caloric.collection import refining
+
+    with console.working("refining tracks"):
+        found = refining.refine(folder, out, engine, console.Progress())
+    for name, why in found.skipped.items():
+        console.skipped(name, f"{why}; its features stay where they were found")
+    typer.echo(f"{found.tracks:,} tracks; {found.moved:,} of {found.features:,} features refined")
+
+
 def _finish(skipped: list[str]) -> None:
     if skipped:
         raise typer.Exit(1)
@@ -236,6 +247,18 @@ def verify(
     matching = _matching(0.85, model, threshold)
     with _engine(workers, cluster, output) as engine:
         _verify(output, matching, engine)
+
+
+@app.command()
+def refine(folder: Folder, output: Out, workers: Workers = 0, cluster: Scheduler = None) -> None:
+    """Refine the features of verified matches, so that all views of a point agree.
+
+    Exports then have the refined places.
+    """
+    if not output.is_dir():
+        raise InputError(f"{output}: no such store")
+    with _engine(workers, cluster, output) as engine:
+        _refine(folder, output, engine)
 
 
 @app.command()
@@ -319,24 +342,37 @@ def run(
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
     threshold: Threshold = 1.5,
+    refine: Annotated[
+        bool, typer.Option(help="Refine the places of verified features to sub-pixel accuracy.")
+    ] = True,
     workers: Workers = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Run all steps: features, pairs, matches, geometries, database and model."""
-    from caloric.collection import exporting, sources
+    """Run all steps: features, pairs, matches, geometries, refined tracks, database and model."""
+    from caloric.collection import exporting, refining, sources
     from caloric.interop import colmap
 
     colmap.require()
     settings = _settings(descriptor, max_features, affine, upright, contrast)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
+
+    def with_features(engine: "Engine") -> None:
+        _match(output, _pairs(output, pairing, engine), matching, engine)
+        _verify(output, matching, engine)
+        if refine:
+            _refine(folder, output, engine)
+        else:
+            refining.forget(output)
+
     with _engine(extractors, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
-    with _engine(workers, cluster, output) as engine:
-        chosen = _pairs(output, pairing, engine)
-        _match(output, chosen, matching, engine)
-        _verify(output, matching, engine)
+        if extractors == workers:
+            with_features(engine)
+    if extractors != workers:  # one process served the GPU; matching uses all cores
+        with _engine(workers, cluster, output) as engine:
+            with_features(engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
     with console.keeping(_KEPT), _locked(output), console.working("writing COLMAP's database"):

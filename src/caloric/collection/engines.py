@@ -72,15 +72,39 @@ def _initialise_worker(count: int) -> None:
 
 
 class Processes(InProcess):
-    """A pool of processes that share the threads of this process.
+    """A pool of processes that share the threads of this process, for all steps of a run.
 
-    If a worker dies, its unfinished tasks are run again by a new pool. The run ends after three
-    deaths.
+    Use it as a context manager, which ends the processes. If a worker dies, its unfinished tasks
+    are run again by a new pool. The run ends after three deaths.
     """
 
     def __init__(self, workers: int) -> None:
         """Use ``workers`` processes, with an equal share of the threads each."""
         self.workers, self.threads = workers, max(1, threads.count() // workers)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Processes":
+        """Return the engine; its processes start with the first task."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes."""
+        self._end()
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self.workers,
+                get_context("spawn"),
+                initializer=_initialise_worker,
+                initargs=(self.threads,),
+            )
+        return self._pool
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield the results in any order, see :class:`Engine`."""
@@ -88,19 +112,13 @@ class Processes(InProcess):
         retried: list[T] = []
         deaths = 0
         while True:
-            pool = ProcessPoolExecutor(
-                self.workers,
-                get_context("spawn"),
-                initializer=_initialise_worker,
-                initargs=(self.threads,),
-            )
             pending: dict[Future[R], T] = {}
             try:
                 while True:
                     free = _TASKS_PER_WORKER * self.workers - len(pending)
                     first, retried = retried[:free], retried[free:]
                     for task in [*first, *islice(remaining, free - len(first))]:
-                        pending[pool.submit(function, task)] = task
+                        pending[self._started().submit(function, task)] = task
                     if not pending:
                         return
                     done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -109,6 +127,7 @@ class Processes(InProcess):
                         del pending[future]
                         yield result
             except BrokenProcessPool:
+                self._end()
                 deaths += 1
                 if deaths == _MAX_DEATHS:
                     raise InputError(
@@ -117,15 +136,16 @@ class Processes(InProcess):
                     ) from None
                 retried = [*pending.values(), *retried]
             except GeneratorExit:
+                for future in pending:
+                    future.cancel()
                 raise
             except BaseException:
                 # Ctrl-C: do not wait for shards that are being made. They are written as a whole
                 # or not at all.
-                for worker in list(pool._processes.values()):
+                for worker in list(self._started()._processes.values()):
                     worker.kill()
+                self._end()
                 raise
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _run_on_worker(function: Callable[[T], R], task: T) -> R:

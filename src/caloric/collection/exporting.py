@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, matching
+from caloric.collection import extraction, matching, refining
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.frames import Frames
 from caloric.image import reading
 from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
 from caloric.interop.colmap_command import Model
@@ -28,12 +29,23 @@ _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the mat
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
-    """Yield the name and the features of every image of a store that has features."""
-    stored = extraction.shards(store)
+    """Yield the name and the features of every image of a store that has features.
+
+    Features are where :mod:`refining` has moved them, if it has.
+    """
+    stored, places = extraction.shards(store), refining.places(store)
     for path in stored.all():
         for row in stored.read(path):
-            if row["count"]:
-                yield row["name"], extraction.features_of(row)
+            if not row["count"]:
+                continue
+            features = extraction.features_of(row)
+            if row["name"] in places:
+                rows, xy = places[row["name"]]
+                maps = features.frames.maps.copy()
+                maps[rows, :, 2] = xy
+                frames = Frames(maps, features.frames.scores)
+                features = replace(features, frames=frames)
+            yield row["name"], features
 
 
 def two_views(store: Path) -> Iterator[TwoViews]:
@@ -222,21 +234,22 @@ def reconstruct(store: Path, folder: Path) -> Model:
     target = store / "colmap" / "sparse"
     _check_space(target.parent, 0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
-        models = _models(database, folder, Path(place))
-        if not models:
+        found = models(database, folder, Path(place))
+        if not found:
             raise InputError(f"{database}: COLMAP found no two images to begin with")
         # Old models must not pass for new ones.
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(place, target)
-    best = max(models, key=lambda model: model.images)
+    best = max(found, key=lambda model: model.images)
     return replace(best, folder=target / best.folder.name)
 
 
-def _models(database: Path, folder: Path, place: Path) -> list[Model]:
+def models(database: Path, folder: Path, place: Path) -> list[Model]:
+    """Return the models that COLMAP makes of a database and its images, in folders of ``place``."""
     if not colmap.available():
         return colmap_command.map_images(database, folder, place)
     library = colmap.pycolmap()
-    models: dict[int, Any] = colmap.call(
+    made: dict[int, Any] = colmap.call(
         lambda: library.incremental_mapping(str(database), str(folder), str(place)), database
     )
     return [
@@ -244,5 +257,5 @@ def _models(database: Path, folder: Path, place: Path) -> list[Model]:
             place / str(number), model.num_reg_images(), model.num_points3D(),
             float(model.compute_mean_reprojection_error()),
         )
-        for number, model in models.items()
+        for number, model in made.items()
     ]  # fmt: skip

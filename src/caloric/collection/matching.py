@@ -7,8 +7,7 @@ few, the other images may lie in several neighbouring shards.
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from caloric.collection import extraction
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import Kept
 from caloric.collection.pairing import Pair
-from caloric.collection.steps import Progress, missing, no_progress, run_missing
+from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.matching import geometry
@@ -58,33 +57,23 @@ def geometries(store: Path) -> Shards:
 Groups = tuple[tuple[str, tuple[Pair, ...]], ...]  # shards of features, each with its pairs
 
 
-@dataclass(frozen=True)
-class Task:
+@dataclass(frozen=True, kw_only=True)
+class Task(PairTask):
     """One shard of pairs.
 
     ``anchor`` is the shard of features with one image of each pair; ``groups`` are the shards with
-    the other images, each with its pairs. ``keys`` are hashes of the input of each row, and
-    ``known`` are older shards with such rows. To verify, ``matches`` is the shard of matches.
+    the other images, each with its pairs. To verify, ``matches`` is the shard of matches.
     """
 
-    store: str
-    path: str
     matching: Matching
     anchor: str
     groups: Groups
-    keys: tuple[str, ...]
-    known: tuple[str, ...] = ()
     matches: str = ""
 
     @property
     def pairs(self) -> list[Pair]:
         """Return the pairs in the order of their rows."""
         return _flat(self.groups)
-
-    @property
-    def keyed(self) -> dict[Pair, str]:
-        """Return the hash of the input of each pair's row."""
-        return dict(zip(self.pairs, self.keys, strict=True))
 
 
 def _flat(groups: Groups) -> list[Pair]:
@@ -107,25 +96,10 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
             yield from ((pair, rows) for pair in selected)
 
 
-def _reused(stored: Shards, task: Task) -> dict[Pair, dict[str, Any]]:
-    """Return the rows of known shards whose input is unchanged, by pair."""
-    keys = task.keyed
-    rows = {}
-    for path in task.known:
-        try:
-            for row in stored.read(Path(path)):
-                pair = (row["name_a"], row["name_b"])
-                if keys.get(pair) == row["made_from"]:
-                    rows[pair] = row
-        except InputError:  # a broken shard, which read has removed
-            continue
-    return rows
-
-
 def match_shard(task: Task) -> int:
     """Write one shard of matches, on a worker; return how many pairs were newly matched."""
     stored = shards(Path(task.store))
-    rows = _reused(stored, task)
+    rows = reused(stored, task)
     keys = task.keyed
     new = keys.keys() - rows.keys()
     for (a, b), features in _rows(task, None, new):
@@ -144,7 +118,7 @@ def match_shard(task: Task) -> int:
 def verify_shard(task: Task) -> int:
     """Write one shard of geometries, on a worker; return how many pairs were newly verified."""
     stored = geometries(Path(task.store))
-    rows = _reused(stored, task)
+    rows = reused(stored, task)
     new = set(task.pairs) - rows.keys()
     matched = {
         (row["name_a"], row["name_b"]): row
@@ -187,7 +161,7 @@ def _groups(
     """Return the pairs of each task, by anchor and range of buckets, then by the other shard."""
     files = {image.path for image in known.values()}
     buckets = max((_bucket(path) for path in files), default=0).bit_length()
-    per_task = min(512, max(16, math.isqrt(len(pairs))))  # pairs per task, about
+    per_task = min(512, max(2, math.isqrt(len(pairs)) // 2))  # pairs per task, about
     parts = math.log2(max(1, len(pairs) / (per_task * max(1, len(files)))))
     shift = max(0, buckets - int(parts))
     groups: dict[tuple[Path, int], dict[Path, list[Pair]]] = {}
@@ -217,40 +191,11 @@ def tasks(
         groups = _ordered(group)
         keys = tuple(made_from(known[a], known[b], matching.ratio) for a, b in _flat(groups))
         path = stored.path(f"{_bucket(anchor):06x}.{part:x}", fingerprint(keys))
-        planned[path] = Task(str(store), str(path), matching, str(anchor), groups, keys)
+        planned[path] = Task(
+            store=str(store), path=str(path), keys=keys, matching=matching, anchor=str(anchor),
+            groups=groups,
+        )  # fmt: skip
     return planned
-
-
-def _with_known(
-    stored: Shards, planned: dict[Path, Task], tasks: dict[Path, Task]
-) -> dict[Path, Task]:
-    """Return the tasks with the shards of other plans that have reusable rows."""
-    known: dict[str, str] = {}
-    for path in stored.all() if tasks else ():
-        if path not in planned:
-            with suppress(InputError):
-                known |= {row["made_from"]: str(path) for row in stored.read(path, ["made_from"])}
-    return {
-        path: replace(task, known=tuple(sorted({known[k] for k in task.keys if k in known})))
-        for path, task in tasks.items()
-    }
-
-
-def _run(
-    stored: Shards,
-    planned: dict[Path, Task],
-    make: Any,
-    engine: Engine,
-    what: str,
-    progress: Progress,
-) -> int:
-    """Make the missing shards; return how many pairs were newly made."""
-    tasks = _with_known(stored, planned, missing(stored, planned))
-    total, new = sum(len(task.keys) for task in tasks.values()), 0
-    for number, count in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
-        new += count
-        progress(what, round(total * number / len(tasks)), total)
-    return new
 
 
 def match(
@@ -263,7 +208,7 @@ def match(
     """Match all pairs; return how many were newly matched."""
     store = store.absolute()
     planned = tasks(store, extraction.listed(store), pairs, matching)
-    return _run(shards(store), planned, match_shard, engine, "pairs matched", progress)
+    return run_pairs(shards(store), planned, match_shard, engine, "pairs matched", progress)
 
 
 def verify(
@@ -290,11 +235,12 @@ def verify(
         ordered = tuple(keys[pair] for pair in _flat(groups))
         target = stored.path(bucket(path), fingerprint(ordered))
         planned[target] = Task(
-            str(store), str(target), matching, str(anchor), groups, ordered, matches=str(path)
-        )
+            store=str(store), path=str(target), keys=ordered, matching=matching,
+            anchor=str(anchor), groups=groups, matches=str(path),
+        )  # fmt: skip
     if not planned:
         raise InputError(f"{store}: no matches in it; match first")
-    _run(stored, planned, verify_shard, engine, "pairs verified", progress)
+    run_pairs(stored, planned, verify_shard, engine, "pairs verified", progress)
     valid = [len(row["matrix"]) > 0 for path in planned for row in stored.read(path, ["matrix"])]
     return sum(valid), len(valid)
 

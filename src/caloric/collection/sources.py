@@ -145,8 +145,11 @@ def pixels(folder: str, photograph: Photograph) -> tuple[NDArray[np.generic], in
 
 
 def bits(count: int, most: int) -> int:
-    """Return the bits of a hash that give shards of about √count images, at most ``most``."""
-    each = min(most, max(2, math.isqrt(count)))
+    """Return the bits of a hash that give shards of about √count / 2 images, at most ``most``.
+
+    There are then enough shards for many workers even where images are few.
+    """
+    each = min(most, max(1, math.isqrt(count) // 2))
     return max(0, math.ceil(math.log2(max(count, 1) / each)))
 
 

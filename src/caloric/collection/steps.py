@@ -1,8 +1,10 @@
 """What all steps do with their shards: keep complete ones and make the missing ones."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from caloric.collection.engines import Engine
 from caloric.collection.store import Shards
@@ -41,3 +43,77 @@ def check_written(paths: Iterable[Path]) -> None:
         if not path.exists():
             raise InputError(f"{path}: a worker wrote it, but it is not visible here; put the "
                              "store on a disk that all workers share")  # fmt: skip
+
+
+# Steps whose rows are pairs of images.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTask:
+    """One shard of pairs to make.
+
+    ``keys`` are hashes of the input of each row, ``known`` are older shards with such rows.
+    """
+
+    store: str
+    path: str
+    keys: tuple[str, ...]
+    known: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the pairs in the order of their rows."""
+        raise NotImplementedError
+
+    @property
+    def keyed(self) -> dict[tuple[str, str], str]:
+        """Return the hash of the input of each pair's row."""
+        return dict(zip(self.pairs, self.keys, strict=True))
+
+
+P = TypeVar("P", bound=PairTask)
+
+
+def reused(stored: Shards, task: PairTask) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the rows of known shards whose input is unchanged, by pair."""
+    keys = task.keyed
+    rows = {}
+    for path in task.known:
+        try:
+            for row in stored.read(Path(path)):
+                pair = (row["name_a"], row["name_b"])
+                if keys.get(pair) == row["made_from"]:
+                    rows[pair] = row
+        except InputError:  # a broken shard, which read has removed
+            continue
+    return rows
+
+
+def _with_known(stored: Shards, planned: dict[Path, P], tasks: dict[Path, P]) -> dict[Path, P]:
+    """Return the tasks with the shards of other plans that have reusable rows."""
+    known: dict[str, str] = {}
+    for path in stored.all() if tasks else ():
+        if path not in planned:
+            with suppress(InputError):
+                known |= {row["made_from"]: str(path) for row in stored.read(path, ["made_from"])}
+    return {
+        path: replace(task, known=tuple(sorted({known[k] for k in task.keys if k in known})))
+        for path, task in tasks.items()
+    }
+
+
+def run_pairs(
+    stored: Shards,
+    planned: dict[Path, P],
+    make: Callable[[P], int],
+    engine: Engine,
+    what: str,
+    progress: Progress,
+) -> int:
+    """Make the missing shards; return how many pairs were newly made."""
+    tasks = _with_known(stored, planned, missing(stored, planned))
+    total, new = sum(len(task.keys) for task in tasks.values()), 0
+    for number, count in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
+        new += count
+        progress(what, round(total * number / len(tasks)), total)
+    return new

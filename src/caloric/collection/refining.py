@@ -1,0 +1,250 @@
+"""Refinement of tracks: every feature of a point is moved to agree with one of its views.
+
+Verified matches are joined into tracks; each track has a reference view, and its other features are
+refined against that once, so that a feature has one place whichever pair it is seen in. The tasks
+are pairs of a reference image and another, in shards by the reference.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.collection import extraction, matching, sources, tracks
+from caloric.collection.engines import Engine
+from caloric.collection.extraction import Kept
+from caloric.collection.pairing import Pair
+from caloric.collection.sources import Photograph
+from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
+from caloric.collection.store import Shards, fingerprint
+from caloric.errors import InputError
+from caloric.frames import Frames, sigmas
+from caloric.image import reading
+from caloric.image.pixels import to_grey
+from caloric.interop.conversion import moved
+from caloric.matching import refinement
+from caloric.runtime import threads
+from caloric.theory.gaussians import FloatArray
+
+COLUMNS = (
+    ("name_a", "string"), ("name_b", "string"), ("count", "int32"), ("error", "string"),
+    ("features", "uint32s"), ("places", "float32s"),
+    ("geometries", "string"), ("made_from", "string"),
+)  # fmt: skip
+_VERSION = 1  # of what a row means
+_MEMORY = 256e6  # bytes of images that a worker keeps
+
+
+def shards(store: Path) -> Shards:
+    """Return the shards of refined places."""
+    return Shards(store / "refined", COLUMNS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(PairTask):
+    """One shard: pairs of a reference and another image, each with features (k, 2) that agree.
+
+    ``shards_of`` are the shards of features by image; ``geometries`` is a hash of what the tracks
+    were joined from.
+    """
+
+    folder: str
+    joined: tuple[tuple[Pair, NDArray[np.uint32]], ...]
+    shards_of: dict[str, str]
+    geometries: str
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Return the pairs in the order of their rows."""
+        return [pair for pair, _ in self.joined]
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """An upright image, and what turns its coordinates into those of the file."""
+
+    grey: NDArray[np.float32]
+    turn: FloatArray
+
+
+class _Views:
+    """The images of a task; the last ones are kept in memory."""
+
+    def __init__(self, folder: str, rows: dict[str, dict[str, Any]]) -> None:
+        self.folder, self.rows = folder, rows
+        self.kept: OrderedDict[str, _View] = OrderedDict()
+
+    def __getitem__(self, name: str) -> _View:
+        if name in self.kept:
+            self.kept.move_to_end(name)
+            return self.kept[name]
+        photograph = Photograph(name, self.rows[name]["content"])
+        pixels, orientation = sources.pixels(self.folder, photograph)
+        grey = to_grey(pixels)
+        h, w = grey.shape
+        view = _View(grey, reading.to_stored((h, w), orientation))
+        self.kept[name] = view
+        while len(self.kept) > 2 and sum(v.grey.nbytes for v in self.kept.values()) > _MEMORY:
+            self.kept.popitem(last=False)
+        return view
+
+
+def _upright(row: dict[str, Any], features: NDArray[np.uint32], view: _View) -> FloatArray:
+    """Return the chosen frames of a row (k, 2, 3), in the coordinates of the upright image."""
+    maps = row["frames"].reshape(-1, 2, 3)[features].astype(np.float64)
+    frames = Frames(maps, np.zeros(len(maps), np.float32))
+    return moved(frames, np.asarray(cv2.invertAffineTransform(view.turn))).maps
+
+
+@threads.single_threaded_blas
+def make(task: Task) -> int:
+    """Write one shard, on a worker; return how many pairs were newly refined."""
+    stored = shards(Path(task.store))
+    rows = reused(stored, task)
+    keys = task.keyed
+    new = [(pair, features) for pair, features in task.joined if pair not in rows]
+    views = _Views(task.folder, dict(_features(task, {name for pair, _ in new for name in pair})))
+    for (a, b), features in new:
+        row = {
+            "name_a": a, "name_b": b, "count": 0, "error": None, "features": [], "places": [],
+            "geometries": task.geometries, "made_from": keys[a, b],
+        }  # fmt: skip
+        try:
+            first, second = views[a], views[b]
+        except InputError as error:
+            # The places stay as they were; one bad image does not end the run.
+            rows[a, b] = row | {"error": str(error)}
+            continue
+        found = refinement.refine(
+            first.grey, second.grey,
+            _upright(views.rows[a], features[:, 0], first),
+            _upright(views.rows[b], features[:, 1], second),
+        )  # fmt: skip
+        places = found.xy[found.moved] @ second.turn[:, :2].T + second.turn[:, 2]
+        rows[a, b] = row | {
+            "count": len(places), "features": features[found.moved, 1],
+            "places": places.astype(np.float32).ravel(),
+        }  # fmt: skip
+    made = [rows[pair] | {"geometries": task.geometries} for pair in task.pairs]
+    stored.write(Path(task.path), made)
+    return len(new)
+
+
+def _features(task: Task, names: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    stored = extraction.shards(Path(task.store))
+    by_shard = sorted((task.shards_of[name], name) for name in names)
+    for path, group in groupby(by_shard, key=lambda pair: pair[0]):
+        wanted = {name for _, name in group}
+        for row in stored.read(Path(path), ["name", "content", "frames"], wanted):
+            yield row["name"], row
+
+
+def _sigmas(store: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    stored = extraction.shards(store)
+    for path in stored.all():
+        for row in stored.read(path, ["name", "frames"]):
+            maps = row["frames"].reshape(-1, 2, 3).astype(np.float64)
+            yield row["name"], sigmas(maps).astype(np.float32)
+
+
+def geometries_key(store: Path) -> str:
+    """Return a hash of the geometries of a store, by which refined places are known to be newer."""
+    return fingerprint([path.name for path in matching.geometries(store).all()])
+
+
+def _verified(store: Path, known: dict[str, Kept]) -> Iterator[tracks.Joined]:
+    """Yield the matches of all pairs that agree with a geometry."""
+    matched, verified = matching.shards(store), matching.geometries(store)
+    paths = {matching.bucket(path): path for path in matched.all()}
+    for path in verified.all():
+        rows = {
+            (row["name_a"], row["name_b"]): row
+            for row in verified.read(path, ["name_a", "name_b", "inliers", "matches"])
+        }
+        for row in matched.read(paths[matching.bucket(path)]):
+            matching.check_current(store, known, [row])
+            pair = row["name_a"], row["name_b"]
+            if pair not in rows or rows[pair]["matches"] != row["made_from"]:
+                raise InputError(f"{store}: matches are newer than geometries; verify again")
+            inliers = rows[pair]["inliers"]
+            yield tracks.Joined(
+                *pair, row["indices"].reshape(-1, 2)[inliers], row["distances"][inliers]
+            )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many tracks there are, how many features were to move, and how many did.
+
+    ``skipped`` has the images that could not be read, with the reason.
+    """
+
+    tracks: int
+    features: int
+    moved: int
+    skipped: dict[str, str]
+
+
+def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_progress) -> Summary:
+    """Refine the features of all tracks of a verified store."""
+    folder, store = sources.absolute(folder), store.absolute()
+    if not matching.geometries(store).all():
+        raise InputError(f"{store}: no geometries in it; verify first")
+    known, stored = extraction.listed(store), shards(store)
+    found = tracks.join(
+        {name: image.count for name, image in known.items()}, _verified(store, known)
+    )
+    pairs = tracks.references(found, dict(_sigmas(store)))
+    key = geometries_key(store)
+    groups: dict[Path, list[Pair]] = {}
+    for pair in sorted(pairs):
+        groups.setdefault(known[pair[0]].path, []).append(pair)
+    planned = {}
+    for shard, group in sorted(groups.items()):
+        joined = tuple((pair, pairs[pair].astype(np.uint32)) for pair in group)
+        keys = tuple(
+            fingerprint(_VERSION, known[a].key, known[b].key, features.tolist())
+            for (a, b), features in joined
+        )
+        path = stored.path(shard.name.split("-")[0], fingerprint(key, keys))
+        names = {name for pair in group for name in pair}
+        planned[path] = Task(
+            store=str(store), path=str(path), keys=keys, folder=folder, joined=joined,
+            shards_of={name: str(known[name].path) for name in sorted(names)}, geometries=key,
+        )  # fmt: skip
+    run_pairs(stored, planned, make, engine, "pairs refined", progress)
+    rows = [row for path in planned for row in stored.read(path, ["name_b", "count", "error"])]
+    return Summary(
+        len(np.unique(found.track)), sum(len(v) for v in pairs.values()),
+        sum(row["count"] for row in rows),
+        {row["error"].split(":")[0]: row["error"] for row in rows if row["error"]},
+    )  # fmt: skip
+
+
+def places(store: Path) -> dict[str, tuple[NDArray[np.uint32], FloatArray]]:
+    """Return the moved features (k,) of each image and their places (k, 2), if there are any."""
+    stored = shards(store)
+    parts: dict[str, list[tuple[NDArray[np.uint32], FloatArray]]] = {}
+    paths = stored.all()
+    key = geometries_key(store) if paths else ""
+    for path in paths:
+        for row in stored.read(path):
+            if row["geometries"] != key:
+                raise InputError(f"{store}: geometries are newer than refined places; refine again")
+            xy = row["places"].reshape(-1, 2).astype(np.float64)
+            parts.setdefault(row["name_b"], []).append((row["features"], xy))
+    return {
+        name: (np.concatenate([f for f, _ in some]), np.concatenate([xy for _, xy in some]))
+        for name, some in parts.items()
+    }
+
+
+def forget(store: Path) -> None:
+    """Remove all refined places: features are then where they were found."""
+    shards(store).tidy([])
