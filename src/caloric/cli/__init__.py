@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from caloric import __version__
-from caloric.cli import alignment, bench, collection, console, images, show
+from caloric.cli import alignment, bench, collection, console, images, projects, show
 from caloric.errors import InputError
 
 _INTERRUPTED = 130  # the exit code by which shells report Ctrl-C
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    images.match, images.extract, alignment.align, alignment.find,
+    images.match, images.extract, projects.refine, alignment.align, alignment.find,
     show.demo, show.paper, show.view, show.info,
 ):  # fmt: skip
     app.command()(command)

@@ -6,7 +6,7 @@ are pairs of a reference image and another, in shards by the reference.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -72,20 +72,30 @@ class _View:
     grey: NDArray[np.float32]
     turn: FloatArray
 
+    def upright(self, maps: FloatArray) -> FloatArray:
+        """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
+        frames = Frames(np.asarray(maps, np.float64), np.zeros(len(maps), np.float32))
+        return moved(frames, np.asarray(cv2.invertAffineTransform(self.turn))).maps
 
-class _Views:
-    """The images of a task; the last ones are kept in memory."""
+    def stored(self, xy: FloatArray) -> FloatArray:
+        """Return places (k, 2) of the upright image in the coordinates of the file."""
+        return np.asarray(xy @ self.turn[:, :2].T + self.turn[:, 2])
 
-    def __init__(self, folder: str, rows: dict[str, dict[str, Any]]) -> None:
-        self.folder, self.rows = folder, rows
+
+class Views:
+    """Images by name, as ``read`` decodes them with their orientation; the last are in memory."""
+
+    def __init__(self, read: Callable[[str], tuple[NDArray[np.generic], int]]) -> None:
+        """Keep how to read an image."""
+        self.read = read
         self.kept: OrderedDict[str, _View] = OrderedDict()
 
     def __getitem__(self, name: str) -> _View:
+        """Return an image; raise an error if it cannot be read."""
         if name in self.kept:
             self.kept.move_to_end(name)
             return self.kept[name]
-        photograph = Photograph(name, self.rows[name]["content"])
-        pixels, orientation = sources.pixels(self.folder, photograph)
+        pixels, orientation = self.read(name)
         grey = to_grey(pixels)
         h, w = grey.shape
         view = _View(grey, reading.to_stored((h, w), orientation))
@@ -94,12 +104,18 @@ class _Views:
             self.kept.popitem(last=False)
         return view
 
+    def refined(
+        self, a: str, b: str, maps_a: FloatArray, maps_b: FloatArray
+    ) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Return which frames (k, 2, 3) of b agree with those of a after a move, and where (k, 2).
 
-def _upright(row: dict[str, Any], features: NDArray[np.uint32], view: _View) -> FloatArray:
-    """Return the chosen frames of a row (k, 2, 3), in the coordinates of the upright image."""
-    maps = row["frames"].reshape(-1, 2, 3)[features].astype(np.float64)
-    frames = Frames(maps, np.zeros(len(maps), np.float32))
-    return moved(frames, np.asarray(cv2.invertAffineTransform(view.turn))).maps
+        All coordinates are those of the files.
+        """
+        first, second = self[a], self[b]
+        found = refinement.refine(
+            first.grey, second.grey, first.upright(maps_a), second.upright(maps_b)
+        )
+        return found.moved, second.stored(found.xy)
 
 
 @threads.single_threaded_blas
@@ -109,27 +125,31 @@ def make(task: Task) -> int:
     rows = reused(stored, task)
     keys = task.keyed
     new = [(pair, features) for pair, features in task.joined if pair not in rows]
-    views = _Views(task.folder, dict(_features(task, {name for pair, _ in new for name in pair})))
+    stored_rows = dict(_features(task, {name for pair, _ in new for name in pair}))
+
+    def read(name: str) -> tuple[NDArray[np.generic], int]:
+        return sources.pixels(task.folder, Photograph(name, stored_rows[name]["content"]))
+
+    def frames(name: str, features: NDArray[np.uint32]) -> FloatArray:
+        return np.asarray(stored_rows[name]["frames"].reshape(-1, 2, 3)[features], np.float64)
+
+    views = Views(read)
     for (a, b), features in new:
         row = {
             "name_a": a, "name_b": b, "count": 0, "error": None, "features": [], "places": [],
             "geometries": task.geometries, "made_from": keys[a, b],
         }  # fmt: skip
         try:
-            first, second = views[a], views[b]
+            chosen, places = views.refined(
+                a, b, frames(a, features[:, 0]), frames(b, features[:, 1])
+            )
         except InputError as error:
             # The places stay as they were; one bad image does not end the run.
             rows[a, b] = row | {"error": str(error)}
             continue
-        found = refinement.refine(
-            first.grey, second.grey,
-            _upright(views.rows[a], features[:, 0], first),
-            _upright(views.rows[b], features[:, 1], second),
-        )  # fmt: skip
-        places = found.xy[found.moved] @ second.turn[:, :2].T + second.turn[:, 2]
         rows[a, b] = row | {
-            "count": len(places), "features": features[found.moved, 1],
-            "places": places.astype(np.float32).ravel(),
+            "count": int(chosen.sum()), "features": features[chosen, 1],
+            "places": places[chosen].astype(np.float32).ravel(),
         }  # fmt: skip
     made = [rows[pair] | {"geometries": task.geometries} for pair in task.pairs]
     stored.write(Path(task.path), made)

@@ -1,6 +1,6 @@
 """Tracks: features of several images that show one point, joined from the matches of pairs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +104,7 @@ def _split(rows: Indices, distance: NDArray[np.float32], image: Indices) -> Indi
 
 
 def references(
-    tracks: Tracks, sigmas: dict[str, NDArray[np.floating]]
+    tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]
 ) -> dict[tuple[str, str], Indices]:
     """Return which features are to agree with which: (k, 2) for a reference image and another.
 

@@ -89,5 +89,11 @@ def _write_pair(database: sqlite3.Connection, numbers: dict[str, int], pair: Two
     )  # fmt: skip
 
 
+def images_of(pair: int) -> tuple[int, int]:
+    """Return the numbers of the two images of a pair by its number."""
+    second = pair % _IMAGES
+    return (pair - second) // _IMAGES, second
+
+
 def _bytes(matches: NDArray[np.uint32]) -> bytes:
     return np.ascontiguousarray(matches, np.uint32).tobytes()

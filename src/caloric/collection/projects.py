@@ -1,0 +1,225 @@
+"""Refinement of other tools' projects: the keypoints of hloc's files or of a COLMAP database.
+
+Their matches are joined into tracks, and every keypoint of a track is moved to agree with one view
+of the point: see :mod:`caloric.collection.tracks`. The result is a new file; the old one is kept.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.collection import tracks
+from caloric.collection.refining import Views
+from caloric.collection.tracks import Joined
+from caloric.errors import InputError
+from caloric.frames import Frames, sigmas
+from caloric.image import reading
+from caloric.interop import colmap_tables, hdf5
+from caloric.runtime import threads
+from caloric.runtime.files import replacing_path
+from caloric.theory.gaussians import FloatArray
+
+Places = dict[str, tuple[NDArray[np.int64], FloatArray]]  # moved keypoints (k,), places (k, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Project:
+    """The frames (n, 2, 3) of the keypoints of each image, and the matches of pairs.
+
+    Coordinates are those of the files as they are stored, with pixel centres at integers.
+    """
+
+    maps: dict[str, FloatArray]
+    pairs: list[Joined]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where keypoints were moved to, of how many, and the images that could not be read."""
+
+    places: Places
+    tracks: int
+    keypoints: int
+    skipped: dict[str, str]
+
+    @property
+    def moved(self) -> int:
+        """Return the number of moved keypoints."""
+        return sum(len(rows) for rows, _ in self.places.values())
+
+
+def _round(
+    xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray = 0.0
+) -> FloatArray:
+    return Frames.from_xysa(xy[:, 0], xy[:, 1], np.broadcast_to(sigma, len(xy)), angle).maps
+
+
+def read_hloc(features: Path, matches: Path, sigma: float) -> Project:
+    """Return the keypoints and matches of hloc's files.
+
+    Keypoints without ``scales`` get frames of ``sigma`` pixels.
+    """
+    library = hdf5.h5py()
+    maps: dict[str, FloatArray] = {}
+    with _opened(library, features) as file:
+
+        def visit(name: str, item: Any) -> None:
+            if not name.endswith("/keypoints"):
+                return
+            group, xy = item.parent, np.asarray(item, np.float64)[:, :2]
+            known = "scales" in group and "oris" in group
+            scale = np.asarray(group["scales"], np.float64) if known else sigma
+            angle = np.radians(np.asarray(group["oris"], np.float64)) if known else 0.0
+            maps[name.removesuffix("/keypoints")] = _round(xy, scale, angle)
+
+        file.visititems(visit)
+    if not maps:
+        raise InputError(f"{features}: no keypoints in it; is it a file of features of hloc?")
+    names = {name.replace("/", "-"): name for name in maps}
+    pairs: list[Joined] = []
+    with _opened(library, matches) as file:
+        for a in file:
+            for b in file[a] if hasattr(file[a], "keys") else ():
+                if "matches0" not in file[a][b]:
+                    raise InputError(f"{matches}: no matches of {a}, {b}; is it a file of hloc?")
+                if a not in names or b not in names:
+                    raise InputError(f"{matches}: {a}, {b}: not in {features}")
+                nearest = np.asarray(file[a][b]["matches0"], np.int64)
+                rows = np.flatnonzero(nearest >= 0)
+                score = np.zeros(len(nearest), np.float32)
+                if "matching_scores0" in file[a][b]:
+                    score = np.asarray(file[a][b]["matching_scores0"], np.float32)
+                found = np.stack([rows, nearest[rows]], 1).astype(np.uint32)
+                pairs.append(Joined(names[a], names[b], found, 1 - score[rows]))
+    return _checked(Project(maps, pairs), matches)
+
+
+def _opened(library: Any, path: Path) -> Any:
+    try:
+        return library.File(path, "r")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError:
+        raise InputError(f"{path}: not an HDF5 file") from None
+
+
+def read_colmap(database: Path, sigma: float) -> Project:
+    """Return the keypoints of a COLMAP database and its verified matches, or else its matches."""
+    if not database.is_file():
+        raise InputError(f"{database}: no such database")
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+            names = dict(opened.execute("SELECT image_id, name FROM images"))
+            maps = {}
+            for number, rows, columns, data in opened.execute(
+                "SELECT image_id, rows, cols, data FROM keypoints"
+            ):
+                keypoints = np.frombuffer(data or b"", np.float32).reshape(rows, columns)
+                maps[names[number]] = (
+                    Frames.from_colmap(keypoints.astype(np.float64)).maps
+                    if columns > 2
+                    else _round(keypoints.astype(np.float64) - 0.5, sigma, 0.0)
+                )
+            pairs = []
+            for table in ("two_view_geometries", "matches"):
+                query = f"SELECT pair_id, rows, data FROM {table} WHERE rows > 0"
+                for number, rows, data in opened.execute(query):
+                    a, b = (names[i] for i in colmap_tables.images_of(number))
+                    found = np.frombuffer(data, np.uint32).reshape(rows, 2)
+                    pairs.append(Joined(a, b, found, np.zeros(rows, np.float32)))
+                if pairs:
+                    break
+    except (sqlite3.DatabaseError, ValueError, KeyError) as error:
+        raise InputError(f"{database}: not a database of COLMAP ({error})") from None
+    return _checked(Project(maps, pairs), database)
+
+
+def _checked(project: Project, source: Path) -> Project:
+    if not project.pairs:
+        raise InputError(f"{source}: no matches in it; match first")
+    for pair in project.pairs:
+        for name, column in zip((pair.name_a, pair.name_b), pair.matches.T, strict=True):
+            if len(column) and column.max() >= len(project.maps.get(name, ())):
+                raise InputError(f"{source}: matches of keypoints that {name} does not have")
+    return project
+
+
+@threads.single_threaded_blas
+def refine(project: Project, folder: Path, progress: Callable[[str, int, int], None]) -> Outcome:
+    """Move the keypoints of a project to agree with one view of their point."""
+    found = tracks.join({name: len(maps) for name, maps in project.maps.items()}, project.pairs)
+    scales = {name: sigmas(maps) for name, maps in project.maps.items()}
+    pairs = tracks.references(found, scales)
+    skipped: dict[str, str] = {}
+
+    def read(name: str) -> tuple[NDArray[np.generic], int]:
+        try:
+            return reading.read_image(folder / name), reading.orientation(folder / name)
+        except InputError as error:
+            skipped[name] = str(error)
+            raise
+
+    views, parts = Views(read), {name: [] for name in project.maps}  # type: ignore[var-annotated]
+    for number, ((a, b), features) in enumerate(sorted(pairs.items()), 1):
+        if a not in skipped and b not in skipped:
+            try:
+                chosen, xy = views.refined(
+                    a, b, project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
+                )
+                parts[b].append((features[chosen, 1], xy[chosen]))
+            except InputError as error:
+                skipped.setdefault(b, str(error))
+        progress("pairs refined", number, len(pairs))
+    places = {
+        name: (np.concatenate([rows for rows, _ in some]), np.concatenate([xy for _, xy in some]))
+        for name, some in parts.items()
+        if some
+    }
+    count = sum(len(v) for v in pairs.values())
+    return Outcome(places, len(np.unique(found.track)), count, skipped)
+
+
+def write_hloc(features: Path, target: Path, places: Places) -> None:
+    """Write hloc's features with moved keypoints to a new file."""
+    library = hdf5.h5py()
+    with replacing_path(target) as name:
+        shutil.copyfile(features, name)
+        with library.File(name, "r+") as file:
+            for image, (rows, xy) in places.items():
+                old = file[image]["keypoints"]
+                keypoints = np.asarray(old, np.float32)  # hloc may store halves, which are coarse
+                keypoints[rows, :2] = xy
+                attributes = dict(old.attrs)
+                del file[image]["keypoints"]
+                new = file[image].create_dataset("keypoints", data=keypoints)
+                for key, value in attributes.items():
+                    new.attrs[key] = value
+
+
+def write_colmap(database: Path, target: Path, places: Places) -> None:
+    """Write a COLMAP database with moved keypoints to a new file."""
+    with replacing_path(target) as name:
+        # Also what COLMAP has not yet moved from its journal into the file.
+        with (
+            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(name)) as copy,
+        ):
+            source.backup(copy)
+        with closing(sqlite3.connect(name)) as opened, opened:
+            numbers = dict(opened.execute("SELECT name, image_id FROM images"))
+            for image, (rows, xy) in places.items():
+                query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
+                ((count, columns, data),) = opened.execute(query, (numbers[image],))
+                keypoints = np.frombuffer(data, np.float32).reshape(count, columns).copy()
+                keypoints[rows, :2] = xy + 0.5
+                opened.execute(
+                    "UPDATE keypoints SET data = ? WHERE image_id = ?",
+                    (keypoints.tobytes(), numbers[image]),
+                )

@@ -1,0 +1,217 @@
+"""``caloric refine``: projects of hloc and COLMAP come back more precise, and else the same."""
+
+import hashlib
+import sqlite3
+from contextlib import closing
+from itertools import combinations
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import photographs
+from caloric import cli
+from caloric.collection import projects, store
+from caloric.interop import colmap_command, colmap_tables
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+h5py = pytest.importorskip("h5py")
+
+MAPS = {
+    f"day/view {i}.png": photographs.similarity(scale, degrees, (3.3 * i, -1.2 * i), (160, 160))
+    for i, (scale, degrees) in enumerate(((1.0, 0), (0.93, 5), (1.06, -6)))
+}
+
+
+def run(*words):
+    return CliRunner().invoke(cli.app, ["refine", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("images")
+    (place / "day").mkdir()
+    whole = photographs.grey("astronaut", (320, 320))
+    for name, moved in MAPS.items():
+        cv2.imwrite(str(place / name), photographs.warp(whole, moved))
+    return place
+
+
+@pytest.fixture(scope="module")
+def others(folder):
+    """Keypoints and matches by OpenCV, as another tool would have them."""
+    sift = cv2.SIFT_create(400)
+    found = {
+        name: sift.detectAndCompute(cv2.imread(str(folder / name), cv2.IMREAD_GRAYSCALE), None)
+        for name in MAPS
+    }
+    keypoints = {name: np.array([k.pt for k in kp], np.float32) for name, (kp, _) in found.items()}
+    matches = {}
+    for a, b in combinations(MAPS, 2):
+        pairs = cv2.BFMatcher(crossCheck=True).match(found[a][1], found[b][1])
+        pairs = np.array([(m.queryIdx, m.trainIdx) for m in pairs])
+        there = photographs.apply(cv2.invertAffineTransform(MAPS[a]), keypoints[a][pairs[:, 0]])
+        here = photographs.apply(cv2.invertAffineTransform(MAPS[b]), keypoints[b][pairs[:, 1]])
+        matches[a, b] = pairs[np.linalg.norm(there - here, axis=1) < 3]
+    return keypoints, matches
+
+
+def disagreement(keypoints, matches):
+    found = []
+    for (a, b), pairs in matches.items():
+        sides = [
+            photographs.apply(cv2.invertAffineTransform(MAPS[name]), keypoints[name][rows])
+            for name, rows in zip((a, b), pairs.T, strict=True)
+        ]
+        found.append(np.linalg.norm(sides[0] - sides[1], axis=1))
+    return float(np.median(np.concatenate(found)))
+
+
+@pytest.fixture
+def hloc(others, tmp_path):
+    """Files as hloc writes them: halves, names of pairs with dashes."""
+    keypoints, matches = others
+    features, pairs = tmp_path / "feats.h5", tmp_path / "matches.h5"
+    with h5py.File(features, "w") as file:
+        for name, xy in keypoints.items():
+            group = file.create_group(name)
+            group.create_dataset("keypoints", data=xy.astype(np.float16)).attrs["uncertainty"] = 1.5
+            group["descriptors"] = np.zeros((4, len(xy)), np.float16)
+    with h5py.File(pairs, "w") as file:
+        for (a, b), rows in matches.items():
+            group = file.create_group(f"{a.replace('/', '-')}/{b.replace('/', '-')}")
+            nearest = np.full(len(keypoints[a]), -1, np.int16)
+            nearest[rows[:, 0]] = rows[:, 1]
+            group["matches0"] = nearest
+            group["matching_scores0"] = (nearest >= 0).astype(np.float16)
+    return features, pairs
+
+
+@pytest.fixture
+def database(others, tmp_path):
+    """A database with the tables of COLMAP that keypoints and matches are in."""
+    keypoints, matches = others
+    path = tmp_path / "database.db"
+    with closing(sqlite3.connect(path)) as opened, opened:
+        opened.executescript(
+            "CREATE TABLE images (image_id INTEGER PRIMARY KEY, name TEXT);"
+            "CREATE TABLE keypoints (image_id INTEGER, rows INTEGER, cols INTEGER, data BLOB);"
+            "CREATE TABLE matches (pair_id INTEGER, rows INTEGER, cols INTEGER, data BLOB);"
+            "CREATE TABLE two_view_geometries (pair_id INTEGER, rows INTEGER, cols INTEGER,"
+            " data BLOB);"
+        )
+        numbers = {name: i for i, name in enumerate(keypoints, 1)}
+        for name, xy in keypoints.items():
+            opened.execute("INSERT INTO images VALUES (?, ?)", (numbers[name], name))
+            rows = np.column_stack([xy + 0.5, np.full(len(xy), 2.5), np.zeros(len(xy))])
+            data = rows.astype(np.float32).tobytes()
+            opened.execute(
+                "INSERT INTO keypoints VALUES (?, ?, 4, ?)", (numbers[name], len(xy), data)
+            )
+        for (a, b), rows in matches.items():
+            pair = numbers[a] * (2**31 - 1) + numbers[b]
+            data = rows.astype(np.uint32).tobytes()
+            opened.execute("INSERT INTO matches VALUES (?, ?, 2, ?)", (pair, len(rows), data))
+    return path
+
+
+def test_hlocs_keypoints_agree_better(hloc, folder, others, tmp_path):
+    features, matches = hloc
+    before = hashlib.sha256(features.read_bytes()).hexdigest()
+    result = run(features, folder, "--matches", matches, "-o", tmp_path / "refined.h5")
+    assert result.exit_code == 0, result.output
+    assert "keypoints refined" in result.output
+    assert hashlib.sha256(features.read_bytes()).hexdigest() == before
+    found = {}
+    with h5py.File(tmp_path / "refined.h5", "r") as new, h5py.File(features, "r") as old:
+        for name in MAPS:
+            assert set(new[name]) == set(old[name])
+            assert new[name]["keypoints"].attrs["uncertainty"] == 1.5
+            assert new[name]["descriptors"].dtype == old[name]["descriptors"].dtype
+            found[name] = np.asarray(new[name]["keypoints"], np.float64)
+            assert found[name].shape == others[0][name].shape
+            assert np.abs(found[name] - others[0][name]).max() < 2.5 + 0.2
+    assert disagreement(found, others[1]) < 0.4 * disagreement(*others)
+
+
+def test_colmaps_keypoints_agree_better(database, folder, others, tmp_path):
+    before = hashlib.sha256(database.read_bytes()).hexdigest()
+    result = run(database, folder, "-o", tmp_path / "refined.db")
+    assert result.exit_code == 0, result.output
+    assert hashlib.sha256(database.read_bytes()).hexdigest() == before
+    new, old = (projects.read_colmap(p, 2.5) for p in (tmp_path / "refined.db", database))
+    xy = {name: maps[:, :, 2] for name, maps in new.maps.items()}
+    assert disagreement(xy, others[1]) < 0.4 * disagreement(*others)
+    for name, maps in old.maps.items():
+        np.testing.assert_allclose(new.maps[name][:, :, :2], maps[:, :, :2])
+    assert [p.matches.tolist() for p in new.pairs] == [p.matches.tolist() for p in old.pairs]
+
+
+def test_colmaps_mapper_takes_it(tmp_path):
+    """COLMAP's own features, matches and mapper, with a step of ours between them."""
+    if colmap_command.executable() is None:
+        pytest.skip("no colmap executable on the path")
+    (tmp_path / "views").mkdir()
+    for i, view in enumerate(photographs.book(4)):
+        cv2.imwrite(str(tmp_path / "views" / f"{i}.png"), view)
+    paths = ("--database_path", tmp_path / "colmap.db")
+    colmap_command.call(
+        "feature_extractor", *paths, "--image_path", tmp_path / "views",
+        *colmap_command.without_gpu("feature_extractor"),
+    )  # fmt: skip
+    colmap_command.call(
+        "exhaustive_matcher", *paths, *colmap_command.without_gpu("exhaustive_matcher")
+    )
+    assert run(tmp_path / "colmap.db", tmp_path / "views", "-o", tmp_path / "new.db").exit_code == 0
+    errors = []
+    for name in ("colmap", "new"):
+        (tmp_path / name).mkdir()
+        (model,) = colmap_command.map_images(
+            tmp_path / f"{name}.db", tmp_path / "views", tmp_path / name
+        )
+        assert model.images == 4
+        errors.append(model.error)
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_pairs_are_numbered_as_colmap_does():
+    assert colmap_tables.images_of(3 * (2**31 - 1) + 7) == (3, 7)
+
+
+def test_what_is_wrong_is_said_before_the_work(hloc, database, folder, tmp_path):
+    features, matches = hloc
+    out = tmp_path / "out.h5"
+    cases = {
+        "need their matches": (features, folder, "-o", out),
+        "has its matches in it": (database, folder, "--matches", matches, "-o", out),
+        "no such folder": (database, tmp_path / "none", "-o", out),
+        "sigma": (database, folder, "-o", out, "--sigma", 0),
+        "would be overwritten": (database, folder, "-o", database),
+        "no such database": (tmp_path / "none.db", folder, "-o", out),
+        "not a database": (tmp_path / "junk.db", folder, "-o", out),
+        "no such file": (tmp_path / "none.h5", folder, "--matches", matches, "-o", out),
+        "not an HDF5": (tmp_path / "junk.h5", folder, "--matches", matches, "-o", out),
+        "no keypoints": (matches, folder, "--matches", matches, "-o", out),
+    }
+    for name in ("junk.db", "junk.h5"):
+        (tmp_path / name).write_bytes(b"nothing of the kind" * 100)
+    for said, words in cases.items():
+        result = run(*words)
+        assert result.exit_code != 0
+        assert said in str(result.exception), (said, result.exception)
+        assert not out.exists()
+
+
+def test_a_missing_image_is_told_and_left_as_it_was(database, folder, others, tmp_path):
+    (tmp_path / "day").mkdir()
+    for name in list(MAPS)[:2]:
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    result = run(database, tmp_path, "-o", tmp_path / "refined.db")
+    assert result.exit_code == 1
+    assert "view 2.png" in result.output
+    new = projects.read_colmap(tmp_path / "refined.db", 2.5)
+    np.testing.assert_allclose(
+        new.maps["day/view 2.png"][:, :, 2], others[0]["day/view 2.png"], atol=1e-4
+    )
