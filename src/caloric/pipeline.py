@@ -541,7 +541,7 @@ def match(
     images : (image_a, image_b), optional
         The two images, for ``refine``.
     device : str
-        Where to search for neighbours: "cpu", "cuda", "cuda:1" or "auto".
+        Where to search for neighbours and to refine: "cpu", "cuda", "cuda:1" or "auto".
 
     Returns
     -------
@@ -575,7 +575,7 @@ def match(
         )
         if not refine or images is None:
             return matches
-        return _refined(features_a, features_b, matches, images)
+        return _refined(features_a, features_b, matches, images, device)
     a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
     return match_descriptors(a, b, mutual=mutual, ratio=ratio, find=find)
 
@@ -589,8 +589,21 @@ def _finder(device: str) -> Finder:
     return partial(on_device.neighbours, device=target)
 
 
+def _descent(device: str) -> refinement.Descent:
+    target = devices.resolve(device)
+    if target is None:
+        return refinement.descend
+    from caloric.gpu import refinement as on_device
+
+    return partial(on_device.descend, device=target)
+
+
 def _refined(
-    a: Features, b: Features, matches: Matches, images: tuple[ArrayLike, ArrayLike]
+    a: Features,
+    b: Features,
+    matches: Matches,
+    images: tuple[ArrayLike, ArrayLike],
+    device: str,
 ) -> Matches:
     pixels = [to_grey(image) for image in images]
     for name, grey, features in zip("ab", pixels, (a, b), strict=True):
@@ -599,7 +612,7 @@ def _refined(
                 f"images: {name} has shape {grey.shape}, its features are of {features.image_size}"
             )
     maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
-    moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b)
+    moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b, _descent(device))
     return replace(matches, refined=moved.maps, covariances=moved.covariances)
 
 
@@ -615,6 +628,7 @@ def refine(
     frames_b: Features | Frames | ArrayLike | Sequence[Any],
     *,
     sigma: float = POINT_SIGMA,
+    device: str = "cpu",
 ) -> Refined:
     """Move the second of matched frames or points to sub-pixel agreement with the first.
 
@@ -630,6 +644,8 @@ def refine(
         As many in both. Points (m, 2) get round, upright frames.
     sigma : float
         σ of the frames of points, in pixels.
+    device : str
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
 
     Returns
     -------
@@ -656,7 +672,8 @@ def refine(
     )
     if len(a) != len(b):
         raise InputError(f"{len(a)} frames_a but {len(b)} frames_b: row i matches row i")
-    return refinement.refine(to_grey(image_a), to_grey(image_b), a, b)
+    descent = _descent(device)
+    return refinement.refine(to_grey(image_a), to_grey(image_b), a, b, descent)
 
 
 def _maps_of(frames: Any, which: str, sigma: float) -> FloatArray:

@@ -10,6 +10,7 @@ over the affine map δ, linearised at the template, and replaces B by B ∘ δ�
 the same steps; it takes its constants from here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -40,17 +41,17 @@ _FARTHEST = 1.0  # σ of the second frame: the largest shift of a match
 _LARGEST = 1.7  # the largest factor by which the frame may be stretched
 _WORST = 0.5  # the largest cost of a refined match
 _FLAT = 1e-4  # mean square gradient, for pixels in [0, 1], below which a patch counts as flat
-_BLOCK = 512  # matches
+_BLOCK, _SMALL_BLOCK = 512, 64  # matches, by NumPy and by the core
 FINEST = 0.4  # pixels between samples, for the correlation of their noise
 LAGS = 6  # samples over which noise is correlated
 NOTHING = 1e-12  # what is added to mean square gradients
 LEAST = 1e-9  # what is added to diagonals: without any gradient the step is 0
 
 _LINE = np.linspace(-REACH, REACH, SIDE)
-_GRID = np.stack(np.meshgrid(_LINE, _LINE), -1).reshape(-1, 2)
-_WINDOW = np.exp(-(_GRID**2).sum(1) / (2 * (REACH / 2) ** 2))
-_ROOT = np.sqrt(_WINDOW / _WINDOW.sum()).astype(np.float32)  # √w, Σ w = 1
-_DIFFERENCES: FloatArray = np.asarray(np.gradient(np.eye(SIDE), SPACING, axis=0))
+GRID = np.stack(np.meshgrid(_LINE, _LINE), -1).reshape(-1, 2)
+_WINDOW = np.exp(-(GRID**2).sum(1) / (2 * (REACH / 2) ** 2))
+ROOT = np.sqrt(_WINDOW / _WINDOW.sum()).astype(np.float32)  # √w, Σ w = 1
+DIFFERENCES: FloatArray = np.asarray(np.gradient(np.eye(SIDE), SPACING, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def filters(blur: float) -> Filters:
     index = np.arange(SIDE)[:, None] + np.arange(-reach, reach + 1)
     smooth = np.zeros((SIDE, SIDE))
     np.add.at(smooth, (np.arange(SIDE)[:, None], np.clip(index, 0, SIDE - 1)), taps / taps.sum())
-    slope = _DIFFERENCES @ smooth
+    slope = DIFFERENCES @ smooth
     return Filters(smooth.astype(np.float32), slope.astype(np.float32))
 
 
@@ -120,7 +121,7 @@ def _levels(maps: FloatArray, count: int) -> NDArray[np.intp]:
 def _patches(levels: list[Pixels], maps: FloatArray) -> Pixels:
     """Return patches (m, SIDE, SIDE) around frames, bilinear."""
     octave = _levels(maps, len(levels))
-    xy = np.einsum("mij,nj->imn", maps[:, :, :2], _GRID) + maps[:, :, 2].T[:, :, None]
+    xy = np.einsum("mij,nj->imn", maps[:, :, :2], GRID) + maps[:, :, 2].T[:, :, None]
     xy /= 2.0 ** octave[:, None]
     result = np.empty((len(maps), SIDE * SIDE), np.float32)
     for level in np.unique(octave):
@@ -136,7 +137,7 @@ def _patches(levels: list[Pixels], maps: FloatArray) -> Pixels:
 def _fields(patches: Pixels, by: Filters) -> tuple[Pixels, FloatArray]:
     """Return √w ∇f over its root mean square (m, 2, n), and the mean square (m,)."""
     across, down = by.smooth @ patches @ by.slope.T, by.slope @ patches @ by.smooth.T
-    values = np.stack([across, down], 1).reshape(len(patches), 2, -1) * _ROOT
+    values = np.stack([across, down], 1).reshape(len(patches), 2, -1) * ROOT
     power = np.einsum("mcn,mcn->m", values, values).astype(np.float64)
     return values / np.sqrt(power + NOTHING)[:, None, None].astype(np.float32), power
 
@@ -146,18 +147,18 @@ def _slopes(template: Pixels) -> Pixels:
 
     ∇(t ∘ δ) = δᵀ ∇t ∘ δ: the field is moved, and its vectors are rotated and scaled.
     """
-    gradient = template / _ROOT
+    gradient = template / ROOT
     planes = gradient.reshape(-1, 2, SIDE, SIDE)
-    differences = _DIFFERENCES.astype(np.float32)
+    differences = DIFFERENCES.astype(np.float32)
     across = (planes @ differences.T).reshape(template.shape)
     down = (differences @ planes).reshape(template.shape)
-    x, y = _GRID.T.astype(np.float32)
+    x, y = GRID.T.astype(np.float32)
     slopes = np.stack([across * x, across * y, down * x, down * y, across, down], 1)
     slopes[:, 0, 0] += gradient[:, 0]
     slopes[:, 1, 1] += gradient[:, 0]
     slopes[:, 2, 0] += gradient[:, 1]
     slopes[:, 3, 1] += gradient[:, 1]
-    slopes = (slopes * _ROOT).reshape(len(template), 6, -1)
+    slopes = (slopes * ROOT).reshape(len(template), 6, -1)
     # Fields are divided by their root mean square: a larger template is the same template.
     flat = template.reshape(len(template), -1, 1)
     return np.asarray(slopes - (slopes @ flat) * flat.transpose(0, 2, 1), np.float32)
@@ -226,8 +227,8 @@ def _minimised(
 
 # Covariances.
 
-_SMOOTHEST = 10  # per cent of the blocks
-_OF_NOISE = 0.793  # that percentile of the blocks' root mean squares, of white noise of variance 1
+SMOOTHEST = 10  # per cent of the blocks
+OF_NOISE = 0.793  # that percentile of the blocks' root mean squares, of white noise of variance 1
 _BAND = 10, 32  # rows that are looked at, of so many
 
 
@@ -237,15 +238,23 @@ def noise_level(image: Pixels) -> float:
     It is what second differences in both directions leave in the smoothest blocks of 8 x 8 pixels;
     an image that is rough everywhere counts as noisy.
     """
-    rows, period = _BAND
-    h, w = image.shape
-    h, w = (h // period * period, (w - 2) // 8 * 8 + 2) if h >= period else (rows, w // 8 * 8 + 2)
-    if image.shape[0] < rows or w < 10 or image.shape[1] < w:
+    some = bands(image)
+    if some is None:
         return 0.0
-    bands = image[:h, :w].reshape(-1, min(h, period), w)[:, :rows]
-    rough = np.diff(np.diff(bands, 2, axis=1), 2, axis=2) / 6  # white noise keeps its variance
+    rough = np.diff(np.diff(some, 2, axis=1), 2, axis=2) / 6  # white noise keeps its variance
     blocks = np.sqrt((rough**2).reshape(len(rough), 8, -1, 8).mean((1, 3)))
-    return float(np.percentile(blocks, _SMOOTHEST) / _OF_NOISE)
+    return float(np.percentile(blocks, SMOOTHEST) / OF_NOISE)
+
+
+def bands(image: Any) -> Any:
+    """Return bands of rows (k, 10, w) of an image or tensor, for blocks of 8 x 8; None if small."""
+    rows, period = _BAND
+    height, width = image.shape
+    h = height // period * period if height >= period else rows
+    w = (width - 2) // 8 * 8 + 2
+    if height < rows or w < 10:
+        return None
+    return image[:h, :w].reshape(-1, min(h, period), w)[:, :rows]
 
 
 @cache
@@ -294,7 +303,7 @@ def _covariances(
     m = len(a)
     # δ = H⁻¹ Σ slope · residual: how the shift depends on the residual, then on the patch.
     rows = np.linalg.solve(end.hessian + LEAST * np.eye(6), np.eye(6)[:, 4:]).transpose(0, 2, 1)
-    planes = ((rows @ end.slopes).reshape(m, 2, 2, -1) * _ROOT).reshape(m, 2, 2, SIDE, SIDE)
+    planes = ((rows @ end.slopes).reshape(m, 2, 2, -1) * ROOT).reshape(m, 2, 2, SIDE, SIDE)
     shift = by.smooth.T @ planes[:, :, 0] @ by.slope + by.slope.T @ planes[:, :, 1] @ by.smooth
     distance = np.abs(np.subtract.outer(np.arange(SIDE), np.arange(SIDE)))
     total = np.zeros((m, 2, 2))
@@ -312,41 +321,71 @@ def _covariances(
 # All matches.
 
 
-def refine(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> Refined:
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where the steps ended, whether that is better or not.
+
+    ``maps`` (m, 2, 3); ``shifts`` (m, 2, 2), the covariances of the places in σ of the frames;
+    ``figures`` (m, 3), the cost before and after, at the last σ, and the mean square gradient of
+    the first image, all 0 where there was no hope.
+    """
+
+    maps: FloatArray
+    shifts: FloatArray
+    figures: FloatArray
+
+
+Descent = Callable[[Pixels, Pixels, FloatArray, FloatArray], Outcome]
+
+
+def refine(
+    image_a: Pixels,
+    image_b: Pixels,
+    a: FloatArray,
+    b: FloatArray,
+    descent: Descent | None = None,
+) -> Refined:
     """Return the second frames b (m, 2, 3) moved to agree with the first frames a (m, 2, 3).
 
     A frame is left unchanged if it would move by more than its σ, be stretched by more than 1.7 or
-    agree less than before, or if the patch of the first image is flat.
+    agree less than before, or if the patch of the first image is flat. ``descent`` makes the steps,
+    by default :func:`descend`.
     """
+    if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
+        infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(b), 2, 2))
+        return Refined(b, np.zeros(len(b), bool), infinite.copy())
+    end = (descent or descend)(image_a, image_b, a, b)
+    before, cost, power = end.figures.T
+    # Rounding is no improvement.
+    better = cost < (1 - 1e-4) * before
+    fits = (power > _FLAT) & better & (cost < _WORST) & _allowed(b, end.maps)
+    linear = end.maps[:, :, :2]
+    with np.errstate(invalid="ignore"):
+        covariances = linear @ end.shifts @ linear.transpose(0, 2, 1)
+    fits &= np.isfinite(covariances).all((1, 2))
+    return Refined(
+        np.where(fits[:, None, None], end.maps, b),
+        fits,
+        np.where(fits[:, None, None], covariances, np.diag([np.inf, np.inf])),
+    )
+
+
+def descend(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> Outcome:
+    """Return where the steps of all matches end, by the compiled core or else by NumPy."""
     levels, noises = zip(
         *threads.each(lambda v: (_octaves(v), noise_level(v)), (image_a, image_b)), strict=True
     )
     (first, second), noise = levels, (noises[0], noises[1])
     core = native.core()
 
-    def block(rows: range) -> tuple[Any, ...]:
+    def block(rows: range) -> tuple[FloatArray, FloatArray, FloatArray]:
         part = slice(rows.start, rows.stop)
         if core is not None:
             return _by_core(core, first, second, a[part], b[part], noise)
         return _by_numpy(first, second, a[part], b[part], noise)
 
-    parts = threads.each(block, threads.strips(len(a), _BLOCK if core is None else 64))
-    if not parts:
-        return Refined(b, np.zeros(0, bool), np.zeros((0, 2, 2)))
-    maps, shifts, figures = (np.concatenate(v) for v in zip(*parts, strict=True))
-    before, cost, power = figures.T
-    # Rounding is no improvement.
-    better = cost < (1 - 1e-4) * before
-    fits = (power > _FLAT) & better & (cost < _WORST) & _allowed(b, maps)
-    linear = maps[:, :, :2]
-    with np.errstate(invalid="ignore"):
-        covariances = linear @ shifts @ linear.transpose(0, 2, 1)
-    fits &= np.isfinite(covariances).all((1, 2))
-    return Refined(
-        np.where(fits[:, None, None], maps, b),
-        fits,
-        np.where(fits[:, None, None], covariances, np.diag([np.inf, np.inf])),
-    )
+    parts = threads.each(block, threads.strips(len(a), _BLOCK if core is None else _SMALL_BLOCK))
+    return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
 
 
 def _by_numpy(
@@ -356,10 +395,7 @@ def _by_numpy(
     b: FloatArray,
     noise: tuple[float, float],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return refined frames (m, 2, 3), their covariances in σ (m, 2, 2), and figures (m, 3).
-
-    Those are the cost before and after, at the last σ, and the mean square gradient of the first.
-    """
+    """Return the fields of an :class:`Outcome`."""
     patches = _patches(first, a)
     by = [filters(blur) for blur in BLURS]
     moved, rows = b.copy(), np.arange(len(b))
@@ -395,7 +431,7 @@ def _by_core(
     result = np.empty((len(a), 2, 3)), np.empty((len(a), 2, 2)), np.empty((len(a), 3))
     core.refine_matches(
         first, second, np.ascontiguousarray(a), np.ascontiguousarray(b),
-        _ROOT.reshape(SIDE, SIDE), [(one.smooth, one.slope) for one in by], list(STEPS),
+        ROOT.reshape(SIDE, SIDE), [(one.smooth, one.slope) for one in by], list(STEPS),
         [SPACING, SETTLED, LONGEST, DAMPING, FALL, RISE, RAISED, RELATIVE, HOPELESS, NOTHING, LEAST,
          FINEST],
         np.array(noise), np.array(variances), np.array(correlations), *result,
