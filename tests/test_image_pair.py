@@ -34,7 +34,7 @@ def test_points_are_where_the_change_maps_them(pair, views):
 
 def test_it_is_what_the_single_steps_give(pair, views):
     a, b = caloric.extract(list(views[:2]), max_features=400)
-    matches = caloric.match(a, b)
+    matches = caloric.match(a, b, refine=True, images=views[:2])
     geometry = caloric.verify(a, b, matches)
     np.testing.assert_array_equal(pair.matches.indices, matches.indices)
     np.testing.assert_array_equal(pair.geometry.matrix, geometry.matrix)

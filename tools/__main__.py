@@ -75,14 +75,16 @@ def models(
     scenes: Annotated[list[Path], typer.Argument(help="Folders with images/ and cameras.json.")],
     json_path: JsonOut = None,
     max_features: Annotated[
-        int, typer.Option(help="The limit for COLMAP, which may return more.")
-    ] = 4000,
+        list[int] | None,
+        typer.Option(help="The limits for COLMAP, which may return more: 4000 and 8000."),
+    ] = None,
 ) -> None:
     """Compare COLMAP models from Caloric's and from COLMAP's features with the true cameras."""
     from tools import models as benchmark
 
     console.check_outputs(json_path, None)
-    report = benchmark.run(scenes, max_features, console.progress_lines())
+    budgets = max_features or list(benchmark.BUDGETS)
+    report = benchmark.run(scenes, budgets, console.progress_lines())
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":

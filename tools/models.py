@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tools.pages.markdown import table
 
 Report = dict[str, Any]
 Progress = Callable[[str], None]
+BUDGETS = (4000, 8000)
 PEERS: dict[str, dict[str, bool]] = {
     "COLMAP SIFT": {},
     "COLMAP DSP-SIFT": {"domain_size_pooling": True, "estimate_affine_shape": True},
@@ -150,10 +152,10 @@ def _caloric_model(images: Path, out: Path, most: int) -> tuple[colmap_command.M
     return model, seconds
 
 
-def run(scenes: list[Path], most: int, progress: Progress) -> Report:
+def run(scenes: list[Path], budgets: list[int], progress: Progress) -> Report:
     """Return COLMAP's two models of each scene, and Caloric's with as many features as each."""
-    report: Report = {"about": {"versions": versions(), "asked for": most}}
-    for scene in scenes:
+    report: Report = {"about": {"versions": versions(), "threads": threads.count()}}
+    for most, scene in product(budgets, scenes):
         cameras = json.loads((scene / "cameras.json").read_text())
         results: Report = {}
         for name, options in PEERS.items():
@@ -173,7 +175,7 @@ def run(scenes: list[Path], most: int, progress: Progress) -> Report:
                 }  # fmt: skip
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        report[scene.name] = results
+        report[f"{scene.name}, {most:,} asked for"] = results
     return report
 
 
@@ -191,4 +193,6 @@ def lines(report: Report) -> list[str]:
             for name, v in results.items()
         ]  # fmt: skip
         text += table(head, rows)
+        steps = next(v["steps"] for v in results.values() if "steps" in v)
+        text += [f"Steps: {', '.join(f'{k} {v:.1f} s' for k, v in steps.items())}.", ""]
     return text
