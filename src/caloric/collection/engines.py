@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
@@ -57,8 +57,16 @@ def _set_threads(count: int) -> None:
     os.environ[threads.SETTING] = str(count)
 
 
-def _initialise_worker(count: int) -> None:
+def _own_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("CALORIC_")}
+
+
+def _initialise_worker(count: int, settings: dict[str, str]) -> None:
     """Set up a new worker, which exits when its parent is killed."""
+    # A fork server has the environment of the time when it was started.
+    for name in _own_settings():
+        del os.environ[name]
+    os.environ.update(settings)
     _set_threads(count)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends the pool
     parent = parent_process()
@@ -69,6 +77,19 @@ def _initialise_worker(count: int) -> None:
             os._exit(1)
 
     Thread(target=watch, daemon=True).start()
+
+
+# What workers import: with a fork server it is imported once for all of them.
+_PRELOADED = ["caloric.collection.matching", "caloric.collection.refining"]
+
+
+def _context() -> Any:
+    """Return how processes are started; never by a fork of this one, which may have threads."""
+    if "forkserver" not in get_all_start_methods():  # Windows
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
 
 
 class Processes(InProcess):
@@ -95,9 +116,9 @@ class Processes(InProcess):
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.workers,
-                get_context("spawn"),
+                _context(),
                 initializer=_initialise_worker,
-                initargs=(self.threads,),
+                initargs=(self.threads, _own_settings()),
             )
         return self._pool
 

@@ -161,7 +161,7 @@ def _groups(
     """Return the pairs of each task, by anchor and range of buckets, then by the other shard."""
     files = {image.path for image in known.values()}
     buckets = max((_bucket(path) for path in files), default=0).bit_length()
-    per_task = min(512, max(2, math.isqrt(len(pairs)) // 2))  # pairs per task, about
+    per_task = min(512, max(1, math.isqrt(len(pairs)) // 4))  # pairs per task, about
     parts = math.log2(max(1, len(pairs) / (per_task * max(1, len(files)))))
     shift = max(0, buckets - int(parts))
     groups: dict[tuple[Path, int], dict[Path, list[Pair]]] = {}
