@@ -19,6 +19,7 @@ _NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # ma
 # are precise, a wide one finds any where few are. One that explains so many ends the search.
 _SEARCHES = (0.25, 0.125, 1.0)
 _CLEAR = 0.5
+_TRIES = 4  # with other random numbers, if OpenCV fails
 _KEPT = 0.95  # of the score of the random samples: less, and the last fit went astray
 _SOLUTIONS = {"homography": 1, "fundamental": 3, "essential": 10, "affine": 1}  # from so many
 
@@ -143,11 +144,15 @@ def _searched(
     factors: FloatArray | None,
 ) -> _Found | None:
     """Return what random samples and the last fit find."""
-    try:
-        matrix = _estimate(p, q, model, options, cameras)
-    except cv2.error:
-        # OpenCV raises an error for degenerate configurations such as collinear points.
-        return None
+    matrix = None
+    for _ in range(_TRIES):
+        try:
+            matrix = _estimate(p, q, model, options, cameras)
+            break
+        except cv2.error:
+            # OpenCV raises an error for degenerate samples: of collinear points always, of points
+            # in a plane, for a fundamental matrix, sometimes.
+            options.randomGeneratorState += 1
     if matrix is None or not np.isfinite(matrix).all():
         return None
 
@@ -246,7 +251,11 @@ def _estimate(
         matrix, _ = cv2.findFundamentalMat(p, q, options)
     else:
         assert cameras is not None
-        options.threshold = options.threshold / float(np.mean([k[[0, 1], [0, 1]] for k in cameras]))
+        focal = float(np.mean([k[[0, 1], [0, 1]] for k in cameras]))
+        options = _parameters(
+            options.randomGeneratorState, options.threshold / focal, options.confidence,
+            options.maxIterations,
+        )  # fmt: skip
         unit = [
             cv2.undistortPoints(v[:, None], k, None)[:, 0]
             for v, k in zip((p, q), cameras, strict=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Pixels
@@ -120,6 +119,8 @@ def _levels(maps: FloatArray, count: int) -> NDArray[np.intp]:
 
 def _patches(levels: list[Pixels], maps: FloatArray) -> Pixels:
     """Return patches (m, SIDE, SIDE) around frames, bilinear."""
+    from scipy import ndimage  # only without the core: it takes long to import
+
     octave = _levels(maps, len(levels))
     xy = np.einsum("mij,nj->imn", maps[:, :, :2], GRID) + maps[:, :, 2].T[:, :, None]
     xy /= 2.0 ** octave[:, None]
