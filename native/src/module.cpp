@@ -175,10 +175,17 @@ bool solve(const Parabola &p, double regular, double *u) {
   return true;
 }
 
-// Sub-pixel extrema from candidates (layer, row, column): rows of layer, row, column, offsets x, y
-// and layer, value, and the Hessian's six. The constants are those of
-// caloric.detector.extrema.
-auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int fits, double regular, double moved, double accepted) {
+// Whether an extremum is strong and no edge, as caloric.detector.extrema tells them.
+bool passes(const Parabola &p, double peak, double scales, double contrast, double edge) {
+  const double trace = p.h[0] + p.h[1], determinant = p.h[0] * p.h[1] - p.h[3] * p.h[3];
+  return std::abs(peak) * scales >= contrast && trace * trace * edge < (edge + 1) * (edge + 1) * determinant &&
+         determinant > 0;
+}
+
+// Sub-pixel extrema from candidates (layer, row, column) that are strong and no edges: rows of layer, row,
+// column, offsets x, y and layer, and value. The constants are those of caloric.detector.extrema.
+auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int fits, double regular, double moved, double accepted,
+            double scales, double contrast, double edge) {
   const auto layers = layers_of(octave);
   const i64 height = octave.shape(1), width = octave.shape(2), count = at.shape(0);
   const i64 *places = at.data();
@@ -206,16 +213,16 @@ auto refine(Octave octave, In<i64, nb::shape<-1, 3>> at, int fits, double regula
         }
         if (std::abs(u[0]) < accepted && std::abs(u[1]) < accepted && std::abs(u[2]) < accepted) {
           const double peak = p.value + 0.5 * (p.g[0] * u[0] + p.g[1] * u[1] + p.g[2] * u[2]);
+          if (!passes(p, peak, scales, contrast, edge)) break;
           for (i64 i : place) found.push_back((double)i);
           found.insert(found.end(), {u[0], u[1], u[2], peak});
-          found.insert(found.end(), p.h, p.h + 6);
         }
         break;
       }
     }
   }
-  const i64 rows = found.size() / 13;
-  return owned(std::move(found), rows, 13);
+  const i64 rows = found.size() / 7;
+  return owned(std::move(found), rows, 7);
 }
 
 // A table as the kernels read it: its columns in groups, of each the rows that count.
@@ -442,7 +449,7 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 5;  // of these functions: raised when one changes
+  m.attr("VERSION") = 6;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
@@ -451,7 +458,7 @@ NB_MODULE(caloric_native, m) {
         nb::arg("top"), nb::arg("bottom"));
   m.def("candidates", &candidates);
   m.def("refine", &refine, nb::arg("octave"), nb::arg("at"), nb::arg("fits"), nb::arg("regular"), nb::arg("moved"),
-        nb::arg("accepted"));
+        nb::arg("accepted"), nb::arg("scales"), nb::arg("contrast"), nb::arg("edge"));
   m.def("describe", &describe, nb::arg("levels"), nb::arg("height"), nb::arg("width"), nb::arg("maps"),
         nb::arg("which"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());

@@ -1,8 +1,6 @@
 """``caloric refine``: projects of hloc and COLMAP come back more precise, and else the same."""
 
 import hashlib
-import sqlite3
-from contextlib import closing
 from itertools import combinations
 
 import cv2
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import colmap_project
 import photographs
 from caloric import cli
 from caloric.collection import projects, store
@@ -91,29 +90,9 @@ def hloc(others, tmp_path):
 
 @pytest.fixture
 def database(others, tmp_path):
-    """A database with the tables of COLMAP that keypoints and matches are in."""
-    keypoints, matches = others
+    """A database of COLMAP."""
     path = tmp_path / "database.db"
-    with closing(sqlite3.connect(path)) as opened, opened:
-        opened.executescript(
-            "CREATE TABLE images (image_id INTEGER PRIMARY KEY, name TEXT);"
-            "CREATE TABLE keypoints (image_id INTEGER, rows INTEGER, cols INTEGER, data BLOB);"
-            "CREATE TABLE matches (pair_id INTEGER, rows INTEGER, cols INTEGER, data BLOB);"
-            "CREATE TABLE two_view_geometries (pair_id INTEGER, rows INTEGER, cols INTEGER,"
-            " data BLOB);"
-        )
-        numbers = {name: i for i, name in enumerate(keypoints, 1)}
-        for name, xy in keypoints.items():
-            opened.execute("INSERT INTO images VALUES (?, ?)", (numbers[name], name))
-            rows = np.column_stack([xy + 0.5, np.full(len(xy), 2.5), np.zeros(len(xy))])
-            data = rows.astype(np.float32).tobytes()
-            opened.execute(
-                "INSERT INTO keypoints VALUES (?, ?, 4, ?)", (numbers[name], len(xy), data)
-            )
-        for (a, b), rows in matches.items():
-            pair = numbers[a] * (2**31 - 1) + numbers[b]
-            data = rows.astype(np.uint32).tobytes()
-            opened.execute("INSERT INTO matches VALUES (?, ?, 2, ?)", (pair, len(rows), data))
+    colmap_project.write(path, *others)
     return path
 
 

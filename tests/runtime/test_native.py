@@ -126,7 +126,7 @@ def test_descriptors(kind, name, image):
 # Of AVX2, AVX-512 and NEON alike. If these are meant to change, say so in CHANGELOG.md.
 BYTES = {
     "octaves": "10c5205cd24085f7",
-    "extrema": "1f064150f76ebebd",
+    "extrema": "157a2cbacf6dd2cd",
     "descriptors": "885db9d59e9ef97e",
     "neighbours": "4e8d67cc7b2d75ae",
     "refinement": "32a381b6f408652c",
@@ -145,7 +145,9 @@ def computed():
     yield "octaves", octave.tobytes() + twice.tobytes()
     places = core.candidates(octave, 0.01, 1, 149)
     assert len(places) > 20
-    yield "extrema", places.tobytes() + core.refine(octave, places, *extrema.REFINEMENT).tobytes()
+    found = core.refine(octave, places, *extrema.REFINEMENT, extrema.SCALES, 0.01, 10.0)
+    assert len(found) > 10
+    yield "extrema", places.tobytes() + found.tobytes()
     order, points, frames = 3, 61, 100
     factors = [rng.integers(-64, 65, shape).astype(np.float32) / 64 for shape in
                [(points, 9), *[(2 * points, 18)] * order]]  # fmt: skip
@@ -289,7 +291,7 @@ def test_it_refuses_what_does_not_fit():
 def test_candidates_beyond_the_octave_are_left_alone():
     octave = np.zeros((6, 8, 8), np.float32)
     at = np.array([[0, 0, 0], [3, 7, 7], [99, 3, 3], [-5, -5, -5]])
-    assert len(core.refine(octave, at, *extrema.REFINEMENT)) == 0
+    assert len(core.refine(octave, at, *extrema.REFINEMENT, 3, 0.01, 10.0)) == 0
 
 
 def run(kind, code):

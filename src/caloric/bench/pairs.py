@@ -53,6 +53,8 @@ CORNERS = (1.0, 3.0, 5.0)  # pixels
 ANGLES = (1.0, 5.0, 10.0)  # degrees
 THRESHOLDS = (0.5, 1.0, 2.0, 3.0)  # pixels, of the robust estimator
 RIGHT = 3.0  # pixels
+ERRORS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # pixels, of a curve
+_SHARES = "share of the filtered matches within these pixels"
 CHANGES = 3  # synthetic changes of each photograph
 
 Grey = NDArray[np.uint8]
@@ -486,6 +488,7 @@ def measure(contender: Contender, pair: Pair, a: Found, b: Found) -> dict[str, A
     figures["right, filtered"] = int((off <= RIGHT).sum())
     figures["matches, filtered"] = len(p)
     right = off[off <= RIGHT]
+    figures[_SHARES] = [float((off <= x).mean()) if len(off) else 0.0 for x in ERRORS]
     figures["error"] = float(np.median(right)) if len(right) else float("nan")
     for threshold in THRESHOLDS:
         if planar:
@@ -538,6 +541,9 @@ def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Re
         for key in rows[0]:
             if key.startswith("geometry"):
                 continue
+            if key == _SHARES:
+                figures[key] = [list(ERRORS), np.mean([row[key] for row in rows], 0).tolist()]
+                continue
             values = np.array([row[key] for row in rows], np.float64)
             known = np.isfinite(values)
             if known.any():
@@ -548,6 +554,9 @@ def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Re
         }
         best = max(THRESHOLDS, key=lambda t: sum(auc(errors[t], x) for x in limits))
         figures["threshold"] = best
+        figures["errors of the geometry, sorted"] = (
+            np.sort(np.minimum(errors[best], 1e6)).round(4).tolist()
+        )
         for x in limits:
             figures[f"AUC {x:g} {unit}"] = vars(bootstrap(shares(errors[best], x), scenes))
         report["contenders"][name] = figures

@@ -169,8 +169,11 @@ def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArra
     return np.concatenate(accepted)
 
 
-def _refined_extrema(octaves: Sequence[Octave], contrast: float) -> list[FloatArray]:
-    """Return the sub-pixel extrema of each octave, in the columns of :func:`_refine`."""
+def _refined_extrema(octaves: Sequence[Octave], contrast: float, edge: float) -> list[FloatArray]:
+    """Return the sub-pixel extrema (n, 7) of each octave that pass the contrast and edge tests.
+
+    The columns are the first of :func:`_refine`.
+    """
     core = native.core()
 
     # In strips, so that the differences fit in the cache; the strips of all octaves form one list,
@@ -179,7 +182,9 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float) -> list[FloatAr
         pixels, rows = task
         inner = range(rows.start + 1, rows.stop + 1)
         indices = _candidates(pixels, inner, 0.5 * contrast / SCALES)
-        return indices if core is None else np.asarray(core.refine(pixels, indices, *REFINEMENT))
+        if core is None:
+            return indices
+        return np.asarray(core.refine(pixels, indices, *REFINEMENT, SCALES, contrast, edge))
 
     strips = [threads.strips(octave.pixels.shape[1] - 2) for octave in octaves]
     tasks = [(o.pixels, rows) for o, ranges in zip(octaves, strips, strict=True) for rows in ranges]
@@ -188,19 +193,24 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float) -> list[FloatAr
     if core is not None:
         return per_octave
     # One call per octave is faster than one per strip.
-    return [_refine(octave.pixels, part) for octave, part in zip(octaves, per_octave, strict=True)]
+    refined = (_refine(o.pixels, part) for o, part in zip(octaves, per_octave, strict=True))
+    return [_filtered(rows, contrast, edge) for rows in refined]
 
 
-def _filtered(octave: Octave, refined: FloatArray, contrast: float, edge: float) -> Extrema:
-    """Return the extrema of an octave that pass the contrast and edge tests, each once."""
+def _filtered(refined: FloatArray, contrast: float, edge: float) -> FloatArray:
+    """Return the rows of :func:`_refine` that pass the contrast and edge tests, without Hessian."""
     peak, xx, yy, xy = refined[:, [6, 7, 8, 10]].T
     trace, determinant = xx + yy, xx * yy - xy**2
     strong = np.abs(peak) * SCALES >= contrast
     round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
-    refined = refined[strong & round_enough & (determinant > 0)]
+    return refined[strong & round_enough & (determinant > 0), :7]
+
+
+def _distinct(octave: Octave, refined: FloatArray) -> Extrema:
+    """Return the extrema of an octave, each once."""
     # Several candidates may move to the same extremum.
     index = np.ravel_multi_index(tuple(refined[:, :3].astype(np.intp).T), octave.pixels.shape)
-    layer, row, column, x, y, s, peak = refined[np.unique(index, return_index=True)[1], :7].T
+    layer, row, column, x, y, s, peak = refined[np.unique(index, return_index=True)[1]].T
     left, top = octave.corner
     places = np.stack([column + left + x, row + top + y], -1)
     sigma = FIRST * octave.step * 2.0 ** ((layer + s) / SCALES)
@@ -219,8 +229,8 @@ def joined(parts: Sequence[Extrema]) -> Extrema:
 def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
     """Return all extrema of the scale space, octave by octave."""
     octaves = [octave for octave in space.octaves if min(octave.pixels.shape[1:]) >= 3]
-    refined = zip(octaves, _refined_extrema(octaves, contrast), strict=True)
-    result = joined([_filtered(octave, places, contrast, edge) for octave, places in refined])
+    refined = zip(octaves, _refined_extrema(octaves, contrast, edge), strict=True)
+    result = joined([_distinct(octave, places) for octave, places in refined])
     h, w = space.size
     inside = (result.xy >= -0.5) & (result.xy <= (w - 0.5, h - 0.5))
     return result[np.flatnonzero(inside.all(1))]
