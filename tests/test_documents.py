@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import pytest
 
+import colmap_project
 import photographs
 from caloric.alignment.schedule import SCHEDULE
 from caloric.bench import gpu
@@ -26,6 +27,7 @@ from tools.pages import alignment as alignment_page
 from tools.pages import collections as collections_page
 from tools.pages import gpu as gpu_page
 from tools.pages import overview
+from tools.pages import pairs as pairs_page
 from tools.pages import speed as speed_page
 
 # Minutes, or data that is not here.
@@ -56,6 +58,10 @@ def place(tmp_path):
     for i, degrees in enumerate((0, 4, 8)):
         turned = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
         cv2.imwrite(str(tmp_path / "FOLDER" / f"{i}.jpg"), turned)
+    places = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
+    rows = np.repeat(np.arange(64), 2).reshape(-1, 2)
+    keypoints = {f"{i}.jpg": places.reshape(-1, 2) for i in range(2)}
+    colmap_project.write(tmp_path / "DATABASE.db", keypoints, {("0.jpg", "1.jpg"): rows})
     script = tmp_path / "bin" / "caloric"
     script.parent.mkdir()
     script.write_text(
@@ -236,3 +242,8 @@ def test_the_platforms_page_is_what_was_measured():
         for what, least in builds.PROMISED.items():
             assert agreement[what] >= least, (name, what)
     assert (DOCS / "platforms.md").read_text("utf-8") == builds.page()
+
+
+def test_the_page_of_pairs():
+    assert (DOCS / "pairs.md").read_text("utf-8") == pairs_page.page()
+    assert "\n".join(pairs_page.summary()).rstrip() in README.read_text("utf-8")

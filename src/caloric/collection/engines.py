@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import get_all_start_methods, get_context, parent_process
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from caloric.errors import InputError
@@ -92,6 +92,30 @@ def _context() -> Any:
     return context
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C, and start processes that never see it: this one handles it and ends them.
+
+    A process that comes to life after its parent has gone would complain about that.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    main = current_thread() is main_thread()
+    if not (hasattr(signal, "pthread_sigmask") and main and callable(handler)):
+        yield
+        return
+    caught: list[int] = []
+    # Blocked here, which is inherited; and noted if another thread receives it.
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if caught:
+            signal.raise_signal(signal.SIGINT)
+
+
 class Processes(InProcess):
     """A pool of processes that share the threads of this process, for all steps of a run.
 
@@ -139,7 +163,8 @@ class Processes(InProcess):
                     free = _TASKS_PER_WORKER * self.workers - len(pending)
                     first, retried = retried[:free], retried[free:]
                     for task in [*first, *islice(remaining, free - len(first))]:
-                        pending[self._started().submit(function, task)] = task
+                        with _uninterrupted():
+                            pending[self._started().submit(function, task)] = task
                     if not pending:
                         return
                     done, _ = wait(pending, return_when=FIRST_COMPLETED)
