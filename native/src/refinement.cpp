@@ -153,6 +153,9 @@ bool sample(const std::vector<RefineLevel> &levels, const double *map, double sp
   const Int last_y = all((std::int32_t)(level.height - 2 - cy));
   // Of most frames all samples lie within the level: nothing is then kept within it.
   const float far_x = (std::abs(b00) + std::abs(b01)) * reach + 1, far_y = (std::abs(b10) + std::abs(b11)) * reach + 1;
+  // Nothing of a frame that is farther out than it reaches is in the image; and offsets stay small.
+  if (cx + far_x < 0 || cy + far_y < 0 || cx - far_x > level.width || cy - far_y > level.height) return false;
+  if (!(far_x < 1e5f && far_y < 1e5f)) return false;
   const bool inside = cx - far_x >= 0 && cy - far_y >= 0 && cx + far_x <= level.width - 2 && cy + far_y <= level.height - 2;
   const auto place = [&](auto all_inside) {
     for (int n = 0; n < SIDE * STRIDE; n += LANES) {
@@ -169,7 +172,7 @@ bool sample(const std::vector<RefineLevel> &levels, const double *map, double sp
       }
       store(work.u + n, x - __builtin_convertvector(ix, Vec));
       store(work.v + n, y - __builtin_convertvector(iy, Vec));
-      const Int at = (iy * level.width + ix) * 4;  // bytes
+      const Int at = iy * level.width + ix;
       std::memcpy(work.at + n, &at, sizeof at);
     }
   };
@@ -177,12 +180,12 @@ bool sample(const std::vector<RefineLevel> &levels, const double *map, double sp
     place(std::true_type{});
   else
     place(std::false_type{});
-  const char *above = (const char *)level.pixels, *under = (const char *)(level.pixels + level.width);
-  const i64 centre = ((i64)cy * level.width + (i64)cx) * 4;
+  const float *above = level.pixels, *under = level.pixels + level.width;
+  const i64 centre = (i64)cy * level.width + (i64)cx;
   // Between the rows above and below, for the columns left and right; then between those.
   for (int n = 0; n < SIDE * STRIDE; ++n) {
     const i64 at = centre + work.at[n];
-    const Duo here = load2((const float *)(above + at)), there = load2((const float *)(under + at));
+    const Duo here = load2(above + at), there = load2(under + at);
     store2(work.sides + 2 * n, fused2(work.v[n], there - here, here));
   }
   for (int n = 0; n < SIDE * STRIDE; n += 4) {

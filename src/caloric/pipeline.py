@@ -682,15 +682,24 @@ def _maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
         return frames.frames.maps
     if isinstance(frames, Frames):
         return frames.maps
+    if isinstance(frames, np.ndarray) and frames.dtype == object:
+        frames = frames.tolist()
     if isinstance(frames, list | tuple) and frames and hasattr(frames[0], "pt"):
         return Frames.from_opencv(frames).maps
-    array = np.asarray(frames, np.float64)
+    try:
+        array = np.asarray(frames, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{which}: expected Frames, OpenCV's keypoints, or numbers (m, 2) or (m, 2, 3)"
+        ) from None
     if array.shape == (0,):
         array = array.reshape(0, 2)
     if array.shape[1:] == (2, 3):
         return Frames(array, np.zeros(len(array), np.float32)).maps
     if array.shape[1:] != (2,):
-        raise InputError(f"{which}: expected Frames or (m, 2) or (m, 2, 3), got {array.shape}")
+        raise InputError(
+            f"{which}: expected Frames, OpenCV's keypoints, (m, 2) or (m, 2, 3), got {array.shape}"
+        )
     return Frames.from_xysa(array[:, 0], array[:, 1], np.full(len(array), sigma)).maps
 
 

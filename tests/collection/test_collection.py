@@ -481,7 +481,7 @@ def test_killed_runs_are_finished_by_the_next(folder):
     assert not scheduler["the run went on"]
     # Killed in the middle, or, on a busy machine, before anybody had connected to it.
     reasons = ("scheduler was lost", "no scheduler answers")
-    assert any(r in line for r in reasons for line in scheduler["it said"]), scheduler
+    assert any(r in line for r in reasons for line in scheduler["it said"]), scheduler["it said"]
 
 
 def _die(task):

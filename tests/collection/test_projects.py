@@ -161,15 +161,15 @@ def test_pairs_are_numbered_as_colmap_does():
 
 def test_what_is_wrong_is_said_before_the_work(hloc, database, folder, tmp_path):
     features, matches = hloc
-    out = tmp_path / "out.h5"
+    out, new = tmp_path / "out.h5", tmp_path / "new.db"
     cases = {
         "need their matches": (features, folder, "-o", out),
         "has its matches in it": (database, folder, "--matches", matches, "-o", out),
-        "no such folder": (database, tmp_path / "none", "-o", out),
-        "sigma": (database, folder, "-o", out, "--sigma", 0),
+        "no such folder": (database, tmp_path / "none", "-o", new),
+        "sigma": (database, folder, "-o", new, "--sigma", 0),
         "would be overwritten": (database, folder, "-o", database),
-        "no such database": (tmp_path / "none.db", folder, "-o", out),
-        "not a database": (tmp_path / "junk.db", folder, "-o", out),
+        "no such database": (tmp_path / "none.db", folder, "-o", new),
+        "not a database": (tmp_path / "junk.db", folder, "-o", new),
         "no such file": (tmp_path / "none.h5", folder, "--matches", matches, "-o", out),
         "not an HDF5": (tmp_path / "junk.h5", folder, "--matches", matches, "-o", out),
         "no keypoints": (matches, folder, "--matches", matches, "-o", out),
@@ -181,6 +181,7 @@ def test_what_is_wrong_is_said_before_the_work(hloc, database, folder, tmp_path)
         assert result.exit_code != 0
         assert said in str(result.exception), (said, result.exception)
         assert not out.exists()
+        assert not new.exists()
 
 
 def test_a_missing_image_is_told_and_left_as_it_was(database, folder, others, tmp_path):
@@ -194,3 +195,36 @@ def test_a_missing_image_is_told_and_left_as_it_was(database, folder, others, tm
     np.testing.assert_allclose(
         new.maps["day/view 2.png"][:, :, 2], others[0]["day/view 2.png"], atol=1e-4
     )
+
+
+def test_awkward_paths_and_files(others, folder, hloc, tmp_path):
+    """Names that are special in addresses, an empty image, the wrong file for the matches."""
+    odd = tmp_path / "50% #1?" / "a b.db"
+    odd.parent.mkdir()
+    colmap_project.write(odd, *others)
+    before = sorted(tmp_path.iterdir())
+    assert run(odd, folder, "-o", odd.with_name("new.db")).exit_code == 0
+    assert sorted(tmp_path.iterdir()) == before
+    features, matches = hloc
+    assert "is it a file of hloc" in str(
+        run(features, folder, "--matches", features, "-o", tmp_path / "x.h5").exception
+    )
+    assert "ending" in str(run(features, folder, "--matches", matches, "-o", odd).exception)
+    with h5py.File(features, "r+") as file:
+        file["empty.png/keypoints"] = np.zeros(0, np.float32)
+    result = run(features, folder, "--matches", matches, "-o", tmp_path / "x.H5")
+    assert result.exit_code == 0, result.exception
+
+
+def test_one_missing_image_does_not_cost_the_others(database, folder, others, tmp_path):
+    (tmp_path / "day").mkdir()
+    for name in list(MAPS)[1:]:  # the first, which others may refer to, is missing
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    result = run(database, tmp_path, "-o", tmp_path / "refined.db")
+    assert result.exit_code == 1
+    assert "view 0.png" in result.output
+    assert "view 1.png:" not in result.output
+    new = projects.read_colmap(tmp_path / "refined.db", 2.5)
+    xy = {name: maps[:, :, 2] for name, maps in new.maps.items()}
+    left = {pair: rows for pair, rows in others[1].items() if "day/view 0.png" not in pair}
+    assert disagreement(xy, left) < 0.5 * disagreement(others[0], left)

@@ -212,6 +212,17 @@ def test_an_image_that_is_gone_does_not_end_the_run(out, scene, tmp_path):
     found = refining.refine(str(folder), out, HERE)
     assert list(found.skipped) == ["view 1.png"]
     assert 0 < found.moved < found.features
+    # It is tried again, and only what it takes part in.
+    (folder / "view 1.png").write_bytes((scene[0] / "view 1.png").read_bytes())
+    again = refining.refine(str(folder), out, HERE)
+    assert again.skipped == {}
+    assert again.moved > found.moved
+    subprocess.run(["cp", "-r", str(out), str(tmp_path / "other")], check=True)
+    refining.forget(tmp_path / "other")
+    refining.refine(str(folder), tmp_path / "other", HERE)
+    assert kills.content(out) == kills.content(tmp_path / "other")
+    with pytest.raises(caloric.InputError, match="no such folder"):
+        refining.refine(str(tmp_path / "none"), out, HERE)
     # A file that has changed is another image: its features are not where they were.
     cv2.imwrite(str(folder / "view 1.png"), np.zeros((320, 320), np.uint8))
     refining.forget(out)

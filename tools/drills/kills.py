@@ -199,7 +199,8 @@ def _disturbed(
         "shards finished by then": len(finished),
         "of": len(after),
         "the run went on": ended == 0,
-        "it said": [line for line in errors.splitlines() if line.startswith("error")],
+        "it said": [line for line in errors.splitlines() if line.startswith("error")]
+        or errors.splitlines()[-3:],
         "the same store": content(out) == expected,
         "written again": sum(after.get(name) != file for name, file in finished.items()),
     }

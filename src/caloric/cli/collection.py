@@ -168,7 +168,7 @@ def _verify(out: Path, options: "Matching", engine: "Engine") -> None:
     typer.echo(f"{valid} of {total} pairs have a geometry")
 
 
-def _refine(folder: str, out: Path, engine: "Engine") -> None:
+def _refine(folder: str, out: Path, engine: "Engine") -> list[str]:
     from caloric.collection import refining
 
     with console.working("refining tracks"):
@@ -176,6 +176,7 @@ def _refine(folder: str, out: Path, engine: "Engine") -> None:
     for name, why in found.skipped.items():
         console.skipped(name, f"{why}; its features stay where they were found")
     typer.echo(f"{found.tracks:,} tracks; {found.moved:,} of {found.features:,} features refined")
+    return list(found.skipped)
 
 
 def _finish(skipped: list[str]) -> None:
@@ -250,15 +251,21 @@ def verify(
 
 
 @app.command()
-def refine(folder: Folder, output: Out, workers: Workers = 0, cluster: Scheduler = None) -> None:
+def refine(
+    folder: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The store.")],
+    workers: Workers = 0,
+    cluster: Scheduler = None,
+) -> None:
     """Refine the features of verified matches, so that all views of a point agree.
 
-    Exports then have the refined places.
+    Exports then have the refined places. Exit code 1: some images could not be read.
     """
     if not output.is_dir():
         raise InputError(f"{output}: no such store")
     with _engine(workers, cluster, output) as engine:
-        _refine(folder, output, engine)
+        skipped = _refine(folder, output, engine)
+    _finish(skipped)
 
 
 @app.command()
@@ -358,21 +365,21 @@ def run(
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
 
-    def with_features(engine: "Engine") -> None:
+    def with_features(engine: "Engine") -> list[str]:
         _match(output, _pairs(output, pairing, engine), matching, engine)
         _verify(output, matching, engine)
         if refine:
-            _refine(folder, output, engine)
-        else:
-            refining.forget(output)
+            return _refine(folder, output, engine)
+        refining.forget(output)
+        return []
 
     with _engine(extractors, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
         if extractors == workers:
-            with_features(engine)
+            skipped += with_features(engine)
     if extractors != workers:  # one process served the GPU; matching uses all cores
         with _engine(workers, cluster, output) as engine:
-            with_features(engine)
+            skipped += with_features(engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
     with console.keeping(_KEPT), _locked(output), console.working("writing COLMAP's database"):

@@ -31,11 +31,14 @@ def refine(
     """
     from caloric.collection import projects
 
-    of_hloc = project.suffix in (".h5", ".hdf5")
+    endings = (".h5", ".hdf5")
+    of_hloc = project.suffix.lower() in endings
     if of_hloc and matches is None:
         raise InputError("features of hloc need their matches too: --matches FILE")
     if not of_hloc and matches is not None:
         raise InputError("--matches is for hloc; a COLMAP database has its matches in it")
+    if of_hloc != (output.suffix.lower() in endings):
+        raise InputError(f"{output}: the ending must be as that of {project.name}")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     if not 0 < sigma < float("inf"):

@@ -188,7 +188,7 @@ class Processes(InProcess):
             except BaseException:
                 # Ctrl-C: do not wait for shards that are being made. They are written as a whole
                 # or not at all.
-                for worker in list(self._started()._processes.values()):
+                for worker in list(self._pool._processes.values()) if self._pool else ():
                     worker.kill()
                 self._end()
                 raise

@@ -73,21 +73,25 @@ def read_hloc(features: Path, matches: Path, sigma: float) -> Project:
         def visit(name: str, item: Any) -> None:
             if not name.endswith("/keypoints"):
                 return
-            group, xy = item.parent, np.asarray(item, np.float64)[:, :2]
-            known = "scales" in group and "oris" in group
-            scale = np.asarray(group["scales"], np.float64) if known else sigma
-            angle = np.radians(np.asarray(group["oris"], np.float64)) if known else 0.0
+            group, values = item.parent, np.asarray(item, np.float64)
+            if values.size and (values.ndim != 2 or values.shape[1] < 2):
+                raise InputError(f"{features}: {name} has shape {values.shape}, not (n, 2)")
+            xy = values.reshape(len(values), -1)[:, :2] if values.size else np.zeros((0, 2))
+            scale = np.asarray(group["scales"], np.float64) if "scales" in group else sigma
+            angle = np.radians(np.asarray(group["oris"], np.float64)) if "oris" in group else 0.0
             maps[name.removesuffix("/keypoints")] = _round(xy, scale, angle)
 
         file.visititems(visit)
     if not maps:
         raise InputError(f"{features}: no keypoints in it; is it a file of features of hloc?")
     names = {name.replace("/", "-"): name for name in maps}
+    if len(names) < len(maps):
+        raise InputError(f"{features}: with dashes for slashes, as in hloc, two names are alike")
     pairs: list[Joined] = []
     with _opened(library, matches) as file:
         for a in file:
-            for b in file[a] if hasattr(file[a], "keys") else ():
-                if "matches0" not in file[a][b]:
+            for b in file[a] if isinstance(file[a], library.Group) else ():
+                if not isinstance(file[a][b], library.Group) or "matches0" not in file[a][b]:
                     raise InputError(f"{matches}: no matches of {a}, {b}; is it a file of hloc?")
                 if a not in names or b not in names:
                     raise InputError(f"{matches}: {a}, {b}: not in {features}")
@@ -110,12 +114,16 @@ def _opened(library: Any, path: Path) -> Any:
         raise InputError(f"{path}: not an HDF5 file") from None
 
 
+def _read_only(database: Path) -> str:
+    return f"{database.resolve().as_uri()}?mode=ro"
+
+
 def read_colmap(database: Path, sigma: float) -> Project:
     """Return the keypoints of a COLMAP database and its verified matches, or else its matches."""
     if not database.is_file():
         raise InputError(f"{database}: no such database")
     try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+        with closing(sqlite3.connect(_read_only(database), uri=True)) as opened:
             names = dict(opened.execute("SELECT image_id, name FROM images"))
             maps = {}
             for number, rows, columns, data in opened.execute(
@@ -136,6 +144,8 @@ def read_colmap(database: Path, sigma: float) -> Project:
                     pairs.append(Joined(a, b, found, np.zeros(rows, np.float32)))
                 if pairs:
                     break
+    except InputError as error:
+        raise InputError(f"{database}: {error}") from None
     except (sqlite3.DatabaseError, ValueError, KeyError) as error:
         raise InputError(f"{database}: not a database of COLMAP ({error})") from None
     return _checked(Project(maps, pairs), database)
@@ -154,10 +164,15 @@ def _checked(project: Project, source: Path) -> Project:
 @threads.single_threaded_blas
 def refine(project: Project, folder: Path, progress: Callable[[str, int, int], None]) -> Outcome:
     """Move the keypoints of a project to agree with one view of their point."""
-    found = tracks.join({name: len(maps) for name, maps in project.maps.items()}, project.pairs)
+    skipped: dict[str, str] = {}
+    for name in sorted({name for pair in project.pairs for name in (pair.name_a, pair.name_b)}):
+        if not (folder / name).is_file():
+            skipped[name] = f"{folder / name}: no such file"
+    # A missing image is no reference for the others.
+    pairs_there = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
+    found = tracks.join({name: len(maps) for name, maps in project.maps.items()}, pairs_there)
     scales = {name: sigmas(maps) for name, maps in project.maps.items()}
     pairs = tracks.references(found, scales)
-    skipped: dict[str, str] = {}
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
         try:
@@ -174,8 +189,9 @@ def refine(project: Project, folder: Path, progress: Callable[[str, int, int], N
                     a, b, project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
                 )
                 parts[b].append((features[chosen, 1], xy[chosen]))
-            except InputError as error:
-                skipped.setdefault(b, str(error))
+            except InputError:
+                if a not in skipped and b not in skipped:
+                    raise
         progress("pairs refined", number, len(pairs))
     places = {
         name: (np.concatenate([rows for rows, _ in some]), np.concatenate([xy for _, xy in some]))
@@ -208,7 +224,7 @@ def write_colmap(database: Path, target: Path, places: Places) -> None:
     with replacing_path(target) as name:
         # Also what COLMAP has not yet moved from its journal into the file.
         with (
-            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(_read_only(database), uri=True)) as source,
             closing(sqlite3.connect(name)) as copy,
         ):
             source.backup(copy)

@@ -33,7 +33,8 @@ from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
 COLUMNS = (
-    ("name_a", "string"), ("name_b", "string"), ("count", "int32"), ("error", "string"),
+    ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
+    ("unread", "string"), ("error", "string"),
     ("features", "uint32s"), ("places", "float32s"),
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
@@ -136,7 +137,8 @@ def make(task: Task) -> int:
     views = Views(read)
     for (a, b), features in new:
         row = {
-            "name_a": a, "name_b": b, "count": 0, "error": None, "features": [], "places": [],
+            "name_a": a, "name_b": b, "count": 0, "unread": None, "error": None, "features": [],
+            "places": [],
             "geometries": task.geometries, "made_from": keys[a, b],
         }  # fmt: skip
         try:
@@ -144,8 +146,10 @@ def make(task: Task) -> int:
                 a, b, frames(a, features[:, 0]), frames(b, features[:, 1])
             )
         except InputError as error:
-            # The places stay as they were; one bad image does not end the run.
-            rows[a, b] = row | {"error": str(error)}
+            # The places stay as they were; one bad image does not end the run, and without a key
+            # the row is made again next time.
+            bad = a if a not in views.kept else b
+            rows[a, b] = row | {"unread": bad, "error": str(error), "made_from": ""}
             continue
         rows[a, b] = row | {
             "count": int(chosen.sum()), "features": features[chosen, 1],
@@ -214,6 +218,8 @@ class Summary:
 def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_progress) -> Summary:
     """Refine the features of all tracks of a verified store."""
     folder, store = sources.absolute(folder), store.absolute()
+    if not sources.is_remote(folder) and not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder")
     if not matching.geometries(store).all():
         raise InputError(f"{store}: no geometries in it; verify first")
     known, stored = extraction.listed(store), shards(store)
@@ -238,12 +244,16 @@ def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_pro
             store=str(store), path=str(path), keys=keys, folder=folder, joined=joined,
             shards_of={name: str(known[name].path) for name in sorted(names)}, geometries=key,
         )  # fmt: skip
+    for path in planned:
+        # Shards in which an image could not be read are made again.
+        if stored.is_complete(path) and any(r["error"] for r in stored.read(path, ["error"])):
+            path.rename(path.with_name(f"again.{path.name}"))
     run_pairs(stored, planned, make, engine, "pairs refined", progress)
-    rows = [row for path in planned for row in stored.read(path, ["name_b", "count", "error"])]
+    rows = [row for path in planned for row in stored.read(path, ["count", "unread", "error"])]
     return Summary(
         len(np.unique(found.track)), sum(len(v) for v in pairs.values()),
         sum(row["count"] for row in rows),
-        {row["error"].split(":")[0]: row["error"] for row in rows if row["error"]},
+        {row["unread"]: row["error"] for row in rows if row["error"]},
     )  # fmt: skip
 
 

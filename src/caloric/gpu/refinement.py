@@ -85,13 +85,14 @@ def _octaves(image: Any, device: Any) -> _Octaves:
 def _noise_level(image: Tensor) -> float:
     bands = plain.bands(image)
     if bands is None:
-        return 0.0
+        return plain.ROUNDING
     rough = bands.diff(n=2, dim=1).diff(n=2, dim=2) / 6
     blocks = (rough**2).reshape(len(rough), 8, -1, 8).mean((1, 3)).sqrt().reshape(-1)
     # As np.percentile does, for any number of blocks.
     ordered, at = blocks.sort().values, (len(blocks) - 1) * plain.SMOOTHEST / 100
     low, high = ordered[int(at)], ordered[min(int(at) + 1, len(blocks) - 1)]
-    return float(low + (high - low) * (at - int(at))) / plain.OF_NOISE
+    found = float(low + (high - low) * (at - int(at))) / plain.OF_NOISE
+    return max(plain.ROUNDING, found)
 
 
 def _sigmas(maps: Tensor) -> Tensor:

@@ -165,7 +165,7 @@ def _searched(
     fitted = fitting.fit(p, q, model, matrix, threshold, cameras, factors)
     if not np.isfinite(fitted).all():
         return sampled
-    # The fit weighs precise matches more, which may cost a little of the score, but no inliers.
+    # The fit weighs precise matches more, which may cost a little of the score.
     found = scored(fitted)
     return found if found.score >= _KEPT * sampled.score else sampled
 

@@ -179,12 +179,12 @@ class _Minimum:
     """Where the steps at one σ ended: maps, costs (m,), mean square gradients, slopes, Hessians."""
 
     maps: FloatArray
-    start: FloatArray  # costs before the first step
     cost: FloatArray
     power: FloatArray
     power_a: FloatArray
     slopes: Pixels
     hessian: FloatArray
+    template: Pixels
 
 
 def _minimised(
@@ -208,7 +208,6 @@ def _minimised(
         return residual, np.einsum("mn,mn->m", residual, residual).astype(np.float64), power
 
     residual, cost, power = residuals(b)
-    start = cost
     for _ in range(steps):
         gradient = (slopes @ residual[:, :, None]).astype(np.float64)
         step = np.linalg.solve(hessian + damping[:, None, None] * diagonal, gradient)[:, :, 0]
@@ -223,28 +222,29 @@ def _minimised(
         active &= ~(lower & (np.abs(step).max(1) < SETTLED))
         if not active.any():
             break
-    return _Minimum(b, start, cost, power, power_a, slopes, hessian)
+    return _Minimum(b, cost, power, power_a, slopes, hessian, template)
 
 
 # Covariances.
 
 SMOOTHEST = 10  # per cent of the blocks
 OF_NOISE = 0.793  # that percentile of the blocks' root mean squares, of white noise of variance 1
+ROUNDING = 1 / 255 / 12**0.5  # the standard deviation of rounding to 8 bits
 _BAND = 10, 32  # rows that are looked at, of so many
 
 
 def noise_level(image: Pixels) -> float:
     """Return an estimate of the standard deviation of the noise in an image.
 
-    It is what second differences in both directions leave in the smoothest blocks of 8 x 8 pixels;
-    an image that is rough everywhere counts as noisy.
+    It is what second differences in both directions leave in the smoothest blocks of 8 x 8 pixels,
+    at least the rounding to 8 bits; an image that is rough everywhere counts as noisy.
     """
     some = bands(image)
     if some is None:
-        return 0.0
+        return ROUNDING
     rough = np.diff(np.diff(some, 2, axis=1), 2, axis=2) / 6  # white noise keeps its variance
     blocks = np.sqrt((rough**2).reshape(len(rough), 8, -1, 8).mean((1, 3)))
-    return float(np.percentile(blocks, SMOOTHEST) / OF_NOISE)
+    return max(ROUNDING, float(np.percentile(blocks, SMOOTHEST) / OF_NOISE))
 
 
 def bands(image: Any) -> Any:
@@ -411,9 +411,8 @@ def _by_numpy(
         counts = len(first), len(second)
         shifts[rows] = _covariances(end, a[rows], counts, noise, by[-1])
         start, _ = _fields(_patches(second, b[rows]), by[-1])
-        template, power = _fields(patches[rows], by[-1])
-        before = ((start - template) ** 2).sum((1, 2))
-        figures[rows] = np.stack([before, end.cost, power], 1)
+        before = ((start - end.template) ** 2).sum((1, 2))
+        figures[rows] = np.stack([before, end.cost, end.power_a], 1)
     return moved, shifts, figures
 
 
