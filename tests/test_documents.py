@@ -136,7 +136,7 @@ def test_long_commands_are_known(command, place):
 
 def test_no_command_is_forgotten():
     assert {c.split()[0] for c in SHORT} == {
-        "match", "view", "extract", "align", "find", "collection"
+        "match", "refine", "view", "extract", "align", "find", "collection"
     }  # fmt: skip
     assert [rest for name, rest in lines() if name == "make"][:2] == ["demo", "test"]
 
