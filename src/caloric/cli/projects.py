@@ -7,6 +7,7 @@ import typer
 
 from caloric.cli import console
 from caloric.errors import InputError
+from caloric.pipeline import POINT_SIGMA
 
 
 def refine(
@@ -20,7 +21,7 @@ def refine(
     matches: Annotated[Path | None, typer.Option(help="hloc: the file of matches (.h5).")] = None,
     sigma: Annotated[
         float, typer.Option(help="Scale of keypoints that have none, in pixels.")
-    ] = 2.5,
+    ] = POINT_SIGMA,
 ) -> None:
     """Refine the keypoints of an hloc or COLMAP project, so that all views of a point agree.
 

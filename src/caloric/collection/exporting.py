@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from caloric import pipeline
 from caloric.collection import extraction, matching, refining
+from caloric.collection.matching import two_views
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
@@ -21,7 +22,6 @@ from caloric.frames import Frames
 from caloric.image import reading
 from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
 from caloric.interop.colmap_command import Model
-from caloric.interop.colmap_tables import TwoViews
 from caloric.interop.conversion import length, moved, sift_bytes
 
 _log = logging.getLogger(__name__)
@@ -46,35 +46,6 @@ def images(store: Path) -> Iterator[tuple[str, Features]]:
                 frames = Frames(maps, features.frames.scores)
                 features = replace(features, frames=frames)
             yield row["name"], features
-
-
-def two_views(store: Path) -> Iterator[TwoViews]:
-    """Yield the matches of all pairs of a store, with the geometry where a pair is verified."""
-    matches, geometries = matching.shards(store), matching.geometries(store)
-    known = extraction.listed(store)
-    verified = {matching.bucket(path): path for path in geometries.all()}
-    for path in matches.all():
-        rows = {}
-        if matching.bucket(path) in verified:
-            for row in geometries.read(verified[matching.bucket(path)]):
-                rows[row["name_a"], row["name_b"]] = row
-        for row in matches.read(path):
-            matching.check_current(store, known, [row])
-            geometry = rows.get((row["name_a"], row["name_b"]))
-            if verified and (geometry is None or geometry["matches"] != row["made_from"]):
-                raise InputError(f"{store}: matches are newer than geometries; verify again")
-            yield _two_views(row, geometry)
-
-
-def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews:
-    indices, distances = row["indices"].reshape(-1, 2), row["distances"]
-    if geometry is None or not len(geometry["matrix"]):
-        none = np.zeros(0, np.uint32)
-        return TwoViews(row["name_a"], row["name_b"], indices, distances, none, None, "")
-    return TwoViews(
-        row["name_a"], row["name_b"], indices, distances, geometry["inliers"],
-        geometry["matrix"].reshape(3, 3), geometry["model"],
-    )  # fmt: skip
 
 
 def export_colmap(store: Path, folder: Path | None) -> Path:

@@ -21,6 +21,7 @@ from caloric.collection.pairing import Pair
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
+from caloric.interop.colmap_tables import TwoViews
 from caloric.matching import geometry
 
 MATCHES = (
@@ -256,3 +257,32 @@ def check_current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, 
 def bucket(path: Path) -> str:
     """Return the first part of a shard's name, which matches and their geometries share."""
     return path.name.rsplit("-", 1)[0]
+
+
+def two_views(store: Path) -> Iterator[TwoViews]:
+    """Yield the matches of all pairs of a store, with the geometry where a pair is verified."""
+    matched, stored = shards(store), geometries(store)
+    known = extraction.listed(store)
+    verified = {bucket(path): path for path in stored.all()}
+    for path in matched.all():
+        rows = {}
+        if bucket(path) in verified:
+            for row in stored.read(verified[bucket(path)]):
+                rows[row["name_a"], row["name_b"]] = row
+        for row in matched.read(path):
+            check_current(store, known, [row])
+            geometry = rows.get((row["name_a"], row["name_b"]))
+            if verified and (geometry is None or geometry["matches"] != row["made_from"]):
+                raise InputError(f"{store}: matches are newer than geometries; verify again")
+            yield _two_views(row, geometry)
+
+
+def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews:
+    indices, distances = row["indices"].reshape(-1, 2), row["distances"]
+    if geometry is None or not len(geometry["matrix"]):
+        none = np.zeros(0, np.uint32)
+        return TwoViews(row["name_a"], row["name_b"], indices, distances, none, None, "")
+    return TwoViews(
+        row["name_a"], row["name_b"], indices, distances, geometry["inliers"],
+        geometry["matrix"].reshape(3, 3), geometry["model"],
+    )  # fmt: skip

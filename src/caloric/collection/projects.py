@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.collection import tracks
-from caloric.collection.refining import Views
+from caloric.collection.refining import Moved, Views, gathered
 from caloric.collection.tracks import Joined
 from caloric.errors import InputError
 from caloric.frames import Frames, sigmas
@@ -26,7 +26,7 @@ from caloric.runtime import threads
 from caloric.runtime.files import replacing_path
 from caloric.theory.gaussians import FloatArray
 
-Places = dict[str, tuple[NDArray[np.int64], FloatArray]]  # moved keypoints (k,), places (k, 2)
+Places = dict[str, Moved]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +55,7 @@ class Outcome:
         return sum(len(rows) for rows, _ in self.places.values())
 
 
-def _round(
-    xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray = 0.0
-) -> FloatArray:
+def _round(xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray) -> FloatArray:
     return Frames.from_xysa(xy[:, 0], xy[:, 1], np.broadcast_to(sigma, len(xy)), angle).maps
 
 
@@ -181,7 +179,8 @@ def refine(project: Project, folder: Path, progress: Callable[[str, int, int], N
             skipped[name] = str(error)
             raise
 
-    views, parts = Views(read), {name: [] for name in project.maps}  # type: ignore[var-annotated]
+    views = Views(read)
+    parts: dict[str, list[Moved]] = {name: [] for name in project.maps}
     for number, ((a, b), features) in enumerate(sorted(pairs.items()), 1):
         if a not in skipped and b not in skipped:
             try:
@@ -193,13 +192,8 @@ def refine(project: Project, folder: Path, progress: Callable[[str, int, int], N
                 if a not in skipped and b not in skipped:
                     raise
         progress("pairs refined", number, len(pairs))
-    places = {
-        name: (np.concatenate([rows for rows, _ in some]), np.concatenate([xy for _, xy in some]))
-        for name, some in parts.items()
-        if some
-    }
     count = sum(len(v) for v in pairs.values())
-    return Outcome(places, len(np.unique(found.track)), count, skipped)
+    return Outcome(gathered(parts), len(np.unique(found.track)), count, skipped)
 
 
 def write_hloc(features: Path, target: Path, places: Places) -> None:

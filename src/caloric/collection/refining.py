@@ -6,7 +6,7 @@ are pairs of a reference image and another, in shards by the reference.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from caloric.collection import extraction, matching, sources, tracks
 from caloric.collection.engines import Engine
-from caloric.collection.extraction import Kept
 from caloric.collection.pairing import Pair
 from caloric.collection.sources import Photograph
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
@@ -182,24 +181,11 @@ def geometries_key(store: Path) -> str:
     return fingerprint([path.name for path in matching.geometries(store).all()])
 
 
-def _verified(store: Path, known: dict[str, Kept]) -> Iterator[tracks.Joined]:
+def _verified(store: Path) -> Iterator[tracks.Joined]:
     """Yield the matches of all pairs that agree with a geometry."""
-    matched, verified = matching.shards(store), matching.geometries(store)
-    paths = {matching.bucket(path): path for path in matched.all()}
-    for path in verified.all():
-        rows = {
-            (row["name_a"], row["name_b"]): row
-            for row in verified.read(path, ["name_a", "name_b", "inliers", "matches"])
-        }
-        for row in matched.read(paths[matching.bucket(path)]):
-            matching.check_current(store, known, [row])
-            pair = row["name_a"], row["name_b"]
-            if pair not in rows or rows[pair]["matches"] != row["made_from"]:
-                raise InputError(f"{store}: matches are newer than geometries; verify again")
-            inliers = rows[pair]["inliers"]
-            yield tracks.Joined(
-                *pair, row["indices"].reshape(-1, 2)[inliers], row["distances"][inliers]
-            )
+    for pair in matching.two_views(store):
+        rows = pair.inliers
+        yield tracks.Joined(pair.name_a, pair.name_b, pair.matches[rows], pair.distances[rows])
 
 
 @dataclass(frozen=True)
@@ -223,9 +209,7 @@ def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_pro
     if not matching.geometries(store).all():
         raise InputError(f"{store}: no geometries in it; verify first")
     known, stored = extraction.listed(store), shards(store)
-    found = tracks.join(
-        {name: image.count for name, image in known.items()}, _verified(store, known)
-    )
+    found = tracks.join({name: image.count for name, image in known.items()}, _verified(store))
     pairs = tracks.references(found, dict(_sigmas(store)))
     key = geometries_key(store)
     groups: dict[Path, list[Pair]] = {}
@@ -257,10 +241,13 @@ def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_pro
     )  # fmt: skip
 
 
-def places(store: Path) -> dict[str, tuple[NDArray[np.uint32], FloatArray]]:
+Moved = tuple[NDArray[np.integer], FloatArray]  # features (k,) of an image, and places (k, 2)
+
+
+def places(store: Path) -> dict[str, Moved]:
     """Return the moved features (k,) of each image and their places (k, 2), if there are any."""
     stored = shards(store)
-    parts: dict[str, list[tuple[NDArray[np.uint32], FloatArray]]] = {}
+    parts: dict[str, list[Moved]] = {}
     paths = stored.all()
     key = geometries_key(store) if paths else ""
     for path in paths:
@@ -269,9 +256,15 @@ def places(store: Path) -> dict[str, tuple[NDArray[np.uint32], FloatArray]]:
                 raise InputError(f"{store}: geometries are newer than refined places; refine again")
             xy = row["places"].reshape(-1, 2).astype(np.float64)
             parts.setdefault(row["name_b"], []).append((row["features"], xy))
+    return gathered(parts)
+
+
+def gathered(parts: Mapping[str, list[Moved]]) -> dict[str, Moved]:
+    """Return the moved features of each image, from the parts of several pairs."""
     return {
-        name: (np.concatenate([f for f, _ in some]), np.concatenate([xy for _, xy in some]))
+        name: (np.concatenate([rows for rows, _ in some]), np.concatenate([xy for _, xy in some]))
         for name, some in parts.items()
+        if some
     }
 
 

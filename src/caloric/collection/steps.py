@@ -1,5 +1,6 @@
 """What all steps do with their shards: keep complete ones and make the missing ones."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -49,7 +50,7 @@ def check_written(paths: Iterable[Path]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTask:
+class PairTask(ABC):
     """One shard of pairs to make.
 
     ``keys`` are hashes of the input of each row, ``known`` are older shards with such rows.
@@ -61,9 +62,9 @@ class PairTask:
     known: tuple[str, ...] = ()
 
     @property
+    @abstractmethod
     def pairs(self) -> list[tuple[str, str]]:
         """Return the pairs in the order of their rows."""
-        raise NotImplementedError
 
     @property
     def keyed(self) -> dict[tuple[str, str], str]:
