@@ -68,7 +68,7 @@ def test_unrelated_photographs_have_no_geometry():
     images = [photographs.grey(name, (320, 400)) for name in names]
     for a, b in combinations(images, 2):
         for model in ("homography", "fundamental"):
-            found = caloric.match_images(a, b, model=model)
+            found = caloric.match_images(a, b, model=model, views=None)
             assert not found
             assert found.geometry.confidence < 0.5
             assert "chance" in repr(found)
@@ -86,7 +86,8 @@ def test_chance_is_what_random_points_give():
     p = rng.uniform(0, 500, (100, 2))
     q = p + rng.normal(0, 0.5, p.shape)
     q[12:] = rng.uniform(0, 500, (88, 2))
-    assert estimate(p, q, size=(500, 500)).confidence > 0.99
+    assert estimate(p, q, size=(500, 500))
+    assert estimate(p[:30], q[:30], size=(500, 500)).confidence > 0.8
     # Five features at one place say as much as one.
     same = np.repeat(p[:4], 5, 0)
     assert not estimate(same, same, size=(500, 500))
@@ -114,7 +115,7 @@ def test_errors_name_the_image(views, tmp_path):
 
 
 def test_results_show_themselves(pair):
-    assert repr(pair).startswith("ImagePair(400 and 400 features")
+    assert repr(pair).startswith("ImageMatch(400 and 400 features")
     assert repr(pair.features_a) == "Features(400 of 'caloric', 128-d float32, image 300 x 300)"
     assert repr(pair.features_a.frames).startswith("Frames(400, σ ")
     assert repr(pair.matches).startswith(f"Matches({len(pair.matches)}, distances ")

@@ -32,6 +32,8 @@ class Features:
         The name of the descriptor.
     recipe : str
         A fingerprint of all its parameters: only features of one recipe can be compared.
+    views : int
+        The largest tilt of the views that the features are from; 1 is the image itself.
     """
 
     frames: Frames
@@ -39,6 +41,7 @@ class Features:
     image_size: tuple[int, int]
     descriptor: str
     recipe: str
+    views: int = 1
 
     def __post_init__(self) -> None:
         """Check that there is one descriptor for each frame."""
@@ -83,6 +86,7 @@ class Features:
                 "descriptor": self.descriptor,
                 "recipe": self.recipe,
                 "size": self.image_size,
+                "views": self.views,
             }
         )
         with replacing(Path(path)) as file:
@@ -105,7 +109,8 @@ class Features:
             if about["format"] != _FORMAT:
                 raise ValueError(f"format {about['format']}, this version reads {_FORMAT}")
             size = (int(about["size"][0]), int(about["size"][1]))
-            return cls(frames, values, size, str(about["descriptor"]), str(about["recipe"]))
+            names = str(about["descriptor"]), str(about["recipe"])
+            return cls(frames, values, size, *names, int(about.get("views", 1)))
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
         except Exception as error:

@@ -100,6 +100,12 @@ class Frames:
         """The direction to which A maps +x, (n,), in radians in (−π, π]."""
         return np.asarray(np.arctan2(self.maps[:, 1, 0], self.maps[:, 0, 0]))
 
+    def moved(self, change: FloatArray) -> "Frames":
+        """Return the frames after an affine change (2, 3) of coordinates."""
+        maps = change[:, :2] @ self.maps
+        maps[:, :, 2] += change[:, 2]
+        return Frames(maps, self.scores)
+
     @classmethod
     def empty(cls) -> "Frames":
         """Return 0 frames."""

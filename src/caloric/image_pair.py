@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import several
 from caloric.image.reading import read_image
+from caloric.image.views import TILTS, largest_tilt
 from caloric.kernels import Kernel
 from caloric.matching.fitting import Model
 from caloric.matching.geometry import Geometry, check_options
@@ -30,8 +31,8 @@ from caloric.theory.gaussians import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class ImagePair:
-    """Two images and what they have in common; false if chance explains that.
+class ImageMatch:
+    """Two images and what they have in common; false if that is less likely right than not.
 
     Parameters
     ----------
@@ -45,6 +46,9 @@ class ImagePair:
         The geometry that most of the matches agree on, and which of them do.
     threshold : float
         The largest residual of an inlier, in pixels.
+    level : int
+        The largest tilt of the simulated views that the features are from; 1 if there was no need
+        for any.
     """
 
     image_a: NDArray[np.generic]
@@ -54,18 +58,19 @@ class ImagePair:
     matches: Matches
     geometry: Geometry
     threshold: float
+    level: int = 1
 
     def __len__(self) -> int:
         """Return the number of matched points: the inliers of the geometry."""
         return len(self.geometry)
 
     def __bool__(self) -> bool:
-        """Return whether there are more inliers than chance gives: see :class:`Geometry`."""
+        """Return whether the geometry is more likely right than not: see :class:`Geometry`."""
         return bool(self.geometry)
 
     def __repr__(self) -> str:
         """Return a summary in one line."""
-        return f"ImagePair({self.summary})"
+        return f"ImageMatch({self.summary})"
 
     @property
     def summary(self) -> str:
@@ -75,6 +80,7 @@ class ImagePair:
             f"{len(self.features_a)} and {len(self.features_b)} features, "
             f"{len(self.matches)} matches, {len(self)} inliers of {model}"
             f"{'' if self else ', which may be chance'}"
+            f"{'' if self.level == 1 else f', from views with tilts to {self.level}'}"
         )
 
     @property
@@ -110,6 +116,8 @@ class ImagePair:
         return self.picture().smaller(_SHOWN)._repr_png_()
 
 
+ImagePair = ImageMatch  # its former name
+
 _SHOWN = 1000  # pixels: the width of the picture in a notebook
 _MODELS: dict[Model, str] = {
     "homography": "a homography",
@@ -129,6 +137,7 @@ def match_images(
     model: Model = "homography",
     ratio: float | None = 0.9,
     threshold: float = 2.0,
+    views: Literal["auto"] | int | None = "auto",
     refine: bool = True,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
     masks: Sequence[ArrayLike | None] | None = None,
@@ -139,7 +148,7 @@ def match_images(
     edge: float = extrema.EDGE,
     seed: int = 0,
     device: str = "cpu",
-) -> ImagePair:
+) -> ImageMatch:
     """Match two images: extract their features, match them, and verify the matches.
 
     Parameters
@@ -154,6 +163,11 @@ def match_images(
         See :func:`verify`.
     ratio
         See :func:`match`.
+    views : "auto", 2, 4, 8 or None
+        Simulated views, for planes seen from aside: see :func:`extract`. "auto" matches the images
+        themselves first and goes on to views with tilts up to 2, 4 and 8 until the confidence of
+        the geometry is above 0.9; ``level`` says which. A pair that needs no views takes no longer.
+        One with fewer than 40 inliers gets one more level.
     refine : bool
         Refine the matches: see :func:`refine`.
     masks : (mask_a, mask_b), optional
@@ -163,10 +177,10 @@ def match_images(
 
     Returns
     -------
-    ImagePair
+    ImageMatch
         ``points_a`` and ``points_b`` (m, 2), ``geometry``, ``matches``, ``features_a`` and
         ``features_b``; ``show()`` and ``save(path)`` draw it. It is false if no geometry was found
-        that has more inliers than chance gives.
+        that is more likely right than not.
 
     Examples
     --------
@@ -181,7 +195,8 @@ def match_images(
         raise InputError(f"masks: two images need two masks or None each, got {len(masks)}")
     recipe = recipe_from(descriptor, None, None, {}, match_images)
     options = Options(max_features, affine, upright, detector, contrast, edge)
-    plan = Plan.of(descriptor, recipe, options)
+    first = 1 if views == "auto" else largest_tilt(views)
+    plan = Plan.of(descriptor, recipe, options, views=first)
     check_ratio(ratio)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
@@ -198,14 +213,42 @@ def match_images(
         a, b = pool.map(extracted, images, masks, (image_a, image_b), ("first", "second"))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for the other image
-    matches = pipeline.match(
-        a, b, ratio=ratio, refine=refine, images=(images[0], images[1]) if refine else None,
-        device=device,
-    )  # fmt: skip
-    geometry = pipeline.verify(
-        a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
-    )
-    return ImagePair(images[0], images[1], a, b, matches, geometry, threshold)
+
+    def matched(a: Features, b: Features) -> ImageMatch:
+        matches = pipeline.match(
+            a, b, ratio=ratio, refine=refine, images=(images[0], images[1]) if refine else None,
+            device=device,
+        )  # fmt: skip
+        geometry = pipeline.verify(
+            a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
+        )
+        level = max(a.views, b.views)
+        return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
+
+    best = matched(a, b)
+    for tilt in TILTS if views == "auto" else ():
+        sure = best.geometry.confidence > _SURE
+        if sure and len(best) >= _FEW:
+            break
+        wider = replace(plan, views=tilt)
+        more = (
+            pipeline.extract_views(image, mask, wider, (tilt,), device, tiles.MEMORY)
+            for image, mask in zip(images, masks, strict=True)
+        )
+        a, b = (pipeline.joined_features(parts) for parts in zip((a, b), more, strict=True))
+        best = max(best, matched(a, b), key=_order)
+        if sure:  # it was right already, and has more points now
+            break
+    return best
+
+
+_SURE = 0.9  # the confidence of a geometry after which "auto" stops
+_FEW = 40  # inliers: with fewer, one more level of views is tried
+
+
+def _order(pair: ImageMatch) -> tuple[float, int]:
+    """Return what makes a result better than another: its confidence, then its inliers."""
+    return min(pair.geometry.confidence, _SURE), len(pair)
 
 
 def _is_path(image: object) -> bool:

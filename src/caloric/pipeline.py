@@ -22,19 +22,28 @@ from caloric.features import Failure, Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
+from caloric.image import views as simulated
 from caloric.image.pixels import Source, low_contrast, several, source, to_grey, unused_range
 from caloric.image.scalespace import Ladder
+from caloric.image.views import View
 from caloric.kernels import Kernel
 from caloric.matching import geometry, refinement
 from caloric.matching.fitting import Model
 from caloric.matching.geometry import Geometry
-from caloric.matching.neighbours import Finder, Matches, match_descriptors, neighbours
+from caloric.matching.neighbours import (
+    Finder,
+    Matches,
+    match_descriptors,
+    neighbours,
+    one_per_place,
+)
 from caloric.matching.refinement import Refined
 from caloric.plan import Plan, relative_sizes
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
 
 R = TypeVar("R")
+Allowed = Callable[[FloatArray], NDArray[np.bool_]]
 _log = logging.getLogger(__name__)
 _FEW = 100  # fewer features than this may be a sign of a wrong range
 
@@ -99,7 +108,7 @@ def detect(
         return Frames.empty()
     frames, _ = _find(
         pixels,
-        _checked_mask(mask, pixels.size),
+        _allowed(_checked_mask(mask, pixels.size)),
         options,
         0.0,
         lambda ladder, maps: np.zeros((len(maps), 0)),
@@ -212,6 +221,7 @@ def extract(
     normalisation: Normalisation | None = ...,
     dtype: DTypeLike = ...,
     domain_sizes: int | Sequence[float] | None = ...,
+    views: int | None = ...,
     memory: int = ...,
     **parameters: float,
 ) -> list[Features]: ...
@@ -234,6 +244,7 @@ def extract(
     normalisation: Normalisation | None = ...,
     dtype: DTypeLike = ...,
     domain_sizes: int | Sequence[float] | None = ...,
+    views: int | None = ...,
     memory: int = ...,
     **parameters: float,
 ) -> Features: ...
@@ -256,6 +267,7 @@ def extract(
     normalisation: Normalisation | None = None,
     dtype: DTypeLike = "float32",
     domain_sizes: int | Sequence[float] | None = None,
+    views: int | None = None,
     memory: int = tiles.MEMORY,
     **parameters: float,
 ) -> Features | list[Features]:
@@ -278,6 +290,11 @@ def extract(
         See :func:`detect`.
     layout, normalisation, dtype, domain_sizes, **parameters
         See :func:`describe`.
+    views : 2, 4 or 8, optional
+        Also take features from simulated views with tilts up to this number, so that planes seen
+        from aside can be matched. Each view adds up to 1,500 features divided by its tilt, fewer if
+        ``max_features`` is less; all are in the coordinates of the image, those of the image itself
+        first.
     memory : int
         Bytes to work in on the CPU, where a larger image is processed in tiles. A device takes an
         image as a whole, and one that does not fit goes to the CPU.
@@ -297,7 +314,8 @@ def extract(
     """
     recipe = recipe_from(descriptor, layout, normalisation, parameters, extract)
     options = Options(max_features, affine, upright, detector, contrast, edge)
-    plan = Plan.of(descriptor, recipe, options, domain_sizes, dtype)
+    tilt = simulated.largest_tilt(views)
+    plan = Plan.of(descriptor, recipe, options, domain_sizes, dtype, tilt)
     many = several(image)
     images, masks = ([image], [mask]) if many is None else (many, _each_mask(mask, len(many)))
     results: dict[int, Features] = {}
@@ -319,14 +337,123 @@ def extract_each(
     come in any order; an image that does not fit into the device's memory is processed on the CPU.
     """
     target = devices.resolve(device)
-    if target is not None:
+    if target is not None and plan.views == 1:
         yield from _extract_on_device(target, images, plan, memory)
         return
     for index, (image, mask) in enumerate(images):
-        result = _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+        if plan.views == 1:
+            work = partial(_extract_one, image, mask, plan, memory)
+        else:
+            tilts = (1, *plan.tilts)
+            work = partial(extract_views, image, mask, plan, tilts, device, memory)
+        result = _or_failure(image, work)
         if isinstance(result, Features):
             _advise(image, len(result), plan.options)
         yield index, result
+
+
+def extract_views(
+    image: Any, mask: Any, plan: Plan, tilts: Sequence[int], device: str, memory: int
+) -> Features:
+    """Return the features of all views of an image with these tilts; 1 is the image itself."""
+    target = devices.resolve(device)
+    parts: list[Features] = []
+    if target is not None:
+        parts, tilts = _views_on_device(target, image, mask, plan, tilts)
+    if tilts:
+        parts += _views(image, mask, plan, tilts, memory)
+    return joined_features(parts)
+
+
+@threads.single_threaded_blas
+def _views(image: Any, mask: Any, plan: Plan, tilts: Sequence[int], memory: int) -> list[Features]:
+    pixels = source(image)
+    if 0 in pixels.size:
+        return [plan.empty(pixels.size)]
+    allowed = _allowed(_checked_mask(mask, pixels.size))
+    pixels = replace(pixels, read=_with_checked_range(pixels.read, plan.recipe.kernel))
+    parts = []
+    if 1 in tilts:
+        parts.append(plan.features(*_found(pixels, allowed, plan, memory), pixels.size))
+    factor = simulated.reduction(pixels.size)
+    small = simulated.reduced(pixels, factor)
+    views = [view for tilt in tilts if tilt > 1 for view in simulated.turns(tilt, small.size)]
+    if not views:
+        return parts or [plan.empty(pixels.size)]
+    # All views read it, so that it is reduced once.
+    grey = small.read(*(slice(0, n) for n in small.size))
+    small = Source(small.size, lambda rows, columns: grey[rows, columns])
+    share = memory // min(threads.count(), len(views))
+
+    def of_view(view: View) -> Features:
+        found = _of_view(small, factor, pixels.size, allowed, plan.of_tilt(view.tilt), view, share)
+        return plan.features(*found, pixels.size)
+
+    return parts + threads.each(of_view, views)
+
+
+def _of_view(
+    image: Source,
+    factor: int,
+    size: tuple[int, int],
+    allowed: Allowed | None,
+    plan: Plan,
+    view: View,
+    memory: int,
+) -> tuple[Frames, NDArray[np.generic]]:
+    """Return what is found in a view of a reduced image, in coordinates of that of ``size``."""
+    back = simulated.enlarged(view.to_image(image.size), factor)
+
+    def visible(xy: FloatArray) -> NDArray[np.bool_]:
+        xy = xy @ back[:, :2].T + back[:, 2]
+        inside = simulated.inside(xy, size)
+        return inside if allowed is None else inside & allowed(xy)
+
+    frames, values = _found(simulated.seen(image, view), visible, plan, memory)
+    return frames.moved(back), values
+
+
+def _views_on_device(
+    device: Any, image: Any, mask: Any, plan: Plan, tilts: Sequence[int]
+) -> tuple[list[Features], list[int]]:
+    """Return the features of views, and the tilts of those that do not fit into the device."""
+    from caloric.gpu import host
+    from caloric.gpu import views as on_device
+
+    grey = host.grey_pixels(image, device)
+    check_range(grey, plan.recipe.kernel)
+    size = (grey.shape[0], grey.shape[1])
+    wanted = _checked_mask(mask, size)
+    if 0 in size:
+        return [plan.empty(size)], []
+    parts, left = [plan.empty(size)], []
+    factor = simulated.reduction(size)
+    for tilt in tilts:
+        by = 1 if tilt == 1 else factor
+        small = (size[0] // by, size[1] // by)
+        turns = simulated.turns(tilt, small)
+        if not turns:
+            continue
+        found = on_device.extract(grey, wanted, by, turns, plan.of_tilt(tilt), device)
+        if found is None:
+            left.append(tilt)
+            continue
+        for view, features in zip(turns, found, strict=True):
+            back = simulated.enlarged(view.to_image(small), by)
+            parts.append(replace(features, frames=features.frames.moved(back), image_size=size))
+    return parts, left
+
+
+def joined_features(parts: Sequence[Features]) -> Features:
+    """Return the features of several views of one image; one of those alike in place and shape."""
+    frames = Frames(
+        np.concatenate([part.frames.maps for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+    )
+    descriptors = np.concatenate([part.descriptors for part in parts])
+    rows = simulated.new_shapes(frames.maps)
+    views = max(part.views for part in parts)
+    return replace(parts[0], frames=frames[rows], descriptors=descriptors[rows], views=views)
 
 
 def _advise(image: Any, found: int, options: Options) -> None:
@@ -346,16 +473,23 @@ def _extract_one(image: Any, mask: Any, plan: Plan, memory: int) -> Features:
     pixels = source(image)
     if 0 in pixels.size:
         return plan.empty(pixels.size)
+    allowed = _allowed(_checked_mask(mask, pixels.size))
+    pixels = replace(pixels, read=_with_checked_range(pixels.read, plan.recipe.kernel))
+    return plan.features(*_found(pixels, allowed, plan, memory), pixels.size)
+
+
+def _found(
+    image: Source, allowed: Allowed | None, plan: Plan, memory: int
+) -> tuple[Frames, NDArray[np.generic]]:
     recipe = plan.recipe
-    frames, values = _find(
-        replace(pixels, read=_with_checked_range(pixels.read, recipe.kernel)),
-        _checked_mask(mask, pixels.size),
+    return _find(
+        image,
+        allowed,
         plan.options,
         recipe.sampling.farthest(),
         lambda ladder, maps: describe_levels(ladder, maps, recipe, plan.sizes, plan.output),
         memory,
     )
-    return plan.features(frames, values, pixels.size)
 
 
 def _extract_on_device(
@@ -418,7 +552,7 @@ class _Part:
 
 def _find(
     image: Source,
-    mask: NDArray[np.bool_] | None,
+    allowed: Allowed | None,
     options: Options,
     farthest: float,
     describe: Callable[[Ladder, FloatArray], NDArray[np.generic]],
@@ -437,8 +571,8 @@ def _find(
     for tile, space in tiles.spaces(image.read, image.size, tiles.halo(farthest), memory):
         peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole
         peaks = peaks[tile.owns(peaks.xy)]
-        if mask is not None:
-            peaks = peaks[_inside(peaks.xy, mask)]
+        if allowed is not None:
+            peaks = peaks[allowed(peaks.xy)]
         peaks = strongest.select(peaks)
         ladder = space.ladder()
         maps, rows = detection.frames(ladder, peaks, options)
@@ -483,11 +617,18 @@ def _each_mask(mask: Any, count: int) -> list[Any]:
     return list(mask)
 
 
-def _inside(xy: FloatArray, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _allowed(mask: NDArray[np.bool_] | None) -> Allowed | None:
+    """Return which places (n, 2) a mask allows, as a function of them."""
+    if mask is None:
+        return None
     h, w = mask.shape
-    column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
-    row = np.clip(np.rint(xy[:, 1]).astype(int), 0, h - 1)
-    return np.asarray(mask[row, column])
+
+    def allowed(xy: FloatArray) -> NDArray[np.bool_]:
+        column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
+        row = np.clip(np.rint(xy[:, 1]).astype(int), 0, h - 1)
+        return np.asarray(mask[row, column])
+
+    return allowed
 
 
 def _checked_memory(memory: int) -> int:
@@ -522,6 +663,8 @@ def match(
     device: str = "cpu",
 ) -> Matches:
     """Match the descriptors of two images by exact nearest neighbours.
+
+    Of features from simulated views one match is kept per place.
 
     Parameters
     ----------
@@ -573,6 +716,8 @@ def match(
             radius=radius,
             find=find,
         )
+        if max(features_a.views, features_b.views) > 1:
+            matches = one_per_place(matches, features_a.frames.xy, features_b.frames.xy)
         if not refine or images is None:
             return matches
         return _refined(features_a, features_b, matches, images, device)
@@ -754,12 +899,18 @@ def verify(
         used = matches.indices[:, column]
         if len(used) and not 0 <= used.min() <= used.max() < len(frames):
             raise InputError("matches refer to features that do not exist; are they of this pair?")
+    first, second = a.maps[matches.indices[:, 0]], matches.refined
+    if second is None:
+        second = b.maps[matches.indices[:, 1]]
     return geometry.estimate(
-        *matches.points(a.xy, b.xy),
+        first[:, :, 2],
+        second[:, :, 2],
         model=model,
         seed=seed,
         threshold=threshold,
         intrinsics=intrinsics,
         size=features_b.image_size if isinstance(features_b, Features) else None,
+        size_a=features_a.image_size if isinstance(features_a, Features) else None,
         covariances=matches.covariances,
+        frames=(first, second),
     )

@@ -1,7 +1,7 @@
 """A plan: what is to be extracted from images, with all options checked before any work."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,6 +12,7 @@ from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
+from caloric.image import views
 from caloric.kernels import Kernel
 
 
@@ -20,7 +21,8 @@ class Plan:
     """What :func:`caloric.extract` was asked for.
 
     ``sizes`` are the relative sizes at which each frame is described, ``output`` is the type of
-    the descriptors and ``name`` what their recipe is called.
+    the descriptors, ``name`` what their recipe is called and ``views`` the largest tilt of the
+    views that features are taken from.
     """
 
     recipe: Descriptor
@@ -28,6 +30,7 @@ class Plan:
     sizes: tuple[float, ...] = (1.0,)
     output: str = "float32"
     name: str = ""
+    views: int = 1
 
     @classmethod
     def of(
@@ -37,16 +40,33 @@ class Plan:
         options: Options,
         domain_sizes: int | Sequence[float] | None = None,
         dtype: DTypeLike = "float32",
+        views: int = 1,
     ) -> "Plan":
         """Return the plan for a recipe that the caller asked for as ``descriptor``."""
         name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
-        return cls(recipe, options, relative_sizes(domain_sizes), output_type(dtype, recipe), name)
+        sizes, output = relative_sizes(domain_sizes), output_type(dtype, recipe)
+        return cls(recipe, options, sizes, output, name, views)
+
+    @property
+    def tilts(self) -> tuple[int, ...]:
+        """The tilts of the views besides the image itself."""
+        return tuple(tilt for tilt in views.TILTS if tilt <= self.views)
+
+    def of_tilt(self, tilt: int) -> "Plan":
+        """Return the plan for views of one tilt, which have fewer features than the image."""
+        if tilt == 1:
+            return self
+        most = self.options.max_features
+        if most is not None:
+            most = min(most, views.FEATURES) // tilt
+        return replace(self, options=replace(self.options, max_features=most))
 
     def features(
         self, frames: Frames, values: NDArray[np.generic], size: tuple[int, int]
     ) -> Features:
         """Return features of an image of that size (h, w)."""
-        return Features(frames, values, size, self.name, self.recipe.fingerprint(self.sizes))
+        fingerprint = self.recipe.fingerprint(self.sizes)
+        return Features(frames, values, size, self.name, fingerprint, self.views)
 
     def empty(self, size: tuple[int, int]) -> Features:
         """Return the features of an image that has no pixels."""

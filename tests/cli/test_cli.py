@@ -169,7 +169,7 @@ def test_match_prints_json_and_nothing_else(pair, monkeypatch, capsys):
     report = json.loads(out)
     assert list(report) == [
         "image_a", "image_b", "descriptor", "features", "columns", "matches", "model", "matrix",
-        "inliers", "confidence",
+        "inliers", "confidence", "level", "refined",
     ]  # fmt: skip
     assert report["descriptor"] == "caloric"
     assert report["features"] == [600, 600]

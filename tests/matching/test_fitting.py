@@ -68,7 +68,7 @@ def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
     found = fitting.fit(p, q, model, start, 4.0, cameras)
     # Some outliers are near the model by chance, and count a little.
     least = 0.01 if model in ("homography", "affine") else 0.05
-    assert geometry.residual(p[60:], q[60:], model, found, cameras).max() < least
+    assert fitting.residual(p[60:], q[60:], model, found, cameras).max() < least
     if model in ("fundamental", "essential"):
         assert abs(np.linalg.det(found / np.linalg.norm(found))) < 1e-12
 
@@ -84,8 +84,7 @@ def test_noisy_matches_end_at_a_minimum(model):
     sampled = geometry._estimate(p, q, model, options, cameras)
     clean = scene(model, rng)[:2]
     error = [
-        np.sqrt(np.mean(geometry.residual(*clean, model, m, cameras) ** 2))
-        for m in (found, sampled)
+        np.sqrt(np.mean(fitting.residual(*clean, model, m, cameras) ** 2)) for m in (found, sampled)
     ]
     assert error[0] < 0.1
     assert error[0] < error[1]
@@ -100,7 +99,7 @@ def test_weights_follow_the_covariances():
     clean = scene("homography", np.random.default_rng(3))[:2]
     error = [
         np.median(
-            geometry.residual(*clean, "homography", geometry.estimate(p, q, covariances=c).matrix)
+            fitting.residual(*clean, "homography", geometry.estimate(p, q, covariances=c).matrix)
         )
         for c in (None, covariances)
     ]

@@ -19,7 +19,7 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.bench.pairs import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
-from caloric.matching import geometry
+from caloric.matching import fitting
 from caloric.theory.gaussians import FloatArray
 from tools.alignment import confidence as align_confidence
 from tools.alignment import peers as align_peers
@@ -350,8 +350,8 @@ def refining(folder: Path, progress: Progress, most: int = 4000) -> Report:
             p = a.frames.xy[plain.indices[good, 0]]
             frames = b.frames[plain.indices[good, 1]]
             q = refined.refined[good, :, 2]
-            before.append(geometry.residual(p, frames.xy, "fundamental", F))
-            after.append(geometry.residual(p, q, "fundamental", F))
+            before.append(fitting.residual(p, frames.xy, "fundamental", F))
+            after.append(fitting.residual(p, q, "fundamental", F))
             shift = np.linalg.norm(q - frames.xy, axis=1)
             moved.append(shift > 0)
             farthest = max(farthest, float((shift / frames.sigma).max()))

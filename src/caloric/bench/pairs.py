@@ -42,7 +42,7 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command
-from caloric.matching import geometry
+from caloric.matching import fitting, geometry
 from caloric.matching.neighbours import match_descriptors
 from caloric.theory.gaussians import FloatArray
 
@@ -399,7 +399,7 @@ def relative_pose(a: Camera, b: Camera) -> tuple[FloatArray, FloatArray]:
 def distances(pair: Pair, p: FloatArray, q: FloatArray) -> FloatArray:
     """Return how far matches p, q are from the truth, in pixels (m,)."""
     if isinstance(pair.truth, tuple):
-        return geometry.residual(p, q, "fundamental", fundamental(*pair.truth))
+        return fitting.residual(p, q, "fundamental", fundamental(*pair.truth))
     return np.asarray(np.linalg.norm(project(pair.truth, p) - q, axis=1))
 
 

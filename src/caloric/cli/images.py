@@ -27,7 +27,7 @@ from caloric.runtime.files import check_target, replacing
 
 if TYPE_CHECKING:
     from caloric.detector.detection import Detector
-    from caloric.image_pair import ImagePair
+    from caloric.image_pair import ImageMatch
     from caloric.plan import Plan
 
 Image = Annotated[str, typer.Argument(help="An image file.")]
@@ -65,10 +65,17 @@ def match(
     detector: DetectorName = "dog",
     contrast: Contrast = None,
     seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
+    views: Annotated[
+        str,
+        typer.Option(
+            help="Simulated views from aside: auto (where there is no geometry without), none, or "
+            "the largest tilt, 2, 4 or 8."
+        ),
+    ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine the matches to sub-pixel accuracy.")] = True,
     device: Device = "cpu",
 ) -> None:
-    """Match two images, and verify the matches by a geometry. Exit code 1: none but by chance.
+    """Match two images, and verify the matches by a geometry. Exit code 1: none is believed.
 
     An essential matrix needs camera intrinsics: use caloric.verify from Python.
     """
@@ -82,7 +89,8 @@ def match(
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
             image_a, image_b, descriptor, max_features=max_features, model=cast(Model, model),
-            ratio=None if ratio == 1 else ratio, threshold=threshold, refine=refine, affine=affine,
+            ratio=None if ratio == 1 else ratio, threshold=threshold, views=_views(views),
+            refine=refine, affine=affine,
             upright=upright, detector=cast("Detector", detector), contrast=contrast, seed=seed,
             device=device,
         )  # fmt: skip
@@ -114,7 +122,14 @@ def match(
         raise typer.Exit(1)
 
 
-def _as_json(pair: "ImagePair", image_a: str, image_b: str) -> dict[str, Any]:
+def _views(text: str) -> 'Literal["auto"] | int | None':
+    """Return the value of --views; what is not a number is for match_images to complain of."""
+    if text == "none":
+        return None
+    return int(text) if text.isdecimal() else cast('Literal["auto"]', text)
+
+
+def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:
     """Return the fields of ``match --json``, which docs/json.md describes."""
     matrix = pair.geometry.matrix
     columns = zip(
@@ -131,9 +146,11 @@ def _as_json(pair: "ImagePair", image_a: str, image_b: str) -> dict[str, Any]:
         "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier"],
         "matches": [[*a, *b, distance, inlier] for a, b, distance, inlier in columns],
         "model": pair.geometry.model,
-        "matrix": None if matrix is None else matrix.tolist(),
+        "matrix": matrix.tolist() if pair and matrix is not None else None,
         "inliers": len(pair),
         "confidence": pair.geometry.confidence,
+        "level": pair.level,
+        "refined": pair.matches.refined is not None,
     }
 
 

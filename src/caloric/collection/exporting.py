@@ -22,7 +22,7 @@ from caloric.frames import Frames
 from caloric.image import reading
 from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
 from caloric.interop.colmap_command import Model
-from caloric.interop.conversion import length, moved, sift_bytes
+from caloric.interop.conversion import length, sift_bytes
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
@@ -188,7 +188,7 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
                 continue
             size = (pixels.shape[0], pixels.shape[1])
             turn = reading.to_stored(size, reading.orientation(folder / name))
-            upright = moved(keypoints, np.asarray(cv2.invertAffineTransform(turn)))
+            upright = keypoints.moved(np.asarray(cv2.invertAffineTransform(turn)))
             values = pipeline.describe(pixels, upright, descriptor)
             yield name, sift_bytes(Features(upright, values, size, descriptor, ""))
 

@@ -26,7 +26,6 @@ from caloric.errors import InputError
 from caloric.frames import Frames, sigmas
 from caloric.image import reading
 from caloric.image.pixels import to_grey
-from caloric.interop.conversion import moved
 from caloric.matching import refinement
 from caloric.runtime import threads
 from caloric.theory.gaussians import FloatArray
@@ -75,7 +74,7 @@ class _View:
     def upright(self, maps: FloatArray) -> FloatArray:
         """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
         frames = Frames(np.asarray(maps, np.float64), np.zeros(len(maps), np.float32))
-        return moved(frames, np.asarray(cv2.invertAffineTransform(self.turn))).maps
+        return frames.moved(np.asarray(cv2.invertAffineTransform(self.turn))).maps
 
     def stored(self, xy: FloatArray) -> FloatArray:
         """Return places (k, 2) of the upright image in the coordinates of the file."""

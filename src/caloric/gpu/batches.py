@@ -79,7 +79,7 @@ def _extract_fitting(
 ) -> list[tuple[int, Features | None]]:
     indices = [index for index, _ in batch]
     h, w = batch[0][1][0].shape
-    if _addressable(h, w, device):
+    if addressable(h, w, device):
         try:
             results = _extract_batch([item for _, item in batch], plan, device)
             return list(zip(indices, results, strict=True))
@@ -117,7 +117,7 @@ def describe_frames(
 ) -> NDArray[Any] | None:
     """Return the descriptors (n, d) of given frames (n, 2, 3); None if the image does not fit."""
     h, w = pixels.shape
-    if not _addressable(h, w, device):
+    if not addressable(h, w, device):
         return None
 
     def work() -> NDArray[Any]:
@@ -129,5 +129,6 @@ def describe_frames(
     return devices.fitting(work, f"an image of {w} x {h}")
 
 
-def _addressable(h: int, w: int, device: Any) -> bool:
+def addressable(h: int, w: int, device: Any) -> bool:
+    """Return whether the kernels can address the pyramid of an image (h, w)."""
     return not pipeline.fusing(device) or scalespace.pyramid(h, w).total < _ADDRESSABLE

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from caloric.descriptor import normalise
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.frames import Frames
 from caloric.image import reading
-from caloric.theory.gaussians import FloatArray
 
 LENGTH = float(normalise.UNSIGNED)  # of SIFT's bytes
 # Signed entries are shifted up by this before they are scaled to that length. Distances between
@@ -38,14 +36,7 @@ def in_file_axes(features: Features, orientation: int) -> Features:
         return features
     turn = reading.to_stored(features.image_size, orientation)
     size = reading.stored_size(features.image_size, orientation)
-    return replace(features, frames=moved(features.frames, turn), image_size=size)
-
-
-def moved(frames: Frames, change: FloatArray) -> Frames:
-    """Return the frames after an affine change (2, 3) of coordinates."""
-    maps = change[:, :2] @ frames.maps
-    maps[:, :, 2] += change[:, 2]
-    return Frames(maps, frames.scores)
+    return replace(features, frames=features.frames.moved(turn), image_size=size)
 
 
 def is_signed(features: Features) -> bool:

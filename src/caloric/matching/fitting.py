@@ -155,6 +155,53 @@ class _Essential:
         return new
 
 
+_Any = _Plane | _Affine | _Fundamental | _Essential
+
+
+@dataclass(frozen=True, eq=False)
+class _Units:
+    """Coordinates around 0 and up to about 1: the numbers of a model are then of one size."""
+
+    shift: FloatArray
+    scale: float
+
+    @classmethod
+    def of(cls, p: FloatArray, q: FloatArray) -> "_Units":
+        both = np.concatenate([p, q])
+        return cls(both.mean(0), max(1.0, float(np.abs(both).max())))
+
+    @property
+    def unit(self) -> FloatArray:
+        (x, y), scale = self.shift, self.scale
+        return np.array([[1 / scale, 0, -x / scale], [0, 1 / scale, -y / scale], [0, 0, 1]])
+
+    def of_points(self, points: FloatArray) -> FloatArray:
+        return np.asarray(homogeneous(points) @ self.unit.T)
+
+    def start(self, model: Model, matrix: FloatArray, cameras: Sequence[FloatArray] | None) -> _Any:
+        unit = self.unit
+        back = np.linalg.inv(unit)
+        if model == "homography":
+            return _Plane(unit @ matrix @ back)
+        if model == "affine":
+            return _Affine((unit @ np.concatenate([matrix, [[0, 0, 1]]]) @ back)[:2])
+        if model == "fundamental":
+            return _Fundamental(back.T @ matrix @ back)
+        assert cameras is not None
+        return _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
+
+    def finish(self, model: Model, matrix: FloatArray) -> FloatArray:
+        unit = self.unit
+        back = np.linalg.inv(unit)
+        if model == "homography":
+            matrix = back @ matrix @ unit
+        elif model == "affine":
+            matrix = (back @ np.concatenate([matrix, [[0, 0, 1]]]) @ unit)[:2]
+        elif model == "fundamental":
+            matrix = unit.T @ matrix @ unit
+        return np.asarray(matrix)
+
+
 def factors(covariances: FloatArray) -> FloatArray:
     """Return weights (m,) for matches of known covariances (m, 2, 2), in square pixels."""
     variance = np.trace(covariances, axis1=1, axis2=2) / 2
@@ -177,26 +224,9 @@ def fit(
     than the others make likely. ``factors`` (m,) multiply the weights. The model stays as it is if
     a step would be infinite.
     """
-    shift, scale = (
-        np.concatenate([p, q]).mean(0),
-        max(1.0, float(np.abs(np.concatenate([p, q])).max())),
-    )
-    # Coordinates around 0 and up to about 1: the numbers of a model are then of one size.
-    unit = np.array(
-        [[1 / scale, 0, -shift[0] / scale], [0, 1 / scale, -shift[1] / scale], [0, 0, 1]]
-    )
-    back = np.linalg.inv(unit)
-    x, y = homogeneous(p) @ unit.T, homogeneous(q) @ unit.T
-    now: _Plane | _Affine | _Fundamental | _Essential
-    if model == "homography":
-        now = _Plane(unit @ matrix @ back)
-    elif model == "affine":
-        now = _Affine((unit @ np.concatenate([matrix, [[0, 0, 1]]]) @ back)[:2])
-    elif model == "fundamental":
-        now = _Fundamental(back.T @ matrix @ back)
-    else:
-        assert cameras is not None
-        now = _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
+    units = _Units.of(p, q)
+    x, y, scale = units.of_points(p), units.of_points(q), units.scale
+    now = units.start(model, matrix, cameras)
     limit = threshold
     for _ in range(_STEPS):
         here = now.at(x, y)
@@ -218,14 +248,28 @@ def fit(
         now = now.moved(step)
         if np.abs(step).max() < _SETTLED:
             break
-    found = now.matrix
-    if model == "homography":
-        found = back @ found @ unit
-    elif model == "affine":
-        found = (back @ np.concatenate([found, [[0, 0, 1]]]) @ unit)[:2]
-    elif model == "fundamental":
-        found = unit.T @ found @ unit
-    return np.asarray(found)
+    return units.finish(model, now.matrix)
+
+
+def uncertainty(
+    p: FloatArray, q: FloatArray, model: Model, matrix: FloatArray, places: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return where a planar model maps places (k, 2), and their standard deviations (k,) in pixels.
+
+    They follow from the residuals of the matches p and q (m, 2), and from the curvature of the fit.
+    """
+    units = _Units.of(np.concatenate([p, places]), q)
+    now = units.start(model, matrix, None)
+    here = now.at(units.of_points(p), units.of_points(q))
+    hessian = np.einsum("mki,mkj->ij", here.slopes, here.slopes)
+    free = max(here.residuals.size - (8 if model == "homography" else 6), 1)
+    variance = max(float((here.residuals**2).sum()) / free, (_MODELLED / units.scale) ** 2)
+    covariance = variance * np.linalg.pinv(hessian, rcond=1e-12, hermitian=True)
+    nothing = np.zeros((len(places), 3))
+    there = now.at(units.of_points(places), nothing)
+    spread = np.einsum("mki,ij,mkj->m", there.slopes, covariance, there.slopes)
+    mapped = units.scale * there.residuals + units.shift
+    return mapped, units.scale * np.sqrt(np.maximum(spread, 0))
 
 
 def _limit(size: FloatArray, threshold: float) -> float:
@@ -239,3 +283,31 @@ def _limit(size: FloatArray, threshold: float) -> float:
 
 def _weights(size: FloatArray, limit: float) -> NDArray[np.float64]:
     return np.asarray(np.clip(1 - (size / limit) ** 2, 0, None) ** 2)
+
+
+def residual(
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    matrix: FloatArray,
+    cameras: list[FloatArray] | None = None,
+) -> FloatArray:
+    """Return the residual (m,) of each match, in pixels.
+
+    For homographies and affine maps it is the distance in the second image, otherwise Sampson's
+    approximation of the distance from the epipolar lines.
+    """
+    x, y = homogeneous(p), homogeneous(q)
+    if model == "affine":
+        return np.asarray(np.linalg.norm(x @ matrix.T - q, axis=1))
+    if model == "homography":
+        z = x @ matrix.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distances = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
+        return np.where(np.isfinite(distances), distances, np.inf)
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    line_b, line_a = x @ matrix.T, y @ matrix
+    numerator = np.einsum("ni,ni->n", y, line_b)
+    denominator = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
+    return np.asarray(np.abs(numerator) / np.sqrt(np.maximum(denominator, 1e-300)))

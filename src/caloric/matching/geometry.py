@@ -2,26 +2,29 @@
 
 import numbers
 from dataclasses import dataclass
-from math import lgamma, log
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.matching import fitting
+from caloric.matching import confidence as belief
+from caloric.matching import fitting, sampling
+from caloric.matching.confidence import NEEDED
 from caloric.matching.fitting import Model
 from caloric.runtime import tables
 from caloric.theory.gaussians import FloatArray
 
-_NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches for a model
 # Shares of the threshold to search with: a narrow one finds the precise model where many matches
 # are precise, a wide one finds any where few are. One that explains so many ends the search.
 _SEARCHES = (0.25, 0.125, 1.0)
 _CLEAR = 0.5
+# With fewer right matches than this share of all and than this number, samples of points may miss
+# them.
+_DOUBTFUL, _MANY = 0.25, 50
+_WIDER, _GROWTH = (2.0, 4.0), 1.3  # thresholds, and how many more matches each must explain
 _TRIES = 4  # with other random numbers, if OpenCV fails
 _KEPT = 0.95  # of the score of the random samples: less, and the last fit went astray
-_SOLUTIONS = {"homography": 1, "fundamental": 3, "essential": 10, "affine": 1}  # from so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +33,9 @@ class Geometry:
 
     ``matrix`` maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
     points of the first image to the second; None when no model was found. ``inliers`` (m,) says
-    which matches obey it, ``residuals`` (m,) by how many pixels each misses. ``confidence`` is near
-    0 if chance gives as many inliers, and near 1 if it does not; a geometry of more than 0.5 is
-    true in a condition.
+    which matches obey it, ``residuals`` (m,) by how many pixels each misses. ``confidence`` is the
+    probability that it is right (:mod:`caloric.matching.confidence`); a geometry of more than 0.5
+    is true in a condition.
     """
 
     model: Model
@@ -42,7 +45,7 @@ class Geometry:
     confidence: float = 0.0
 
     def __bool__(self) -> bool:
-        """Return whether there are more inliers than chance gives."""
+        """Return whether the geometry is more likely right than not."""
         return self.matrix is not None and self.confidence > 0.5
 
     def __len__(self) -> int:
@@ -87,14 +90,18 @@ def estimate(
     confidence: float = 0.9999,
     iterations: int = 10_000,
     size: tuple[int, int] | None = None,
+    size_a: tuple[int, int] | None = None,
     covariances: FloatArray | None = None,
+    frames: tuple[FloatArray, FloatArray] | None = None,
 ) -> Geometry:
     """Return the model estimated from matched points a and b, (m, 2) each, by MAGSAC++.
 
     ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
-    and seed give the same result. ``size`` (h, w) of the second image tells how likely inliers are
-    by chance; without it the points are taken to fill the image. ``covariances`` (m, 2, 2) of b
-    weigh the matches in the last fit.
+    and seed give the same result. ``size`` (h, w) of the second image and ``size_a`` of the first
+    tell how likely inliers are by chance, and where the model must hold; without them the points
+    are taken to fill the images. ``covariances`` (m, 2, 2) of b weigh the matches in the last fit.
+    Matched ``frames`` (m, 2, 3) in both images help where few matches are right, and to tell
+    whether the model is.
     """
     cameras = check_options(model, threshold, seed, intrinsics)
     p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
@@ -106,25 +113,34 @@ def estimate(
     if not (np.isfinite(p).all() and np.isfinite(q).all()):
         raise InputError("NaN or infinite coordinates among the matches")
     no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
-    if len(np.unique(np.concatenate([p, q], 1), axis=0)) < _NEEDED[model]:
+    if len(np.unique(np.concatenate([p, q], 1), axis=0)) < NEEDED[model]:
         return no_geometry
     best, factors = None, None if covariances is None else fitting.factors(covariances)
     for share in _SEARCHES:
         options = _parameters(seed, share * threshold, confidence, iterations)
-        found = _searched(p, q, model, options, threshold, cameras, factors)
-        if found is not None and (best is None or found.score > best.score):
-            best = found
+        matrix = _sampled(p, q, model, options, cameras)
+        best = _better(best, _fitted(p, q, model, matrix, threshold, cameras, factors))
         if best is not None and best.score > _CLEAR * len(p):
             break
+    if frames is not None and (best is None or best.score < min(_MANY, _DOUBTFUL * len(p))):
+        matrix = sampling.search(frames, model, threshold, seed, cameras)
+        best = _better(best, _fitted(p, q, model, matrix, threshold, cameras, factors))
     if best is None:
         return no_geometry
+    if model in ("homography", "affine"):
+        best = _widened(best, p, q, model, threshold, factors)
     matrix, residuals = best.matrix, best.residuals
     inliers = residuals <= threshold
-    if size is None:
-        w, h = q.max(0) - q.min(0) + 1
-        size = (h, w)
-    power = false_alarms(p, q, inliers, model, threshold, size)
-    return Geometry(model, matrix, inliers, residuals, float(1 / (1 + 10 ** min(power, 99))))
+    found = belief.Estimate(
+        model, matrix, p, q, residuals, threshold, (size_a or _extent(p), size or _extent(q)),
+        frames, cameras,
+    )  # fmt: skip
+    return Geometry(model, matrix, inliers, residuals, belief.evidence(found).confidence)
+
+
+def _extent(points: FloatArray) -> tuple[float, float]:
+    w, h = points.max(0) - points.min(0) + 1
+    return float(h), float(w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,30 +150,68 @@ class _Found:
     score: float
 
 
-def _searched(
+def _widened(
+    best: _Found,
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    threshold: float,
+    factors: FloatArray | None,
+) -> _Found:
+    """Return the model fitted to more of the matches, where the scene is not quite a plane.
+
+    Then many more matches are within two or four thresholds than within one, which a model of the
+    few misses elsewhere in the image.
+    """
+    count = int((best.residuals <= threshold).sum())
+    for times in _WIDER:
+        fitted = _fitted(p, q, model, best.matrix, times * threshold, None, factors)
+        more = 0 if fitted is None else int((fitted.residuals <= times * threshold).sum())
+        if fitted is None or more < _GROWTH * count:
+            break
+        best, count = fitted, more
+    return best
+
+
+def _better(one: _Found | None, other: _Found | None) -> _Found | None:
+    if one is None or other is None:
+        return one or other
+    return one if one.score >= other.score else other
+
+
+def _sampled(
     p: FloatArray,
     q: FloatArray,
     model: Model,
     options: cv2.UsacParams,
-    threshold: float,
     cameras: list[FloatArray] | None,
-    factors: FloatArray | None,
-) -> _Found | None:
-    """Return what random samples and the last fit find."""
-    matrix = None
+) -> FloatArray | None:
+    """Return the best model of random samples of points."""
     for _ in range(_TRIES):
         try:
-            matrix = _estimate(p, q, model, options, cameras)
-            break
+            return _estimate(p, q, model, options, cameras)
         except cv2.error:
             # OpenCV raises an error for degenerate samples: of collinear points always, of points
             # in a plane, for a fundamental matrix, sometimes.
             options.randomGeneratorState += 1
+    return None
+
+
+def _fitted(
+    p: FloatArray,
+    q: FloatArray,
+    model: Model,
+    matrix: FloatArray | None,
+    threshold: float,
+    cameras: list[FloatArray] | None,
+    factors: FloatArray | None,
+) -> _Found | None:
+    """Return a model after the last fit."""
     if matrix is None or not np.isfinite(matrix).all():
         return None
 
     def scored(matrix: FloatArray) -> _Found:
-        residuals = residual(p, q, model, matrix, cameras)
+        residuals = fitting.residual(p, q, model, matrix, cameras)
         score = float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
         return _Found(matrix, residuals, score)
 
@@ -174,8 +228,8 @@ def check_options(
     model: str, threshold: float, seed: int, intrinsics: tuple[ArrayLike, ArrayLike] | None
 ) -> list[FloatArray] | None:
     """Raise an error if an option of :func:`estimate` is wrong; return the intrinsics it needs."""
-    if model not in _NEEDED:
-        raise unknown("model", model, _NEEDED)
+    if model not in NEEDED:
+        raise unknown("model", model, NEEDED)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
         raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
     if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
@@ -192,48 +246,6 @@ def check_options(
     if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
         raise InputError("the last row of intrinsics must be 0, 0, 1")
     return cameras
-
-
-def false_alarms(
-    p: FloatArray,
-    q: FloatArray,
-    inliers: NDArray[np.bool_],
-    model: Model,
-    threshold: float,
-    size: tuple[float, float],
-) -> float:
-    """Return log10 of how many models with as many inliers are expected by chance.
-
-    Among n unrelated matches, (n − s) C(n, k) C(k, s) models from s matches are tried in effect,
-    and each of the other k − s inliers of one is within the threshold with the probability α: the
-    share of the image that a disc around a point covers, or a band around an epipolar line (Moisan
-    and Stival, 2004). Several features at a place are one.
-    """
-    n, k = _places(p, q, threshold), _places(p[inliers], q[inliers], threshold)
-    s, solutions = _NEEDED[model], _SOLUTIONS[model]
-    if k <= s:
-        return float("inf")
-    h, w = size
-    shape = (
-        np.pi * threshold**2
-        if model in ("homography", "affine")
-        else 2 * threshold * np.hypot(h, w)
-    )
-    share = min(1.0, shape / (h * w))
-    tried = np.log10(solutions * max(n - s, 1)) + _log_binomial(n, k) + _log_binomial(k, s)
-    return float(tried + (k - s) * np.log10(share))
-
-
-def _places(p: FloatArray, q: FloatArray, threshold: float) -> int:
-    """Return the number of matches that differ in place in both images."""
-    for _ in range(2):
-        _, first = np.unique(np.round(p / (2 * threshold)), axis=0, return_index=True)
-        p, q = q[first], p[first]
-    return len(p)
-
-
-def _log_binomial(n: int, k: int) -> float:
-    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10)
 
 
 def _estimate(
@@ -263,32 +275,3 @@ def _estimate(
         eye = np.eye(3)
         matrix, _ = cv2.findEssentialMat(unit[0], unit[1], eye, eye, None, None, options)
     return None if matrix is None else np.asarray(matrix[:3], np.float64)
-
-
-def residual(
-    p: FloatArray,
-    q: FloatArray,
-    model: Model,
-    matrix: FloatArray,
-    cameras: list[FloatArray] | None = None,
-) -> FloatArray:
-    """Return the residual (m,) of each match, in pixels.
-
-    For homographies and affine maps it is the distance in the second image, otherwise Sampson's
-    approximation of the distance from the epipolar lines.
-    """
-    ones = np.ones((len(p), 1))
-    x, y = np.concatenate([p, ones], 1), np.concatenate([q, ones], 1)
-    if model == "affine":
-        return np.asarray(np.linalg.norm(x @ matrix.T - q, axis=1))
-    if model == "homography":
-        z = x @ matrix.T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            distances = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
-        return np.where(np.isfinite(distances), distances, np.inf)
-    if cameras is not None:
-        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
-    line_b, line_a = x @ matrix.T, y @ matrix
-    numerator = np.einsum("ni,ni->n", y, line_b)
-    denominator = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
-    return np.asarray(np.abs(numerator) / np.sqrt(np.maximum(denominator, 1e-300)))

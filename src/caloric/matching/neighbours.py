@@ -16,6 +16,7 @@ from caloric.theory.gaussians import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer where b is large
 _SCORES = 16_000_000  # per block
+_PLACE = 2.0  # pixels
 _LARGEST = 1e15  # largest entry: products stay within the range of float32
 
 
@@ -194,6 +195,16 @@ def _second(
         near = np.abs(xy_b - xy_b[best[row]]).max(1) <= radius
         result[row] = np.where(near, -np.inf, scores[row]).max()
     return result
+
+
+def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> Matches:
+    """Return the nearest of the matches between the same two places.
+
+    Features of several views of an image match several times. Places are cells of 2 pixels.
+    """
+    cells = np.concatenate([np.round(v / _PLACE) for v in matches.points(xy_a, xy_b)], 1)
+    _, first = np.unique(cells.astype(np.int64), axis=0, return_index=True)
+    return matches[np.sort(first)]
 
 
 def check_ratio(ratio: float | None) -> None:

@@ -19,7 +19,7 @@ from caloric.errors import InputError, unknown
 from caloric.features import Features
 from caloric.image import reading
 from caloric.image.pixels import as_unit_range, to_grey
-from caloric.matching import geometry, neighbours
+from caloric.matching import fitting, geometry, neighbours
 from caloric.matching.fitting import Model
 
 PREVIEW = 2048  # pixels of the longer side of a preview
@@ -190,7 +190,7 @@ def matched(
     estimate = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
     residuals = np.full(len(p), np.inf)
     if estimate.matrix is not None:
-        residuals = geometry.residual(p, q, model, estimate.matrix)
+        residuals = fitting.residual(p, q, model, estimate.matrix)
     return Matched(both, indices, near.first[rows], ratios, residuals, model, estimate.matrix)
 
 

@@ -1,0 +1,100 @@
+"""Simulated views on the device: all turns of a tilt are one batch (:mod:`caloric.image.views`)."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from caloric.features import Features
+from caloric.gpu import batches, graphs, host
+from caloric.image import views
+from caloric.image.views import View
+from caloric.plan import Plan
+
+
+def extract(
+    grey: host.Pixels | Tensor,
+    mask: NDArray[np.bool_] | None,
+    factor: int,
+    turns: list[View],
+    plan: Plan,
+    device: Any,
+) -> list[Features] | None:
+    """Return the features of views of one tilt, in their own coordinates.
+
+    The image is reduced by the factor first. None if the views do not fit into the memory of the
+    device.
+    """
+    try:
+        with torch.no_grad(), batches.using(device):
+            image = host.stack([grey], device)
+            if factor > 1:
+                image = functional.avg_pool2d(image, factor)
+                mask = None if mask is None else _reduced(mask, factor)
+            pixels, seen = _render(image[0], mask, turns)
+            h, w = pixels.shape[1:]
+            if not batches.addressable(h, w, device):
+                return None
+            found = []
+            for start in range(0, len(turns), batches.AT_ONCE):
+                part = slice(start, start + batches.AT_ONCE)
+                batch = graphs.run(pixels[part], plan, seen[part])
+                found += host.to_host(batch, plan, (h, w))
+            return found
+    except torch.OutOfMemoryError:
+        return None
+
+
+def _render(
+    grey: Tensor, mask: NDArray[np.bool_] | None, turns: list[View]
+) -> tuple[Tensor, Tensor]:
+    """Return views (n, h, w) of an image (h, w), and where features may be, (n, h, w)."""
+    size = (grey.shape[0], grey.shape[1])
+    if turns[0].tilt == 1:
+        allowed = np.ones(size, bool) if mask is None else mask
+        return grey[None], torch.from_numpy(allowed)[None].to(grey.device)
+    sizes = [view.size(size) for view in turns]
+    rows, columns = (max(s[i] for s in sizes) for i in range(2))
+    tilt, taps = turns[0].tilt, torch.from_numpy(views.taps(turns[0].tilt)).to(grey.device)
+    reach = len(taps) // 2
+    x = torch.arange(-reach, tilt * (columns - 1) + reach + 1, device=grey.device)
+    y = torch.arange(rows, device=grey.device)
+    back = np.stack([view.to_image(size) * (1 / tilt, 1, 1) for view in turns])
+    places = _places(torch.from_numpy(back).to(grey), x.to(grey), y.to(grey))
+    turned = _sampled(grey, places)
+    kernel = taps.view(1, 1, 1, -1)
+    blurred = functional.conv2d(turned[:, None], kernel, stride=(1, tilt))[:, 0]
+    inner = places[:, :, reach : len(x) - reach : tilt]
+    low, high = views.MARGIN, torch.tensor([size[1], size[0]]).to(inner) - 1 - views.MARGIN
+    allowed = ((inner >= low) & (inner <= high)).all(-1)
+    if mask is not None:
+        wanted = torch.from_numpy(mask).to(grey)
+        allowed &= _sampled(wanted, inner.round()) > 0.5
+    return blurred.contiguous(), allowed
+
+
+def _reduced(mask: NDArray[np.bool_], factor: int) -> NDArray[np.bool_]:
+    """Return the mask at the middle of blocks of pixels."""
+    h, w = (n // factor for n in mask.shape)
+    middle = slice(factor // 2, None, factor)
+    return np.ascontiguousarray(mask[middle, middle][:h, :w])
+
+
+def _places(back: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the places (n, rows, columns, 2) in the image that turned views are read from."""
+    along_x = back[:, None, None, :, 0] * x[None, None, :, None]
+    along_y = back[:, None, None, :, 1] * y[None, :, None, None]
+    return along_x + along_y + back[:, None, None, :, 2]
+
+
+def _sampled(image: Tensor, places: Tensor) -> Tensor:
+    """Return an image (h, w) at places (n, rows, columns, 2), bilinear, as at its edge beyond."""
+    h, w = image.shape
+    unit = 2 * places / torch.tensor([max(w - 1, 1), max(h - 1, 1)]).to(places) - 1
+    images = image[None, None].expand(len(places), 1, h, w)
+    return functional.grid_sample(
+        images, unit, mode="bilinear", padding_mode="border", align_corners=True
+    )[:, 0]
