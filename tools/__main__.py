@@ -93,6 +93,32 @@ def models(
 
 
 @app.command()
+def wide(
+    data: Annotated[
+        Path, typer.Option("--data", help="A folder of photographs, SCENE_NUMBER.jpg.")
+    ],
+    json_path: JsonOut = None,
+    wide_pairs: Annotated[
+        Path | None, typer.Option("--wide", help="Folders with 1.jpg, 2.jpg and points.txt.")
+    ] = None,
+    oxford: Annotated[Path | None, typer.Option(help="The folder of Oxford Affine.")] = None,
+    pairs: Annotated[int, typer.Option(help="Number of related, and of unrelated pairs.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the pairs.")] = 0,
+) -> None:
+    """Match planes from aside and unrelated pairs; fit and test the confidence of geometries."""
+    from tools import wide as benchmark
+    from tools.pages import wide as pages
+
+    console.check_outputs(json_path, None)
+    report = benchmark.run(data, wide_pairs, oxford, pairs, seed, console.progress_lines())
+    if json_path is not None:
+        console.write_report(json_path, report)
+    if json_path != "-":
+        for line in pages.lines(report):
+            typer.echo(line)
+
+
+@app.command()
 def scale(
     data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
     json_path: JsonOut = None,

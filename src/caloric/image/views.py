@@ -19,7 +19,7 @@ from caloric.image.pixels import Source
 from caloric.theory.gaussians import FloatArray
 
 # No view of a plane up to the largest tilt is farther than a tilt of 1.71 from one of these, and
-# our descriptor keeps half of its right matches up to a tilt of 1.75 (docs/wide.md). Whole numbers,
+# our descriptor keeps half of its right matches up to a tilt of 1.7 (docs/wide.md). Whole numbers,
 # so that pixels are left out and not interpolated.
 TILTS = (2, 4, 8)
 TURN = 60.0  # degrees between the turns of a tilt t, times t
@@ -64,9 +64,9 @@ def turns(tilt: int, size: tuple[int, int]) -> list[View]:
     """Return the views with a tilt of an image of size (h, w).
 
     A view of tilt t looks like its neighbours if it is turned by about 1 / t, so there are more
-    turns for larger tilts; a turn by π gives the same view upside down. Tilt 1 is the image itself. There
-    are none of an image too thin to be recognised from aside, and of one so long that most of a
-    turned view is empty only some.
+    turns for larger tilts; a turn by π gives the same view upside down. Tilt 1 is the image itself.
+    There are none of an image too thin to be recognised from aside, and of one so long that most of
+    a turned view is empty only some.
     """
     if tilt == 1:
         return [View(1, 0.0)]
@@ -152,6 +152,8 @@ def _window(low: int, high: int, length: int) -> tuple[int, int]:
 @cache
 def taps(tilt: int) -> NDArray[np.float32]:
     """Return the Gaussian that blurs an image along x before it is compressed by a tilt."""
+    if tilt == 1:
+        return np.ones(1, np.float32)
     sigma = _BLUR * sqrt(tilt**2 - 1)
     reach = ceil(3.5 * sigma)
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
