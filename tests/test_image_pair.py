@@ -195,3 +195,52 @@ def test_data_of_12_bits_are_told(caplog):
     assert not caplog.text
     caloric.detect(np.float32(0.5 + 1e-4 * (image / 4095)))
     assert "grey levels span" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def aside():
+    """A picture of a wall, and the wall seen from aside with a tilt of 5."""
+    image = photographs.grey("gravel", (400, 400))
+    narrow = np.array([[0.2, 0, 100], [0, 1, 0]], np.float64)
+    turn = photographs.similarity(1, 30, (0, 0), (200, 200))
+    change = turn[:, :2] @ narrow + np.array([[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]])
+    return image, photographs.warp(photographs.warp(image, narrow), turn), change
+
+
+def test_a_wall_seen_from_aside_is_found_by_views(aside):
+    image, other, change = aside
+    assert not caloric.match_images(image, other, views=None)
+    pair = caloric.match_images(image, other)
+    assert pair
+    assert pair.level > 1
+    assert pair.geometry.confidence > 0.9
+    assert f"tilts to {pair.level}" in pair.summary
+    moved = photographs.apply(change, pair.points_a)
+    assert np.median(np.hypot(*(moved - pair.points_b).T)) < 1
+    assert len(pair) >= 40
+    again = caloric.match_images(image, other, views=pair.level)
+    np.testing.assert_array_equal(again.matches.indices, pair.matches.indices)
+    np.testing.assert_array_equal(again.geometry.matrix, pair.geometry.matrix)
+    # Of several views of one place there is one match.
+    p, q = pair.all_points()
+    first = pair.matches.points(pair.features_a.frames.xy, pair.features_b.frames.xy)[0]
+    cells = np.round(
+        np.concatenate([p, pair.features_b.frames.xy[pair.matches.indices[:, 1]]], 1) / 2
+    )
+    assert len(np.unique(cells, axis=0)) == len(first) == len(q)
+
+
+def test_an_easy_pair_needs_no_views(pair):
+    assert pair.level == 1
+    assert "tilts" not in pair.summary
+
+
+def test_unrelated_images_are_not_believed_at_any_level():
+    a, b = (photographs.grey(name, (240, 200)) for name in ("camera", "brick"))
+    found = caloric.match_images(a, b)
+    assert not found
+    assert found.geometry.confidence < 0.5
+
+
+def test_the_former_name_of_the_result_remains():
+    assert caloric.ImagePair is caloric.ImageMatch

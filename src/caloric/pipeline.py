@@ -426,7 +426,7 @@ def _views_on_device(
     wanted = _checked_mask(mask, size)
     if 0 in size:
         return [plan.empty(size)], []
-    parts, left = [plan.empty(size)], []
+    parts, left = [], []
     factor = simulated.reduction(size)
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
@@ -441,17 +441,20 @@ def _views_on_device(
         for view, features in zip(turns, found, strict=True):
             back = simulated.enlarged(view.to_image(small), by)
             parts.append(replace(features, frames=features.frames.moved(back), image_size=size))
-    return parts, left
+    return parts or ([] if left else [plan.empty(size)]), left
 
 
 def joined_features(parts: Sequence[Features]) -> Features:
-    """Return the features of several views of one image; one of those alike in place and shape."""
+    """Return the features of several views of one image.
+
+    All of the first are kept, and of others that are alike in place and shape one.
+    """
     frames = Frames(
         np.concatenate([part.frames.maps for part in parts]),
         np.concatenate([part.scores for part in parts]),
     )
     descriptors = np.concatenate([part.descriptors for part in parts])
-    rows = simulated.new_shapes(frames.maps)
+    rows = simulated.new_shapes(frames.maps, len(parts[0]))
     views = max(part.views for part in parts)
     return replace(parts[0], frames=frames[rows], descriptors=descriptors[rows], views=views)
 

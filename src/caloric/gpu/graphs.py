@@ -18,7 +18,7 @@ def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
 
     The next run with the same shape and plan may overwrite the result.
     """
-    batch = replayed(pixels, plan) if masks is None else extract(pixels, plan, masks)
+    batch = replayed(pixels, plan, masks)
     capacity = room((pixels.shape[1], pixels.shape[2]))
     while bool(batch.crowded.any()):
         capacity *= 4
@@ -28,36 +28,39 @@ def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """A recorded extraction: it reads ``images`` and writes ``batch``."""
+    """A recorded extraction: it reads ``images`` and ``masks`` and writes ``batch``."""
 
     graph: Any
     images: Tensor
+    masks: Tensor | None
     batch: Batch
 
 
-_KEPT = 4  # graphs: each holds the memory of its batch
+_KEPT = 8  # graphs: each holds the memory of its batch
 _graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
-def replayed(images: Tensor, plan: Plan) -> Batch:
+def replayed(images: Tensor, plan: Plan, masks: Tensor | None = None) -> Batch:
     """Return the result of :func:`extract`, by a graph from the second batch of a kind on.
 
     The next batch with the same shape and plan overwrites the result.
     """
     if not fusing(images.device) or plan.options.max_features is None:
-        return extract(images, plan)
-    key = (tuple(images.shape), images.device, plan)
+        return extract(images, plan, masks)
+    key = (tuple(images.shape), images.device, plan, masks is None)
     if key not in _graphs:
         _graphs[key] = None
-        return extract(images, plan)
+        return extract(images, plan, masks)
     _graphs.move_to_end(key)
     recorded = _graphs[key]
     if recorded is None:
         while sum(g is not None for g in _graphs.values()) >= _KEPT:
             oldest = next(k for k, g in _graphs.items() if g is not None)
             del _graphs[oldest]
-        recorded = _graphs[key] = _record(images, plan)
+        recorded = _graphs[key] = _record(images, plan, masks)
     recorded.images.copy_(images)
+    if recorded.masks is not None:
+        recorded.masks.copy_(masks)
     recorded.graph.replay()
     return recorded.batch
 
@@ -68,11 +71,11 @@ def forget() -> None:
     torch.cuda.empty_cache()
 
 
-def _record(images: Tensor, plan: Plan) -> _Graph:
-    static = images.clone()
-    extract(static, plan)  # creates all tables, which is not possible while recording
+def _record(images: Tensor, plan: Plan, masks: Tensor | None) -> _Graph:
+    static, where = images.clone(), None if masks is None else masks.clone()
+    extract(static, plan, where)  # creates all tables, which is not possible while recording
     graph = torch.cuda.CUDAGraph()
     # Other threads may decode and copy during the capture.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        batch = extract(static, plan)
-    return _Graph(graph, static, batch)
+        batch = extract(static, plan, where)
+    return _Graph(graph, static, where, batch)

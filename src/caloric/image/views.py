@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.image.pixels import Source
+from caloric.runtime.indexing import first_of_cells
 from caloric.theory.gaussians import FloatArray
 
 # No view of a plane up to the largest tilt is farther than a tilt of 1.71 from one of these, and
@@ -176,9 +177,10 @@ def largest_tilt(views: object) -> int:
     return int(views)
 
 
-def new_shapes(maps: FloatArray) -> NDArray[np.intp]:
+def new_shapes(maps: FloatArray, known: int) -> NDArray[np.intp]:
     """Return the rows of frames (n, 2, 3) at whose place no frame before is of their shape.
 
+    The first ``known`` rows are returned in any case.
     Alike are frames whose centres are nearer than half a σ, whose sizes and axes differ by less
     than a quarter and whose directions by less than 20 degrees, as far as cells show it.
     """
@@ -194,8 +196,8 @@ def new_shapes(maps: FloatArray) -> NDArray[np.intp]:
     cells = np.concatenate(
         [place, size[:, None], shape / (2 * _ALIKE), direction[:, None] / _TURNED], 1
     )
-    _, first = np.unique(np.round(cells).astype(np.int64), axis=0, return_index=True)
-    return np.sort(first)
+    new = first_of_cells(np.round(cells).astype(np.int64))
+    return np.concatenate([np.arange(known), new[new >= known]])
 
 
 _NEAR, _ALIKE, _TURNED = 0.5, 0.25, np.radians(20)  # σ, logarithms, radians

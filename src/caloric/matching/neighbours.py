@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.runtime import native, tables, threads
-from caloric.runtime.indexing import rows
+from caloric.runtime.indexing import first_of_cells, rows
 from caloric.theory.gaussians import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer where b is large
@@ -203,8 +203,7 @@ def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> Match
     Features of several views of an image match several times. Places are cells of 2 pixels.
     """
     cells = np.concatenate([np.round(v / _PLACE) for v in matches.points(xy_a, xy_b)], 1)
-    _, first = np.unique(cells.astype(np.int64), axis=0, return_index=True)
-    return matches[np.sort(first)]
+    return matches[first_of_cells(cells.astype(np.int64))]
 
 
 def check_ratio(ratio: float | None) -> None:

@@ -7,6 +7,8 @@ a fundamental matrix F has q̃ᵀ F p̃ = 0 and, along any δ, (q̃ᵀ F) δ + (
 match among ten is enough.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,14 +17,16 @@ from caloric.matching import fitting
 from caloric.matching.fitting import Model
 from caloric.theory.gaussians import FloatArray
 
-SAMPLES = 3000
+# So many that one right match in ten is enough: of two matches one sample in a hundred is right, of
+# three one in a thousand.
+_SAMPLES = {"homography": 3000, "affine": 3000, "fundamental": 10_000, "essential": 10_000}
 _TAKEN = {"homography": 2, "affine": 1, "fundamental": 3, "essential": 3}  # matches per sample
 _REACH = 2.0  # σ around a match within which its local map is trusted
-_WIDE = 4.0  # thresholds: what a model of few matches may miss by
-_SCORED = 400  # matches by which a sample is scored
-_FITTED = 5  # of the best samples
-_NARROWING = (4.0, 2.0, 1.0)  # thresholds of the fits that follow each other
-_BLOCK = 500  # samples whose residuals are computed at once
+_SCORED = 400  # matches by which all samples are scored
+_KEPT = 200  # samples that are improved by all matches near them
+_NARROWING = (8.0, 8.0, 4.0, 2.0)  # thresholds within which matches are near
+_FITTED = 5  # of those, that are fitted
+_BLOCK = 500  # models whose residuals are computed at once
 
 
 def local_maps(maps_a: FloatArray, maps_b: FloatArray) -> FloatArray:
@@ -40,22 +44,25 @@ def search(
     """Return the best model of samples of matched frames (m, 2, 3), or None."""
     maps_a, maps_b = frames
     p, q, count = maps_a[:, :, 2], maps_b[:, :, 2], len(maps_a)
-    taken = _TAKEN[model]
-    if count < max(taken, 4):
+    if count < 4:
         return None
-    samples = _samples(count, taken, seed)
-    local, sigma = local_maps(maps_a, maps_b), sigmas(maps_a)
-    if cameras is None:
-        models = _models(p, q, local, sigma, samples, model)
+    samples = _samples(count, _TAKEN[model], _SAMPLES[model], seed)
+    if model == "affine":
+        models = _affine(frames)[samples[:, 0]]
     else:
-        models = _essential(p, q, local, sigma, samples, cameras)
-    # All models are scored by some of the matches, the best by all.
-    some = np.random.default_rng(seed).permutation(count)[:_SCORED]
-    scores = _scores(models, p[some], q[some], model, _WIDE * threshold, cameras)
+        models = _improved(_Equations.of(frames, model), samples, threshold, seed)
+    if cameras is not None:
+        # An essential matrix has two equal singular values.
+        u, _, vt = np.linalg.svd(cameras[1].T @ models @ cameras[0])
+        models = (u * (1.0, 1.0, 0.0)) @ vt
+    in_pixels = models
+    if cameras is not None:
+        in_pixels = np.linalg.inv(cameras[1]).T @ models @ np.linalg.inv(cameras[0])
+    scores = _weights(_squares(in_pixels, p, q, model), 2 * threshold).sum(1)
     best, highest = None, 0.0
     for i in np.argsort(-scores, kind="stable")[:_FITTED]:
         matrix = models[i]
-        for times in _NARROWING:
+        for times in (2.0, 1.0):
             fitted = fitting.fit(p, q, model, matrix, times * threshold, cameras)
             if not np.isfinite(fitted).all():
                 break
@@ -67,46 +74,57 @@ def search(
     return best
 
 
-def _scores(
-    models: FloatArray,
-    p: FloatArray,
-    q: FloatArray,
-    model: Model,
-    limit: float,
-    cameras: list[FloatArray] | None,
+def _improved(
+    equations: "_Equations", samples: NDArray[np.intp], threshold: float, seed: int
 ) -> FloatArray:
-    """Return how well models (k, 3, 3) explain matches p and q (m, 2), as numbers (k,)."""
-    if cameras is not None:
-        models = np.linalg.inv(cameras[1]).T @ models @ np.linalg.inv(cameras[0])
+    """Return the best models (k, 3, 3) of samples, each solved again for the matches near it."""
+    count = len(equations.x)
+    models = equations.solved(equations.squares[samples].sum(1))
+    some = np.random.default_rng(seed).permutation(count)[:_SCORED]
+    wide = _NARROWING[0] * threshold
+    scores = np.concatenate([
+        _weights(equations.missed(models[i : i + _BLOCK], some), wide).sum(1)
+        for i in range(0, len(models), _BLOCK)
+    ])  # fmt: skip
+    models = models[np.argsort(-scores, kind="stable")[:_KEPT]]
+    everyone = np.arange(count)
+    flat = equations.squares.reshape(count, 81)
+    for times in _NARROWING:
+        weights = _weights(equations.missed(models, everyone), times * threshold)
+        models = equations.solved((weights @ flat).reshape(-1, 9, 9))
+    return equations.in_pixels(models)
+
+
+def _weights(squares: FloatArray, limit: float) -> FloatArray:
+    return np.asarray(np.clip(1 - squares / limit**2, 0, None))
+
+
+def _squares(models: FloatArray, p: FloatArray, q: FloatArray, model: Model) -> FloatArray:
+    """Return the squared residuals (k, m) of models (k, 3, 3) or (k, 2, 3)."""
     x, y = (fitting.homogeneous(v).astype(np.float32).T for v in (p, q))
-    # Residuals do not change with the scale of a matrix; that of float32 is limited.
-    scale = np.abs(models).max((1, 2), keepdims=True)
-    models = (models / np.where(scale > 0, scale, 1)).astype(np.float32)
-    result = np.empty(len(models))
+    scale = np.ones((len(models), 1, 1), np.float32)
+    if model != "affine":  # residuals do not change with it, and float32 ends
+        scale = np.maximum(np.abs(models).max((1, 2), keepdims=True), 1e-300)
+    along = (models / scale).astype(np.float32) @ x
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for start in range(0, len(models), _BLOCK):
-            part = models[start : start + _BLOCK]
-            along = part @ x
-            if model == "affine":
-                squares = ((along * scale[start : start + _BLOCK] - y[:2]) ** 2).sum(1)
-            elif model == "homography":
-                squares = ((along[:, :2] / along[:, 2:] - y[:2]) ** 2).sum(1)
-            else:
-                back = np.swapaxes(part, 1, 2) @ y
-                normal = (along[:, :2] ** 2).sum(1) + (back[:, :2] ** 2).sum(1)
-                squares = (y * along).sum(1) ** 2 / normal
-            good = np.clip(1 - np.nan_to_num(squares, nan=np.inf) / limit**2, 0, None)
-            result[start : start + _BLOCK] = good.sum(1)
-    return result
+        if model == "affine":
+            squares = ((along - y[:2]) ** 2).sum(1)
+        elif model == "homography":
+            squares = ((along[:, :2] / along[:, 2:] - y[:2]) ** 2).sum(1)
+        else:
+            back = np.swapaxes(models / scale, 1, 2).astype(np.float32) @ y
+            normal = (along[:, :2] ** 2).sum(1) + (back[:, :2] ** 2).sum(1)
+            squares = (y * along).sum(1) ** 2 / normal
+    return np.asarray(np.nan_to_num(squares, nan=np.inf, posinf=np.inf))
 
 
-def _samples(count: int, taken: int, seed: int) -> NDArray[np.intp]:
+def _samples(count: int, taken: int, most: int, seed: int) -> NDArray[np.intp]:
     """Return samples (k, taken) of different matches; all of them if they are few."""
     if taken == 1:
-        return np.arange(min(count, SAMPLES))[:, None]
-    if taken == 2 and count * (count - 1) // 2 <= SAMPLES:
+        return np.arange(min(count, most))[:, None]
+    if taken == 2 and count * (count - 1) // 2 <= most:
         return np.stack(np.triu_indices(count, 1), 1)
-    samples = np.random.default_rng(seed).integers(0, count, (SAMPLES, taken))
+    samples = np.random.default_rng(seed).integers(0, count, (most, taken))
     ordered = np.sort(samples, 1)
     return np.asarray(samples[(np.diff(ordered, axis=1) > 0).all(1)])
 
@@ -118,33 +136,71 @@ def _units(points: FloatArray) -> FloatArray:
     return np.array([[scale, 0, -scale * middle[0]], [0, scale, -scale * middle[1]], [0, 0, 1]])
 
 
-def _models(
-    p: FloatArray,
-    q: FloatArray,
-    local: FloatArray,
-    sigma: FloatArray,
-    samples: NDArray[np.intp],
-    model: Model,
-) -> FloatArray:
-    """Return the models (k, 3, 3), of affine maps (k, 2, 3), of the samples (k, s)."""
-    if model == "affine":
-        rows = samples[:, 0]
-        shift = q[rows] - np.einsum("kij,kj->ki", local[rows], p[rows])
-        return np.concatenate([local[rows], shift[:, :, None]], 2)
-    to_a, to_b = _units(p), _units(q)
-    x, y = (fitting.homogeneous(v) @ u.T for v, u in ((p, to_a), (q, to_b)))
-    within = to_b[0, 0] / to_a[0, 0] * local
-    reach = _REACH * to_a[0, 0] * sigma
-    make = _plane_rows if model == "homography" else _epipolar_rows
-    equations = make(x, y, within, reach)
-    system = equations[samples].reshape(len(samples), -1, 9)
-    _, vectors = np.linalg.eigh(np.swapaxes(system, 1, 2) @ system)
-    solved = vectors[:, :, 0].reshape(-1, 3, 3)
-    if model == "homography":
-        return np.asarray(np.linalg.inv(to_b) @ solved @ to_a)
-    u, s, vt = np.linalg.svd(solved)
-    s[:, 2] = 0
-    return np.asarray(to_b.T @ ((u * s[:, None]) @ vt) @ to_a)
+def _affine(frames: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Return the affine maps (m, 2, 3) of single matches."""
+    local = local_maps(*frames)
+    p, q = (maps[:, :, 2:] for maps in frames)
+    return np.concatenate([local, q - local @ p], 2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Equations:
+    """The equations of matches in the nine numbers of a model.
+
+    ``squares`` (m, 9, 9) has the sums of squares of their coefficients: models of any matches are
+    solved from the sum over these. ``x`` and ``y`` (m, 3) are the matches in units to which
+    ``to_a`` and ``to_b`` (3, 3) map the two images.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    model: Model
+    squares: FloatArray
+    to_a: FloatArray
+    to_b: FloatArray
+
+    @classmethod
+    def of(cls, frames: tuple[FloatArray, FloatArray], model: Model) -> "_Equations":
+        """Return the equations of matched frames (m, 2, 3)."""
+        p, q = (maps[:, :, 2] for maps in frames)
+        to_a, to_b = _units(p), _units(q)
+        x, y = (fitting.homogeneous(v) @ u.T for v, u in ((p, to_a), (q, to_b)))
+        local = to_b[0, 0] / to_a[0, 0] * local_maps(*frames)
+        reach = _REACH * to_a[0, 0] * sigmas(frames[0])
+        make = _plane_rows if model == "homography" else _epipolar_rows
+        rows = make(x, y, local, reach)
+        return cls(x, y, model, np.swapaxes(rows, 1, 2) @ rows, to_a, to_b)
+
+    def solved(self, squares: FloatArray) -> FloatArray:
+        """Return the models (k, 3, 3) with the least sums of squares (k, 9, 9)."""
+        _, vectors = np.linalg.eigh(squares)
+        models = vectors[:, :, 0].reshape(-1, 3, 3)
+        if self.model == "homography":
+            return np.asarray(models)
+        u, s, vt = np.linalg.svd(models)
+        s[:, 2] = 0
+        return np.asarray((u * s[:, None]) @ vt)
+
+    def missed(self, models: FloatArray, rows: NDArray[np.intp]) -> FloatArray:
+        """Return by how much models miss matches and their frames, (k, m), in square pixels."""
+        flat = models.reshape(-1, 9)
+        outer = (flat[:, :, None] * flat[:, None]).reshape(-1, 81)
+        squares = outer @ self.squares[rows].reshape(-1, 81).T
+        x, y = self.x[rows].T, self.y[rows].T
+        if self.model == "homography":
+            depth = (models @ x)[:, 2]
+            divisor = (self.to_b[0, 0] * depth) ** 2
+        else:
+            line_b, line_a = models @ x, np.swapaxes(models, 1, 2) @ y
+            divisor = self.to_b[0, 0] ** 2 * (line_b[:, :2] ** 2).sum(1)
+            divisor += self.to_a[0, 0] ** 2 * (line_a[:, :2] ** 2).sum(1)
+        return np.asarray(squares / np.maximum(divisor, 1e-30))
+
+    def in_pixels(self, models: FloatArray) -> FloatArray:
+        """Return models (k, 3, 3) of the images themselves."""
+        if self.model == "homography":
+            return np.asarray(np.linalg.inv(self.to_b) @ models @ self.to_a)
+        return np.asarray(self.to_b.T @ models @ self.to_a)
 
 
 def _plane_rows(x: FloatArray, y: FloatArray, local: FloatArray, reach: FloatArray) -> FloatArray:
@@ -173,17 +229,3 @@ def _epipolar_rows(
         rows[:, 1 + j, :2] += local[:, :, j, None] * x[:, None]
         rows[:, 1 + j] *= reach[:, None, None]
     return rows.reshape(len(x), 3, 9)
-
-
-def _essential(
-    p: FloatArray,
-    q: FloatArray,
-    local: FloatArray,
-    sigma: FloatArray,
-    samples: NDArray[np.intp],
-    cameras: list[FloatArray],
-) -> FloatArray:
-    """Return the essential matrices (k, 3, 3) nearest to the fundamental ones of the samples."""
-    fundamental = _models(p, q, local, sigma, samples, "fundamental")
-    u, _, vt = np.linalg.svd(cameras[1].T @ fundamental @ cameras[0])
-    return np.asarray((u * (1.0, 1.0, 0.0)) @ vt)

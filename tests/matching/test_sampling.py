@@ -1,0 +1,142 @@
+"""Frames find models where few matches are right, and tell whether a model is."""
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+from caloric.matching import confidence, fitting, geometry, sampling
+
+K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
+MODELS = ["homography", "affine", "fundamental", "essential"]
+SIZE = (800, 1000)
+
+
+def derivative(matrix, points):
+    """The derivatives (n, 2, 2) of a homography at points (n, 2)."""
+    z = fitting.homogeneous(points) @ matrix.T
+    there = z[:, :2] / z[:, 2:]
+    return (matrix[:2, :2] - there[:, :, None] * matrix[2, :2]) / z[:, 2, None, None]
+
+
+def scene(model, rng, n, noise=0.1):
+    """Frames (n, 2, 3) in two images, as surfaces would show them, and the truth."""
+    if model in ("homography", "affine"):
+        p = rng.uniform([100, 100], [900, 700], (n, 2))
+        truth = np.array([[0.5, 0.1, 200], [-0.2, 0.9, 60], [2e-4, -1e-4, 1]])
+        if model == "affine":
+            truth[2] = 0, 0, 1
+        q, local = cv2.perspectiveTransform(p[None], truth)[0], derivative(truth, p)
+        truth = truth[:2] if model == "affine" else truth
+    else:
+        rotation = cv2.Rodrigues(np.array([0.05, 0.4, -0.1]))[0]
+        translation = np.array([2, 0.2, 0.1])
+        points = np.column_stack([rng.uniform(-2, 2, (n, 2)), rng.uniform(5, 9, n)])
+        normals = np.column_stack([rng.normal(0, 0.4, (n, 2)), np.ones(n)])
+        p = (points @ K.T)[:, :2] / points[:, 2:]
+        moved = points @ rotation.T + translation
+        q = (moved @ K.T)[:, :2] / moved[:, 2:]
+        local = np.empty((n, 2, 2))
+        for i, (normal, point) in enumerate(zip(normals, points, strict=True)):
+            plane = rotation + np.outer(translation, normal) / (normal @ point)
+            local[i] = derivative(K @ plane @ np.linalg.inv(K), p[i : i + 1])[0]
+        essential = fitting._cross(translation / np.linalg.norm(translation)) @ rotation
+        inverse = np.linalg.inv(K)
+        truth = essential if model == "essential" else inverse.T @ essential @ inverse
+    sigma, angle = rng.uniform(2, 8, n), rng.uniform(0, 2 * np.pi, n)
+    frames = caloric.Frames.from_xysa(p[:, 0], p[:, 1], sigma, angle).maps
+    shapes = local @ frames[:, :, :2] @ (np.eye(2) + rng.normal(0, 0.05, (n, 2, 2)))
+    second = np.concatenate([shapes, (q + rng.normal(0, noise, q.shape))[:, :, None]], 2)
+    return (frames.copy(), second), truth
+
+
+def spoiled(frames, wrong, rng):
+    """The frames with so many matches replaced by unrelated ones."""
+    first, second = (maps.copy() for maps in frames)
+    shuffled = rng.permutation(wrong)
+    second[:wrong, :, :2] = second[shuffled, :, :2]
+    second[:wrong, :, 2] = rng.uniform(0, SIZE[::-1], (wrong, 2))
+    return first, second
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_equations_hold_for_the_truth(model):
+    """Without noise any sample of matches gives the true model."""
+    rng = np.random.default_rng(0)
+    frames, truth = scene(model, rng, 30, noise=0)
+    exact = frames[0], frames[1]
+    if model != "affine":  # frames without noise too
+        clean = scene(model, np.random.default_rng(0), 30, noise=0)[0]
+        exact = clean[0], clean[1]
+    cameras = [K, K] if model == "essential" else None
+    found = sampling.search(exact, model, 2.0, 0, cameras)
+    p, q = exact[0][:, :, 2], exact[1][:, :, 2]
+    assert fitting.residual(p, q, model, found, cameras).max() < 1e-6
+    assert fitting.residual(p, q, model, truth, cameras).max() < 1e-6
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_right_match_in_ten_is_enough(model):
+    wrong, right = 360, 40
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        frames, _ = scene(model, rng, wrong + right)
+        frames = spoiled(frames, wrong, rng)
+        p, q = frames[0][:, :, 2], frames[1][:, :, 2]
+        cameras = (K, K) if model == "essential" else None
+        found = geometry.estimate(
+            p, q, model=model, intrinsics=cameras, size=SIZE, size_a=SIZE, frames=frames
+        )
+        assert found
+        assert found.inliers[wrong:].mean() > 0.9
+        clean = scene(model, np.random.default_rng(seed), wrong + right, noise=0)[0]
+        missed = fitting.residual(
+            clean[0][:, :, 2], clean[1][:, :, 2], model, found.matrix,
+            None if cameras is None else list(cameras),
+        )  # fmt: skip
+        assert np.median(missed) < 1.5
+
+
+def test_frames_that_disagree_lower_the_confidence():
+    rng = np.random.default_rng(0)
+    frames, _ = scene("homography", rng, 60)
+    frames = spoiled(frames, 52, rng)
+    p, q = frames[0][:, :, 2], frames[1][:, :, 2]
+    agreeing = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=frames)
+    turned = frames[1].copy()
+    turned[:, :, :2] = turned[:, :, 1::-1]
+    other = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=(frames[0], turned))
+    assert agreeing.confidence > 0.99
+    assert other.confidence < agreeing.confidence - 0.1
+
+
+def test_the_predicted_error_is_the_scatter():
+    """Over many noisy copies the model misses by what one of them predicts."""
+    missed, predicted = [], []
+    places = np.random.default_rng(1).uniform([0, 0], [999, 799], (50, 2))
+    for seed in range(60):
+        (first, second), truth = scene("homography", np.random.default_rng(5), 40, noise=0)
+        p, q = first[:, :, 2], second[:, :, 2].copy()
+        q += np.random.default_rng(seed).normal(0, 0.7, q.shape)
+        found = fitting.fit(p, q, "homography", truth, 10.0)
+        mapped, deviations = fitting.uncertainty(p, q, "homography", found, places)
+        exact = cv2.perspectiveTransform(places[None], truth)[0]
+        missed.append(((mapped - exact) ** 2).sum(1))
+        predicted.append(deviations**2)
+    ratio = np.sqrt(np.mean(missed, 0) / np.mean(predicted, 0))
+    assert 0.8 < np.median(ratio) < 1.25
+
+
+def test_evidence_counts():
+    """More inliers, agreement and precision never lower the confidence."""
+
+    def said(power, error, agreement, inliers):
+        return confidence.Evidence(power, error, agreement, inliers).confidence
+
+    for agreement in (None, 0.5):
+        assert said(-5, 1.0, agreement, 9) > said(-2, 1.0, agreement, 9)
+        assert said(-5, 1.0, agreement, 9) > said(-5, 9.0, agreement, 9)
+    assert said(-5, 1.0, 0.9, 9) > said(-5, 1.0, 0.1, 9)
+    assert said(-5, 1.0, None, 90) > said(-5, 1.0, None, 9)
+    assert said(float("inf"), 0.1, 1.0, 4) == 0
+    assert said(-30, None, None, 30) > 0.99 > 0.01 > said(3, None, None, 30)
