@@ -720,7 +720,7 @@ def match(
             find=find,
         )
         if max(features_a.views, features_b.views) > 1:
-            matches = one_per_place(matches, features_a.frames.xy, features_b.frames.xy)
+            matches = matches[one_per_place(matches, features_a.frames.xy, features_b.frames.xy)]
         if not refine or images is None:
             return matches
         return _refined(features_a, features_b, matches, images, device)

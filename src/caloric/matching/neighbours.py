@@ -197,13 +197,13 @@ def _second(
     return result
 
 
-def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> Matches:
-    """Return the nearest of the matches between the same two places.
+def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> NDArray[np.intp]:
+    """Return the rows of the first of the matches between the same two places.
 
     Features of several views of an image match several times. Places are cells of 2 pixels.
     """
     cells = np.concatenate([np.round(v / _PLACE) for v in matches.points(xy_a, xy_b)], 1)
-    return matches[first_of_cells(cells.astype(np.int64))]
+    return first_of_cells(cells.astype(np.int64))
 
 
 def check_ratio(ratio: float | None) -> None:

@@ -21,6 +21,7 @@ from caloric.image import reading
 from caloric.image.pixels import as_unit_range, to_grey
 from caloric.matching import fitting, geometry, neighbours
 from caloric.matching.fitting import Model
+from caloric.matching.neighbours import Matches
 
 PREVIEW = 2048  # pixels of the longer side of a preview
 PIXELS = 100_000_000  # largest picture that is accepted
@@ -183,11 +184,18 @@ def matched(
     rows = np.flatnonzero(near.mutual)
     ratios = near.first[rows] / np.maximum(near.second[rows], 1e-12)
     order = np.argsort(ratios, kind="stable")
+    if max(a.views, b.views) > 1:  # several views of a place match
+        pairs = Matches(np.stack([rows, near.nearest[rows]], 1)[order], near.first[rows][order])
+        order = order[neighbours.one_per_place(pairs, a.frames.xy, b.frames.xy)]
     rows, ratios = rows[order], ratios[order]
     indices = np.stack([rows, near.nearest[rows]], 1)
-    p, q = a.frames.xy[indices[:, 0]], b.frames.xy[indices[:, 1]]
+    first, second = a.frames.maps[indices[:, 0]], b.frames.maps[indices[:, 1]]
+    p, q = first[:, :, 2], second[:, :, 2]
     good = ratios <= ratio
-    estimate = geometry.estimate(p[good], q[good], model=model, threshold=threshold)
+    estimate = geometry.estimate(
+        p[good], q[good], model=model, threshold=threshold, size=b.image_size,
+        size_a=a.image_size, frames=(first[good], second[good]),
+    )  # fmt: skip
     residuals = np.full(len(p), np.inf)
     if estimate.matrix is not None:
         residuals = fitting.residual(p, q, model, estimate.matrix)
@@ -209,6 +217,7 @@ def summary(pair: Matched) -> Report:
     i, j = pair.indices.T
     return {
         "features": [len(a), len(b)],
+        "level": max(f.views for f in pair.features),
         "model": pair.model,
         "matrix": None if pair.matrix is None else pair.matrix.tolist(),
         "a": _columns(a.xy[i], a.sigma[i], a.angle[i]),

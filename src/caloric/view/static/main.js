@@ -35,7 +35,8 @@ function filter() {
   }
   stage.choose(found, kept, $("others").checked ? others : []);
   $("counts").textContent = `${kept.length.toLocaleString("en")} inliers of ${(kept.length + others.length).toLocaleString("en")} `
-    + `matches; ${found.features.map((n) => n.toLocaleString("en")).join(" and ")} features`;
+    + `matches; ${found.features.map((n) => n.toLocaleString("en")).join(" and ")} features`
+    + (found.level > 1 ? `, from views with tilts to ${found.level}` : "");
 }
 
 async function match() {
