@@ -12,7 +12,7 @@ with N the logarithm of the number of models, e the predicted error in pixels an
 the logarithm of the number of inliers where there are no frames. The coefficients are those of "the
 geometry is right within 5 pixels" over pairs that show the same and pairs that do not
 (``python -m tools wide``). For epipolar geometries, of which a pair of planes has many, it is the
-number of models alone: 1 / (1 + 10^N).
+number of models alone: 1 / (1 + 10^(N + 2)).
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ _AGREEING = 0.75
 _CHANCE = 0.05  # the share of unrelated inliers that do; a twentieth is more than was seen
 _LEAST, _MOST = -40.0, 10.0  # powers beyond which evidence does not change
 _FINEST, _COARSEST = 0.05, 50.0  # pixels, of predicted errors
+_CAUTION = 2.0  # orders of magnitude: epipolar geometries are searched for in more ways
 _GRID = 8  # places across and down at which errors are predicted
 # a, b, c, d of the regression: with frames, and without
 WITH_FRAMES = (-4.739, -0.189, -0.644, 5.143)
@@ -68,7 +69,7 @@ class Evidence:
         if self.power == inf:
             return 0.0
         if self.error is None:
-            return 1 / (1 + 10 ** min(self.power, 99.0))
+            return 1 / (1 + 10 ** min(self.power + _CAUTION, 99.0))
         coefficients = WITHOUT if self.agreement is None else WITH_FRAMES
         return 1 / (1 + exp(-sum(c * t for c, t in zip(coefficients, self.terms, strict=True))))
 
