@@ -161,7 +161,7 @@ def trial(job: Job) -> list[Report]:
             for name, with_frames in (("with frames", True), ("without", False)):
                 found = evidence(pair, with_frames)
                 if np.isfinite(found.power):
-                    row["evidence"][name] = found.terms
+                    row["evidence"][name] = [round(term, 4) for term in found.terms]
         epipolar = pipeline.verify(
             pair.features_a, pair.features_b, pair.matches, model="fundamental"
         )
@@ -204,12 +204,13 @@ def fit(rows: list[Report], name: str) -> FloatArray:
 
 
 def calibration(rows: list[Report], name: str) -> Report:
-    """Return coefficients for all, and what those of one half say of the other half."""
+    """Return coefficients for all, and what those of one half of a run say of its other half."""
     known = [row for row in rows if name in row["evidence"]]
     said, right, related = [], [], []
-    for half in range(2):
-        w = fit([row for row in known if row["half"] != half], name)
-        tested = [row for row in known if row["half"] == half]
+    for run, half in sorted({(row["run"], row["half"]) for row in known}):
+        of_run = [row for row in known if row["run"] == run]
+        w = fit([row for row in of_run if row["half"] != half], name)
+        tested = [row for row in of_run if row["half"] == half]
         z = np.array([row["evidence"][name] for row in tested]) @ w
         said += (1 / (1 + np.exp(-z))).tolist()
         right += [row["right"] for row in tested]
@@ -375,7 +376,7 @@ def run(
     try:
         with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for i, found in enumerate(pool.map(trial, planned), 1):
-                rows += found
+                rows += [row | {"run": seed} for row in found]
                 if i % 20 == 0:
                     progress(f"{i} of {len(planned)} pairs")
     finally:

@@ -37,8 +37,8 @@ _FINEST, _COARSEST = 0.05, 50.0  # pixels, of predicted errors
 _CAUTION = 2.0  # orders of magnitude: epipolar geometries are searched for in more ways
 _GRID = 8  # places across and down at which errors are predicted
 # a, b, c, d of the regression: with frames, and without
-WITH_FRAMES = (-4.739, -0.189, -0.644, 5.143)
-WITHOUT = (-9.271, -0.14, -0.407, 2.881)
+WITH_FRAMES = (-3.903, -0.286, -0.366, 3.594)
+WITHOUT = (-10.367, -0.226, -0.082, 4.174)
 
 
 @dataclass(frozen=True)
