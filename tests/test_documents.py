@@ -17,9 +17,10 @@ import colmap_project
 import photographs
 from caloric.alignment.schedule import SCHEDULE
 from caloric.bench import gpu
+from caloric.matching import confidence
 from caloric.paper import errata
 from paths import DOCS, README, RESULTS
-from tools import builds, models
+from tools import builds, models, wide
 from tools.alignment import benchmark as align_benchmark
 from tools.drills import kills
 from tools.pages import accuracy as accuracy_page
@@ -29,6 +30,7 @@ from tools.pages import gpu as gpu_page
 from tools.pages import overview
 from tools.pages import pairs as pairs_page
 from tools.pages import speed as speed_page
+from tools.pages import wide as wide_page
 
 # Minutes, or data that is not here.
 LONG = {"bench", "paper", "make", "pip"}
@@ -242,6 +244,16 @@ def test_the_platforms_page_is_what_was_measured():
         for what, least in builds.PROMISED.items():
             assert agreement[what] >= least, (name, what)
     assert (DOCS / "platforms.md").read_text("utf-8") == builds.page()
+
+
+def test_the_page_of_wide_baselines_and_the_coefficients_of_the_confidence():
+    report = wide_page.unpacked(json.loads(wide_page.RESULTS.read_text("utf-8")))
+    assert (DOCS / "wide.md").read_text("utf-8") == wide_page.page(report)
+    for name, used in (("with frames", confidence.WITH_FRAMES), ("without", confidence.WITHOUT)):
+        found = wide.calibration(report["pairs"], name)
+        np.testing.assert_allclose(found["coefficients"], used, atol=0.02)
+        assert found["of them right"] > 0.97
+    assert {v["believed"] for v in (report["wide"] | report["oxford"]).values()} == {True}
 
 
 def test_the_page_of_pairs():

@@ -428,13 +428,14 @@ def _views_on_device(
         return [plan.empty(size)], []
     parts, left = [], []
     factor = simulated.reduction(size)
+    uploaded = host.stack([grey], device)[0]
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
         small = (size[0] // by, size[1] // by)
         turns = simulated.turns(tilt, small)
         if not turns:
             continue
-        found = on_device.extract(grey, wanted, by, turns, plan.of_tilt(tilt), device)
+        found = on_device.extract(uploaded, wanted, by, turns, plan.of_tilt(tilt), device)
         if found is None:
             left.append(tilt)
             continue

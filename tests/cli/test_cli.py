@@ -66,7 +66,7 @@ def test_the_python_of_the_recipes_runs_and_is_better():
     pytest.importorskip("kornia")
     text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
     assert scope["after"] > scope["before"] > 100

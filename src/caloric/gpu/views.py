@@ -16,7 +16,7 @@ from caloric.plan import Plan
 
 
 def extract(
-    grey: host.Pixels | Tensor,
+    grey: Tensor,
     mask: NDArray[np.bool_] | None,
     factor: int,
     turns: list[View],
@@ -30,11 +30,10 @@ def extract(
     """
     try:
         with torch.no_grad(), batches.using(device):
-            image = host.stack([grey], device)
             if factor > 1:
-                image = functional.avg_pool2d(image, factor)
+                grey = functional.avg_pool2d(grey[None], factor)[0]
                 mask = None if mask is None else _reduced(mask, factor)
-            pixels, seen = _render(image[0], mask, turns)
+            pixels, seen = _render(grey, mask, turns)
             h, w = pixels.shape[1:]
             if not batches.addressable(h, w, device):
                 return None
