@@ -380,8 +380,11 @@ def _views(image: Any, mask: Any, plan: Plan, tilts: Sequence[int], memory: int)
     views = [view for tilt in tilts if tilt > 1 for view in simulated.turns(tilt, small.size)]
     if not views:
         return parts or [plan.empty(pixels.size)]
-    # All views read it, so that it is reduced once.
-    grey = small.read(*(slice(0, n) for n in small.size))
+    # All views read it, so that it is reduced once, in strips: the image itself may not fit.
+    h, w = small.size
+    grey = np.concatenate(
+        [small.read(slice(r.start, r.stop), slice(0, w)) for r in threads.strips(h)]
+    )
     small = Source(small.size, lambda rows, columns: grey[rows, columns])
     share = memory // min(threads.count(), len(views))
 
@@ -428,14 +431,16 @@ def _views_on_device(
         return [plan.empty(size)], []
     parts, left = [], []
     factor = simulated.reduction(size)
-    uploaded = host.stack([grey], device)[0]
+    pixels = on_device.uploaded(grey, device)
+    if pixels is None:
+        return [], list(tilts)
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
         small = (size[0] // by, size[1] // by)
         turns = simulated.turns(tilt, small)
         if not turns:
             continue
-        found = on_device.extract(uploaded, wanted, by, turns, plan.of_tilt(tilt), device)
+        found = on_device.extract(pixels, wanted, by, turns, plan.of_tilt(tilt), device)
         if found is None:
             left.append(tilt)
             continue

@@ -15,6 +15,14 @@ from caloric.image.views import View
 from caloric.plan import Plan
 
 
+def uploaded(grey: host.Pixels | Tensor, device: Any) -> Tensor | None:
+    """Return an image (h, w) on the device, or None if it does not fit."""
+    try:
+        return host.stack([grey], device)[0]
+    except torch.OutOfMemoryError:
+        return None
+
+
 def extract(
     grey: Tensor,
     mask: NDArray[np.bool_] | None,
