@@ -631,11 +631,207 @@ bool settle(const Pair &pair, const double *xy, double radius, float &first, flo
   return hidden <= second;
 }
 
-// Scores a.b - |a|^2/2 - |b|^2/2 of all pairs, none of them kept: of each row the two best columns,
-// of each column the best row's score. b is packed in panels (depth, 2 LANES).
-void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const float *packed, const float *half_b,
-             i64 columns, const double *xy, double radius, const Best &best, float *best_of_b) {
+// Writes the result of a row; computes all its scores again if the second best is not known.
+void finish(const Pair &pair, const float *a, float half_a, i64 depth, const float *packed, const float *half_b,
+            i64 columns, const double *xy, double radius, const Best &best, i64 y, std::vector<float> &scores) {
+  if (settle(pair, xy, radius, best.first[y], best.second[y], best.nearest[y])) return;
+  product(a, 1, depth, packed, columns, scores.data());
+  float second = -std::numeric_limits<float>::infinity();
+  const i64 c0 = best.nearest[y];
+  for (i64 c = 0; c < columns; ++c) {
+    const double apart = std::max(std::abs(xy[2 * c] - xy[2 * c0]), std::abs(xy[2 * c + 1] - xy[2 * c0 + 1]));
+    if (apart > radius) second = std::max(second, scores[c] - half_b[c] - half_a);
+  }
+  best.second[y] = second;
+}
+
+// Rows as bytes, each with a scale of its own.
+Bytes bytes_of(const float *a, i64 rows, i64 depth) {
+  Bytes bytes;
+  bytes.depth = (depth + 15) / 16 * 16;
+  bytes.packed.assign(rows * bytes.depth, 0);
+  for (i64 y = 0; y < rows; ++y) {
+    float largest = 0;
+    double error = 0, length = 0;
+    for (i64 k = 0; k < depth; ++k) largest = std::max(largest, std::abs(a[y * depth + k]));
+    const float scale = largest / 127;
+    for (i64 k = 0; k < depth; ++k) {
+      const float value = a[y * depth + k];
+      const int q = scale > 0 ? (int)std::lrint(value / scale) : 0;
+      bytes.packed[y * bytes.depth + k] = (std::int8_t)std::max(-127, std::min(127, q));
+      const double missed = value - (double)scale * bytes.packed[y * bytes.depth + k];
+      error += missed * missed;
+      length += (double)value * value;
+    }
+    bytes.scale.push_back(scale);
+    bytes.error.push_back((float)std::sqrt(error));
+    bytes.longest = std::max(bytes.longest, (float)std::sqrt(length));
+  }
+  return bytes;
+}
+
+#ifdef CALORIC_NEON
+constexpr int SCREENED = 8;  // rows at once
+#ifdef __clang__
+#define CALORIC_DOTPROD __attribute__((target("dotprod")))
+#else
+#define CALORIC_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+
+// sum = the products of a row with 2 LANES columns, in the order of `tile`.
+inline void single(const float *a, const float *b, i64 depth, Vec (&sum)[2]) {
+  Vec left = {}, right = {};
+  for (i64 k = 0; k < depth; ++k) {
+    left = fused(a[k], load(b + k * 2 * LANES), left);
+    right = fused(a[k], load(b + k * 2 * LANES + LANES), right);
+  }
+  sum[0] = left;
+  sum[1] = right;
+}
+
+// Of 8 rows and 8 columns: which rows may have a product above `limits` (8, 4), of a row in each lane, or
+// above `tops` (8), of a column. The products are those of bytes with their errors added.
+CALORIC_DOTPROD unsigned above(const std::int8_t *a, const std::int8_t *b, i64 depth, const float *scale_a,
+                               const float *row, const float *scale_b, const float *column, const float *limits,
+                               const float *tops) {
+  int32x4_t total[SCREENED][2];
+  for (int r = 0; r < SCREENED; ++r) total[r][0] = total[r][1] = vdupq_n_s32(0);
+  for (i64 k = 0; k < depth; k += 16) {
+    int8x16_t left[SCREENED];
+    for (int r = 0; r < SCREENED; ++r) left[r] = vld1q_s8(a + r * depth + k);
+#define STEP(lane)                                                                \
+  {                                                                               \
+    const int8x16_t one = vld1q_s8(b + 8 * k + 32 * lane), two = vld1q_s8(b + 8 * k + 32 * lane + 16); \
+    for (int r = 0; r < SCREENED; ++r) {                                          \
+      total[r][0] = vdotq_laneq_s32(total[r][0], one, left[r], lane);             \
+      total[r][1] = vdotq_laneq_s32(total[r][1], two, left[r], lane);             \
+    }                                                                             \
+  }
+    STEP(0) STEP(1) STEP(2) STEP(3)
+#undef STEP
+  }
+  const float32x4_t by[2] = {vld1q_f32(scale_b), vld1q_f32(scale_b + 4)};
+  const float32x4_t more[2] = {vld1q_f32(column), vld1q_f32(column + 4)};
+  const float32x4_t best[2] = {vld1q_f32(tops), vld1q_f32(tops + 4)};
+  unsigned flagged = 0;
+  for (int r = 0; r < SCREENED; ++r) {
+    const float32x4_t limit = vld1q_f32(limits + 4 * r), add = vdupq_n_f32(row[r]);
+    uint32x4_t any = vdupq_n_u32(0);
+    for (int side = 0; side < 2; ++side) {
+      const float32x4_t product = vcvtq_f32_s32(total[r][side]);
+      const float32x4_t score = vaddq_f32(vfmaq_f32(more[side], product, vmulq_n_f32(by[side], scale_a[r])), add);
+      any = vorrq_u32(any, vorrq_u32(vcgtq_f32(score, limit), vcgtq_f32(score, best[side])));
+    }
+    flagged |= (vmaxvq_u32(any) != 0) << r;
+  }
+  return flagged;
+}
+
+// The same as below, with most pairs told apart by bytes.
+void nearest_screened(const float *a, const float *half_a, i64 rows, i64 depth, const float *packed,
+                      const float *half_b, i64 columns, const double *xy, double radius, const Best &best,
+                      float *best_of_b, const Bytes &b) {
+  constexpr i64 SOME = 64, FIRST = 16;  // rows at once; of so many panels one is looked at first
   const float nothing = -std::numeric_limits<float>::infinity();
+  Int steps;
+  for (int l = 0; l < LANES; ++l) steps[l] = l;
+  Bytes left = bytes_of(a, rows, depth);
+  std::vector<std::int8_t> again(SCREENED * left.depth);
+  float never[2 * LANES];
+  for (float &top : never) top = std::numeric_limits<float>::infinity();
+  left.packed.resize((rows + SCREENED) * left.depth);  // a group of rows may end beyond
+  left.scale.resize(rows + SCREENED);
+  // Rounding of the sums: 1e-4 of the longest product is far more than they have.
+  const float rounding = 1e-4f * left.longest * b.longest;
+  std::vector<float> column(b.scale.size(), nothing), row(rows + SCREENED, nothing);
+  for (std::size_t c = 0; c < column.size(); ++c) column[c] = b.error[c] * left.longest - half_b[c];
+  for (i64 y = 0; y < rows; ++y) row[y] = left.error[y] * 1.01f * b.longest + rounding - half_a[y];
+  for (i64 start = 0; start < rows; start += SOME) {
+    const i64 stop = std::min(rows, start + SOME);
+    Pair pairs[SOME];
+    float limits[SOME + SCREENED][LANES];
+    Vec floors[SOME];  // scores that the two best of a lane have at least
+    const auto clear = [&](Pair &pair) { pair = {all(nothing), all(nothing), all(-1), all(-1)}; };
+    const auto scan = [&](i64 x) {
+      for (i64 y = start; y < stop; y += SCREENED) {
+        unsigned flagged = above(left.packed.data() + y * left.depth, b.packed.data() + x * left.depth, left.depth,
+                                 left.scale.data() + y, row.data() + y, b.scale.data() + x, column.data() + x,
+                                 limits[y - start], best_of_b + x);
+        for (; flagged; flagged &= flagged - 1) {
+          const i64 r = y + __builtin_ctz(flagged);
+          if (r >= stop) break;
+          Vec sum[2];
+          single(a + r * depth, packed + x * depth, depth, sum);
+          for (int side = 0; side < 2; ++side) {
+            const Vec score = sum[side] - load(half_b + x + side * LANES) - half_a[r];
+            pairs[r - start].add(score, steps + (std::int32_t)(x + side * LANES));
+            store(best_of_b + x + side * LANES, max(load(best_of_b + x + side * LANES), score));
+          }
+          store(limits[r - start], max(floors[r - start], pairs[r - start].second));
+        }
+      }
+    };
+    for (i64 y = 0; y < SOME; ++y) {
+      clear(pairs[y]);
+      floors[y] = all(nothing);
+    }
+    std::fill(&limits[0][0], &limits[0][0] + sizeof limits / sizeof(float), nothing);
+    for (i64 x = 0; x < columns; x += FIRST * 2 * LANES) scan(x);
+    for (i64 y = 0; y < stop - start; ++y) {
+      // A little less: what reached it must be found again.
+      floors[y] = pairs[y].second - rounding;
+      store(limits[y], floors[y]);
+      clear(pairs[y]);
+    }
+    for (i64 x = 0; x < columns; x += 2 * LANES) scan(x);
+    i64 unsettled[SOME], count = 0;
+    for (i64 y = start; y < stop; ++y)
+      if (!settle(pairs[y - start], xy, radius, best.first[y], best.second[y], best.nearest[y])) unsettled[count++] = y;
+    // Where the second best may be hidden by others near the best, all columns are looked at again.
+    for (i64 group = 0; group < count; group += SCREENED) {
+      const i64 some = std::min<i64>(SCREENED, count - group);
+      float scale[SCREENED] = {}, add[SCREENED];
+      for (i64 r = 0; r < SCREENED; ++r) {
+        const i64 y = unsettled[group + std::min(r, some - 1)];
+        std::memcpy(again.data() + r * left.depth, left.packed.data() + y * left.depth, left.depth);
+        scale[r] = left.scale[y];
+        add[r] = r < some ? row[y] : nothing;
+        store(limits[r], all(best.second[y]));
+      }
+      for (i64 x = 0; x < columns; x += 2 * LANES) {
+        unsigned flagged = above(again.data(), b.packed.data() + x * left.depth, left.depth, scale, add,
+                                 b.scale.data() + x, column.data() + x, limits[0], never);
+        for (; flagged; flagged &= flagged - 1) {
+          const i64 r = __builtin_ctz(flagged), y = unsettled[group + r], c0 = best.nearest[y];
+          Vec sum[2];
+          single(a + y * depth, packed + x * depth, depth, sum);
+          for (i64 c = x; c < std::min(columns, x + 2 * LANES); ++c) {
+            const double apart = std::max(std::abs(xy[2 * c] - xy[2 * c0]), std::abs(xy[2 * c + 1] - xy[2 * c0 + 1]));
+            const float score = sum[(c - x) / LANES][(c - x) % LANES] - half_b[c] - half_a[y];
+            if (apart > radius) best.second[y] = std::max(best.second[y], score);
+          }
+          store(limits[r], all(best.second[y]));
+        }
+      }
+    }
+  }
+}
+#endif
+
+// Scores a.b - |a|^2/2 - |b|^2/2 of all pairs, none of them kept: of each row the two best columns,
+// of each column the best row's score. b is packed in panels (depth, 2 LANES). With `bytes` only those
+// are computed that can matter; the result is the same.
+void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const float *packed, const float *half_b,
+             i64 columns, const double *xy, double radius, const Best &best, float *best_of_b, const Bytes *bytes) {
+  const float nothing = -std::numeric_limits<float>::infinity();
+#ifdef CALORIC_NEON
+  if (bytes) {
+    nearest_screened(a, half_a, rows, depth, packed, half_b, columns, xy, radius, best, best_of_b, *bytes);
+    return;
+  }
+#else
+  (void)bytes;
+#endif
   constexpr i64 SOME = 8 * ROWS;
   Int steps;
   for (int l = 0; l < LANES; ++l) steps[l] = l;
@@ -668,17 +864,8 @@ void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const flo
       store(best_of_b + x, tops[0]);
       store(best_of_b + x + LANES, tops[1]);
     }
-    for (i64 y = start; y < stop; ++y) {
-      if (settle(pairs[y - start], xy, radius, best.first[y], best.second[y], best.nearest[y])) continue;
-      product(a + y * depth, 1, depth, packed, columns, scores.data());
-      float second = nothing;
-      const i64 c0 = best.nearest[y];
-      for (i64 c = 0; c < columns; ++c) {
-        const double apart = std::max(std::abs(xy[2 * c] - xy[2 * c0]), std::abs(xy[2 * c + 1] - xy[2 * c0 + 1]));
-        if (apart > radius) second = std::max(second, scores[c] - half_b[c] - half_a[y]);
-      }
-      best.second[y] = second;
-    }
+    for (i64 y = start; y < stop; ++y)
+      finish(pairs[y - start], a + y * depth, half_a[y], depth, packed, half_b, columns, xy, radius, best, y, scores);
   }
 }
 
@@ -687,6 +874,6 @@ void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const flo
 #define JOINED_(name, kind) name##_##kind
 #define JOINED(name, kind) JOINED_(name, kind)
 extern const Kernels JOINED(kernels, CALORIC_KIND) = {
-    octave, candidates, describe, product, nearest, JOINED(refine, CALORIC_KIND), LANES};
+    octave, candidates, describe, product, nearest, bytes_of, JOINED(refine, CALORIC_KIND), LANES};
 
 }  // namespace caloric

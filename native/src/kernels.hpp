@@ -71,6 +71,17 @@ struct Best {
   std::int64_t *nearest;
 };
 
+// Rows of numbers as bytes q, of which a row is scale q with an error of length `error`: a product of two
+// rows is known from their bytes to within error_a |b| + error_b |a|. Most products are far from the
+// largest, and are told apart from it by bytes, at a quarter of the work. `packed` has the rows of b in
+// groups of 8, of each 4 bytes at a time; `rows` those of a. Both are padded to 16 numbers a row.
+struct Bytes {
+  std::vector<std::int8_t> packed;
+  std::vector<float> scale, error;
+  float longest = 0;  // of all rows
+  std::int64_t depth = 0;
+};
+
 // Refinement of matches: caloric.matching.refinement has the formulas and the constants.
 constexpr int REFINED_SIDE = 21, REFINED_LAGS = 6;
 
@@ -117,7 +128,8 @@ struct Kernels {
                   std::int64_t columns, float *result);
   void (*nearest)(const float *a, const float *half_a, std::int64_t rows, std::int64_t depth,
                   const float *packed_b, const float *half_b, std::int64_t columns, const double *xy,
-                  double radius, const Best &best, float *best_of_b);
+                  double radius, const Best &best, float *best_of_b, const Bytes *bytes);
+  Bytes (*bytes_of)(const float *a, std::int64_t rows, std::int64_t depth);
   void (*refine)(const RefineJob &job);
   int lanes;
 };

@@ -12,6 +12,11 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(CALORIC_ARM) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include "kernels.hpp"
 
 #ifdef _WIN32
@@ -372,9 +377,46 @@ void product(Matrix a, Panels b, Out<float, nb::ndim<2>> result) {
   kernels->product(left, rows, depth, right, columns, out);
 }
 
+// Whether products of bytes are fast here.
+bool byte_products() {
+#if defined(CALORIC_ARM) && defined(__linux__)
+  return kernels == &kernels_neon && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
+#elif defined(CALORIC_ARM) && defined(__APPLE__)
+  return kernels == &kernels_neon;
+#else
+  return false;
+#endif
+}
+
+// Descriptors b (columns, depth) as bytes, or None where products of bytes are not fast.
+nb::object screen(Matrix b) {
+  if (!byte_products()) return nb::none();
+  const i64 columns = b.shape(0), depth = b.shape(1), group = 8, padded = (depth + 15) / 16 * 16;
+  const float *from = b.data();
+  Bytes bytes;
+  {
+    nb::gil_scoped_release released;
+    const i64 all = (columns + group - 1) / group * group;
+    Bytes rows = kernels->bytes_of(from, columns, depth);
+    bytes.packed.assign(all * padded, 0);
+    for (i64 c = 0; c < columns; ++c)
+      for (i64 k = 0; k < padded; ++k)
+        bytes.packed[(c - c % group) * padded + (k / 4) * 4 * group + (c % group) * 4 + k % 4] =
+            rows.packed[c * padded + k];
+    bytes.scale = std::move(rows.scale);
+    bytes.error = std::move(rows.error);
+    bytes.scale.resize(all);
+    bytes.error.resize(all);
+    bytes.longest = rows.longest;
+    bytes.depth = padded;
+  }
+  return nb::cast(std::move(bytes));
+}
+
+// `best_of_b` has the best scores so far, and then those with the rows of a.
 void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy, double radius,
              Out<i64, nb::ndim<1>> column, Out<float, nb::ndim<1>> first, Out<float, nb::ndim<1>> second,
-             Out<float, nb::ndim<1>> best_of_b) {
+             Out<float, nb::ndim<1>> best_of_b, const nb::object &screened) {
   const i64 rows = a.shape(0), depth = a.shape(1), columns = half_b.shape(0), padded = b.shape(0) * b.shape(2);
   fits(b, depth, columns);
   for (const i64 size : {(i64)half_a.shape(0), (i64)column.shape(0), (i64)first.shape(0), (i64)second.shape(0)})
@@ -389,11 +431,16 @@ void nearest(Matrix a, Line half_a, Panels b, Line half_b, const nb::object &xy,
   const float *left = a.data(), *length = half_a.data(), *right = b.data(), *given = half_b.data();
   const Best best{first.data(), second.data(), column.data()};
   float *tops = best_of_b.data();
+  const Bytes *bytes = screened.is_none() ? nullptr : &nb::cast<const Bytes &>(screened);
+  if (bytes)
+    require(byte_products() && bytes->depth == (depth + 15) / 16 * 16 && (i64)bytes->scale.size() == padded,
+            "screen: of other descriptors");
   nb::gil_scoped_release released;
   // A column that is not there is infinitely far.
-  std::vector<float> half(given, given + columns), highest(padded, -std::numeric_limits<float>::infinity());
+  std::vector<float> half(given, given + columns), highest(tops, tops + columns);
   half.resize(padded, std::numeric_limits<float>::infinity());
-  kernels->nearest(left, length, rows, depth, right, half.data(), columns, where, radius, best, highest.data());
+  highest.resize(padded, -std::numeric_limits<float>::infinity());
+  kernels->nearest(left, length, rows, depth, right, half.data(), columns, where, radius, best, highest.data(), bytes);
   std::copy(highest.begin(), highest.begin() + columns, tops);
 }
 
@@ -449,7 +496,7 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 
 NB_MODULE(caloric_native, m) {
   use(kinds().front());
-  m.attr("VERSION") = 6;  // of these functions: raised when one changes
+  m.attr("VERSION") = 7;  // of these functions: raised when one changes
   m.def("kinds", &kinds);
   m.def("kind", [] { return kind; });
   m.def("use", &use);
@@ -466,7 +513,9 @@ NB_MODULE(caloric_native, m) {
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   m.def("nearest", &nearest, nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"), nb::arg("xy").none(),
         nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("first").noconvert(),
-        nb::arg("second").noconvert(), nb::arg("best_of_b").noconvert());
+        nb::arg("second").noconvert(), nb::arg("best_of_b").noconvert(), nb::arg("screen").none());
+  nb::class_<Bytes>(m, "Bytes");
+  m.def("screen", &screen);
   m.def("refine_matches", &refine_matches, nb::arg("first"), nb::arg("second"), nb::arg("a"), nb::arg("b"),
         nb::arg("window"), nb::arg("filters"), nb::arg("steps"), nb::arg("constants"), nb::arg("noise"), nb::arg("variances"),
         nb::arg("correlations"), nb::arg("maps").noconvert(), nb::arg("shifts").noconvert(),

@@ -171,8 +171,9 @@ def computed():
     a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
     half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
     nearest = np.empty(90, np.int64)
-    rows = [np.empty(n, np.float32) for n in (90, 90, 131)]
-    core.nearest(a, half[0], core.pack(b), half[1], None, 0.0, nearest, *rows)
+    rows = [np.full(n, -np.inf, np.float32) for n in (90, 90, 131)]
+    # Bytes, where they are fast, tell which products need not be computed, and change nothing.
+    core.nearest(a, half[0], core.pack(b), half[1], None, 0.0, nearest, *rows, core.screen(b))
     product = np.empty((90, 131), np.float32)
     core.product(a, core.pack(b), product)
     yield "neighbours", nearest.tobytes() + b"".join(row.tobytes() for row in rows)
@@ -250,6 +251,35 @@ def test_matching(rows, columns, depth, places, seed):
         np.testing.assert_allclose(
             exact[np.arange(rows), compiled.nearest], exact.min(1), rtol=1e-3, atol=2e-3
         )
+
+
+@pytest.mark.skipif(
+    core.screen(np.ones((1, 1), np.float32)) is None, reason="products of bytes are not fast here"
+)
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 300), st.integers(1, 150), st.booleans(),
+    st.integers(-12, 12), st.integers(0, 10**6),
+)  # fmt: skip
+def test_bytes_leave_out_only_what_does_not_matter(rows, columns, depth, places, power, seed):
+    """The result with products of bytes is that without, to the byte."""
+    rng = np.random.default_rng(seed)
+    a, b = (
+        (10.0**power * rng.standard_normal((n, depth)) * rng.uniform(0.1, 3, (n, 1))).astype("f")
+        for n in (rows, columns)
+    )
+    b[: columns // 3] = b[0]  # equals
+    b[columns // 2 :] *= rng.integers(0, 2, (columns - columns // 2, 1))  # and zeros
+    half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
+    xy = rng.uniform(0, 30, (columns, 2)) if places else None
+    found = []
+    for screen in (None, core.screen(b)):
+        arrays = [np.full(n, -np.inf, np.float32) for n in (rows, rows, columns)]
+        nearest = np.empty(rows, np.int64)
+        core.nearest(a, half[0], core.pack(b), half[1], xy, 10.0, nearest, *arrays, screen)
+        found.append([nearest, *arrays])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_second_nearest_behind_many_at_one_place():

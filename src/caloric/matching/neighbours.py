@@ -157,15 +157,17 @@ def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
 def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
     """Do the same as :func:`_scan` by the compiled core, which does not store scores."""
     core = native.core()
-    packed = core.pack(sets.b)
+    packed, screen = core.pack(sets.b), core.screen(sets.b)
     xy = None if sets.xy_b is None else np.ascontiguousarray(sets.xy_b, np.float64)
     tops, lock = np.full(len(sets.b), -np.inf, np.float32), Lock()
 
     def block(rows: range) -> None:
-        part, highest = slice(rows.start, rows.stop), np.empty(len(sets.b), np.float32)
+        part = slice(rows.start, rows.stop)
+        with lock:  # what is known of b already rules out most rows
+            highest = tops.copy()
         parts = [array[part] for array in outputs]
         left = sets.a[part], sets.half_a[part]
-        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *parts, highest)
+        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *parts, highest, screen)
         with lock:
             np.maximum(tops, highest, out=tops)
 

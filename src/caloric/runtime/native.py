@@ -11,7 +11,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 6
+VERSION = 7
 
 
 @cache
