@@ -727,8 +727,9 @@ CALORIC_DOTPROD unsigned above(const std::int8_t *a, const std::int8_t *b, i64 d
   return flagged;
 }
 
-// The same as below, with most pairs told apart by bytes.
-void nearest_screened(const float *a, const float *half_a, i64 rows, i64 depth, const float *packed,
+// The same as below, with most pairs told apart by bytes. False if numbers are so small that rounding
+// cannot be bounded.
+bool nearest_screened(const float *a, const float *half_a, i64 rows, i64 depth, const float *packed,
                       const float *half_b, i64 columns, const double *xy, double radius, const Best &best,
                       float *best_of_b, const Bytes &b) {
   constexpr i64 SOME = 64, FIRST = 16;  // rows at once; of so many panels one is looked at first
@@ -743,6 +744,7 @@ void nearest_screened(const float *a, const float *half_a, i64 rows, i64 depth, 
   left.scale.resize(rows + SCREENED);
   // Rounding of the sums: 1e-4 of the longest product is far more than they have.
   const float rounding = 1e-4f * left.longest * b.longest;
+  if (!(rounding > 1e-30f)) return false;
   std::vector<float> column(b.scale.size(), nothing), row(rows + SCREENED, nothing);
   for (std::size_t c = 0; c < column.size(); ++c) column[c] = b.error[c] * left.longest - half_b[c];
   for (i64 y = 0; y < rows; ++y) row[y] = left.error[y] * 1.01f * b.longest + rounding - half_a[y];
@@ -815,6 +817,7 @@ void nearest_screened(const float *a, const float *half_a, i64 rows, i64 depth, 
       }
     }
   }
+  return true;
 }
 #endif
 
@@ -825,10 +828,8 @@ void nearest(const float *a, const float *half_a, i64 rows, i64 depth, const flo
              i64 columns, const double *xy, double radius, const Best &best, float *best_of_b, const Bytes *bytes) {
   const float nothing = -std::numeric_limits<float>::infinity();
 #ifdef CALORIC_NEON
-  if (bytes) {
-    nearest_screened(a, half_a, rows, depth, packed, half_b, columns, xy, radius, best, best_of_b, *bytes);
+  if (bytes && nearest_screened(a, half_a, rows, depth, packed, half_b, columns, xy, radius, best, best_of_b, *bytes))
     return;
-  }
 #else
   (void)bytes;
 #endif

@@ -47,8 +47,8 @@ class ImageMatch:
     threshold : float
         The largest residual of an inlier, in pixels.
     level : int
-        The largest tilt of the simulated views that the features are from; 1 if there was no need
-        for any.
+        The largest tilt of the simulated views that it took, or that were tried in vain; 1 if there
+        was no need for any.
     """
 
     image_a: NDArray[np.generic]
@@ -167,7 +167,8 @@ def match_images(
         Simulated views, for planes seen from aside: see :func:`extract`. "auto" matches the images
         themselves first and goes on to views with tilts up to 2, 4 and 8 until the confidence of
         the geometry is above 0.9; ``level`` says which. A pair that needs no views takes no longer.
-        One with fewer than 40 inliers gets one more level.
+        One with fewer than 40 inliers (of 2,000 features or more) gets one more level. With
+        ``upright`` there are no views.
     refine : bool
         Refine the matches: see :func:`refine`.
     masks : (mask_a, mask_b), optional
@@ -226,9 +227,11 @@ def match_images(
         return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
 
     best = matched(a, b)
-    for tilt in TILTS if views == "auto" else ():
+    few = _FEW if max_features is None else min(_FEW, max_features // 50)
+    # Views are turned, so that there are none of upright frames.
+    for tilt in TILTS if views == "auto" and not upright else ():
         sure = best.geometry.confidence > _SURE
-        if sure and len(best) >= _FEW:
+        if sure and len(best) >= few:
             break
         wider = replace(plan, views=tilt)
         more = (
@@ -239,7 +242,9 @@ def match_images(
         best = max(best, matched(a, b), key=_order)
         if sure:  # it was right already, and has more points now
             break
-    return best
+    if best:
+        return best
+    return replace(best, level=max(a.views, b.views))  # all that was tried
 
 
 _SURE = 0.9  # the confidence of a geometry after which "auto" stops

@@ -293,8 +293,8 @@ def extract(
     views : 2, 4 or 8, optional
         Also take features from simulated views with tilts up to this number, so that planes seen
         from aside can be matched. Each view adds up to 1,500 features divided by its tilt, fewer if
-        ``max_features`` is less; all are in the coordinates of the image, those of the image itself
-        first.
+        ``max_features`` is less, and as many as there are if it is None; all are in the coordinates
+        of the image, those of the image itself first. Not with ``upright``.
     memory : int
         Bytes to work in on the CPU, where a larger image is processed in tiles. A device takes an
         image as a whole, and one that does not fit goes to the CPU.
@@ -361,7 +361,8 @@ def extract_views(
     if target is not None:
         parts, tilts = _views_on_device(target, image, mask, plan, tilts)
     if tilts:
-        parts += _views(image, mask, plan, tilts, memory)
+        others = _views(image, mask, plan, tilts, memory)
+        parts = others + parts if 1 in tilts else parts + others  # the image itself is first
     return joined_features(parts)
 
 
@@ -890,7 +891,7 @@ def verify(
     -------
     Geometry
         ``matrix`` (3, 3) or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``. It is
-        true in a condition if chance does not explain the inliers.
+        true in a condition if it is more likely right than not.
 
     Examples
     --------

@@ -43,6 +43,10 @@ class Plan:
         views: int = 1,
     ) -> "Plan":
         """Return the plan for a recipe that the caller asked for as ``descriptor``."""
+        if views > 1 and options.upright:
+            raise InputError(
+                "views are turned, so that upright=True has none: leave out one of them"
+            )
         name = descriptor if isinstance(descriptor, str) else recipe.kernel.name
         sizes, output = relative_sizes(domain_sizes), output_type(dtype, recipe)
         return cls(recipe, options, sizes, output, name, views)

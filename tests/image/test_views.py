@@ -154,7 +154,13 @@ def test_of_a_long_image_some_views_are_taken():
     assert len(turns(2, (40, 4000))) > 0
 
 
-@pytest.mark.parametrize("wrong", [3, 0, -2, 2.5, True, "4", "auto", [2]])
+def test_upright_frames_have_no_views(image):
+    with pytest.raises(caloric.InputError, match="upright"):
+        caloric.extract(image, views=2, upright=True)
+    assert caloric.match_images(image, image[::-1].copy(), upright=True).level == 1
+
+
+@pytest.mark.parametrize("wrong", [1, 3, 0, -2, 2.5, True, "4", "auto", [2], np.array([2, 4])])
 def test_other_numbers_are_refused(image, wrong):
     with pytest.raises(caloric.InputError, match="views must be"):
         caloric.extract(image, views=wrong)

@@ -259,7 +259,7 @@ def test_matching(rows, columns, depth, places, seed):
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 300), st.integers(1, 300), st.integers(1, 150), st.booleans(),
-    st.integers(-12, 12), st.integers(0, 10**6),
+    st.integers(-30, 12), st.integers(0, 10**6),
 )  # fmt: skip
 def test_bytes_leave_out_only_what_does_not_matter(rows, columns, depth, places, power, seed):
     """The result with products of bytes is that without, to the byte."""
@@ -270,6 +270,7 @@ def test_bytes_leave_out_only_what_does_not_matter(rows, columns, depth, places,
     )
     b[: columns // 3] = b[0]  # equals
     b[columns // 2 :] *= rng.integers(0, 2, (columns - columns // 2, 1))  # and zeros
+    a, b = (v if rng.random() < 0.8 else np.zeros_like(v) for v in (a, b))
     half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
     xy = rng.uniform(0, 30, (columns, 2)) if places else None
     found = []

@@ -41,7 +41,7 @@ def extract(
             if factor > 1:
                 grey = functional.avg_pool2d(grey[None], factor)[0]
                 mask = None if mask is None else _reduced(mask, factor)
-            pixels, seen = _render(grey, mask, turns)
+            pixels, seen = _render(grey, mask, turns, factor)
             h, w = pixels.shape[1:]
             if not batches.addressable(h, w, device):
                 return None
@@ -56,7 +56,7 @@ def extract(
 
 
 def _render(
-    grey: Tensor, mask: NDArray[np.bool_] | None, turns: list[View]
+    grey: Tensor, mask: NDArray[np.bool_] | None, turns: list[View], factor: int
 ) -> tuple[Tensor, Tensor]:
     """Return views (n, h, w) of an image (h, w), and where features may be, (n, h, w)."""
     size = (grey.shape[0], grey.shape[1])
@@ -75,7 +75,9 @@ def _render(
     kernel = taps.view(1, 1, 1, -1)
     blurred = functional.conv2d(turned[:, None], kernel, stride=(1, tilt))[:, 0]
     inner = places[:, :, reach : len(x) - reach : tilt]
-    low, high = views.MARGIN, torch.tensor([size[1], size[0]]).to(inner) - 1 - views.MARGIN
+    # The margin is that of the image before it was reduced.
+    low = (views.MARGIN - (factor - 1) / 2) / factor
+    high = torch.tensor([size[1], size[0]]).to(inner) - 1 - low
     allowed = ((inner >= low) & (inner <= high)).all(-1)
     if mask is not None:
         wanted = torch.from_numpy(mask).to(grey)

@@ -171,9 +171,12 @@ def largest_tilt(views: object) -> int:
     """Return the largest tilt that is asked for, 1 for none; raise an error if it is wrong."""
     if views is None:
         return 1
-    if isinstance(views, bool) or views not in (1, *TILTS):
+    if isinstance(views, bool) or not isinstance(views, int | np.integer) or views not in TILTS:
         names = ", ".join(map(str, TILTS))
-        raise InputError(f"views must be None (none) or the largest tilt, {names}; got {views!r}")
+        raise InputError(
+            f"views must be the largest tilt, {names}, or None (none); to match two images also "
+            f'"auto"; got {views!r}'
+        )
     return int(views)
 
 
@@ -192,10 +195,9 @@ def new_shapes(maps: FloatArray, known: int) -> NDArray[np.intp]:
     stretch = np.log(np.maximum(plus + minus, 1e-300) / np.maximum(np.abs(plus - minus), 1e-300))
     place = maps[:, :, 2] / (_NEAR * np.exp(_ALIKE * size))[:, None]
     # The axes of the ellipse in the image are at (direction + axes) / 2.
+    turned = np.round(direction / _TURNED) % round(2 * pi / _TURNED)
     shape = stretch[:, None] * np.stack([np.cos(direction + axes), np.sin(direction + axes)], 1)
-    cells = np.concatenate(
-        [place, size[:, None], shape / (2 * _ALIKE), direction[:, None] / _TURNED], 1
-    )
+    cells = np.concatenate([place, size[:, None], shape / (2 * _ALIKE), turned[:, None]], 1)
     new = first_of_cells(np.round(cells).astype(np.int64))
     return np.concatenate([np.arange(known), new[new >= known]])
 

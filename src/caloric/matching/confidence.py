@@ -6,13 +6,13 @@ unrelated matches one in twenty does. How far a planar model is off, in the medi
 as its inliers predict by the curvature of their fit. And the share of inliers whose frames agree.
 They are combined by a logistic regression::
 
-    confidence = 1 / (1 + exp(−(a + b min(N, 10) + c log e + d s)))
+    confidence = 1 / (1 + exp(−(a + b N + c log e + d s)))
 
-with N the logarithm of the number of models, e the predicted error in pixels and s the share, or
-the logarithm of the number of inliers where there are no frames. The coefficients are those of "the
-geometry is right within 5 pixels" over pairs that show the same and pairs that do not
-(``python -m tools wide``). For epipolar geometries, of which a pair of planes has many, it is the
-number of models alone: 1 / (1 + 10^(N + 2)).
+with N, within −40 to 10, the logarithm of the number of models, e the predicted error in pixels and
+s the share, or the logarithm of the number of inliers where there are no frames. The coefficients
+are those of "the geometry is right within 5 pixels" over pairs that show the same and pairs that do
+not (``python -m tools wide``). For epipolar geometries, of which a pair of planes has many, it is
+the number of models alone: 1 / (1 + 10^(N + 2)).
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ _AGREEING = 0.75
 _CHANCE = 0.05  # the share of unrelated inliers that do; a twentieth is more than was seen
 _LEAST, _MOST = -40.0, 10.0  # powers beyond which evidence does not change
 _FINEST, _COARSEST = 0.05, 50.0  # pixels, of predicted errors
+_BAND = 2**0.5  # thresholds: Sampson's distance is that from two equally sure lines over √2
 _CAUTION = 2.0  # orders of magnitude: epipolar geometries are searched for in more ways
 _GRID = 8  # places across and down at which errors are predicted
 # a, b, c, d of the regression: with frames, and without
@@ -101,7 +102,12 @@ def evidence(estimate: Estimate) -> Evidence:
     """Return what speaks for a model."""
     inliers = estimate.residuals <= estimate.threshold
     count = int(inliers.sum())
-    power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
+    counted = inliers
+    if not estimate.planar:
+        # Sampson's distance may be small far from one of the two lines, where chance has more room.
+        away = fitting.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
+        counted = inliers & (away <= _BAND * estimate.threshold)
+    power = false_alarms(estimate, counted, NEEDED[estimate.model], 1.0)
     agreement = None
     if estimate.frames is not None and estimate.planar:
         agreeing = inliers & agreeing_frames(estimate)
@@ -126,7 +132,7 @@ def false_alarms(
     if k <= needed:
         return inf
     h, w = estimate.sizes[1]
-    covered = np.pi * threshold**2 if estimate.planar else 2 * threshold * np.hypot(h, w)
+    covered = np.pi * threshold**2 if estimate.planar else 2 * _BAND * threshold * np.hypot(h, w)
     chance = share * min(1.0, covered / (h * w))
     tried = log10(_SOLUTIONS[estimate.model] * max(n - needed, 1))
     tried += _log_binomial(n, k) + _log_binomial(k, needed)
@@ -159,7 +165,10 @@ def agreeing_frames(estimate: Estimate) -> NDArray[np.bool_]:
 
 
 def predicted_error(estimate: Estimate) -> float:
-    """Return the standard deviation of mapped places in pixels, the median over both images."""
+    """Return the standard deviation of mapped places in pixels.
+
+    It is the median over places of the first image that are mapped into the second.
+    """
     (h, w), (height, width) = estimate.sizes
     across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
     places = np.stack(np.meshgrid(across, down), -1).reshape(-1, 2)

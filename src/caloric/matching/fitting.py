@@ -272,6 +272,19 @@ def uncertainty(
     return mapped, units.scale * np.sqrt(np.maximum(spread, 0))
 
 
+def line_distances(
+    p: FloatArray, q: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
+) -> FloatArray:
+    """Return the larger distance (m,) of each match from its two epipolar lines, in pixels."""
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    x, y = homogeneous(p), homogeneous(q)
+    line_b, line_a = x @ matrix.T, y @ matrix
+    missed = np.abs((y * line_b).sum(1))
+    shorter = np.minimum(*(np.linalg.norm(v[:, :2], axis=1) for v in (line_a, line_b)))
+    return np.asarray(missed / np.maximum(shorter, 1e-300))
+
+
 def _limit(size: FloatArray, threshold: float) -> float:
     """Return where weights end: as few as the residuals within the threshold make likely."""
     near = size[size < threshold]

@@ -22,7 +22,9 @@ _CLEAR = 0.5
 # With fewer right matches than this share of all and than this number, samples of points may miss
 # them.
 _DOUBTFUL, _MANY = 0.25, 50
-_WIDER, _GROWTH = (2.0, 4.0), 1.3  # thresholds, and how many more matches each must explain
+# Thresholds, and how many times as many matches each must explain as the one before: if as many as
+# before remain within the threshold itself, and if not.
+_WIDER, _GROWTH, _GREAT_GROWTH = (2.0, 4.0), 1.3, 1.5
 _TRIES = 4  # with other random numbers, if OpenCV fails
 _KEPT = 0.95  # of the score of the random samples: less, and the last fit went astray
 
@@ -166,8 +168,11 @@ def _widened(
     count = int((best.residuals <= threshold).sum())
     for times in _WIDER:
         fitted = _fitted(p, q, model, best.matrix, times * threshold, None, factors)
-        more = 0 if fitted is None else int((fitted.residuals <= times * threshold).sum())
-        if fitted is None or more < _GROWTH * count:
+        if fitted is None:
+            break
+        more = int((fitted.residuals <= times * threshold).sum())
+        kept = (fitted.residuals <= threshold).sum() >= (best.residuals <= threshold).sum()
+        if more < (_GROWTH if kept else _GREAT_GROWTH) * count:
             break
         best, count = fitted, more
     return best
