@@ -272,6 +272,11 @@ def uncertainty(
     return mapped, units.scale * np.sqrt(np.maximum(spread, 0))
 
 
+def score(residuals: FloatArray, threshold: float) -> float:
+    """Return how many matches agree with a model; those that just do count little."""
+    return float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
+
+
 def line_distances(
     p: FloatArray, q: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
 ) -> FloatArray:

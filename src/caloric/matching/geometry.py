@@ -217,7 +217,7 @@ def _fitted(
 
     def scored(matrix: FloatArray) -> _Found:
         residuals = fitting.residual(p, q, model, matrix, cameras)
-        score = float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
+        score = fitting.score(residuals, threshold)
         return _Found(matrix, residuals, score)
 
     sampled = scored(matrix)

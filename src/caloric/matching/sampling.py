@@ -68,7 +68,7 @@ def search(
                 break
             matrix = fitted
         residuals = fitting.residual(p, q, model, matrix, cameras)
-        score = float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
+        score = fitting.score(residuals, threshold)
         if score > highest:
             best, highest = matrix, score
     return best
