@@ -343,7 +343,11 @@ def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch
     monkeypatch.setattr(graphs, "extract", crowded)
     caloric.extract(photograph(size=(60, 70)), device=HERE)
     room = pipeline.room((60, 70))
-    assert tried == [0, 4 * room, 16 * room]
+    assert tried == [room, 4 * room, 16 * room]
+    # Images of this kind begin there from now on.
+    caloric.extract(photograph(size=(60, 70)), device=HERE)
+    assert tried[3:] == [16 * room]
+    graphs.forget()
 
 
 def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
