@@ -73,8 +73,8 @@ struct Best {
 
 // Rows of numbers as bytes q, of which a row is scale q with an error of length `error`: a product of two
 // rows is known from their bytes to within error_a |b| + error_b |a|. Most products are far from the
-// largest, and are told apart from it by bytes, at a quarter of the work. `packed` has the rows of b in
-// groups of 8, of each 4 bytes at a time; `rows` those of a. Both are padded to 16 numbers a row.
+// largest, and are told apart from it by bytes, at a quarter of the work. Rows are padded to a multiple of
+// 16 numbers; `packed` has those of a one after the other, those of b in groups of 8, of each 4 bytes at a time.
 struct Bytes {
   std::vector<std::int8_t> packed;
   std::vector<float> scale, error;

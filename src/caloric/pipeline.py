@@ -478,14 +478,9 @@ def _advise(image: Any, found: int, options: Options) -> None:
         _log.warning("only %d features in an image of %s: %s", found, size, why)
 
 
-@threads.single_threaded_blas
 def _extract_one(image: Any, mask: Any, plan: Plan, memory: int) -> Features:
-    pixels = source(image)
-    if 0 in pixels.size:
-        return plan.empty(pixels.size)
-    allowed = _allowed(_checked_mask(mask, pixels.size))
-    pixels = replace(pixels, read=_with_checked_range(pixels.read, plan.recipe.kernel))
-    return plan.features(*_found(pixels, allowed, plan, memory), pixels.size)
+    (features,) = _views(image, mask, plan, (1,), memory)
+    return features
 
 
 def _found(

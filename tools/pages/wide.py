@@ -199,7 +199,7 @@ def packed(reports: list[Report]) -> Report:
     for row in rows:
         for i in (2, 3):  # no folders
             row[i] = Path(row[i]).name
-    first = {k: v for k, v in reports[0].items() if k not in ("pairs", "calibration")}
+    first = {k: v for k, v in reports[0].items() if k != "pairs"}
     return first | {"columns": _COLUMNS, "pairs": rows}
 
 

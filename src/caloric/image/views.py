@@ -25,7 +25,7 @@ from caloric.theory.gaussians import FloatArray
 TILTS = (2, 4, 8)
 TURN = 60.0  # degrees between the turns of a tilt t, times t
 FEATURES = 1500  # per view, divided by its tilt: there are as many more views
-_BLUR = 0.8  # pixels of the compressed view, of a photograph
+BLUR = 0.8  # pixels of the compressed view, of a photograph
 _PIXELS = 4e6  # of an image whose views are taken; a larger one is reduced first
 _THINNEST = 32  # pixels: the shorter side of an image that views are taken of
 _EMPTIEST = 8  # times the image: the largest view
@@ -155,7 +155,7 @@ def taps(tilt: int) -> NDArray[np.float32]:
     """Return the Gaussian that blurs an image along x before it is compressed by a tilt."""
     if tilt == 1:
         return np.ones(1, np.float32)
-    sigma = _BLUR * sqrt(tilt**2 - 1)
+    sigma = BLUR * sqrt(tilt**2 - 1)
     reach = ceil(3.5 * sigma)
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return np.asarray(taps / taps.sum(), np.float32)
