@@ -234,11 +234,14 @@ def match_images(
         if sure and len(best) >= few:
             break
         wider = replace(plan, views=tilt)
-        more = (
-            pipeline.extract_views(image, mask, wider, (tilt,), device, tiles.MEMORY)
+        begun = [
+            pipeline.begin_views(image, mask, wider, (tilt,), device, tiles.MEMORY)
             for image, mask in zip(images, masks, strict=True)
+        ]
+        a, b = (
+            pipeline.joined_features((before, views()))
+            for before, views in zip((a, b), begun, strict=True)
         )
-        a, b = (pipeline.joined_features(parts) for parts in zip((a, b), more, strict=True))
         best = max(best, matched(a, b), key=_order)
         if sure:  # it was right already, and has more points now
             break

@@ -31,10 +31,9 @@ from caloric.matching import geometry, refinement
 from caloric.matching.fitting import Model
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import (
-    Finder,
     Matches,
+    check_options,
     match_descriptors,
-    neighbours,
     one_per_place,
 )
 from caloric.matching.refinement import Refined
@@ -222,6 +221,7 @@ def extract(
     dtype: DTypeLike = ...,
     domain_sizes: int | Sequence[float] | None = ...,
     views: int | None = ...,
+    on_device: bool = ...,
     memory: int = ...,
     **parameters: float,
 ) -> list[Features]: ...
@@ -245,6 +245,7 @@ def extract(
     dtype: DTypeLike = ...,
     domain_sizes: int | Sequence[float] | None = ...,
     views: int | None = ...,
+    on_device: bool = ...,
     memory: int = ...,
     **parameters: float,
 ) -> Features: ...
@@ -268,6 +269,7 @@ def extract(
     dtype: DTypeLike = "float32",
     domain_sizes: int | Sequence[float] | None = None,
     views: int | None = None,
+    on_device: bool = False,
     memory: int = tiles.MEMORY,
     **parameters: float,
 ) -> Features | list[Features]:
@@ -295,6 +297,9 @@ def extract(
         from aside can be matched. Each view adds up to 1,500 features divided by its tilt, fewer if
         ``max_features`` is less, and as many as there are if it is None; all are in the coordinates
         of the image, those of the image itself first. Not with ``upright``.
+    on_device : bool
+        Leave the features on the device, as :class:`caloric.interop.torch.DeviceFeatures`, which
+        :func:`match` takes as well. Not with ``views``.
     memory : int
         Bytes to work in on the CPU, where a larger image is processed in tiles. A device takes an
         image as a whole, and one that does not fit goes to the CPU.
@@ -319,7 +324,12 @@ def extract(
     many = several(image)
     images, masks = ([image], [mask]) if many is None else (many, _each_mask(mask, len(many)))
     results: dict[int, Features] = {}
-    each = extract_each(zip(images, masks, strict=True), plan, device, _checked_memory(memory))
+    memory, pairs = _checked_memory(memory), zip(images, masks, strict=True)
+    each = (
+        _extract_to_stay(pairs, plan, device, memory)
+        if on_device
+        else extract_each(pairs, plan, device, memory)
+    )
     for index, result in each:
         if isinstance(result, Failure):
             raise InputError(result.reason)
@@ -337,33 +347,70 @@ def extract_each(
     come in any order; an image that does not fit into the device's memory is processed on the CPU.
     """
     target = devices.resolve(device)
-    if target is not None and plan.views == 1:
+    if plan.views > 1:
+        yield from _extract_views(images, plan, device, memory)
+        return
+    if target is not None:
         yield from _extract_on_device(target, images, plan, memory)
         return
     for index, (image, mask) in enumerate(images):
-        if plan.views == 1:
-            work = partial(_extract_one, image, mask, plan, memory)
-        else:
-            tilts = (1, *plan.tilts)
-            work = partial(extract_views, image, mask, plan, tilts, device, memory)
-        result = _or_failure(image, work)
+        result = _or_failure(image, partial(_extract_one, image, mask, plan, memory))
         if isinstance(result, Features):
             _advise(image, len(result), plan.options)
         yield index, result
 
 
-def extract_views(
-    image: Any, mask: Any, plan: Plan, tilts: Sequence[int], device: str, memory: int
-) -> Features:
-    """Return the features of all views of an image with these tilts; 1 is the image itself."""
+def _extract_to_stay(
+    images: Iterable[tuple[Any, Any]], plan: Plan, device: str, memory: int
+) -> Iterator[tuple[int, Any]]:
+    """Yield features that stay on a device."""
     target = devices.resolve(device)
-    parts: list[Features] = []
-    if target is not None:
-        parts, tilts = _views_on_device(target, image, mask, plan, tilts)
-    if tilts:
-        others = _views(image, mask, plan, tilts, memory)
-        parts = others + parts if 1 in tilts else parts + others  # the image itself is first
-    return joined_features(parts)
+    if target is None or plan.views > 1:
+        raise InputError("on_device=True needs a device, such as 'cuda', and no views")
+    yield from _extract_on_device(target, images, plan, memory, stay=True)
+
+
+def _extract_views(
+    images: Iterable[tuple[Any, Any]], plan: Plan, device: str, memory: int
+) -> Iterator[tuple[int, Features | Failure]]:
+    """Yield the features of all views of each image; a device works on the next one meanwhile."""
+
+    def finished(index: int, image: Any, begun: Any) -> tuple[int, Features | Failure]:
+        result = begun if isinstance(begun, Failure) else _or_failure(image, begun)
+        if isinstance(result, Features):
+            _advise(image, len(result), plan.options)
+        return index, result
+
+    tilts = (1, *plan.tilts)
+    last = None
+    for index, (image, mask) in enumerate(images):
+        begin = partial(begin_views, image, mask, plan, tilts, device, memory)
+        begun = index, image, _or_failure(image, begin)
+        if last is not None:
+            yield finished(*last)
+        last = begun
+    if last is not None:
+        yield finished(*last)
+
+
+def begin_views(
+    image: Any, mask: Any, plan: Plan, tilts: Sequence[int], device: str, memory: int
+) -> Callable[[], Features]:
+    """Begin to extract all views of an image with these tilts; 1 is the image itself.
+
+    The result returns their features. A device works meanwhile, the CPU begins only then.
+    """
+    target = devices.resolve(device)
+    on_device = None if target is None else _begin_on_device(target, image, mask, plan, tilts)
+
+    def features() -> Features:
+        parts, left = ([], tilts) if on_device is None else on_device()
+        if left:
+            others = _views(image, mask, plan, left, memory)
+            parts = others + parts if 1 in left else parts + others  # the image itself is first
+        return joined_features(parts)
+
+    return features
 
 
 @threads.single_threaded_blas
@@ -417,38 +464,48 @@ def _of_view(
     return frames.moved(back), values
 
 
-def _views_on_device(
+def _begin_on_device(
     device: Any, image: Any, mask: Any, plan: Plan, tilts: Sequence[int]
-) -> tuple[list[Features], list[int]]:
-    """Return the features of views, and the tilts of those that do not fit into the device."""
-    from caloric.gpu import host
+) -> Callable[[], tuple[list[Features], list[int]]]:
+    """Begin with the views of an image.
+
+    The result returns their features, and the tilts of those that do not fit into the device.
+    """
+    from caloric.gpu import images
     from caloric.gpu import views as on_device
 
-    grey = host.grey_pixels(image, device)
-    check_range(grey, plan.recipe.kernel)
-    size = (grey.shape[0], grey.shape[1])
+    prepared = images.prepared(image)
+    size = images.Kind.of(prepared).size
     wanted = _checked_mask(mask, size)
     if 0 in size:
-        return [plan.empty(size)], []
-    parts, left = [], []
-    factor = simulated.reduction(size)
-    pixels = on_device.uploaded(grey, device)
+        return lambda: ([plan.empty(size)], [])
+    pixels = on_device.uploaded(prepared, plan.recipe.kernel, device)
     if pixels is None:
-        return [], list(tilts)
+        return lambda: ([], list(tilts))
+    factor = simulated.reduction(size)
+    begun = []
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
         small = (size[0] // by, size[1] // by)
         turns = simulated.turns(tilt, small)
-        if not turns:
-            continue
-        found = on_device.extract(pixels, wanted, by, turns, plan.of_tilt(tilt), device)
-        if found is None:
-            left.append(tilt)
-            continue
-        for view, features in zip(turns, found, strict=True):
-            back = simulated.enlarged(view.to_image(small), by)
-            parts.append(replace(features, frames=features.frames.moved(back), image_size=size))
-    return parts or ([] if left else [plan.empty(size)]), left
+        if turns:
+            running = on_device.begin(pixels, wanted, by, turns, plan.of_tilt(tilt), device)
+            back = [simulated.enlarged(view.to_image(small), by) for view in turns]
+            begun.append((tilt, running, back))
+
+    def features() -> tuple[list[Features], list[int]]:
+        parts, left = [], []
+        for tilt, running, back in begun:
+            found = None if running is None else running.results()
+            if found is None:
+                left.append(tilt)
+                continue
+            for to_image, part in zip(back, found, strict=True):
+                moved = part.frames.moved(to_image)
+                parts.append(replace(part, frames=moved, image_size=size))
+        return parts or ([] if left else [plan.empty(size)]), left
+
+    return features
 
 
 def joined_features(parts: Sequence[Features]) -> Features:
@@ -498,19 +555,21 @@ def _found(
 
 
 def _extract_on_device(
-    device: Any, images: Iterable[tuple[Any, Any]], plan: Plan, memory: int
-) -> Iterator[tuple[int, Features | Failure]]:
-    from caloric.gpu import batches, host
+    device: Any, images: Iterable[tuple[Any, Any]], plan: Plan, memory: int, stay: bool = False
+) -> Iterator[tuple[int, Any]]:
+    """Yield (index, features) of images; with ``stay`` features stay on the device."""
+    from caloric.gpu import batches
+    from caloric.gpu import images as on_device
+    from caloric.gpu.results import sent
 
     if plan.options.detector != "dog":
         raise InputError(f"detector {plan.options.detector!r} needs device='cpu'")
     pending: dict[int, tuple[Any, Any]] = {}  # an image that does not fit is needed again
-    early: list[tuple[int, Features | Failure]] = []
+    early: list[tuple[int, Any]] = []
 
     def checked(image: Any, mask: Any) -> batches.Item:
-        grey = host.grey_pixels(image, device)
-        check_range(grey, plan.recipe.kernel)
-        return grey, _checked_mask(mask, (grey.shape[0], grey.shape[1]))
+        pixels = on_device.prepared(image)
+        return pixels, _checked_mask(mask, on_device.Kind.of(pixels).size)
 
     def items() -> Iterator[tuple[int, batches.Item]]:
         for index, (image, mask) in enumerate(images):
@@ -518,20 +577,24 @@ def _extract_on_device(
             if isinstance(item, Failure):
                 early.append((index, item))
             elif 0 in item[0].shape:
-                early.append((index, plan.empty((item[0].shape[0], item[0].shape[1]))))
+                early.append((index, placed(plan.empty(on_device.Kind.of(item[0]).size))))
             else:
                 pending[index] = (image, mask)
                 yield index, item
 
-    for index, result in batches.extract_all(items(), plan, device):
+    def placed(result: Features | Failure) -> Any:
+        return sent(result, device) if stay and isinstance(result, Features) else result
+
+    for index, result in batches.extract_all(items(), plan, device, stay):
         yield from early
         early.clear()
         image, mask = pending.pop(index)
         if result is None:
-            yield index, _or_failure(image, partial(_extract_one, image, mask, plan, memory))
-        else:
+            result = _or_failure(image, partial(_extract_one, image, mask, plan, memory))
+            result = placed(result)
+        if isinstance(result, Features):
             _advise(image, len(result), plan.options)
-            yield index, result
+        yield index, result
     yield from early
 
 
@@ -654,11 +717,37 @@ def _with_checked_range(read: tiles.Read, kernel: Kernel) -> tiles.Read:
     return checked
 
 
+@overload
+def match(
+    features_a: Sequence[tuple[Any, Any]],
+    features_b: None = ...,
+    *,
+    mutual: bool = ...,
+    ratio: float | None = ...,
+    radius: float = ...,
+    device: str = ...,
+) -> list[Matches]: ...
+
+
+@overload
+def match(
+    features_a: Any,
+    features_b: Any,
+    *,
+    mutual: bool = ...,
+    ratio: float | None = ...,
+    radius: float = ...,
+    refine: bool = ...,
+    images: tuple[ArrayLike, ArrayLike] | None = ...,
+    device: str = ...,
+) -> Matches: ...
+
+
 @known_options
 @threads.single_threaded_blas
 def match(
-    features_a: Features | ArrayLike,
-    features_b: Features | ArrayLike,
+    features_a: Any,
+    features_b: Any = None,
     *,
     mutual: bool = True,
     ratio: float | None = 0.9,
@@ -666,7 +755,7 @@ def match(
     refine: bool = False,
     images: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
-) -> Matches:
+) -> Matches | list[Matches]:
     """Match the descriptors of two images by exact nearest neighbours.
 
     Of features from simulated views one match is kept per place.
@@ -674,7 +763,8 @@ def match(
     Parameters
     ----------
     features_a, features_b : Features, or array (n, d)
-        What to match.
+        What to match. Or a list of pairs of them in place of the first, which gives a list of
+        matches: a device searches them together, and gets the features of each image once.
     mutual : bool
         Keep a match only if each is the nearest of the other.
     ratio : float, optional
@@ -685,7 +775,7 @@ def match(
         See ``ratio``.
     refine : bool
         Move the second frame of each match to sub-pixel, affine-corrected agreement with the first:
-        ``Matches.refined``, which :func:`verify` uses. Needs ``images``.
+        ``Matches.refined``, which :func:`verify` uses. Needs ``images``. Not for a list of pairs.
     images : (image_a, image_b), optional
         The two images, for ``refine``.
     device : str
@@ -693,7 +783,7 @@ def match(
 
     Returns
     -------
-    Matches
+    Matches, or list of Matches
         ``indices`` (m, 2), ``distances`` (m,) and, if refined, ``refined`` (m, 2, 3) and
         ``covariances`` (m, 2, 2).
 
@@ -705,38 +795,71 @@ def match(
     >>> b = caloric.extract(image[:, ::-1], max_features=50)
     >>> caloric.match(a, b).indices.shape[1]
     2
+    >>> len(caloric.match([(a, b), (b, a), (a, a)]))
+    3
     """
-    find = _finder(device)
-    both = isinstance(features_a, Features) and isinstance(features_b, Features)
+    if features_b is None:
+        if refine:
+            raise InputError("refine=True takes one pair at a time")
+        return _match_pairs(_checked_pairs(features_a), mutual, ratio, radius, device)
+    pair = features_a, features_b
+    both = all(isinstance(features, Features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
-    if isinstance(features_a, Features) and isinstance(features_b, Features):
-        check_comparable(features_a, features_b)
-        matches = match_descriptors(
-            features_a.descriptors,
-            features_b.descriptors,
-            mutual=mutual,
-            ratio=ratio,
-            xy_b=features_b.frames.xy,
-            radius=radius,
-            find=find,
-        )
-        if max(features_a.views, features_b.views) > 1:
-            matches = matches[one_per_place(matches, features_a.frames.xy, features_b.frames.xy)]
-        if not refine or images is None:
-            return matches
-        return _refined(features_a, features_b, matches, images, device)
-    a, b = (f.descriptors if isinstance(f, Features) else f for f in (features_a, features_b))
-    return match_descriptors(a, b, mutual=mutual, ratio=ratio, find=find)
+    (matches,) = _match_pairs([pair], mutual, ratio, radius, device)
+    if not refine or images is None:
+        return matches
+    return _refined(features_a, features_b, matches, images, device)
 
 
-def _finder(device: str) -> Finder:
+def _checked_pairs(pairs: Any) -> list[tuple[Any, Any]]:
+    """Return a list of pairs, or raise an error if it is something else."""
+    several = isinstance(pairs, list | tuple)
+    if not several or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
+        raise InputError("match takes two caloric.Features or arrays, or one list of such pairs")
+    return [(a, b) for a, b in pairs]
+
+
+def _match_pairs(
+    pairs: list[tuple[Any, Any]], mutual: bool, ratio: float | None, radius: float, device: str
+) -> list[Matches]:
     target = devices.resolve(device)
+    check_options(ratio, radius)
+    for a, b in pairs:
+        if _described(a) and _described(b):
+            check_comparable(_about(a), _about(b))
     if target is None:
-        return neighbours
-    from caloric.gpu import neighbours as on_device
+        return [_match_on_cpu(a, b, mutual, ratio, radius) for a, b in pairs]
+    from caloric.gpu import pairs as on_device
 
-    return partial(on_device.neighbours, device=target)
+    found = on_device.match(pairs, mutual, ratio, radius, target)
+    return [_once_per_place(a, b, m) for (a, b), m in zip(pairs, found, strict=True)]
+
+
+def _described(features: Any) -> bool:
+    """Return whether these are features with places, on the host or on a device."""
+    return isinstance(features, Features) or hasattr(features, "to_host")
+
+
+def _about(features: Any) -> Features:
+    about: Features = features if isinstance(features, Features) else features.about
+    return about
+
+
+def _match_on_cpu(a: Any, b: Any, mutual: bool, ratio: float | None, radius: float) -> Matches:
+    a, b = (f.to_host() if hasattr(f, "to_host") else f for f in (a, b))
+    both = isinstance(a, Features) and isinstance(b, Features)
+    left, right = (f.descriptors if isinstance(f, Features) else f for f in (a, b))
+    xy_b = b.frames.xy if both else None
+    matches = match_descriptors(left, right, mutual=mutual, ratio=ratio, xy_b=xy_b, radius=radius)
+    return _once_per_place(a, b, matches)
+
+
+def _once_per_place(a: Any, b: Any, matches: Matches) -> Matches:
+    """Return one match per place if features are from simulated views."""
+    if not (isinstance(a, Features) and isinstance(b, Features)) or max(a.views, b.views) == 1:
+        return matches
+    return matches[one_per_place(matches, a.frames.xy, b.frames.xy)]
 
 
 def _descent(device: str) -> refinement.Descent:

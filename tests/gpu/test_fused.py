@@ -6,7 +6,7 @@ import torch
 
 import caloric
 import photographs
-from caloric.bench.gpu import compared
+from caloric.bench.agreement import compared
 from caloric.descriptor.recipes import descriptor
 from caloric.detector.detection import Options
 from caloric.gpu import batches, density, extrema, graphs, scalespace

@@ -1,6 +1,7 @@
 """The path of the GPU, on PyTorch's CPU: the same frames and descriptors as without it."""
 
 import logging
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,19 +15,23 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.bench.gpu import compared
+from caloric.bench.agreement import compared
 from caloric.descriptor import density
 from caloric.descriptor.recipes import descriptor
 from caloric.detector.detection import Options
 from caloric.features import Failure
-from caloric.gpu import batches, devices, extrema, graphs, host, once, pipeline, stream
+from caloric.gpu import batches, devices, extrema, graphs, images, once, pipeline, stream
+from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu import scalespace as gpu_scalespace
 from caloric.image import scalespace
+from caloric.image.pixels import to_grey
 from caloric.interop import torch as interop
 from caloric.plan import Plan
 from caloric.runtime import native
 
-HERE = "torch:cpu"
+# "cuda" runs these tests on a GPU.
+HERE = os.environ.get("CALORIC_TEST_DEVICE", "torch:cpu")
+DEVICE = devices.resolve(HERE)
 
 
 def photograph(name="astronaut", size=(260, 300)):
@@ -212,6 +217,110 @@ def test_alignments_are_those_of_the_cpu():
         caloric.align(template, image, device="tpu")
 
 
+def test_lists_of_pairs_are_matched_as_one_by_one():
+    names = (("astronaut", 120), ("coffee", 90), ("camera", 60))
+    a, b, c = (
+        caloric.extract(photograph(name, (160, 150)), max_features=most) for name, most in names
+    )
+    none = a[:0]
+    pairs = [(a, b), (c, a), (b, b), (none, a), (a, none), (a.descriptors, b.descriptors)]
+    for device in ("cpu", HERE):
+        together = caloric.match(pairs, ratio=0.95, device=device)
+        assert len(together) == len(pairs)
+        for pair, matches in zip(pairs, together, strict=True):
+            alone = caloric.match(*pair, ratio=0.95)
+            np.testing.assert_array_equal(matches.indices, alone.indices)
+            np.testing.assert_allclose(matches.distances, alone.distances, atol=1e-5)
+    assert caloric.match([], device=HERE) == []
+    with pytest.raises(caloric.InputError, match="list of such pairs"):
+        caloric.match([a, b, c], device=HERE)
+    with pytest.raises(caloric.InputError, match="one pair at a time"):
+        caloric.match(pairs, refine=True)
+    broken = a.descriptors.copy()
+    broken[3, 4] = np.nan
+    with pytest.raises(caloric.InputError, match="second set: NaN"):
+        caloric.match(a.descriptors, broken, device=HERE)
+    with pytest.raises(caloric.InputError, match="dimensions"):
+        caloric.match([(a.descriptors, b.descriptors[:, :64])], device=HERE)
+
+
+def test_groups_of_pairs_are_bounded(monkeypatch):
+    monkeypatch.setattr(gpu_neighbours, "_BYTES", 40_000)
+    sets = [gpu_neighbours.Set(np.zeros((n, 8), np.float32)) for n in (100, 1000, 10)]
+    pairs = [(i, j) for i in range(3) for j in range(3)] * 3
+    groups = list(gpu_neighbours._groups(sets, pairs))
+    assert [pair for group in groups for pair in group] == pairs
+    assert 1 < max(map(len, groups)) < len(pairs)
+
+
+def test_features_on_a_device_are_the_same_and_match():
+    both = [photograph(size=(150, 160)), photograph("coffee", (150, 160))]
+    here = caloric.extract(both, max_features=80, device=HERE)
+    stay = caloric.extract([*both, np.zeros((0, 5))], max_features=80, device=HERE, on_device=True)
+    assert isinstance(stay[0], interop.DeviceFeatures)
+    assert [len(s) for s in stay] == [*map(len, here), 0]
+    for own, other in zip(here, stay, strict=False):
+        copied = other.to_host()
+        np.testing.assert_array_equal(own.frames.maps, copied.frames.maps)
+        np.testing.assert_allclose(own.descriptors, copied.descriptors, atol=1e-6)
+        assert (copied.image_size, copied.recipe) == (own.image_size, own.recipe)
+    pairs = [(stay[0], stay[1]), (stay[1], stay[1])]
+    for device in ("cpu", HERE):
+        for (a, b), matches in zip(
+            [(0, 1), (1, 1)], caloric.match(pairs, device=device), strict=True
+        ):
+            np.testing.assert_array_equal(matches.indices, caloric.match(here[a], here[b]).indices)
+    for wrong in ({"device": "cpu"}, {"device": HERE, "views": 2}):
+        with pytest.raises(caloric.InputError, match="on_device"):
+            caloric.extract(both, on_device=True, **wrong)
+
+
+def _kinds():
+    """The same picture in all the forms that users have it in."""
+    colours = cv2.resize(photographs.colour("astronaut"), (97, 81))
+    grey = photograph(size=(97, 81))
+    half = (grey / 255).astype(np.float16)
+    alpha = np.dstack([colours, np.linspace(0, 255, colours[..., 0].size).reshape(grey.shape)])
+    frozen = grey.copy()
+    frozen.setflags(write=False)
+    return {
+        "grey": grey, "colours": colours, "one channel": grey[..., None],
+        "alpha": alpha.astype(np.uint8), "uint16": grey.astype(np.uint16) * 257,
+        "big endian": (grey.astype(np.uint16) * 257).astype(">u2"), "bool": grey > 100,
+        "float16": half, "float32": half.astype(np.float32), "float64": colours / 255,
+        "Fortran order": np.asfortranarray(colours), "a view": colours[::-1, ::-1],
+        "read-only": frozen, "a list": (grey / 255).tolist(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", _kinds())
+def test_all_kinds_of_arrays_are_grey_as_on_the_cpu(kind):
+    image = _kinds()[kind]
+    prepared = images.prepared(image)
+    pixels = images.on_device(prepared, descriptor("caloric").kernel, DEVICE)
+    np.testing.assert_array_equal(pixels.cpu().numpy(), to_grey(image))
+
+
+@pytest.mark.parametrize(
+    ("image", "name", "message"),
+    [
+        (np.full((40, 40), np.nan, np.float32), "caloric", "NaN"),
+        (np.pad(np.full((20, 20), np.inf), 9), "caloric", "NaN or infinite"),
+        (np.pad(np.full((20, 20), 200.0), 9), "caloric", r"floats from 0 to 200"),
+        (np.pad(np.full((20, 20), 1.5), 9), "distribution-field", r"needs intensities"),
+        (np.zeros((40, 40), np.int32), "caloric", "pixels of type int32"),
+    ],
+)
+def test_wrong_pixels_are_the_errors_of_the_cpu(image, name, message):
+    good = np.full((*image.shape,), 0.5)
+    told = []
+    for device in ("cpu", HERE):
+        with pytest.raises(caloric.InputError, match=message) as error:
+            caloric.extract([good, image], name, device=device)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
 # Devices, and what does not fit.
 
 
@@ -249,15 +358,15 @@ def test_nothing_of_the_cpus_path_imports_pytorch():
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
-    whole, tried = batches._extract_batch, []
+    whole, tried = batches._begin_batch, []
 
-    def small(batch, plan, device):
+    def small(batch, plan, device, stay):
         tried.append(len(batch))
         if len(batch) > 2:
             raise torch.OutOfMemoryError("no room")
-        return whole(batch, plan, device)
+        return whole(batch, plan, device, stay)
 
-    monkeypatch.setattr(batches, "_extract_batch", small)
+    monkeypatch.setattr(batches, "_begin_batch", small)
     images = [photograph(size=(60, 70))] * 7
     with caplog.at_level(logging.WARNING, "caloric"):
         found = caloric.extract(images, max_features=20, device=HERE)
@@ -292,13 +401,6 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
     assert all(what in told for what in ("image of 120 x 140", "matching 40 x 40", "a search"))
 
 
-def test_a_tensor_that_does_not_fit_is_an_error_of_its_own(monkeypatch):
-    image = torch.from_numpy(photograph(size=(60, 70)))
-    monkeypatch.setattr(host, "grey", _too_large)
-    with pytest.raises(caloric.InputError, match="memory"):
-        caloric.extract([image, image], device=HERE)
-
-
 def test_tables_are_forgotten_together(monkeypatch):
     recorded = once.kept({"a": 1})
     monkeypatch.setattr(once, "_MOST", 3)
@@ -318,17 +420,17 @@ def test_tables_are_forgotten_together(monkeypatch):
 
 
 def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
-    def never(part, job, device):
-        raise torch.OutOfMemoryError("no room")
-
-    monkeypatch.setattr(batches, "_extract_batch", never)
+    monkeypatch.setattr(images, "upload", _too_large)
     image = photograph(size=(60, 70))
-    with caplog.at_level(logging.WARNING, "caloric"):
-        found = caloric.extract(image, max_features=20, device=HERE)
-    assert "on the CPU" in caplog.text
-    np.testing.assert_array_equal(
-        found.descriptors, caloric.extract(image, max_features=20).descriptors
-    )
+    expected = caloric.extract(image, max_features=20).descriptors
+    for same in (image, torch.from_numpy(image)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "caloric"):
+            found = caloric.extract(same, max_features=20, device=HERE)
+        assert "on the CPU" in caplog.text
+        np.testing.assert_array_equal(found.descriptors, expected)
+    (stays,) = caloric.extract([image], max_features=20, device=HERE, on_device=True)
+    np.testing.assert_array_equal(stays.to_host().descriptors, expected)
 
 
 def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch):
@@ -340,7 +442,7 @@ def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch
         full = torch.ones(len(images), dtype=torch.bool)
         return replace(batch, crowded=full) if len(tried) < 3 else batch
 
-    monkeypatch.setattr(graphs, "extract", crowded)
+    monkeypatch.setattr(pipeline, "extract", crowded)
     caloric.extract(photograph(size=(60, 70)), device=HERE)
     room = pipeline.room((60, 70))
     assert tried == [room, 4 * room, 16 * room]
@@ -353,7 +455,7 @@ def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch
 def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
     monkeypatch.setattr(batches, "_WAITING", 1000)
     items = [(i, (np.zeros((10, 10 + i), np.float32), None)) for i in range(30)]
-    parts = list(batches._by_size(iter(items)))
+    parts = list(batches._by_kind(iter(items)))
     assert sorted(index for part in parts for index, _ in part) == list(range(30))
     assert len(parts) == 30
 

@@ -140,11 +140,15 @@ def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
 def check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
     """Raise an error if an intensity kernel gets pixels outside [0, 1]."""
     if kernel.feature == "intensity" and 0 not in pixels.shape:
-        low, high = float(pixels.min()), float(pixels.max())
-        if low < -1e-3 or high > 1.001:
-            raise InputError(
-                f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale them"
-            )
+        check_intensities(float(pixels.min()), float(pixels.max()), kernel)
+
+
+def check_intensities(low: float, high: float, kernel: Kernel) -> None:
+    """Raise an error if the intensities of an image are not in [0, 1]."""
+    if low < -1e-3 or high > 1.001:
+        raise InputError(
+            f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale them"
+        )
 
 
 @threads.single_threaded_blas

@@ -1,10 +1,9 @@
-"""Extraction in batches of images of the same size, halved until they fit into device memory."""
+"""Extraction in batches of images of one kind, halved until they fit into device memory."""
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from threading import RLock
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,108 +11,185 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caloric.features import Features
-from caloric.gpu import devices, graphs, host, pipeline, scalespace
-from caloric.gpu.host import Pixels
+from caloric.errors import InputError
+from caloric.features import Failure, Features
+from caloric.gpu import devices, graphs, images, pipeline, results, scalespace, streams
+from caloric.gpu.images import GREY, Image, Kind
+from caloric.gpu.results import DeviceFeatures, Header, Packed
+from caloric.gpu.streams import Download
 from caloric.plan import Plan
+from caloric.runtime import threads
 
 log = logging.getLogger("caloric")
 
-AT_ONCE = 32  # images of one size per batch
+AT_ONCE = 32  # images of one kind per batch
 _PIXELS = 1 << 26  # per batch
-_WAITING = 1 << 28  # pixels that wait for other images of their size
+_WAITING = 1 << 28  # pixels that wait for other images of their kind
 _ADDRESSABLE = 1 << 31  # elements of a pyramid that the kernels can address
+_AHEAD = 2  # batches that the device works on while the results of another are unpacked
 
-Item = tuple[Pixels | Tensor, NDArray[np.bool_] | None]  # grey pixels (h, w), mask
+Item = tuple[Image, NDArray[np.bool_] | None]  # an image and its mask (h, w)
+Result = Features | DeviceFeatures | Failure | None
 _Indexed = tuple[int, Item]
-_device_lock = RLock()
 
 
-@contextmanager
-def using(device: Any) -> Iterator[None]:
-    """Select the device for one thread at a time, because recorded graphs share their outputs."""
-    with _device_lock, torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        yield
+@dataclass(frozen=True, eq=False)
+class Running:
+    """Images of one size that a device works on; ``download`` is of all rows or of their headers.
+
+    ``rows`` are those that stay on the device.
+    """
+
+    packed: Packed
+    download: Download
+    rows: Tensor | None
+    plan: Plan
+    size: tuple[int, int]
+
+    def results(self) -> list[Result] | None:
+        """Return the features of each image or why there are none; None if there was no room.
+
+        Then there will be more room the next time.
+        """
+        arrived = self.download.wait().numpy()
+        headers = [Header.of(row) for row in arrived]
+        if any(header.crowded for header in headers):
+            graphs.enlarge(self.size, self.plan)
+            return None
+
+        def result(i: int) -> Result:
+            header = headers[i]
+            try:
+                images.check(header.ranges, self.plan.recipe.kernel)
+            except InputError as error:
+                return Failure(str(error))
+            what = self.packed, header.count, self.plan, self.size
+            if self.rows is not None:
+                return results.on_device(self.rows[i], *what)
+            return results.features(arrived[i], *what)
+
+        if self.rows is not None:
+            return [result(i) for i in range(len(headers))]
+        return threads.each(result, range(len(headers)))
+
+
+def begin(
+    pixels: Tensor,
+    masks: Tensor | None,
+    layout: str,
+    size: tuple[int, int],
+    plan: Plan,
+    stay: bool = False,
+) -> Running:
+    """Let the device work on images (h, w), in a layout of :func:`images.to_grey`, and return."""
+    most = graphs.capacity(size, plan)
+
+    def work(pixels: Tensor, masks: Tensor | None) -> Packed:
+        grey = images.to_grey(pixels, layout)
+        ranges = images.ranges(pixels, grey, layout, plan.recipe.kernel)
+        return results.pack(pipeline.extract(grey, plan, masks, most), ranges)
+
+    packed: Packed = graphs.recorded(work, plan, (layout, most), pixels, masks)
+    if stay:
+        down = streams.download(results.headers(packed))
+        return Running(packed, down, packed.rows.clone(), plan, size)
+    return Running(packed, streams.download(packed.rows), None, plan, size)
 
 
 def extract_all(
-    items: Iterable[_Indexed], plan: Plan, device: Any
-) -> Iterator[tuple[int, Features | None]]:
-    """Yield (index, features) of images in any order; images of the same size share a batch.
+    items: Iterable[_Indexed], plan: Plan, device: Any, stay: bool = False
+) -> Iterator[tuple[int, Result]]:
+    """Yield (index, features) of images in any order; images of one kind share a batch.
 
-    The device processes a batch while the next one is gathered. A batch that does not fit into
-    device memory is halved; a single image that does not fit gives None.
+    While the device works on a batch, the next one is gathered and sent, and the results of the
+    last are unpacked. A batch that does not fit into device memory is halved; a single image that
+    does not fit gives None. With ``stay`` features stay on the device.
     """
-    with ThreadPoolExecutor(1, "caloric-device") as worker:
-        running: Future[list[tuple[int, Features | None]]] | None = None
-        for batch in _by_size(items):
-            # Submitted before the last results are handed over: the device does not wait for that.
-            submitted = worker.submit(_extract_fitting, batch, plan, device)
-            if running is not None:
-                yield from running.result()
-            running = submitted
-        if running is not None:
-            yield from running.result()
+    begun: deque[_Begun] = deque()
+    for batch in _by_kind(items):
+        begun += _begin_fitting(batch, plan, device, stay)
+        while len(begun) > _AHEAD:
+            yield from _finished(begun.popleft(), plan, device, stay)
+    while begun:
+        yield from _finished(begun.popleft(), plan, device, stay)
 
 
-def _by_size(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
-    """Yield batches of one size when they are full or too many pixels wait, then the rest."""
-    waiting: dict[tuple[int, ...], list[_Indexed]] = {}
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A batch and the work on it; None if a single image does not fit."""
+
+    batch: list[_Indexed]
+    running: Running | None
+
+
+def _finished(begun: _Begun, plan: Plan, device: Any, stay: bool) -> Iterator[tuple[int, Result]]:
+    if begun.running is None:
+        yield begun.batch[0][0], None
+        return
+    results = begun.running.results()
+    if results is None:  # it is done again, with more room
+        for again in _begin_fitting(begun.batch, plan, device, stay):
+            yield from _finished(again, plan, device, stay)
+        return
+    yield from zip((index for index, _ in begun.batch), results, strict=True)
+
+
+def _by_kind(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
+    """Yield batches of one kind when they are full or too many pixels wait, then the rest."""
+    waiting: dict[Kind, list[_Indexed]] = {}
     pixels = 0
     for item in items:
-        h, w = item[1][0].shape
-        same_size = waiting.setdefault((h, w), [])
-        same_size.append(item)
+        kind = Kind.of(item[1][0])
+        h, w = kind.size
+        alike = waiting.setdefault(kind, [])
+        alike.append(item)
         pixels += h * w
-        full = len(same_size) >= min(AT_ONCE, max(1, _PIXELS // (h * w)))
+        full = len(alike) >= min(AT_ONCE, max(1, _PIXELS // (h * w)))
         if full or pixels > _WAITING:
-            size = (h, w) if full else max(waiting, key=lambda s: len(waiting[s]) * s[0] * s[1])
-            batch = waiting.pop(size)
-            pixels -= len(batch) * size[0] * size[1]
+            if not full:
+                kind = max(waiting, key=lambda k: len(waiting[k]) * k.size[0] * k.size[1])
+            batch = waiting.pop(kind)
+            pixels -= len(batch) * kind.size[0] * kind.size[1]
             yield batch
     yield from waiting.values()
 
 
-def _extract_fitting(
-    batch: list[_Indexed], plan: Plan, device: Any
-) -> list[tuple[int, Features | None]]:
-    indices = [index for index, _ in batch]
-    h, w = batch[0][1][0].shape
+def _begin_fitting(batch: list[_Indexed], plan: Plan, device: Any, stay: bool) -> list[_Begun]:
+    h, w = Kind.of(batch[0][1][0]).size
     if addressable(h, w, device):
         try:
-            results = _extract_batch([item for _, item in batch], plan, device)
-            return list(zip(indices, results, strict=True))
+            return [_Begun(batch, _begin_batch([item for _, item in batch], plan, device, stay))]
         except torch.OutOfMemoryError:
             pass
-    with _device_lock:
+    with streams.using(device):
         graphs.forget()
     if len(batch) == 1:
         log.warning("an image of %d x %d does not fit into the device's memory: on the CPU", w, h)
-        return [(indices[0], None)]
+        return [_Begun(batch, None)]
     half = len(batch) // 2
     log.warning(
         "%d images of %d x %d do not fit into the device's memory at once: %d", len(batch), w, h,
         half,
     )  # fmt: skip
     first, second = batch[:half], batch[half:]
-    return _extract_fitting(first, plan, device) + _extract_fitting(second, plan, device)
+    begun = _begin_fitting(first, plan, device, stay)
+    return begun + _begin_fitting(second, plan, device, stay)
 
 
-def _extract_batch(batch: list[Item], plan: Plan, device: Any) -> list[Features]:
-    with torch.no_grad(), using(device):
-        pixels = host.stack([image for image, _ in batch], device)
+def _begin_batch(batch: list[Item], plan: Plan, device: Any, stay: bool) -> Running:
+    with torch.no_grad(), streams.using(device):
+        pixels = images.upload([image for image, _ in batch], device)
+        kind = Kind.of(batch[0][0])
         masks = None
         if any(mask is not None for _, mask in batch):
-            all_masks = [
-                np.ones(image.shape, bool) if mask is None else mask for image, mask in batch
-            ]
-            masks = torch.from_numpy(np.stack(all_masks)).to(device)
-        result = graphs.run(pixels, plan, masks)
-        return host.to_host(result, plan, (pixels.shape[1], pixels.shape[2]))
+            all_masks = [np.ones(kind.size, bool) if mask is None else mask for _, mask in batch]
+            masks = images.upload(all_masks, device)
+        layout = "tensors" if kind.tensor else "arrays"
+        return begin(pixels, masks, layout, kind.size, plan, stay)
 
 
 def describe_frames(
-    pixels: Pixels, maps: NDArray[np.float64], plan: Plan, device: Any
+    pixels: NDArray[np.float32], maps: NDArray[np.float64], plan: Plan, device: Any
 ) -> NDArray[Any] | None:
     """Return the descriptors (n, d) of given frames (n, 2, 3); None if the image does not fit."""
     h, w = pixels.shape
@@ -121,9 +197,10 @@ def describe_frames(
         return None
 
     def work() -> NDArray[Any]:
-        with torch.no_grad(), using(device):
+        with torch.no_grad(), streams.using(device):
             frames = torch.tensor(maps).to(device)
-            described = pipeline.describe(host.stack([pixels], device), frames, plan)
+            grey = images.to_grey(images.upload([pixels], device), GREY)
+            described = pipeline.describe(grey, frames, plan)
             return np.asarray(described.cpu().numpy())
 
     return devices.fitting(work, f"an image of {w} x {h}")

@@ -1,6 +1,7 @@
 """CUDA graphs, which launch the hundreds of kernels of an extraction as one."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,19 @@ from caloric.gpu.once import kept
 from caloric.gpu.pipeline import Batch, extract, fusing, room
 from caloric.plan import Plan
 
+_KEPT = 12  # graphs: each holds the memory of its batch
+_capacities: dict[tuple[Any, ...], int] = kept({})  # where the default is too small
+
+
+def capacity(size: tuple[int, int], plan: Plan) -> int:
+    """Return the number of candidates to have room for in images (h, w)."""
+    return _capacities.get((size, plan.options), room(size))
+
+
+def enlarge(size: tuple[int, int], plan: Plan) -> None:
+    """Have more room from now on: images like this one, such as other views of it, need it."""
+    _capacities[size, plan.options] = 4 * capacity(size, plan)
+
 
 def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
     """Return the result of :func:`extract`, repeated with a larger capacity if that was too small.
@@ -19,69 +33,73 @@ def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
     The next run with the same shape and plan may overwrite the result.
     """
     size = (pixels.shape[1], pixels.shape[2])
-    kind = (size, plan.options)
-    capacity = _capacities.get(kind, room(size))
-    batch = replayed(pixels, plan, masks, capacity)
-    while bool(batch.crowded.any()):
-        # Images like this one, such as other views of it, need as much.
-        capacity = _capacities[kind] = 4 * capacity
-        batch = extract(pixels, plan, masks, capacity)
-    return batch
+    while True:
+        most = capacity(size, plan)
+
+        def work(pixels: Tensor, masks: Tensor | None, most: int = most) -> Batch:
+            return extract(pixels, plan, masks, most)
+
+        batch: Batch = recorded(work, plan, (most,), pixels, masks)
+        if not bool(batch.crowded.any()):
+            return batch
+        enlarge(size, plan)
 
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """A recorded extraction: it reads ``images`` and ``masks`` and writes ``batch``."""
+    """A recorded function: it reads ``inputs`` and writes ``result``."""
 
     graph: Any
-    images: Tensor
-    masks: Tensor | None
-    batch: Batch
+    inputs: tuple[Tensor | None, ...]
+    result: Any
 
 
-_KEPT = 8  # graphs: each holds the memory of its batch
-_capacities: dict[tuple[Any, ...], int] = kept({})  # where the default is too small
 _graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
-def replayed(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: int = 0) -> Batch:
-    """Return the result of :func:`extract`, by a graph from the second batch of a kind on.
+def recorded(
+    work: Callable[..., Any], plan: Plan, key: tuple[Any, ...], *inputs: Tensor | None
+) -> Any:
+    """Return ``work(*inputs)``, by a graph from the second time on.
 
-    The next batch with the same shape and plan overwrites the result.
+    ``plan`` and ``key`` say what is done to inputs of the same shapes and types. The next call with
+    the same ones overwrites the result.
     """
-    if not fusing(images.device) or plan.options.max_features is None:
-        return extract(images, plan, masks, capacity)
-    key = (tuple(images.shape), images.device, plan, masks is None, capacity)
-    if key not in _graphs:
-        _graphs[key] = None
-        return extract(images, plan, masks, capacity)
-    _graphs.move_to_end(key)
-    recorded = _graphs[key]
-    if recorded is None:
+    device = next(v.device for v in inputs if v is not None)
+    if not fusing(device) or plan.options.max_features is None:
+        return work(*inputs)
+    kinds = tuple(None if v is None else (tuple(v.shape), v.dtype) for v in inputs)
+    whole = (key, plan, device, kinds)
+    if whole not in _graphs:
+        _graphs[whole] = None
+        return work(*inputs)
+    _graphs.move_to_end(whole)
+    graph = _graphs[whole]
+    if graph is None:
         while sum(g is not None for g in _graphs.values()) >= _KEPT:
             oldest = next(k for k, g in _graphs.items() if g is not None)
             del _graphs[oldest]
-        recorded = _graphs[key] = _record(images, plan, masks, capacity)
-    recorded.images.copy_(images)
-    if recorded.masks is not None:
-        recorded.masks.copy_(masks)
-    recorded.graph.replay()
-    return recorded.batch
+        graph = _graphs[whole] = _record(work, inputs)
+    for own, given in zip(graph.inputs, inputs, strict=True):
+        if own is not None and given is not None:
+            own.copy_(given)
+    graph.graph.replay()
+    return graph.result
+
+
+def _record(work: Callable[..., Any], inputs: tuple[Tensor | None, ...]) -> _Graph:
+    own = tuple(None if v is None else v.clone() for v in inputs)
+    work(*own)  # creates all tables, which is not possible while recording
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may decode and copy during the capture.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        result = work(*own)
+    return _Graph(graph, own, result)
 
 
 def forget() -> None:
     """Release the memory of graphs and tables."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     once.forget()
     torch.cuda.empty_cache()
-
-
-def _record(images: Tensor, plan: Plan, masks: Tensor | None, capacity: int) -> _Graph:
-    static, where = images.clone(), None if masks is None else masks.clone()
-    extract(
-        static, plan, where, capacity
-    )  # creates all tables, which is not possible while recording
-    graph = torch.cuda.CUDAGraph()
-    # Other threads may decode and copy during the capture.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        batch = extract(static, plan, where, capacity)
-    return _Graph(graph, static, where, batch)

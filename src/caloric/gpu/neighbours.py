@@ -1,5 +1,9 @@
-"""Nearest neighbours on a device: the same scores as on the CPU, in blocks."""
+"""Nearest neighbours on a device: the same scores as on the CPU, for many pairs at once."""
 
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,39 +11,211 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caloric.gpu import devices
+from caloric.gpu import devices, images, streams
+from caloric.gpu.pipeline import fusing
+from caloric.gpu.streams import Download
 from caloric.matching import neighbours as on_cpu
-from caloric.matching.neighbours import Neighbours
-from caloric.theory.gaussians import FloatArray
+from caloric.matching.neighbours import Neighbours, check_values
 
-_SCORES = 1 << 28  # per block
+_SCORES = 1 << 28  # per block of the plain form
+_BYTES = 1 << 29  # of results of pairs that are searched together
+_TOGETHER = 64  # pairs
+_AHEAD = 2  # groups of pairs that the device works on while the results of another are unpacked
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Set:
+    """The descriptors (n, d) of an image, and their places (n, 2) if the ratio test needs them."""
+
+    values: NDArray[np.generic] | Tensor
+    xy: NDArray[np.float64] | Tensor | None = None
 
 
 def neighbours(
-    a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float,
-    device: Any,
-) -> Neighbours:  # fmt: skip
-    """Return :func:`caloric.matching.neighbours.neighbours`, which is also the fallback."""
+    sets: Sequence[Set], pairs: Sequence[Pair], radius: float, device: Any
+) -> Iterator[Neighbours]:
+    """Yield :func:`caloric.matching.neighbours.neighbours` of each pair of sets.
 
-    def on_device() -> Neighbours:
-        left, right = (torch.from_numpy(v).to(device) for v in (a, b))
-        places = None if xy_b is None else torch.tensor(xy_b).float().to(device)
-        nearest, first, second, mutual = nearest_rows(left, right, places, radius)
-        return Neighbours(
-            nearest.cpu().numpy().astype(np.intp), first.cpu().numpy(), second.cpu().numpy(),
-            mutual.cpu().numpy(),
-        )  # fmt: skip
+    No set is empty. Sets are sent to the device once. What does not fit into its memory is done on
+    the CPU.
+    """
+    everything = _Everything(sets, radius, device)
+    rows = devices.fitting(everything.send, f"matching {_sizes(sets, pairs[0])}")
+    begun: deque[tuple[Sequence[Pair], _Running | None]] = deque()
+    for group in _groups(sets, pairs):
+        running = None
+        if rows is not None:
+            what = f"matching {_sizes(sets, group[0])}"
+            running = devices.fitting(partial(everything.begin, rows, group), what)
+        begun.append((group, running))
+        if len(begun) > _AHEAD:
+            yield from everything.finished(*begun.popleft())
+    while begun:
+        yield from everything.finished(*begun.popleft())
 
-    result = devices.fitting(on_device, f"matching {len(a)} x {len(b)}")
-    return on_cpu.neighbours(a, b, xy_b, radius) if result is None else result
+
+def _sizes(sets: Sequence[Set], pair: Pair) -> str:
+    return " x ".join(str(len(sets[i].values)) for i in pair)
+
+
+def _groups(sets: Sequence[Set], pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
+    """Yield pairs that are searched together, in their order."""
+    group: list[Pair] = []
+    most = [0, 0]
+    for pair in pairs:
+        larger = [max(most[i], len(sets[pair[i]].values)) for i in (0, 1)]
+        # The best scores of columns are stored for each 128 rows.
+        size = (len(group) + 1) * (larger[0] * larger[1] // 128 + larger[0]) * 4
+        if group and (len(group) == _TOGETHER or size > _BYTES):
+            yield group
+            group, larger = [], [len(sets[i].values) for i in pair]
+        group.append(pair)
+        most = larger
+    if group:
+        yield group
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The descriptors (n, d) of all sets, less their mean, and their places (n, 2) if known.
+
+    ``begins`` is the first row of each set, ``largest`` (sets,) the largest absolute entry.
+    """
+
+    values: Tensor
+    places: Tensor | None
+    begins: NDArray[np.int64]
+    largest: Download
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """A search that the device does: nearest, first, second and mutual (p, n, 4) as float32."""
+
+    download: Download
+    largest: Download
+
+
+@dataclass(frozen=True, eq=False)
+class _Everything:
+    """What all pairs have in common."""
+
+    sets: Sequence[Set]
+    radius: float
+    device: Any
+
+    def send(self) -> _Rows:
+        """Return all sets on the device."""
+        with torch.no_grad(), streams.using(self.device):
+            parts = [_on_device(s.values, self.device).float() for s in self.sets]
+            places = None
+            known = [_on_device(s.xy, self.device).float() for s in self.sets if s.xy is not None]
+            if len(known) == len(self.sets):
+                places = torch.cat(known)
+            largest = torch.stack([part.abs().amax() for part in parts])
+            values = torch.cat(parts)
+            # Subtract the mean: far from 0 the scores would suffer from cancellation.
+            values = values - values.mean(0, dtype=torch.float64).float()
+            begins = np.cumsum([0, *(len(part) for part in parts)])[:-1]
+            return _Rows(values, places, begins, streams.download(largest))
+
+    def begin(self, rows: _Rows, pairs: Sequence[Pair]) -> _Running:
+        """Let the device search, and return."""
+        counts = [len(s.values) for s in self.sets]
+        with torch.no_grad(), streams.using(self.device):
+            search = _fused if _fusing(rows.values) else _plain
+            table = [(rows.begins[a], counts[a], rows.begins[b], counts[b]) for a, b in pairs]
+            result = search(rows, np.array(table, np.int32), self.radius)
+            return _Running(streams.download(result), rows.largest)
+
+    def finished(self, pairs: Sequence[Pair], running: _Running | None) -> Iterator[Neighbours]:
+        """Yield the results of pairs; None is what does not fit into the memory of the device."""
+        if running is None:
+            for a, b in pairs:
+                yield self._on_host(self.sets[a], self.sets[b])
+            return
+        for number, largest in enumerate(running.largest.wait().tolist()):
+            check_values(largest, "second set" if number % 2 else "first set")
+        arrived = running.download.wait().numpy()
+        for (a, _), result in zip(pairs, arrived, strict=True):
+            own = result[: len(self.sets[a].values)]
+            yield Neighbours(
+                own[:, 0].copy().view(np.int32).astype(np.intp), own[:, 1].copy(),
+                own[:, 2].copy(), own[:, 3] > 0,
+            )  # fmt: skip
+
+    def _on_host(self, a: Set, b: Set) -> Neighbours:
+        xy = None if b.xy is None else np.asarray(_to_host(b.xy), np.float64)
+        left, right = (np.ascontiguousarray(_to_host(s.values), np.float32) for s in (a, b))
+        for values, which in ((left, "first set"), (right, "second set")):
+            check_values(float(np.abs(values).max()), which)
+        return on_cpu.neighbours(left, right, xy, self.radius)
+
+
+def _fusing(values: Tensor) -> bool:
+    if not fusing(values.device):
+        return False
+    from caloric.gpu import neighbours_kernels
+
+    return values.shape[1] <= neighbours_kernels.WIDEST
+
+
+def _on_device(values: Any, device: Any) -> Tensor:
+    if isinstance(values, torch.Tensor):
+        return values.to(device)
+    return images.upload([values], device)[0]
+
+
+def _to_host(values: Any) -> Any:
+    return values.cpu().numpy() if isinstance(values, torch.Tensor) else values
+
+
+def _packed(nearest: Tensor, first: Tensor, second: Tensor, mutual: Tensor) -> Tensor:
+    whole = nearest.to(torch.int32).view(torch.float32)
+    return torch.stack([whole, first, second, mutual.float()], -1)
+
+
+def _fused(rows: _Rows, table: NDArray[np.int32], radius: float) -> Tensor:
+    """Return nearest, first, second and mutual (p, n, 4) of pairs (p, 4) of sets."""
+    from caloric.gpu import neighbours_kernels as kernels
+
+    n, m = int(table[:, 1].max()), int(table[:, 3].max())
+    device = rows.values.device
+    pairs = torch.from_numpy(table).to(device, non_blocking=True)
+    nearest, top, second, tops = kernels.nearest_rows(
+        kernels.split(rows.values), pairs, rows.places, radius, (n, m)
+    )
+    number = torch.arange(n, dtype=torch.int32, device=device)
+    valid = number < pairs[:, 1:2]
+    index = nearest.long()
+    # Among rows equally near to the same b, the first counts as its nearest.
+    candidates = torch.where(valid & (top == tops.gather(1, index)), number, n)
+    owner = torch.full((len(table), m), n, dtype=torch.int32, device=device)
+    owner = owner.scatter_reduce(1, index, candidates, "amin")
+    mutual = owner.gather(1, index) == number
+    a = (pairs[:, :1] + number).clamp_max(len(rows.values) - 1)
+    b = (pairs[:, 2:3] + nearest).clamp_max(len(rows.values) - 1)
+    first = torch.linalg.vector_norm(rows.values[a] - rows.values[b], dim=2)
+    return _packed(nearest, first, (-2 * second).clamp_min(0).sqrt(), mutual)
+
+
+def _plain(rows: _Rows, table: NDArray[np.int32], radius: float) -> Tensor:
+    """Return the same in plain PyTorch."""
+    result = torch.zeros((len(table), int(table[:, 1].max()), 4), device=rows.values.device)
+    for (begin_a, count_a, begin_b, count_b), own in zip(table.tolist(), result, strict=True):
+        a = rows.values[begin_a : begin_a + count_a]
+        b = rows.values[begin_b : begin_b + count_b]
+        places = None if rows.places is None else rows.places[begin_b : begin_b + count_b]
+        own[:count_a] = _packed(*nearest_rows(a, b, places, radius))
+    return result
 
 
 def nearest_rows(
     a: Tensor, b: Tensor, places: Tensor | None, radius: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return nearest row of b, distance, second distance and mutuality (n,) for each row of a."""
-    mean = b.mean(0, dtype=torch.float64).float()
-    a, b = a - mean, b - mean
     half_a, half_b = 0.5 * (a * a).sum(1), 0.5 * (b * b).sum(1)
     size = max(1, _SCORES // len(b))
     best, nearest, second = [], [], []

@@ -21,53 +21,76 @@ def _mirror(index, count):
 
 
 @triton.jit
-def _blur_down(
-    source, result, taps, height, width, source_stride, result_stride,
-    REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr,
-):  # fmt: skip
-    """Smooth the columns of planes (h, w), one tile per program."""
-    x = tl.program_id(0) * BX + tl.arange(0, BX)[None, :]
-    first = tl.program_id(1) * BY
-    y = first + tl.arange(0, BY)[:, None]
-    image = tl.program_id(2).to(tl.int64)
-    source += image * source_stride
-    inside = (x < width) & (y < height)
-    total = tl.zeros((BY, BX), tl.float32)
-    if (first >= REACH) & (first + BY + REACH <= height):
-        for t in tl.static_range(-REACH, REACH + 1):
-            pixels = tl.load(source + (y + t) * width + x, mask=inside, other=0.0)
-            total += tl.load(taps + (t + REACH)) * pixels
-    else:
-        for t in range(-REACH, REACH + 1):
-            at = _mirror(y + t, height) * width + x
-            total += tl.load(taps + (t + REACH)) * tl.load(source + at, mask=inside, other=0.0)
-    tl.store(result + image * result_stride + y * width + x, total, mask=inside)
+def _split(values, COUNT: tl.constexpr):
+    """The columns of values (n, 4), which one thread holds."""
+    even, odd = tl.split(tl.reshape(values, (COUNT, 2, 2)))
+    a, c = tl.split(even)
+    b, d = tl.split(odd)
+    return a, b, c, d
 
 
 @triton.jit
-def _blur_across(
-    source, result, taps, height, width, source_stride, result_stride,
-    REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr,
+def _blur(
+    source, result, scratch, taps, height, width, source_stride, result_stride, across, tiles,
+    REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Smooth the rows; the two pixels at the same distance are added first."""
-    first = tl.program_id(0) * BX
-    x = first + tl.arange(0, BX)[None, :]
-    y = tl.program_id(1) * BY + tl.arange(0, BY)[:, None]
-    image = tl.program_id(2).to(tl.int64)
-    source += image * source_stride + y * width
-    inside = (x < width) & (y < height)
-    total = tl.load(taps + REACH) * tl.load(source + x, mask=inside, other=0.0)
-    if (first >= REACH) & (first + BX + REACH <= width):
-        for t in tl.static_range(1, REACH + 1):
-            both = tl.load(source + (x - t), mask=inside, other=0.0)
-            both += tl.load(source + (x + t), mask=inside, other=0.0)
-            total += tl.load(taps + (REACH + t)) * both
-    else:
-        for t in range(1, REACH + 1):
-            both = tl.load(source + _mirror(x - t, width), mask=inside, other=0.0)
-            both += tl.load(source + _mirror(x + t, width), mask=inside, other=0.0)
-            total += tl.load(taps + (REACH + t)) * both
-    tl.store(result + image * result_stride + y * width + x, total, mask=inside)
+    """Smooth planes (h, w), tile by tile: columns into ``scratch``, then rows from there.
+
+    Each pixel is read once for all rows of the tile that it contributes to. The scratch memory of
+    a program stays in the cache. Rows are read four pixels at a time: a thread keeps all that its
+    four results need.
+    """
+    FOURS: tl.constexpr = (REACH + 3) // 4
+    HALO: tl.constexpr = 4 * FOURS
+    COUNT: tl.constexpr = ROWS * BX // 4
+    lane = tl.arange(0, BX)
+    number = tl.arange(0, COUNT)
+    row, column = number // (BX // 4), 4 * (number % (BX // 4))
+    four = tl.arange(0, 4)[None, :]
+    inner = (column >= HALO) & (column < BX - HALO)
+    scratch += tl.program_id(0) * (BY * BX)
+    down = (height + BY - 1) // BY
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        image = (tile // (across * down)).to(tl.int64)
+        top = (tile // across) % down * BY
+        left = (tile % across) * (BX - 2 * HALO) - HALO
+        columns = source + image * source_stride + _mirror(left + lane, width)
+        totals = ()
+        for _ in tl.static_range(BY):
+            totals = totals + (tl.zeros((BX,), tl.float32),)
+        for r in tl.static_range(BY + 2 * REACH):
+            pixels = tl.load(columns + _mirror(top + (r - REACH), height) * width)
+            added = ()
+            for o in tl.static_range(BY):
+                if r - o >= 0 and r - o <= 2 * REACH:
+                    added = added + (totals[o] + tl.load(taps + (r - o)) * pixels,)
+                else:
+                    added = added + (totals[o],)
+            totals = added
+        tl.debug_barrier()  # the last tile has been read
+        for o in tl.static_range(BY):
+            tl.store(scratch + o * BX + lane, totals[o])
+        tl.debug_barrier()
+        for o in range(0, BY, ROWS):
+            at = scratch + (o + row) * BX + column
+            values = ()
+            for f in tl.static_range(-FOURS, FOURS + 1):
+                here = tl.load(at[:, None] + 4 * f + four, mask=inner[:, None], other=0.0)
+                values = values + _split(here, COUNT)
+            sums = ()
+            for k in tl.static_range(4):
+                total = tl.load(taps + REACH) * values[HALO + k]
+                for t in tl.static_range(1, REACH + 1):
+                    # The two pixels at the same distance are added first.
+                    both = values[HALO + k - t] + values[HALO + k + t]
+                    total += tl.load(taps + (REACH + t)) * both
+                sums = sums + (total,)
+            even, odd = tl.join(sums[0], sums[2]), tl.join(sums[1], sums[3])
+            smooth = tl.reshape(tl.join(even, odd), (COUNT, 4))
+            x = left + column[:, None] + four
+            y = (top + o + row)[:, None]
+            inside = inner[:, None] & (x < width) & (y < height)
+            tl.store(result + image * result_stride + y * width + x, smooth, mask=inside)
 
 
 @once
@@ -75,20 +98,29 @@ def _taps(sigma: float, device: Any) -> Tensor:
     return torch.tensor(scalespace.taps(sigma).tolist(), device=device)
 
 
-def blur(source: Tensor, result: Tensor, between: Tensor, sigma: float) -> None:
-    """Smooth ``source`` (b, h, w) into ``result``; ``between`` holds the smoothed columns."""
+_BY, _BX = 16, 256  # rows and columns of a tile, with those around it that it needs
+_ROWS = 4  # that a program smooths at a time
+_PROGRAMS = 6  # per multiprocessor
+
+
+@once
+def _programs(device: Any) -> int:
+    return _PROGRAMS * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def blur(source: Tensor, result: Tensor, sigma: float) -> None:
+    """Smooth ``source`` (b, h, w) into ``result``."""
     b, h, w = source.shape
     taps = _taps(sigma, source.device)
-    # Tiles are long in the direction of smoothing.
-    tall, wide = min(32, triton.next_power_of_2(h)), min(256, triton.next_power_of_2(w))
-    for kernel, left, right, by, bx in (
-        (_blur_down, source, between, tall, 64),
-        (_blur_across, between, result, 4, wide),
-    ):
-        kernel[(triton.cdiv(w, bx), triton.cdiv(h, by), b)](
-            left, right, taps, h, w, left.stride(0), right.stride(0),
-            REACH=len(taps) // 2, BY=by, BX=bx, num_warps=4,
-        )  # fmt: skip
+    reach = len(taps) // 2
+    across = triton.cdiv(w, _BX - 2 * 4 * triton.cdiv(reach, 4))
+    tiles = b * across * triton.cdiv(h, _BY)
+    programs = min(tiles, _programs(source.device))
+    scratch = torch.empty((programs, _BY * _BX), device=source.device)
+    _blur[(programs,)](
+        source, result, scratch, taps, h, w, source.stride(0), result.stride(0), across, tiles,
+        REACH=reach, BY=_BY, BX=_BX, ROWS=_ROWS, num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -126,8 +158,6 @@ def build(images: Tensor, pyramid: Pyramid) -> Tensor:
     """Return :func:`caloric.gpu.scalespace.build`, not differentiable."""
     b = len(images)
     rows = torch.empty((b, pyramid.total), device=images.device)
-    first = pyramid.octaves[0]
-    between = torch.empty((b, first.height, first.width), device=images.device)
     base = enlarged(images.contiguous())
     for number, octave in enumerate(pyramid.octaves):
         h, w = octave.height, octave.width
@@ -135,8 +165,7 @@ def build(images: Tensor, pyramid: Pyramid) -> Tensor:
         before = base
         for layer, sigma in zip(layers.unbind(1), scalespace.steps(octave.first), strict=True):
             if sigma:
-                room = between.view(b, -1)[:, : h * w].unflatten(1, (h, w))
-                blur(before, layer, room, sigma)
+                blur(before, layer, sigma)
             else:
                 layer.copy_(before)
             before = layer

@@ -1,9 +1,10 @@
 """Image files decoded in advance on threads, by the CPU or by the decoder of a GPU."""
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,38 +12,53 @@ from caloric.errors import InputError
 from caloric.features import Failure
 from caloric.gpu import devices
 from caloric.image import reading
-from caloric.image.pixels import Windows, to_grey
 from caloric.runtime import threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 _ORIENTATION = 274  # EXIF tag; 1 is upright
 
+_AT_ONCE = 32  # files that nvJPEG decodes together
 _AHEAD = 128  # files decoded in advance
 _BYTES = 1 << 30  # of images decoded in advance, estimated by the largest so far
 
 
-def by_nvjpeg(path: str, device: Any) -> Any:
-    """Return a JPEG decoded on the device, uint8 (3, h, w); None if it must be decoded by the CPU.
+def jpeg_bytes(path: str) -> "Tensor | None":
+    """Return the bytes of a JPEG that nvJPEG can decode; None if it is left to the CPU.
 
-    Images rotated by EXIF and JPEGs that are not RGB or grey are left to the CPU. Decoders differ
-    by one or two levels of 255, and features accordingly.
+    Those are images rotated by EXIF, JPEGs that are not RGB or grey, and other files.
     """
-    if device.type != "cuda" or not path.lower().endswith((".jpg", ".jpeg")):
+    import torch
+    from PIL import Image
+
+    if not path.lower().endswith((".jpg", ".jpeg")):
         return None
     try:
-        import torch
-        from PIL import Image
-        from torchvision.io import ImageReadMode, decode_jpeg
-    except ImportError:
+        content = np.fromfile(path, np.uint8)
+        with Image.open(io.BytesIO(content.tobytes())) as image:
+            upright = image.getexif().get(_ORIENTATION, 1) == 1
+            if upright and image.format == "JPEG" and image.mode in ("RGB", "L"):
+                return torch.from_numpy(content)
+    except Exception:  # as many types as decoders; reading the pixels reports the error
         return None
+    return None
+
+
+def by_nvjpeg(contents: "list[Tensor]", device: Any) -> "list[Tensor | None]":
+    """Return JPEGs decoded on the device, uint8 (3, h, w); None for what it cannot decode.
+
+    Decoders differ by one or two levels of 255, and features accordingly.
+    """
+    from torchvision.io import ImageReadMode, decode_jpeg
+
     try:
-        with Image.open(path) as image:
-            if image.getexif().get(_ORIENTATION, 1) != 1 or image.mode not in ("RGB", "L"):
-                return None
-        content = torch.from_numpy(np.fromfile(path, np.uint8))
-        return decode_jpeg(content, mode=ImageReadMode.RGB, device=device)
-    except (OSError, RuntimeError):
-        return None
+        return list(decode_jpeg(contents, mode=ImageReadMode.RGB, device=device))
+    except RuntimeError:
+        if len(contents) == 1:
+            return [None]
+        return [by_nvjpeg([content], device)[0] for content in contents]
 
 
 def check(decode: str, device: str) -> None:
@@ -90,19 +106,52 @@ def opened(files: Sequence[str], device: str, decode: str = "cpu") -> Iterator[A
     With ``decode="gpu"`` JPEGs are decoded by nvJPEG where possible.
     """
     target = devices.resolve(device)
+    if target is not None and decode == "gpu":
+        yield from _decoded_by_gpu(files, target)
+    elif target is not None:
+        yield from decoded(files, reading.open_image)
+    else:
+        for path in files:
+            try:
+                yield reading.open_image(path)
+            except InputError as error:
+                yield Failure(str(error))
+
+
+def _decoded_by_gpu(files: Sequence[str], device: Any) -> Iterator[Any]:
+    """Yield the images in order; the device decodes a batch while the last one is used."""
+    import torch
 
     def read(path: str) -> Any:
-        pixels = by_nvjpeg(path, target) if decode == "gpu" else None
-        if pixels is not None:
-            return pixels
-        image = reading.open_image(path)
-        return image if isinstance(image, Windows) else to_grey(image)
+        content = jpeg_bytes(path)
+        return reading.open_image(path) if content is None else (path, content)
 
-    if target is not None:
-        yield from decoded(files, read)
-        return
-    for path in files:
-        try:
-            yield reading.open_image(path)
-        except InputError as error:
-            yield Failure(str(error))
+    def decode(batch: list[Any]) -> list[Any]:
+        jpegs = [i for i, item in enumerate(batch) if isinstance(item, tuple)]
+        if jpegs:
+            pixels = by_nvjpeg([batch[i][1] for i in jpegs], device)
+            torch.cuda.synchronize(device)
+            for i, image in zip(jpegs, pixels, strict=True):
+                batch[i] = (
+                    next(decoded([batch[i][0]], reading.open_image)) if image is None else image
+                )
+        return batch
+
+    def batches() -> Iterator[list[Any]]:
+        batch = []
+        for item in decoded(files, read):
+            batch.append(item)
+            if len(batch) == _AT_ONCE:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    with ThreadPoolExecutor(1, "caloric-decoder") as decoder:
+        ahead: deque[Future[list[Any]]] = deque()
+        for batch in batches():
+            ahead.append(decoder.submit(decode, batch))
+            if len(ahead) > 2:
+                yield from ahead.popleft().result()
+        while ahead:
+            yield from ahead.popleft().result()

@@ -1,5 +1,7 @@
 """Simulated views on the device: all turns of a tilt are one batch (:mod:`caloric.image.views`)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,50 +11,83 @@ from torch import Tensor
 from torch.nn import functional
 
 from caloric.features import Features
-from caloric.gpu import batches, graphs, host
+from caloric.gpu import batches, images, streams
+from caloric.gpu.batches import Running
+from caloric.gpu.images import GREY
 from caloric.image import views
 from caloric.image.views import View
+from caloric.kernels import Kernel
 from caloric.plan import Plan
 
 
-def uploaded(grey: host.Pixels | Tensor, device: Any) -> Tensor | None:
-    """Return an image (h, w) on the device, or None if it does not fit."""
+def uploaded(image: images.Image, kernel: Kernel, device: Any) -> Tensor | None:
+    """Return the grey pixels (h, w) of an image on the device; None if it does not fit."""
     try:
-        return host.stack([grey], device)[0]
+        with torch.no_grad(), streams.using(device):
+            return images.on_device(image, kernel, device)
     except torch.OutOfMemoryError:
         return None
 
 
-def extract(
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """Views of one tilt of an image that the device works on."""
+
+    running: list[Running]
+    again: Callable[[], "Begun | None"]
+
+    def results(self) -> list[Features] | None:
+        """Return the features of the views in their own coordinates; None if they do not fit."""
+        found: list[Features] = []
+        for part in self.running:
+            results = part.results()
+            if results is None:  # there was no room for all candidates
+                more = self.again()
+                return None if more is None else more.results()
+            found += [result for result in results if isinstance(result, Features)]
+        return found
+
+
+def begin(
     grey: Tensor,
     mask: NDArray[np.bool_] | None,
     factor: int,
     turns: list[View],
     plan: Plan,
     device: Any,
-) -> list[Features] | None:
-    """Return the features of views of one tilt, in their own coordinates.
+) -> Begun | None:
+    """Begin with the views of one tilt of an image (h, w) that is reduced by the factor first.
 
-    The image is reduced by the factor first. None if the views do not fit into the memory of the
-    device.
+    None if they do not fit into the memory of the device.
     """
+
+    def again() -> Begun | None:
+        return begin(grey, mask, factor, turns, plan, device)
+
     try:
-        with torch.no_grad(), batches.using(device):
-            if factor > 1:
-                grey = functional.avg_pool2d(grey[None], factor)[0]
-                mask = None if mask is None else _reduced(mask, factor)
-            pixels, seen = _render(grey, mask, turns, factor)
+        with torch.no_grad(), streams.using(device):
+            pixels, seen = _render(*_reduced(grey, mask, factor), turns, factor)
             h, w = pixels.shape[1:]
             if not batches.addressable(h, w, device):
                 return None
-            found = []
-            for start in range(0, len(turns), batches.AT_ONCE):
-                part = slice(start, start + batches.AT_ONCE)
-                batch = graphs.run(pixels[part], plan, seen[part])
-                found += host.to_host(batch, plan, (h, w))
-            return found
+            parts = [slice(s, s + batches.AT_ONCE) for s in range(0, len(turns), batches.AT_ONCE)]
+            running = [batches.begin(pixels[p], seen[p], GREY, (h, w), plan) for p in parts]
+            return Begun(running, again)
     except torch.OutOfMemoryError:
         return None
+
+
+def _reduced(
+    grey: Tensor, mask: NDArray[np.bool_] | None, factor: int
+) -> tuple[Tensor, NDArray[np.bool_] | None]:
+    """Return the mean of blocks of pixels, and the mask at their middle."""
+    if factor == 1:
+        return grey, mask
+    if mask is not None:
+        h, w = (n // factor for n in mask.shape)
+        middle = slice(factor // 2, None, factor)
+        mask = np.ascontiguousarray(mask[middle, middle][:h, :w])
+    return functional.avg_pool2d(grey[None], factor)[0], mask
 
 
 def _render(
@@ -83,13 +118,6 @@ def _render(
         wanted = torch.from_numpy(mask).to(grey)
         allowed &= _sampled(wanted, inner.round()) > 0.5
     return blurred.contiguous(), allowed
-
-
-def _reduced(mask: NDArray[np.bool_], factor: int) -> NDArray[np.bool_]:
-    """Return the mask at the middle of blocks of pixels."""
-    h, w = (n // factor for n in mask.shape)
-    middle = slice(factor // 2, None, factor)
-    return np.ascontiguousarray(mask[middle, middle][:h, :w])
 
 
 def _places(back: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -22,8 +22,7 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
     """
     array = as_array(pixels, what)
     if array.dtype.type in FLOATS:
-        if not np.isfinite(array).all():
-            raise InputError(f"{what}: NaN or infinite pixels; replace them first")
+        check_finite(bool(np.isfinite(array).all()), what)
         return array.astype(dtype)
     if array.dtype == np.bool_:
         return array.astype(dtype)
@@ -85,6 +84,12 @@ def as_image(image: object) -> NDArray[np.generic]:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
         raise InputError(f"image: expected shape (h, w) or (h, w, 3 or 4), got {array.shape}")
     return array
+
+
+def check_finite(finite: bool, what: str = "image") -> None:
+    """Raise InputError if not all pixels are finite."""
+    if not finite:
+        raise InputError(f"{what}: NaN or infinite pixels; replace them first")
 
 
 def check_levels(low: float, high: float) -> None:

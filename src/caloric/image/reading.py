@@ -180,6 +180,8 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
                 raise InputError(f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}")
             if w * h == 0:
                 raise InputError("has no pixels")
+            if image.format == "JPEG" and image.mode in ("L", "RGB") and _complete(data):
+                return _decode_jpeg(data, image)
             if _needs_opencv(image, data):
                 if image.format == "TIFF":
                     return _decode_by_opencv(data)  # OpenCV applies the orientation of TIFF files
@@ -205,6 +207,25 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
         # Decoders raise many types of exception on a broken file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"not an image that can be read ({reason[:120]})") from None
+
+
+def _complete(jpeg: bytes) -> bool:
+    """Return whether a JPEG ends as it should; Pillow decides about others."""
+    return jpeg.rstrip(b"\0").endswith(b"\xff\xd9")
+
+
+def _decode_jpeg(data: bytes, image: Any) -> NDArray[np.generic]:
+    """Return the pixels of a JPEG by OpenCV, which lets other threads run meanwhile.
+
+    They are the ones of Pillow, which copies them three times and lets no other thread run.
+    """
+    how = cv2.IMREAD_GRAYSCALE if image.mode == "L" else cv2.IMREAD_COLOR
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how | cv2.IMREAD_IGNORE_ORIENTATION)
+    if pixels is None or pixels.shape[1::-1] != image.size:
+        raise InputError("not an image that can be read")
+    if pixels.ndim == 3:
+        cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
+    return _upright(np.asarray(pixels), int(image.getexif().get(_ORIENTATION, 1)))
 
 
 def _needs_opencv(image: Any, data: bytes) -> bool:

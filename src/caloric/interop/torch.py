@@ -18,7 +18,10 @@ from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.detector.detection import Options
 from caloric.errors import InputError
-from caloric.gpu import batches, density, graphs, host, pooling, scalespace
+from caloric.gpu import density, graphs, pooling, scalespace, streams
+from caloric.gpu.images import check, check_type, to_grey
+from caloric.gpu.images import ranges as pixel_ranges
+from caloric.gpu.results import DeviceFeatures as DeviceFeatures
 from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
 from caloric.plan import Plan
@@ -150,11 +153,19 @@ def extract(
             torch.zeros((len(images), max_features, *shape), device=images.device)
             for shape in shapes
         )
-    with torch.no_grad(), batches.using(images.device):
-        grey = torch.stack([host.grey(image) for image in images])
+    check_type(images)
+    callers = torch.cuda.current_stream(images.device) if images.is_cuda else None
+    with torch.no_grad(), streams.using(images.device):
+        grey = to_grey(images, "tensors")
+        for ranges in pixel_ranges(images, grey, "tensors", plan.recipe.kernel).cpu().numpy():
+            check(ranges, plan.recipe.kernel)
         batch: Any = graphs.run(grey, plan, None)
         parts = (batch.maps.float(), batch.strengths, batch.descriptors)
-        return tuple(_padded(part, max_features) for part in parts)
+        results = tuple(_padded(part, max_features) for part in parts)
+    if callers is not None:
+        for result in results:
+            result.record_stream(callers)
+    return results
 
 
 def _padded(values: Tensor, count: int) -> Tensor:

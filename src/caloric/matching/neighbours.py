@@ -1,7 +1,6 @@
 """Exact nearest neighbours among descriptors, computed in blocks of bounded memory."""
 
 import numbers
-from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -34,6 +33,11 @@ class Matches:
     refined: FloatArray | None = None
     covariances: FloatArray | None = None
 
+    @classmethod
+    def empty(cls) -> "Matches":
+        """Return no matches."""
+        return cls(np.zeros((0, 2), np.intp), np.zeros(0, np.float32))
+
     def __len__(self) -> int:
         """The number of matches."""
         return len(self.indices)
@@ -64,17 +68,37 @@ class Matches:
         return xy_a[self.indices[:, 0]], second
 
 
-def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
+def as_descriptors(descriptors: object, which: str) -> NDArray[np.generic]:
+    """Return descriptors as an array (n, d) of floats or uint8; their values are not looked at."""
     array = np.asarray(descriptors)
     if array.ndim != 2:
         raise InputError(f"{which}: expected descriptors of shape (n, d), got {array.shape}")
     if not (np.issubdtype(array.dtype, np.floating) or array.dtype == np.uint8):
         raise InputError(f"{which}: descriptors of type {array.dtype}; use floats or uint8")
-    array = np.ascontiguousarray(array, np.float32)
-    if not np.isfinite(array).all():
+    return array
+
+
+def check_values(largest: float, which: str) -> None:
+    """Raise an error if descriptors with this largest absolute value cannot be compared."""
+    if not np.isfinite(largest):
         raise InputError(f"{which}: NaN or infinite descriptors")
-    if array.size and max(-float(array.min()), float(array.max())) > _LARGEST:
+    if largest > _LARGEST:
         raise InputError(f"{which}: descriptors beyond {_LARGEST:g}; divide them by their scale")
+
+
+def check_dimensions(a: int, b: int) -> None:
+    """Raise an error if descriptors of these dimensions cannot be compared."""
+    if a != b:
+        raise InputError(
+            f"descriptors of {a} and {b} dimensions cannot be compared; describe both images the "
+            "same way"
+        )
+
+
+def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
+    array = np.ascontiguousarray(as_descriptors(descriptors, which), np.float32)
+    if array.size:
+        check_values(max(-float(array.min()), float(array.max())), which)
     return array
 
 
@@ -120,7 +144,6 @@ def neighbours(
     return Neighbours(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
 
 
-Finder = Callable[[NDArray[np.float32], NDArray[np.float32], FloatArray | None, float], Neighbours]
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 
@@ -208,6 +231,13 @@ def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> NDArr
     return first_of_cells(cells.astype(np.int64))
 
 
+def check_options(ratio: float | None, radius: float) -> None:
+    """Raise an error if an option of matching is wrong."""
+    check_ratio(ratio)
+    if not (isinstance(radius, numbers.Real) and radius >= 0):
+        raise InputError(f"radius must be 0 pixels or more, got {radius!r}")
+
+
 def check_ratio(ratio: float | None) -> None:
     """Raise an error if the threshold of the ratio test is wrong."""
     if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
@@ -222,34 +252,33 @@ def match_descriptors(
     ratio: float | None = 0.9,
     xy_b: FloatArray | None = None,
     radius: float = 10.0,
-    find: Finder = neighbours,
 ) -> Matches:
     """Return the matches of descriptors a (n, d) in b (m, d) by Euclidean distance.
 
     ``mutual`` keeps pairs that are each other's nearest. ``ratio`` keeps pairs nearer than
     ``ratio`` times the second nearest. With the positions ``xy_b`` (m, 2) of b, the second nearest
     must be more than ``radius`` pixels away from the nearest (FGINN), so that a corner that was
-    detected twice is not rejected. ``find`` replaces the search, for example by one on a GPU.
+    detected twice is not rejected.
     """
-    check_ratio(ratio)
-    if not (isinstance(radius, numbers.Real) and radius >= 0):
-        raise InputError(f"radius must be 0 pixels or more, got {radius!r}")
+    check_options(ratio, radius)
     left, right = _checked(a, "first set"), _checked(b, "second set")
     if xy_b is not None and np.shape(xy_b) != (len(right), 2):
         raise InputError(f"xy_b: expected shape {(len(right), 2)}, got {np.shape(xy_b)}")
     if len(left) == 0 or len(right) == 0:
-        return Matches(np.zeros((0, 2), np.intp), np.zeros(0, np.float32))
-    if left.shape[1] != right.shape[1]:
-        raise InputError(
-            f"descriptors of {left.shape[1]} and {right.shape[1]} dimensions cannot be compared; "
-            "describe both images the same way"
-        )
-    result = find(left, right, xy_b if ratio is not None else None, radius)
-    keep = np.ones(len(left), bool)
+        return Matches.empty()
+    check_dimensions(left.shape[1], right.shape[1])
+    return selected(
+        neighbours(left, right, xy_b if ratio is not None else None, radius), mutual, ratio
+    )
+
+
+def selected(found: Neighbours, mutual: bool, ratio: float | None) -> Matches:
+    """Return the matches among nearest neighbours, nearest first."""
+    keep = np.ones(len(found.nearest), bool)
     if mutual:
-        keep &= result.mutual
+        keep &= found.mutual
     if ratio is not None:
-        keep &= result.first < ratio * result.second
+        keep &= found.first < ratio * found.second
     rows = np.flatnonzero(keep)
-    rows = rows[np.argsort(result.first[rows], kind="stable")]
-    return Matches(np.stack([rows, result.nearest[rows]], -1), result.first[rows])
+    rows = rows[np.argsort(found.first[rows], kind="stable")]
+    return Matches(np.stack([rows, found.nearest[rows]], -1), found.first[rows])

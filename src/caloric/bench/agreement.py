@@ -1,0 +1,27 @@
+"""How well the features of two devices or decoders agree."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.features import Features
+
+
+def compared(reference: Features, other: Features) -> tuple[float, NDArray[np.float64]]:
+    """Return the share of frames that both have, within 0.05 pixels and 1 % of scale, and cosines.
+
+    Cosines (n,) are those of the descriptors of common frames whose direction agrees to 0.01.
+    """
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(other.frames.xy)
+    common, cosines = 0, []
+    for i, near in enumerate(tree.query_ball_point(reference.frames.xy, 0.05)):
+        ratio = np.abs(other.frames.sigma[near] / reference.frames.sigma[i] - 1)
+        same = np.array(near, int)[ratio < 0.01]
+        common += len(same) > 0
+        turn = other.frames.angle[same] - reference.frames.angle[i]
+        same = same[np.abs((turn + np.pi) % (2 * np.pi) - np.pi) < 0.01]
+        if len(same):
+            pairs = other.descriptors[same].astype(float) @ reference.descriptors[i].astype(float)
+            cosines.append(float(pairs.max()))
+    return common / max(len(reference), 1), np.array(cosines)

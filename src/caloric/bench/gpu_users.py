@@ -1,0 +1,210 @@
+"""What users of a GPU get: arrays and files in, features and matches out, by the public calls."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from caloric import pipeline
+from caloric.bench import datasets
+from caloric.bench.agreement import compared
+from caloric.descriptor.recipes import descriptor
+from caloric.detector.detection import Options
+from caloric.errors import InputError
+from caloric.features import Features
+from caloric.gpu import devices, graphs, stream
+from caloric.image.reading import read_image
+from caloric.plan import Plan
+
+Report = dict[str, Any]
+Progress = Callable[[str], None]
+Colours = NDArray[np.uint8]
+
+SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1080, 1920, 4000)}
+IMAGES = 320
+CALLS = (1, 8, 32)  # images per call, besides all
+_REPEATED = 3
+MATCHED = 4096
+_PAIRED = 24  # images whose pairs are matched
+
+
+def photographs(folder: Path, height: int, width: int, count: int) -> list[Colours]:
+    """Return ``count`` different photographs of one size, in colour.
+
+    Where the folder has fewer, parts of them are taken too, larger and larger.
+    """
+    paths = datasets.photographs(folder)
+    if not paths:
+        raise InputError(f"{folder}: photographs (.jpg, .png) are needed in it")
+    images = []
+    for number in range(count):
+        pixels = read_image(paths[number % len(paths)])
+        pixels = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2)
+        pixels = np.ascontiguousarray(pixels[..., :3])
+        if pixels.dtype == np.uint16:
+            pixels = np.right_shift(pixels.astype(np.uint16), 8)
+        larger = 1 + 0.1 * (number // len(paths))
+        scale = larger * max(height / pixels.shape[0], width / pixels.shape[1])
+        how = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        size = [
+            max(n, round(scale * p)) for n, p in ((width, pixels.shape[1]), (height, len(pixels)))
+        ]
+        resized = cv2.resize(pixels.astype(np.uint8), size, interpolation=how)
+        top, left = (resized.shape[0] - height) // 2, (resized.shape[1] - width) // 2
+        window = resized[top : top + height, left : left + width]
+        images.append(np.ascontiguousarray(window, np.uint8))
+    return images
+
+
+def _seconds(work: Callable[[], Any], warm: int = 3, repeated: int = _REPEATED) -> float:
+    """Return the median time of a call whose result is on the host, after some to warm up."""
+    for _ in range(warm):
+        work()
+    times = []
+    for _ in range(repeated):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def _in_calls(images: Sequence[Any], size: int, most: int, device: str) -> None:
+    """Extract the features of images, so many in a call."""
+    for start in range(0, len(images), size):
+        part = images[start : start + size]
+        pipeline.extract(part[0] if size == 1 else part, max_features=most, device=device)
+
+
+def arrays(folder: Path, device: str, progress: Progress) -> Report:
+    """Return images a second from NumPy arrays to :class:`Features` on the host, by call size."""
+    report: Report = {}
+    for name, (height, width, most) in SIZES.items():
+        colours = photographs(folder, height, width, IMAGES)
+        grey = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in colours]
+        figures: Report = {}
+        for kind, images in (("colour", colours), ("grey", grey)):
+            progress(f"{name}, {kind} arrays")
+            own = figures[kind] = {}
+            for size in (IMAGES, *CALLS):
+                took = _seconds(
+                    partial(_in_calls, images, size, most, device), 3 if size > 8 else 1
+                )
+                calls = "one list" if size == IMAGES else f"calls of {size}"
+                own[f"images a second, {calls}"] = IMAGES / took
+            own["milliseconds, one by one, mean"] = 1000 / own["images a second, calls of 1"]
+        stay = partial(pipeline.extract, colours, max_features=most, device=device, on_device=True)
+        figures["images a second, one list, features stay on the device"] = IMAGES / _seconds(stay)
+        graphs.forget()
+        report[name] = figures
+    return report
+
+
+def files(folder: Path, device: str, progress: Progress) -> Report:
+    """Return images a second from JPEG files of 800 x 640 to features, for each decoder."""
+    plan = Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
+    report: Report = {"files": IMAGES}
+    with tempfile.TemporaryDirectory() as temporary:
+        paths = []
+        for number, image in enumerate(photographs(folder, 640, 800, IMAGES)):
+            paths.append(str(Path(temporary) / f"{number:03}.jpg"))
+            cv2.imwrite(paths[-1], image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])
+
+        def run(decode: str) -> list[Any]:
+            images = ((image, None) for image in stream.opened(paths, device, decode))
+            features = dict(pipeline.extract_each(images, plan, device, 10**9))
+            return [features[i] for i in range(len(paths))]
+
+        def decoded(decode: str) -> None:
+            for _ in stream.opened(paths, device, decode):
+                pass
+
+        results = {}
+        for decode in ("cpu", "gpu") if nvjpeg(device) else ("cpu",):
+            progress(f"JPEG files, decoded by the {decode}")
+            report[f"images a second, decoded by the {decode}"] = IMAGES / _seconds(
+                partial(run, decode)
+            )
+            report[f"images a second, decoding by the {decode} alone"] = IMAGES / _seconds(
+                partial(decoded, decode), 1
+            )
+            results[decode] = run(decode)
+    if "gpu" in results:
+        pairs = list(zip(results["cpu"], results["gpu"], strict=True))[:32]
+        report["frames that both decoders lead to"] = float(
+            np.mean([compared(*both)[0] for both in pairs])
+        )
+    graphs.forget()
+    return report
+
+
+def nvjpeg(device: str) -> bool:
+    """Return whether the device can decode JPEGs."""
+    target = devices.resolve(device)
+    if target is None or target.type != "cuda":
+        return False
+    encoded = cv2.imencode(".jpg", np.zeros((16, 16, 3), np.uint8))[1]
+    try:
+        return stream.by_nvjpeg([torch.from_numpy(encoded.ravel())], target)[0] is not None
+    except ImportError:
+        return False
+
+
+def pairs(folder: Path, device: str, progress: Progress) -> Report:
+    """Return pairs of 4,096 x 4,096 features matched a second, and whether the CPU agrees."""
+    progress("pairs")
+    images = photographs(folder, 1080, 1920, _PAIRED)
+    features = [
+        found[:MATCHED] for found in pipeline.extract(images, max_features=MATCHED, device=device)
+    ]
+    features = [_filled(found) for found in features]
+    every = [(a, b) for i, a in enumerate(features) for b in features[i + 1 :]]
+    apart = list(zip(features[::2], features[1::2], strict=True))
+    report: Report = {"features": [len(found) for found in features], "pairs": len(every)}
+    for name, listed in (("all pairs of images", every), ("pairs without an image twice", apart)):
+        took = _seconds(partial(pipeline.match, listed, device=device))
+        report[f"pairs a second, one list, {name}"] = len(listed) / took
+    took = _seconds(lambda: [pipeline.match(a, b, device=device) for a, b in apart])
+    report["pairs a second, one by one"] = len(apart) / took
+    staying = [_on_device(found, device) for found in features]
+    listed = [(a, b) for i, a in enumerate(staying) for b in staying[i + 1 :]]
+    took = _seconds(lambda: pipeline.match(listed, device=device))
+    report["pairs a second, one list, features on the device"] = len(listed) / took
+    shared = every[:40]
+    both = [pipeline.match(shared, device=d) for d in ("cpu", device)]
+    sets = [[{tuple(p) for p in m.indices.tolist()} for m in found] for found in both]
+    report["matches of 40 pairs, on the CPU"] = sum(map(len, sets[0]))
+    report["matches that differ"] = sum(len(a ^ b) for a, b in zip(*sets, strict=True))
+    return report
+
+
+def _filled(features: Features) -> Features:
+    """Return as many features as are matched, the first ones again if there are fewer."""
+    return features[np.arange(MATCHED) % len(features)]
+
+
+def _on_device(features: Features, device: str) -> Any:
+    from caloric.gpu.results import sent
+
+    return sent(features, devices.resolve(device))
+
+
+def views(folder: Path, device: str, progress: Progress) -> Report:
+    """Return the milliseconds of all simulated views of two images of 800 x 640."""
+    progress("simulated views")
+    images = photographs(folder, 640, 800, 2)
+    took = _seconds(lambda: pipeline.extract(images, views=8, device=device), repeated=9)
+    one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repeated=9)
+    found = pipeline.extract(images, views=8, device=device)
+    graphs.forget()
+    return {
+        "milliseconds, both images": 1000 * took, "milliseconds, one image": 1000 * one,
+        "features": [len(f) for f in found],
+    }  # fmt: skip

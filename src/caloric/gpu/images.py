@@ -1,0 +1,159 @@
+"""Images on their way to a device: bytes travel as they are, and the device makes them grey."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from caloric.descriptor.engine import check_intensities
+from caloric.errors import InputError
+from caloric.gpu import streams
+from caloric.image.pixels import Windows, as_image, check_finite, check_levels, is_tensor, rec601
+from caloric.image.pixels import to_grey as grey_on_host
+from caloric.kernels import Kernel
+from caloric.runtime import threads
+
+Image: TypeAlias = NDArray[np.generic] | Tensor
+
+_INTEGERS = (np.uint8, np.uint16, np.bool_)
+_WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+_TYPES = {
+    "u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool,
+    "f2": torch.float16, "f4": torch.float32, "f8": torch.float64,
+}  # fmt: skip
+RANGES = 5  # numbers of each image: finite, lowest and highest pixel, lowest and highest grey
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the images of a batch have in common.
+
+    Arrays have the shape (h, w) or (h, w, c); tensors (h, w) or (c, h, w).
+    """
+
+    shape: tuple[int, ...]
+    type: str
+    tensor: bool
+
+    @classmethod
+    def of(cls, image: Image) -> "Kind":
+        """Return the kind of an image."""
+        if isinstance(image, torch.Tensor):
+            return cls(tuple(image.shape), str(image.dtype), True)
+        return cls(image.shape, image.dtype.newbyteorder("=").str[1:], False)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        h, w = self.shape[-2:] if self.tensor else self.shape[:2]
+        return h, w
+
+
+GREY = "grey"  # the layout of float32 pixels (b, h, w) that need no checks
+
+
+def prepared(image: Any) -> Image:
+    """Return an image as an array or a tensor, or raise InputError for its shape or type.
+
+    Its pixels are not looked at: the device does that (:func:`ranges`).
+    """
+    if not is_tensor(image):
+        if isinstance(image, Windows):
+            h, w = image.shape[:2]
+            return grey_on_host(image.window(slice(0, h), slice(0, w)))
+        array = as_image(image)
+        if array.dtype.type not in _INTEGERS:
+            grey_on_host(array[:1, :1])  # raises InputError if the type is not supported
+        return array
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[0] not in (1, 3)):
+        shape = tuple(image.shape)
+        raise InputError(f"image: a tensor (h, w), (1, h, w) or (3, h, w), not {shape}")
+    check_type(image)
+    return torch.as_tensor(image).detach()
+
+
+def check_type(image: Tensor) -> None:
+    """Raise InputError if the pixels of a tensor are not understood."""
+    kind = image.dtype
+    if not (image.is_floating_point() or kind in _WHITE or kind == torch.bool):
+        raise InputError(f"image: a tensor of {kind}; use uint8, uint16, bool, or floats in [0, 1]")
+
+
+def upload(images: Sequence[Image], device: Any) -> Tensor:
+    """Return images of one kind as a tensor (b, ...) on the device, with their type and layout."""
+    first = images[0]
+    if isinstance(first, torch.Tensor):
+        return torch.stack([torch.as_tensor(image).to(device) for image in images])
+    kind = first.dtype.newbyteorder("=")
+    bytes_each = first.size * kind.itemsize
+    buffer = torch.empty(
+        len(images) * bytes_each, dtype=torch.uint8, pin_memory=device.type == "cuda"
+    )
+    stacked = buffer.numpy().view(kind).reshape(len(images), *first.shape)
+    threads.each(lambda i: np.copyto(stacked[i], images[i]), range(len(images)))
+    sent = streams.upload(buffer, device).view(_TYPES[kind.str[1:]])
+    return sent.view(stacked.shape)
+
+
+def _unit_range(pixels: Tensor) -> Tensor:
+    """Return :func:`caloric.image.pixels.as_unit_range`, to the same bytes."""
+    white = _WHITE.get(pixels.dtype)
+    if white is None:
+        return pixels.float()
+    # By a tensor: division by a number would be a product with its inverse on a GPU.
+    return pixels.float() / torch.full((), white, device=pixels.device)
+
+
+def to_grey(pixels: Tensor, layout: str) -> Tensor:
+    """Return the grey pixels (b, h, w) of images, to the bytes of those of the CPU.
+
+    ``layout`` is "arrays" (b, h, w) or (b, h, w, c), "tensors" (b, h, w) or (b, c, h, w), or "grey"
+    for float32 pixels (b, h, w).
+    """
+    if layout == GREY:
+        return pixels
+    values = _unit_range(pixels)
+    if values.ndim == 3:
+        return values
+    channels = values.unbind(1 if layout == "tensors" else 3)
+    if len(channels) == 1:
+        return channels[0]
+    result: Tensor = rec601(*channels[:3])
+    return 1 + channels[3] * (result - 1) if len(channels) == 4 else result
+
+
+def ranges(pixels: Tensor, grey: Tensor, layout: str, kernel: Kernel) -> Tensor:
+    """Return what :func:`check` needs to know of each image (b, 5)."""
+    result = torch.ones((len(pixels), RANGES), device=pixels.device)
+    if layout == GREY:
+        return result
+    if pixels.is_floating_point():
+        flat = pixels.flatten(1)
+        result[:, 0] = torch.isfinite(flat).all(1)
+        result[:, 1], result[:, 2] = (v.float() for v in torch.aminmax(flat, dim=1))
+    if kernel.feature == "intensity":
+        result[:, 3], result[:, 4] = torch.aminmax(grey.flatten(1), dim=1)
+    return result
+
+
+def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
+    """Raise the InputError of the CPU if :func:`ranges` (5,) says that an image cannot be used."""
+    finite, low, high, darkest, brightest = ranges.tolist()
+    check_finite(finite > 0)
+    check_levels(low, high)
+    if kernel.feature == "intensity":
+        check_intensities(darkest, brightest, kernel)
+
+
+def on_device(image: Image, kernel: Kernel, device: Any) -> Tensor:
+    """Return the grey pixels (h, w) of an image on the device, checked."""
+    layout = "tensors" if isinstance(image, torch.Tensor) else "arrays"
+    pixels = upload([image], device)
+    grey = to_grey(pixels, layout)
+    if pixels.is_floating_point() or kernel.feature == "intensity":
+        check(ranges(pixels, grey, layout, kernel)[0].cpu().numpy(), kernel)
+    return grey[0]

@@ -1,0 +1,94 @@
+"""Streams of a device: copies to and from it run beside the work.
+
+Results do not depend on which streams the caller uses: work waits for what the caller has begun,
+and the caller's next work waits for it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caloric.gpu.once import once
+
+_lock = RLock()
+
+
+@dataclass(frozen=True, eq=False)
+class _Streams:
+    work: Any
+    up: Any
+    down: Any
+
+
+@once
+def _streams(device: Any) -> _Streams:
+    return _Streams(*(torch.cuda.Stream(device) for _ in range(3)))
+
+
+@contextmanager
+def using(device: Any) -> Iterator[None]:
+    """Let one thread at a time give work to the device, because recorded graphs share memory."""
+    with _lock:
+        if device.type != "cuda":
+            yield
+            return
+        with torch.cuda.device(device):
+            work, callers = _streams(device).work, torch.cuda.current_stream(device)
+            work.wait_stream(callers)
+            with torch.cuda.stream(work):
+                yield
+            callers.wait_stream(work)
+
+
+def upload(buffer: Tensor, device: Any) -> Tensor:
+    """Return a pinned buffer on the device; the current stream waits for it, not the caller."""
+    if device.type != "cuda":
+        return buffer
+    up, current = _streams(device).up, torch.cuda.current_stream(device)
+    with torch.cuda.stream(up):
+        result = buffer.to(device, non_blocking=True)
+    current.wait_stream(up)
+    result.record_stream(current)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Download:
+    """Bytes on their way to the host, complete after :meth:`wait`."""
+
+    values: Tensor
+    done: Any
+
+    def wait(self) -> Tensor:
+        """Return the values on the host."""
+        if self.done is not None:
+            self.done.synchronize()
+        return self.values
+
+
+def download(values: Tensor) -> Download:
+    """Begin to copy values to pinned memory; work that is queued later may overwrite them."""
+    if not values.is_cuda:
+        return Download(values, None)
+    device = values.device
+    down, current = _streams(device).down, torch.cuda.current_stream(device)
+    copied = values.clone()
+    down.wait_stream(current)
+    with torch.cuda.stream(down):
+        pinned = torch.empty(copied.shape, dtype=copied.dtype, pin_memory=True)
+        pinned.copy_(copied, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record(down)
+    copied.record_stream(down)
+    return Download(pinned, done)
+
+
+def synchronise(device: Any) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
