@@ -21,12 +21,14 @@ def _at(base, row, column, mask):
     return tl.load(base + row + column, mask=mask, other=0.0)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["total", "begin", "per", "image_height", "image_width", "level_count"]
+)
 def _measure(
     rows, maps, rungs, offsets, factors, shifts,
     level_offset, level_height, level_width, level_scale, level_origin,
-    result, total, begin, per, image_height, image_width, unit, power,
-    LEVELS: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
+    result, total, begin, per, image_height, image_width, level_count, unit, power,
+    ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the harmonics of the density at a block of points around one frame."""
@@ -50,7 +52,7 @@ def _measure(
     factor = tl.load(factors + index, mask=valid, other=0.0)
     wanted = tl.load(rungs + frame) + tl.load(shifts + index, mask=valid, other=0.0)
     wanted = tl.floor(wanted + 0.5)
-    level = tl.minimum(tl.maximum(wanted, 0.0), LEVELS - 1.0).to(tl.int32)
+    level = tl.minimum(tl.maximum(wanted, 0.0), level_count - 1.0).to(tl.int32)
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
@@ -142,9 +144,9 @@ def measured(
     _measure[(n * triton.cdiv(p, _POINTS),)](
         rows, maps.double().contiguous(), density.rungs(maps), at.offsets, at.factors, at.levels,
         levels.offset, levels.height, levels.width, levels.scale, levels.origin, result,
-        pyramid.total, begin, per, *pyramid.size,
+        pyramid.total, begin, per, *pyramid.size, len(levels.offset),
         2 * np.pi / kernel.period if intensity else 0.0, float(power),
-        LEVELS=len(levels.offset), ORDER=order, POINTS=p,
+        ORDER=order, POINTS=p,
         POWER=_POWERS.get(power, 3), INTENSITY=intensity, BLOCK=_POINTS, num_warps=4,
     )  # fmt: skip
     return result

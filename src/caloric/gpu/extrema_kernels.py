@@ -17,7 +17,7 @@ _CANDIDATES = 512  # pixels per program
 _REFINED = 64  # candidates per program
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["offset", "height", "width", "total", "capacity"])
 def _find_candidates(
     rows, counts, found, offset, height, width, total, limit, capacity,
     BLOCK: tl.constexpr,
@@ -76,10 +76,10 @@ def _d(at, ds, plane, width, dy, dx, mask):
     return (above - tl.load(here, mask=mask, other=0.0)).to(tl.float64)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total", "capacity", "image_height", "image_width", "octave_count"])
 def _refine(
     rows, counts, found, octaves, steps, keys, places, total, capacity, image_height, image_width,
-    contrast, edge, OCTAVES: tl.constexpr, SCALES: tl.constexpr, FIRST: tl.constexpr,
+    octave_count, contrast, edge, SCALES: tl.constexpr, FIRST: tl.constexpr,
     FITS: tl.constexpr, REGULAR: tl.constexpr, MOVED: tl.constexpr, ACCEPTED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -96,7 +96,7 @@ def _refine(
     width = tl.zeros((BLOCK,), tl.int32) + 1
     step = tl.zeros((BLOCK,), tl.float64)
     origin = tl.zeros((BLOCK,), tl.float64)
-    for o in range(OCTAVES):
+    for o in range(octave_count):
         first = tl.load(octaves + 3 * o)
         later = where >= first
         begin = tl.where(later, first, begin)
@@ -188,8 +188,8 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
     octaves, steps = _octaves(pyramid, device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
         rows, counts, found, octaves, steps, keys, places, pyramid.total, capacity, *pyramid.size,
-        float(contrast), float(edge),
-        OCTAVES=len(pyramid.octaves), SCALES=SCALES, FIRST=FIRST, FITS=extrema.FITS,
+        len(pyramid.octaves), float(contrast), float(edge),
+        SCALES=SCALES, FIRST=FIRST, FITS=extrema.FITS,
         REGULAR=extrema.REGULAR, MOVED=extrema.MOVED, ACCEPTED=extrema.ACCEPTED,
         BLOCK=_REFINED, num_warps=2,
     )  # fmt: skip

@@ -88,15 +88,30 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
     first = images[0]
     if isinstance(first, torch.Tensor):
         return torch.stack([torch.as_tensor(image).to(device) for image in images])
-    kind = first.dtype.newbyteorder("=")
-    bytes_each = first.size * kind.itemsize
-    buffer = torch.empty(
-        len(images) * bytes_each, dtype=torch.uint8, pin_memory=device.type == "cuda"
-    )
-    stacked = buffer.numpy().view(kind).reshape(len(images), *first.shape)
-    threads.each(lambda i: np.copyto(stacked[i], images[i]), range(len(images)))
-    sent = streams.upload(buffer, device).view(_TYPES[kind.str[1:]])
-    return sent.view(stacked.shape)
+    return upload_rows([np.asarray(image)[None] for image in images], device)
+
+
+_STRIP = 1 << 18  # bytes that a thread copies at a time
+
+
+def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
+    """Return arrays (n, ...) of one type, one after the other, as a tensor on the device.
+
+    Threads copy them to pinned memory, from where the device takes them while others work.
+    """
+    kind, shape = arrays[0].dtype.newbyteorder("="), arrays[0].shape[1:]
+    counts = [len(array) for array in arrays]
+    each = int(np.prod(shape)) * kind.itemsize
+    buffer = torch.empty(sum(counts) * each, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    rows = buffer.numpy().view(kind).reshape(-1, *shape)
+    step = max(1, _STRIP // max(1, each))
+    parts = [
+        (array[start : start + step], begin + start)
+        for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
+        for start in range(0, len(array), step)
+    ]
+    threads.each(lambda part: np.copyto(rows[part[1] : part[1] + len(part[0])], part[0]), parts)
+    return streams.upload(buffer, device).view(_TYPES[kind.str[1:]]).view(rows.shape)
 
 
 def _unit_range(pixels: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from caloric.gpu import devices, images, streams
 from caloric.gpu.pipeline import fusing
 from caloric.gpu.streams import Download
 from caloric.matching import neighbours as on_cpu
-from caloric.matching.neighbours import Neighbours, check_values
+from caloric.matching.neighbours import LARGEST, Neighbours, check_values
 
 _SCORES = 1 << 28  # per block of the plain form
 _BYTES = 1 << 29  # of results of pairs that are searched together
@@ -81,7 +81,7 @@ def _groups(sets: Sequence[Set], pairs: Sequence[Pair]) -> Iterator[Sequence[Pai
 class _Rows:
     """The descriptors (n, d) of all sets, less their mean, and their places (n, 2) if known.
 
-    ``begins`` is the first row of each set, ``largest`` (sets,) the largest absolute entry.
+    ``begins`` is the first row of each set, ``largest`` () the largest absolute entry of all.
     """
 
     values: Tensor
@@ -109,17 +109,14 @@ class _Everything:
     def send(self) -> _Rows:
         """Return all sets on the device."""
         with torch.no_grad(), streams.using(self.device):
-            parts = [_on_device(s.values, self.device).float() for s in self.sets]
-            places = None
-            known = [_on_device(s.xy, self.device).float() for s in self.sets if s.xy is not None]
-            if len(known) == len(self.sets):
-                places = torch.cat(known)
-            largest = torch.stack([part.abs().amax() for part in parts])
-            values = torch.cat(parts)
+            values = _sent([s.values for s in self.sets], self.device).float()
+            places = [s.xy for s in self.sets if s.xy is not None]
+            xy = _sent(places, self.device).float() if len(places) == len(self.sets) else None
+            largest = streams.download(values.abs().amax())
             # Subtract the mean: far from 0 the scores would suffer from cancellation.
             values = values - values.mean(0, dtype=torch.float64).float()
-            begins = np.cumsum([0, *(len(part) for part in parts)])[:-1]
-            return _Rows(values, places, begins, streams.download(largest))
+            begins = np.cumsum([0, *(len(s.values) for s in self.sets)])[:-1]
+            return _Rows(values, xy, begins, largest)
 
     def begin(self, rows: _Rows, pairs: Sequence[Pair]) -> _Running:
         """Let the device search, and return."""
@@ -136,8 +133,9 @@ class _Everything:
             for a, b in pairs:
                 yield self._on_host(self.sets[a], self.sets[b])
             return
-        for number, largest in enumerate(running.largest.wait().tolist()):
-            check_values(largest, "second set" if number % 2 else "first set")
+        if not float(running.largest.wait()) <= LARGEST:
+            for a, b in pairs:  # find out which
+                self._on_host(self.sets[a], self.sets[b])
         arrived = running.download.wait().numpy()
         for (a, _), result in zip(pairs, arrived, strict=True):
             own = result[: len(self.sets[a].values)]
@@ -162,10 +160,15 @@ def _fusing(values: Tensor) -> bool:
     return values.shape[1] <= neighbours_kernels.WIDEST
 
 
-def _on_device(values: Any, device: Any) -> Tensor:
-    if isinstance(values, torch.Tensor):
-        return values.to(device)
-    return images.upload([values], device)[0]
+def _sent(arrays: Sequence[Any], device: Any) -> Tensor:
+    """Return the rows of arrays or tensors (n, d), one after the other, on the device."""
+    if all(isinstance(v, np.ndarray) and v.dtype == arrays[0].dtype for v in arrays):
+        return images.upload_rows(arrays, device)
+    each = (
+        v.to(device) if isinstance(v, torch.Tensor) else images.upload_rows([v], device)
+        for v in arrays
+    )
+    return torch.cat([v.float() for v in each])
 
 
 def _to_host(values: Any) -> Any:

@@ -17,7 +17,7 @@ _SCALE = 8  # the largest number becomes less than 2 to this power, so that smal
 _PROGRAMS = 512  # to share the work of few pairs
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows_most", "columns_most", "share"])
 def _scan(
     high, low, half, unscale, pairs, places, centres, best, nearest, tops,
     rows_most, columns_most, share, radius,

@@ -29,16 +29,23 @@ def _split(values, COUNT: tl.constexpr):
     return a, b, c, d
 
 
-@triton.jit
+# Sizes are not specialised: each octave of each image size would be compiled by itself.
+@triton.jit(
+    do_not_specialize=[
+        "height", "width", "source_stride", "result_stride", "across", "tiles"
+    ],
+    do_not_specialize_on_alignment=["source"],
+)  # fmt: skip
 def _blur(
     source, result, scratch, taps, height, width, source_stride, result_stride, across, tiles,
     REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr, ROWS: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """Smooth planes (h, w), tile by tile: columns into ``scratch``, then rows from there.
 
-    Each pixel is read once for all rows of the tile that it contributes to. The scratch memory of
-    a program stays in the cache. Rows are read four pixels at a time: a thread keeps all that its
-    four results need.
+    The scratch memory of a program stays in the cache. A thread reads each pixel of its columns
+    once; along rows it reads four pixels at a time and keeps all that its four results need.
+    ``ALIGNED``: all rows of the result begin at multiples of four pixels.
     """
     FOURS: tl.constexpr = (REACH + 3) // 4
     HALO: tl.constexpr = 4 * FOURS
@@ -50,26 +57,24 @@ def _blur(
     inner = (column >= HALO) & (column < BX - HALO)
     scratch += tl.program_id(0) * (BY * BX)
     down = (height + BY - 1) // BY
+    weights = ()
+    for t in tl.static_range(2 * REACH + 1):
+        weights = weights + (tl.load(taps + t),)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         image = (tile // (across * down)).to(tl.int64)
         top = (tile // across) % down * BY
         left = (tile % across) * (BX - 2 * HALO) - HALO
         columns = source + image * source_stride + _mirror(left + lane, width)
-        totals = ()
-        for _ in tl.static_range(BY):
-            totals = totals + (tl.zeros((BX,), tl.float32),)
+        # All loads first, so that none waits for another.
+        rows = ()
         for r in tl.static_range(BY + 2 * REACH):
-            pixels = tl.load(columns + _mirror(top + (r - REACH), height) * width)
-            added = ()
-            for o in tl.static_range(BY):
-                if r - o >= 0 and r - o <= 2 * REACH:
-                    added = added + (totals[o] + tl.load(taps + (r - o)) * pixels,)
-                else:
-                    added = added + (totals[o],)
-            totals = added
+            rows = rows + (tl.load(columns + _mirror(top + (r - REACH), height) * width),)
         tl.debug_barrier()  # the last tile has been read
         for o in tl.static_range(BY):
-            tl.store(scratch + o * BX + lane, totals[o])
+            total = weights[0] * rows[o]
+            for t in tl.static_range(1, 2 * REACH + 1):
+                total = tl.fma(weights[t], rows[o + t], total)
+            tl.store(scratch + o * BX + lane, total)
         tl.debug_barrier()
         for o in range(0, BY, ROWS):
             at = scratch + (o + row) * BX + column
@@ -79,28 +84,36 @@ def _blur(
                 values = values + _split(here, COUNT)
             sums = ()
             for k in tl.static_range(4):
-                total = tl.load(taps + REACH) * values[HALO + k]
+                total = weights[REACH] * values[HALO + k]
                 for t in tl.static_range(1, REACH + 1):
                     # The two pixels at the same distance are added first.
                     both = values[HALO + k - t] + values[HALO + k + t]
-                    total += tl.load(taps + (REACH + t)) * both
+                    total = tl.fma(weights[REACH + t], both, total)
                 sums = sums + (total,)
             even, odd = tl.join(sums[0], sums[2]), tl.join(sums[1], sums[3])
             smooth = tl.reshape(tl.join(even, odd), (COUNT, 4))
-            x = left + column[:, None] + four
-            y = (top + o + row)[:, None]
-            inside = inner[:, None] & (x < width) & (y < height)
-            tl.store(result + image * result_stride + y * width + x, smooth, mask=inside)
+            x, y = left + column, top + o + row
+            begin = image * result_stride + y * width + x
+            if ALIGNED:
+                begin = tl.multiple_of(begin, 4)
+            inside = (inner & (y < height))[:, None] & (x[:, None] + four < width)
+            if ALIGNED:
+                inside = (inner & (y < height) & (x < width))[:, None] & (four >= 0)
+            tl.store(result + (begin[:, None] + four), smooth, mask=inside)
 
 
 @once
 def _taps(sigma: float, device: Any) -> Tensor:
-    return torch.tensor(scalespace.taps(sigma).tolist(), device=device)
+    """Return the taps, of 6 pixels to each side at least: a shorter reach is not compiled again."""
+    taps = torch.tensor(scalespace.taps(sigma).tolist(), device=device)
+    pad = max(0, 6 - len(taps) // 2)
+    return torch.nn.functional.pad(taps, (pad, pad))
 
 
 _BY, _BX = 16, 256  # rows and columns of a tile, with those around it that it needs
 _ROWS = 4  # that a program smooths at a time
-_PROGRAMS = 6  # per multiprocessor
+_PROGRAMS = 4  # per multiprocessor
+_WARPS = 8
 
 
 @once
@@ -116,10 +129,11 @@ def blur(source: Tensor, result: Tensor, sigma: float) -> None:
     across = triton.cdiv(w, _BX - 2 * 4 * triton.cdiv(reach, 4))
     tiles = b * across * triton.cdiv(h, _BY)
     programs = min(tiles, _programs(source.device))
+    aligned = all(n % 4 == 0 for n in (w, result.stride(0), result.data_ptr() // 4))
     scratch = torch.empty((programs, _BY * _BX), device=source.device)
     _blur[(programs,)](
         source, result, scratch, taps, h, w, source.stride(0), result.stride(0), across, tiles,
-        REACH=reach, BY=_BY, BX=_BX, ROWS=_ROWS, num_warps=4,
+        REACH=reach, BY=_BY, BX=_BX, ROWS=_ROWS, ALIGNED=aligned, num_warps=_WARPS,
     )  # fmt: skip
 
 
@@ -130,7 +144,7 @@ def _between(source, row, column, beside, width):
     return here + 0.25 * (tl.load(source + row * width + beside) - here)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["height", "width"])
 def _enlarge(source, result, height, width, BLOCK: tl.constexpr):
     """Interpolate the pixels of the enlarged image between two columns, then two rows."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

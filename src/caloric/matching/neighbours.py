@@ -16,7 +16,7 @@ from caloric.theory.gaussians import FloatArray
 _ROWS = 512  # rows of a per block, fewer where b is large
 _SCORES = 16_000_000  # per block
 _PLACE = 2.0  # pixels
-_LARGEST = 1e15  # largest entry: products stay within the range of float32
+LARGEST = 1e15  # largest entry: products stay within the range of float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ def check_values(largest: float, which: str) -> None:
     """Raise an error if descriptors with this largest absolute value cannot be compared."""
     if not np.isfinite(largest):
         raise InputError(f"{which}: NaN or infinite descriptors")
-    if largest > _LARGEST:
-        raise InputError(f"{which}: descriptors beyond {_LARGEST:g}; divide them by their scale")
+    if largest > LARGEST:
+        raise InputError(f"{which}: descriptors beyond {LARGEST:g}; divide them by their scale")
 
 
 def check_dimensions(a: int, b: int) -> None:
