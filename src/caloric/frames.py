@@ -58,6 +58,15 @@ class Frames:
         object.__setattr__(self, "maps", maps)
         object.__setattr__(self, "scores", scores)
 
+    @classmethod
+    def unchecked(cls, maps: FloatArray, scores: NDArray[np.float32]) -> "Frames":
+        """Return frames of arrays that are known to be right, without a copy of them."""
+        frames = object.__new__(cls)
+        for name, values in (("maps", maps), ("scores", scores)):
+            values.setflags(write=False)
+            object.__setattr__(frames, name, values)
+        return frames
+
     def __len__(self) -> int:
         """Return the number of frames."""
         return len(self.maps)

@@ -479,30 +479,25 @@ def _begin_on_device(
     wanted = _checked_mask(mask, size)
     if 0 in size:
         return lambda: ([plan.empty(size)], [])
-    pixels = on_device.uploaded(prepared, plan.recipe.kernel, device)
-    if pixels is None:
+    sent = on_device.uploaded(prepared, wanted, plan.recipe.kernel, device)
+    if sent is None:
         return lambda: ([], list(tilts))
     factor = simulated.reduction(size)
     begun = []
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
-        small = (size[0] // by, size[1] // by)
-        turns = simulated.turns(tilt, small)
+        turns = simulated.turns(tilt, (size[0] // by, size[1] // by))
         if turns:
-            running = on_device.begin(pixels, wanted, by, turns, plan.of_tilt(tilt), device)
-            back = [simulated.enlarged(view.to_image(small), by) for view in turns]
-            begun.append((tilt, running, back))
+            begun.append((tilt, on_device.begin(*sent, by, turns, plan.of_tilt(tilt), device)))
 
     def features() -> tuple[list[Features], list[int]]:
         parts, left = [], []
-        for tilt, running, back in begun:
-            found = None if running is None else running.results()
+        for tilt, running in begun:
+            found = None if running is None else running.features(size)
             if found is None:
                 left.append(tilt)
-                continue
-            for to_image, part in zip(back, found, strict=True):
-                moved = part.frames.moved(to_image)
-                parts.append(replace(part, frames=moved, image_size=size))
+            else:
+                parts.append(found)
         return parts or ([] if left else [plan.empty(size)]), left
 
     return features
@@ -513,14 +508,27 @@ def joined_features(parts: Sequence[Features]) -> Features:
 
     All of the first are kept, and of others that are alike in place and shape one.
     """
-    frames = Frames(
-        np.concatenate([part.frames.maps for part in parts]),
-        np.concatenate([part.scores for part in parts]),
-    )
-    descriptors = np.concatenate([part.descriptors for part in parts])
-    rows = simulated.new_shapes(frames.maps, len(parts[0]))
+    maps = np.concatenate([part.frames.maps for part in parts])
+    scores = np.concatenate([part.scores for part in parts])
+    rows = simulated.new_shapes(maps, len(parts[0]))
+    descriptors = np.empty((len(rows), parts[0].descriptors.shape[1]), parts[0].descriptors.dtype)
+    begins = np.cumsum([0, *map(len, parts)])
+    cuts = np.searchsorted(rows, begins)
+
+    def copy(part: tuple[int, range]) -> None:
+        number, some = part
+        chosen = rows[some.start : some.stop] - begins[number]
+        descriptors[some.start : some.stop] = parts[number].descriptors[chosen]
+
+    strips = [
+        (number, range(cuts[number] + strip.start, cuts[number] + strip.stop))
+        for number in range(len(parts))
+        for strip in threads.strips(int(cuts[number + 1] - cuts[number]), 2048)
+    ]
+    threads.each(copy, strips)
     views = max(part.views for part in parts)
-    return replace(parts[0], frames=frames[rows], descriptors=descriptors[rows], views=views)
+    frames = Frames.unchecked(maps[rows], scores[rows])
+    return replace(parts[0], frames=frames, descriptors=descriptors, views=views)
 
 
 def _advise(image: Any, found: int, options: Options) -> None:

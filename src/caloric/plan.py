@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -69,8 +70,12 @@ class Plan:
         self, frames: Frames, values: NDArray[np.generic], size: tuple[int, int]
     ) -> Features:
         """Return features of an image of that size (h, w)."""
-        fingerprint = self.recipe.fingerprint(self.sizes)
-        return Features(frames, values, size, self.name, fingerprint, self.views)
+        return Features(frames, values, size, self.name, self.fingerprint, self.views)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What features of other plans must have in common to be comparable."""
+        return self.recipe.fingerprint(self.sizes)
 
     def empty(self, size: tuple[int, int]) -> Features:
         """Return the features of an image that has no pixels."""

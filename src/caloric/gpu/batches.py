@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,9 @@ from caloric.errors import InputError
 from caloric.features import Failure, Features
 from caloric.gpu import devices, graphs, images, pipeline, results, scalespace, streams
 from caloric.gpu.images import GREY, Image, Kind
-from caloric.gpu.results import DeviceFeatures, Header, Packed
+from caloric.gpu.results import DeviceFeatures, Packed, Parts
 from caloric.gpu.streams import Download
 from caloric.plan import Plan
-from caloric.runtime import threads
 
 log = logging.getLogger("caloric")
 
@@ -35,42 +34,47 @@ _Indexed = tuple[int, Item]
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """Images of one size that a device works on; ``download`` is of all rows or of their headers.
+    """Images of one size that a device works on; ``download`` is of all bytes or of the headers.
 
-    ``rows`` are those that stay on the device.
+    ``stay`` are the bytes that stay on the device.
     """
 
     packed: Packed
     download: Download
-    rows: Tensor | None
+    stay: Tensor | None
     plan: Plan
     size: tuple[int, int]
 
-    def results(self) -> list[Result] | None:
-        """Return the features of each image or why there are none; None if there was no room.
+    def parts(self) -> Parts | None:
+        """Return the features of all images on the host; None if there was no room for them.
 
-        Then there will be more room the next time.
+        Then there will be more room the next time. Of features that stay there are headers alone.
         """
-        arrived = self.download.wait().numpy()
-        headers = [Header.of(row) for row in arrived]
-        if any(header.crowded for header in headers):
+        packed = self.packed if self.stay is None else replace(self.packed, slots=0)
+        parts = packed.parts(self.download.wait())
+        if parts.crowded:
             graphs.enlarge(self.size, self.plan)
             return None
+        return parts
+
+    def results(self) -> list[Result] | None:
+        """Return the features of each image or why there are none; None if there was no room."""
+        parts = self.parts()
+        if parts is None:
+            return None
+        counts, ranges, plan = parts.counts.tolist(), parts.ranges, self.plan
 
         def result(i: int) -> Result:
-            header = headers[i]
             try:
-                images.check(header.ranges, self.plan.recipe.kernel)
+                images.check(ranges[i], plan.recipe.kernel)
             except InputError as error:
                 return Failure(str(error))
-            what = self.packed, header.count, self.plan, self.size
-            if self.rows is not None:
-                return results.on_device(self.rows[i], *what)
-            return results.features(arrived[i], *what)
+            if self.stay is not None:
+                own = self.packed.parts(self.stay)
+                return results.on_device(own, i, counts[i], plan, self.size)
+            return results.features(parts, i, counts[i], plan, self.size)
 
-        if self.rows is not None:
-            return [result(i) for i in range(len(headers))]
-        return threads.each(result, range(len(headers)))
+        return [result(i) for i in range(len(counts))]
 
 
 def begin(
@@ -90,10 +94,8 @@ def begin(
         return results.pack(pipeline.extract(grey, plan, masks, most), ranges)
 
     packed: Packed = graphs.recorded(work, plan, (layout, most), pixels, masks)
-    if stay:
-        down = streams.download(results.headers(packed))
-        return Running(packed, down, packed.rows.clone(), plan, size)
-    return Running(packed, streams.download(packed.rows), None, plan, size)
+    down = streams.download(packed.headers() if stay else packed.bytes)
+    return Running(packed, down, packed.bytes.clone() if stay else None, plan, size)
 
 
 def extract_all(

@@ -1,4 +1,4 @@
-"""Features on their way from a device: one row of bytes per image, copied in one piece."""
+"""Features on their way from a device: all of a batch are one piece of bytes, copied at once."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,84 +14,94 @@ from caloric.gpu.images import RANGES
 from caloric.gpu.pipeline import Batch
 from caloric.plan import Plan
 
-_HEADER = 8  # float32: number of features, whether the capacity was too small, ranges
-_RANGES = slice(2, 2 + RANGES)
-_ALIGNED = 16  # bytes
+_HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
+_FRAME = 6  # float64
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The features of b images, up to k of each, on the device or on the host.
+
+    ``headers`` (b, 8), ``maps`` (b, k, 2, 3), ``scores`` (b, k) and ``values`` (b, k, d).
+    """
+
+    headers: Tensor
+    maps: Tensor
+    scores: Tensor
+    values: Tensor
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of features of each image."""
+        return np.asarray(self.headers[:, 0].numpy().astype(np.int64))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the capacity was too small for an image."""
+        return bool(self.headers[:, 1].any())
+
+    @property
+    def ranges(self) -> NDArray[np.float32]:
+        """See :func:`caloric.gpu.images.ranges`, (b, 5)."""
+        return np.asarray(self.headers[:, 2 : 2 + RANGES].numpy())
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """``rows`` (b, bytes) of up to ``slots`` features with descriptors of ``dimension``."""
+    """The bytes of a batch of ``images`` with ``slots`` for features each."""
 
-    rows: Tensor
+    bytes: Tensor
+    images: int
     slots: int
     dimension: int
-    type: str
+    type: Any
 
     @property
-    def cuts(self) -> tuple[int, int, int, int]:
-        """Where in a row the frames, strengths and descriptors begin, and where they end."""
-        frames = 4 * _HEADER
-        strengths = frames + 48 * self.slots
-        values = strengths + 4 * self.slots
-        return frames, strengths, values, values + self.slots * self.dimension * self.size
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The bytes of headers, frames, scores and descriptors."""
+        features = self.images * self.slots
+        entries = features * self.dimension * self.type.itemsize
+        return 4 * _HEADER * self.images, 8 * _FRAME * features, 4 * features, entries
 
-    @property
-    def size(self) -> int:
-        """Bytes of an entry of a descriptor."""
-        return np.dtype(self.type).itemsize
+    def parts(self, of: Tensor) -> Parts:
+        """Return what the bytes of this batch, here or on the host, are."""
+        headers, maps, scores, values = of[: sum(self.sizes)].split(self.sizes)
+        b, k = self.images, self.slots
+        return Parts(
+            headers.view(torch.float32).view(b, _HEADER),
+            maps.view(torch.float64).view(b, k, 2, 3),
+            scores.view(torch.float32).view(b, k),
+            values.view(self.type).view(b, k, self.dimension),
+        )
+
+    def headers(self) -> Tensor:
+        """Return the bytes without the features."""
+        return self.bytes[: self.sizes[0]]
 
 
 def pack(batch: Batch, ranges: Tensor) -> Packed:
-    """Return the features of a batch and the ranges (b, 5) of its images as rows of bytes."""
-    (b, k), d = batch.strengths.shape, batch.descriptors.shape[2]
-    kind = "uint8" if batch.descriptors.dtype == torch.uint8 else "float32"
-    rows = torch.zeros((b, 0), dtype=torch.uint8, device=batch.maps.device)
-    frames, strengths, values, end = Packed(rows, k, d, kind).cuts
-    rows = rows.new_zeros((b, end + -end % _ALIGNED))
-    header = rows[:, :frames].view(torch.float32)
-    header[:, 0] = (batch.strengths > 0).sum(1)
-    header[:, 1], header[:, _RANGES] = batch.crowded, ranges
-    if k:
-        rows[:, frames:strengths].view(torch.float64).copy_(batch.maps.flatten(1))
-        rows[:, strengths:values].view(torch.float32).copy_(batch.strengths)
-        rows[:, values:end].view(batch.descriptors.dtype).copy_(batch.descriptors.flatten(1))
-    return Packed(rows, k, d, kind)
+    """Return the features of a batch and the ranges (b, 5) of its images as bytes."""
+    (b, k), d, kind = batch.strengths.shape, batch.descriptors.shape[2], batch.descriptors.dtype
+    nothing = torch.zeros(0, dtype=torch.uint8, device=ranges.device)
+    packed = Packed(nothing, b, k, d, kind)
+    packed = replace(packed, bytes=nothing.new_zeros(sum(packed.sizes)))
+    parts = packed.parts(packed.bytes)
+    parts.headers[:, 0] = (batch.strengths > 0).sum(1)
+    parts.headers[:, 1], parts.headers[:, 2 : 2 + RANGES] = batch.crowded, ranges
+    parts.maps.copy_(batch.maps)
+    parts.scores.copy_(batch.strengths)
+    parts.values.copy_(batch.descriptors)
+    return packed
 
 
-@dataclass(frozen=True, eq=False)
-class Header:
-    """What the device says about an image: its features, and whether they may be used.
-
-    ``crowded``: the capacity was too small; ``ranges``: see :func:`caloric.gpu.images.ranges`.
-    """
-
-    count: int
-    crowded: bool
-    ranges: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, row: NDArray[np.uint8]) -> "Header":
-        """Return the header of a row."""
-        numbers = row[: 4 * _HEADER].view(np.float32)
-        return cls(int(numbers[0]), bool(numbers[1]), numbers[_RANGES])
-
-
-def headers(packed: Packed) -> Tensor:
-    """Return the beginning of each row (b, bytes), which :meth:`Header.of` reads."""
-    return packed.rows[:, : 4 * _HEADER].contiguous()
-
-
-def features(
-    row: NDArray[np.uint8], packed: Packed, count: int, plan: Plan, size: tuple[int, int]
-) -> Features:
-    """Return the ``count`` features of an image (h, w) from its row on the host."""
-    frames, strengths, values, end = packed.cuts
-    maps = row[frames:strengths].view(np.float64).reshape(-1, 2, 3)
-    scores = row[strengths:values].view(np.float32)
-    entries = row[values:end].view(packed.type).reshape(-1, packed.dimension)
-    kept = Frames(maps[:count], scores[:count])
-    return plan.features(kept, entries[:count].astype(plan.output), size)
+def features(parts: Parts, image: int, count: int, plan: Plan, size: tuple[int, int]) -> Features:
+    """Return the features of an image (h, w) of a batch, copied from the memory of the batch."""
+    maps = parts.maps[image, :count].numpy().copy()
+    scores = parts.scores[image, :count].numpy().copy()
+    # By PyTorch, whose copies are shared by the cores.
+    values = parts.values[image, :count].clone().numpy()
+    frames = Frames.unchecked(maps, scores)
+    return plan.features(frames, values.astype(plan.output, copy=False), size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +132,13 @@ class DeviceFeatures:
 
 
 def on_device(
-    row: Tensor, packed: Packed, count: int, plan: Plan, size: tuple[int, int]
+    parts: Parts, image: int, count: int, plan: Plan, size: tuple[int, int]
 ) -> DeviceFeatures:
-    """Return the ``count`` features of an image (h, w) from its row on the device."""
-    frames, strengths, values, end = packed.cuts
-    kind: Any = torch.uint8 if packed.type == "uint8" else torch.float32
-    return DeviceFeatures(
-        row[frames:strengths].view(torch.float64).view(-1, 2, 3)[:count].clone(),
-        row[strengths:values].view(torch.float32)[:count].clone(),
-        row[values:end].view(kind).view(-1, packed.dimension)[:count].clone(),
-        plan.empty(size),
+    """Return the features of an image (h, w) of a batch, which stay on the device."""
+    maps, scores, values = (
+        part[image, :count].clone() for part in (parts.maps, parts.scores, parts.values)
     )
+    return DeviceFeatures(maps, scores, values, plan.empty(size))
 
 
 def sent(features: Features, device: Any) -> DeviceFeatures:

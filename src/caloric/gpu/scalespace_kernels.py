@@ -32,20 +32,19 @@ def _split(values, COUNT: tl.constexpr):
 # Sizes are not specialised: each octave of each image size would be compiled by itself.
 @triton.jit(
     do_not_specialize=[
-        "height", "width", "source_stride", "result_stride", "across", "tiles"
+        "height", "width", "source_stride", "result_stride", "across", "tiles", "aligned"
     ],
-    do_not_specialize_on_alignment=["source"],
+    do_not_specialize_on_alignment=["source", "result"],
 )  # fmt: skip
 def _blur(
     source, result, scratch, taps, height, width, source_stride, result_stride, across, tiles,
-    REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr, ROWS: tl.constexpr,
-    ALIGNED: tl.constexpr,
+    aligned, REACH: tl.constexpr, BY: tl.constexpr, BX: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Smooth planes (h, w), tile by tile: columns into ``scratch``, then rows from there.
 
     The scratch memory of a program stays in the cache. A thread reads each pixel of its columns
     once; along rows it reads four pixels at a time and keeps all that its four results need.
-    ``ALIGNED``: all rows of the result begin at multiples of four pixels.
+    ``aligned``: all rows of the result begin at multiples of four pixels.
     """
     FOURS: tl.constexpr = (REACH + 3) // 4
     HALO: tl.constexpr = 4 * FOURS
@@ -93,13 +92,14 @@ def _blur(
             even, odd = tl.join(sums[0], sums[2]), tl.join(sums[1], sums[3])
             smooth = tl.reshape(tl.join(even, odd), (COUNT, 4))
             x, y = left + column, top + o + row
-            begin = image * result_stride + y * width + x
-            if ALIGNED:
-                begin = tl.multiple_of(begin, 4)
-            inside = (inner & (y < height))[:, None] & (x[:, None] + four < width)
-            if ALIGNED:
-                inside = (inner & (y < height) & (x < width))[:, None] & (four >= 0)
-            tl.store(result + (begin[:, None] + four), smooth, mask=inside)
+            to = result + (image * result_stride + y * width + x)
+            inside = inner & (y < height) & (x < width)
+            if aligned:
+                four_at_once = tl.multiple_of(to, 16)[:, None] + four
+                tl.store(four_at_once, smooth, mask=inside[:, None] & (four >= 0))
+            else:
+                there = inside[:, None] & (x[:, None] + four < width)
+                tl.store(to[:, None] + four, smooth, mask=there)
 
 
 @once
@@ -133,7 +133,7 @@ def blur(source: Tensor, result: Tensor, sigma: float) -> None:
     scratch = torch.empty((programs, _BY * _BX), device=source.device)
     _blur[(programs,)](
         source, result, scratch, taps, h, w, source.stride(0), result.stride(0), across, tiles,
-        REACH=reach, BY=_BY, BX=_BX, ROWS=_ROWS, ALIGNED=aligned, num_warps=_WARPS,
+        int(aligned), REACH=reach, BY=_BY, BX=_BX, ROWS=_ROWS, num_warps=_WARPS,
     )  # fmt: skip
 
 

@@ -11,50 +11,72 @@ from torch import Tensor
 from torch.nn import functional
 
 from caloric.features import Features
-from caloric.gpu import batches, images, streams
+from caloric.frames import Frames
+from caloric.gpu import batches, graphs, images, pipeline, results, streams
 from caloric.gpu.batches import Running
-from caloric.gpu.images import GREY
+from caloric.gpu.once import once
 from caloric.image import views
 from caloric.image.views import View
 from caloric.kernels import Kernel
 from caloric.plan import Plan
+from caloric.theory.gaussians import FloatArray
+
+_RECORDED = 1 << 26  # turned pixels: a recorded graph keeps their memory
+
+Mask = NDArray[np.bool_]
 
 
-def uploaded(image: images.Image, kernel: Kernel, device: Any) -> Tensor | None:
-    """Return the grey pixels (h, w) of an image on the device; None if it does not fit."""
+def uploaded(
+    image: images.Image, mask: Mask | None, kernel: Kernel, device: Any
+) -> tuple[Tensor, Tensor | None] | None:
+    """Return grey pixels and mask (h, w) of an image on the device; None if they do not fit."""
     try:
         with torch.no_grad(), streams.using(device):
-            return images.on_device(image, kernel, device)
+            wanted = None if mask is None else images.upload([mask], device)[0]
+            return images.on_device(image, kernel, device), wanted
     except torch.OutOfMemoryError:
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """Views of one tilt of an image that the device works on."""
+    """Views of one tilt of an image that the device works on.
+
+    ``back`` (n, 2, 3) are the maps from the views to the image; ``again`` begins once more.
+    """
 
     running: list[Running]
+    back: FloatArray
     again: Callable[[], "Begun | None"]
 
-    def results(self) -> list[Features] | None:
-        """Return the features of the views in their own coordinates; None if they do not fit."""
-        found: list[Features] = []
-        for part in self.running:
-            results = part.results()
-            if results is None:  # there was no room for all candidates
-                more = self.again()
-                return None if more is None else more.results()
-            found += [result for result in results if isinstance(result, Features)]
-        return found
+    def features(self, size: tuple[int, int]) -> Features | None:
+        """Return the features of all views in the image of that size; None if they do not fit."""
+        arrived = [part.parts() for part in self.running]
+        if any(parts is None for parts in arrived):  # there was no room for all candidates
+            more = self.again()
+            return None if more is None else more.features(size)
+        plan = self.running[0].plan
+        maps, scores, values = [], [], []
+        begin = 0
+        for parts in arrived:
+            if parts is None:
+                continue
+            b, k = parts.scores.shape
+            view, slot = np.nonzero(np.arange(k) < parts.counts[:, None])
+            back = self.back[begin + view]
+            begin += b
+            own = back[:, :, :2] @ parts.maps.numpy()[view, slot]
+            own[:, :, 2] += back[:, :, 2]
+            maps.append(own)
+            scores.append(parts.scores.numpy()[view, slot])
+            rows = torch.from_numpy(view * k + slot)
+            values.append(parts.values.flatten(0, 1).index_select(0, rows).numpy())
+        frames = Frames.unchecked(np.concatenate(maps), np.concatenate(scores))
+        return plan.features(frames, np.concatenate(values).astype(plan.output, copy=False), size)
 
 
 def begin(
-    grey: Tensor,
-    mask: NDArray[np.bool_] | None,
-    factor: int,
-    turns: list[View],
-    plan: Plan,
-    device: Any,
+    grey: Tensor, mask: Tensor | None, factor: int, turns: list[View], plan: Plan, device: Any
 ) -> Begun | None:
     """Begin with the views of one tilt of an image (h, w) that is reduced by the factor first.
 
@@ -64,74 +86,115 @@ def begin(
     def again() -> Begun | None:
         return begin(grey, mask, factor, turns, plan, device)
 
+    small = (grey.shape[0] // factor, grey.shape[1] // factor)
+    size = _largest(turns, small)
+    if not batches.addressable(*size, device):
+        return None
+    back = np.stack([views.enlarged(view.to_image(small), factor) for view in turns])
+    parts = [
+        turns[start : start + batches.AT_ONCE] for start in range(0, len(turns), batches.AT_ONCE)
+    ]
     try:
         with torch.no_grad(), streams.using(device):
-            pixels, seen = _render(*_reduced(grey, mask, factor), turns, factor)
-            h, w = pixels.shape[1:]
-            if not batches.addressable(h, w, device):
-                return None
-            parts = [slice(s, s + batches.AT_ONCE) for s in range(0, len(turns), batches.AT_ONCE)]
-            running = [batches.begin(pixels[p], seen[p], GREY, (h, w), plan) for p in parts]
-            return Begun(running, again)
+            running = [_begin(grey, mask, factor, part, size, plan) for part in parts]
+            return Begun(running, back, again)
     except torch.OutOfMemoryError:
         return None
 
 
-def _reduced(
-    grey: Tensor, mask: NDArray[np.bool_] | None, factor: int
-) -> tuple[Tensor, NDArray[np.bool_] | None]:
+def _begin(
+    grey: Tensor,
+    mask: Tensor | None,
+    factor: int,
+    turns: list[View],
+    size: tuple[int, int],
+    plan: Plan,
+) -> Running:
+    most = graphs.capacity(size, plan)
+
+    def work(grey: Tensor, mask: Tensor | None) -> results.Packed:
+        pixels, seen = _render(*_reduced(grey, mask, factor), tuple(turns), size, factor)
+        batch = pipeline.extract(pixels, plan, seen, most)
+        return results.pack(batch, images.ranges(pixels, pixels, images.GREY, plan.recipe.kernel))
+
+    if len(turns) * turns[0].tilt * size[0] * size[1] > _RECORDED:
+        packed = work(grey, mask)
+    else:
+        packed = graphs.recorded(work, plan, ("views", factor, tuple(turns), most), grey, mask)
+    return Running(packed, streams.download(packed.bytes), None, plan, size)
+
+
+def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:
+    """Return a size (h, w) that all views of an image of ``size`` fit into."""
+    h, w = zip(*(view.size(size) for view in turns), strict=True)
+    return max(h), max(w)
+
+
+def _reduced(grey: Tensor, mask: Tensor | None, factor: int) -> tuple[Tensor, Tensor | None]:
     """Return the mean of blocks of pixels, and the mask at their middle."""
     if factor == 1:
         return grey, mask
     if mask is not None:
         h, w = (n // factor for n in mask.shape)
         middle = slice(factor // 2, None, factor)
-        mask = np.ascontiguousarray(mask[middle, middle][:h, :w])
+        mask = mask[middle, middle][:h, :w]
     return functional.avg_pool2d(grey[None], factor)[0], mask
 
 
 def _render(
-    grey: Tensor, mask: NDArray[np.bool_] | None, turns: list[View], factor: int
+    grey: Tensor,
+    mask: Tensor | None,
+    turns: tuple[View, ...],
+    view_size: tuple[int, int],
+    factor: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return views (n, h, w) of an image (h, w), and where features may be, (n, h, w)."""
-    size = (grey.shape[0], grey.shape[1])
-    if turns[0].tilt == 1:
-        allowed = np.ones(size, bool) if mask is None else mask
-        return grey[None], torch.from_numpy(allowed)[None].to(grey.device)
-    sizes = [view.size(size) for view in turns]
-    rows, columns = (max(s[i] for s in sizes) for i in range(2))
-    tilt, taps = turns[0].tilt, torch.from_numpy(views.taps(turns[0].tilt)).to(grey.device)
-    reach = len(taps) // 2
-    x = torch.arange(-reach, tilt * (columns - 1) + reach + 1, device=grey.device)
-    y = torch.arange(rows, device=grey.device)
-    back = np.stack([view.to_image(size) * (1 / tilt, 1, 1) for view in turns])
-    places = _places(torch.from_numpy(back).to(grey), x.to(grey), y.to(grey))
-    turned = _sampled(grey, places)
+    """Return views (n, *view_size) of an image (h, w), and where features may be."""
+    h, w = grey.shape
+    device, tilt = grey.device, turns[0].tilt
+    if tilt == 1:
+        return grey[None], (torch.ones_like(grey, dtype=torch.bool) if mask is None else mask)[None]
+    taps, back = _taps(tilt, device), _back(turns, (h, w), device)
+    reach, (rows, columns) = len(taps) // 2, view_size
+    x = torch.arange(-reach, tilt * (columns - 1) + reach + 1, device=device).float()
+    y = torch.arange(rows, device=device).float()
+    places = [_along(back[:, axis], x, y) for axis in (0, 1)]
+    turned = _sampled(grey, *places)
     kernel = taps.view(1, 1, 1, -1)
     blurred = functional.conv2d(turned[:, None], kernel, stride=(1, tilt))[:, 0]
-    inner = places[:, :, reach : len(x) - reach : tilt]
+    inner = [p[:, :, reach : len(x) - reach : tilt] for p in places]
     # The margin is that of the image before it was reduced.
     low = (views.MARGIN - (factor - 1) / 2) / factor
-    high = torch.tensor([size[1], size[0]]).to(inner) - 1 - low
-    allowed = ((inner >= low) & (inner <= high)).all(-1)
+    allowed = torch.ones_like(blurred, dtype=torch.bool)
+    for place, length in zip(inner, (w, h), strict=True):
+        allowed &= (place >= low) & (place <= length - 1 - low)
     if mask is not None:
-        wanted = torch.from_numpy(mask).to(grey)
-        allowed &= _sampled(wanted, inner.round()) > 0.5
+        allowed &= _sampled(mask.float(), *(p.round() for p in inner)) > 0.5
     return blurred.contiguous(), allowed
 
 
-def _places(back: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the places (n, rows, columns, 2) in the image that turned views are read from."""
-    along_x = back[:, None, None, :, 0] * x[None, None, :, None]
-    along_y = back[:, None, None, :, 1] * y[None, :, None, None]
-    return along_x + along_y + back[:, None, None, :, 2]
+@once
+def _taps(tilt: int, device: Any) -> Tensor:
+    return torch.tensor(views.taps(tilt), device=device)
 
 
-def _sampled(image: Tensor, places: Tensor) -> Tensor:
-    """Return an image (h, w) at places (n, rows, columns, 2), bilinear, as at its edge beyond."""
+@once
+def _back(turns: tuple[View, ...], size: tuple[int, int], device: Any) -> Tensor:
+    """Return the maps (n, 2, 3) from turned views, not yet compressed, to the image."""
+    back = [view.to_image(size) * (1 / view.tilt, 1, 1) for view in turns]
+    return torch.tensor(np.stack(back), dtype=torch.float32, device=device)
+
+
+def _along(back: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return one coordinate (n, rows, columns) in the image of what turned views are read from."""
+    a, b, c = back[:, :, None, None].unbind(1)
+    return a * x[None, None, :] + b * y[None, :, None] + c
+
+
+def _sampled(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return an image (h, w) at places x, y (n, rows, columns), bilinear, as at its edge beyond."""
     h, w = image.shape
-    unit = 2 * places / torch.tensor([max(w - 1, 1), max(h - 1, 1)]).to(places) - 1
-    images = image[None, None].expand(len(places), 1, h, w)
+    unit = torch.stack([2 * x / max(w - 1, 1) - 1, 2 * y / max(h - 1, 1) - 1], -1)
     return functional.grid_sample(
-        images, unit, mode="bilinear", padding_mode="border", align_corners=True
-    )[:, 0]
+        image[None, None].expand(len(x), 1, h, w), unit,
+        mode="bilinear", padding_mode="border", align_corners=True,
+    )[:, 0]  # fmt: skip

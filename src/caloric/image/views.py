@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.image.pixels import Source
-from caloric.runtime.indexing import first_of_cells
+from caloric.runtime import threads
+from caloric.runtime.indexing import first_of_equal, hashes
 from caloric.theory.gaussians import FloatArray
 
 # No view of a plane up to the largest tilt is farther than a tilt of 1.71 from one of these, and
@@ -187,6 +188,14 @@ def new_shapes(maps: FloatArray, known: int) -> NDArray[np.intp]:
     Alike are frames whose centres are nearer than half a σ, whose sizes and axes differ by less
     than a quarter and whose directions by less than 20 degrees, as far as cells show it.
     """
+    strips = threads.strips(len(maps), 2048)
+    cells = threads.each(lambda rows: hashes(_cells(maps[rows.start : rows.stop])), strips)
+    new = first_of_equal(np.concatenate(cells)) if cells else np.zeros(0, np.intp)
+    return np.concatenate([np.arange(known), new[new >= known]])
+
+
+def _cells(maps: FloatArray) -> NDArray[np.int64]:
+    """Return whole numbers (n, 6) that are the same for frames (n, 2, 3) that are alike."""
     a, b, c, d = (maps[:, i, j] for i in range(2) for j in range(2))
     # A = R(β) diag(p, q) R(α): β + α is the direction, and β − α the axes, of A.
     plus, minus = np.hypot(a + d, c - b), np.hypot(a - d, b + c)
@@ -198,8 +207,7 @@ def new_shapes(maps: FloatArray, known: int) -> NDArray[np.intp]:
     turned = np.round(direction / _TURNED) % round(2 * pi / _TURNED)
     shape = stretch[:, None] * np.stack([np.cos(direction + axes), np.sin(direction + axes)], 1)
     cells = np.concatenate([place, size[:, None], shape / (2 * _ALIKE), turned[:, None]], 1)
-    new = first_of_cells(np.round(cells).astype(np.int64))
-    return np.concatenate([np.arange(known), new[new >= known]])
+    return np.round(cells).astype(np.int64)
 
 
 _NEAR, _ALIKE, _TURNED = 0.5, 0.25, np.radians(20)  # σ, logarithms, radians

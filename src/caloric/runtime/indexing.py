@@ -19,6 +19,11 @@ def first_of_cells(cells: NDArray[np.int64]) -> NDArray[np.intp]:
 
     Rows are compared by a hash of 64 bits, much faster than ``np.unique(cells, axis=0)``.
     """
+    return first_of_equal(hashes(cells))
+
+
+def hashes(cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a hash (n,) of each row of whole numbers (n, k)."""
     hashed = np.zeros(len(cells), np.uint64)
     for column in cells.T:
         # The finalizer of splitmix64 (Steele, Lea and Flood, 2014)
@@ -26,5 +31,10 @@ def first_of_cells(cells: NDArray[np.int64]) -> NDArray[np.intp]:
         hashed = (hashed ^ (hashed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         hashed = (hashed ^ (hashed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         hashed ^= hashed >> np.uint64(31)
-    _, first = np.unique(hashed, return_index=True)
+    return hashed
+
+
+def first_of_equal(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return where each of the different numbers (n,) is first, in order."""
+    _, first = np.unique(numbers, return_index=True)
     return np.sort(first)
