@@ -518,7 +518,8 @@ def joined_features(parts: Sequence[Features]) -> Features:
     def copy(part: tuple[int, range]) -> None:
         number, some = part
         chosen = rows[some.start : some.stop] - begins[number]
-        descriptors[some.start : some.stop] = parts[number].descriptors[chosen]
+        to = descriptors[some.start : some.stop]
+        np.take(parts[number].descriptors, chosen, axis=0, out=to, mode="clip")
 
     strips = [
         (number, range(cuts[number] + strip.start, cuts[number] + strip.stop))

@@ -63,16 +63,17 @@ class Running:
         if parts is None:
             return None
         counts, ranges, plan = parts.counts.tolist(), parts.ranges, self.plan
+        stay = None if self.stay is None else self.packed.parts(self.stay)
+        values = () if stay is not None else results.descriptors(parts, plan.output)
 
         def result(i: int) -> Result:
             try:
                 images.check(ranges[i], plan.recipe.kernel)
             except InputError as error:
                 return Failure(str(error))
-            if self.stay is not None:
-                own = self.packed.parts(self.stay)
-                return results.on_device(own, i, counts[i], plan, self.size)
-            return results.features(parts, i, counts[i], plan, self.size)
+            if stay is not None:
+                return results.on_device(stay, i, counts[i], plan, self.size)
+            return results.features(parts, values[i], i, counts[i], plan, self.size)
 
         return [result(i) for i in range(len(counts))]
 

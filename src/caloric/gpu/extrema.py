@@ -139,18 +139,15 @@ def strongest(peaks: Peaks, most: int) -> tuple[Tensor, Tensor]:
 
     The strength of an empty slot is 0.
     """
-    count = peaks.keys.shape[1]
     keys, index = peaks.keys.sort(1, descending=True)
-    duplicate = torch.zeros_like(keys, dtype=torch.bool)
-    duplicate[:, 1:] = keys[:, 1:] == keys[:, :-1]
-    keys = keys.masked_fill(duplicate, 0)
-    # Sort again to move the removed duplicates to the end.
-    keys, order = keys.sort(1, descending=True)
-    index = index.gather(1, order)
-    kept = min(most, count)
-    keys, index = keys[:, :kept], index[:, :kept]
-    places = peaks.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
-    strengths = (keys >> 32).to(torch.int32).view(torch.float32)
-    pad = most - kept
-    places = torch.nn.functional.pad(places, (0, 0, 0, pad))
-    return places, torch.nn.functional.pad(strengths, (0, pad))
+    new = keys > 0
+    new[:, 1:] &= keys[:, 1:] != keys[:, :-1]
+    # Each goes to its slot, and what is a duplicate or too much to one more, which is dropped.
+    slot = torch.where(new, new.cumsum(1) - 1, most).clamp_max(most)
+    shape = (len(keys), most + 1)
+    places = peaks.places.new_zeros((*shape, 3))
+    strengths = torch.zeros(shape, device=keys.device)
+    chosen = peaks.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
+    places.scatter_(1, slot.unsqueeze(2).expand(-1, -1, 3), chosen)
+    strengths.scatter_(1, slot, (keys >> 32).to(torch.int32).view(torch.float32))
+    return places[:, :most].contiguous(), strengths[:, :most].contiguous()

@@ -91,7 +91,8 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
     return upload_rows([np.asarray(image)[None] for image in images], device)
 
 
-_STRIP = 1 << 18  # bytes that a thread copies at a time
+_STRIP = 1 << 20  # bytes that a thread copies at a time
+_SHARED = 1 << 24  # bytes: fewer are copied before other threads have woken up
 
 
 def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
@@ -104,13 +105,16 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
     each = int(np.prod(shape)) * kind.itemsize
     buffer = torch.empty(sum(counts) * each, dtype=torch.uint8, pin_memory=device.type == "cuda")
     rows = buffer.numpy().view(kind).reshape(-1, *shape)
-    step = max(1, _STRIP // max(1, each))
-    parts = [
-        (array[start : start + step], begin + start)
-        for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
-        for start in range(0, len(array), step)
-    ]
-    threads.each(lambda part: np.copyto(rows[part[1] : part[1] + len(part[0])], part[0]), parts)
+    if buffer.numel() < _SHARED:
+        np.concatenate(arrays, out=rows)
+    else:
+        step = max(1, _STRIP // max(1, each))
+        parts = [
+            (array[start : start + step], begin + start)
+            for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
+            for start in range(0, len(array), step)
+        ]
+        threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
     return streams.upload(buffer, device).view(_TYPES[kind.str[1:]]).view(rows.shape)
 
 

@@ -13,6 +13,7 @@ from caloric.frames import Frames
 from caloric.gpu.images import RANGES
 from caloric.gpu.pipeline import Batch
 from caloric.plan import Plan
+from caloric.runtime import threads
 
 _HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
 _FRAME = 6  # float64
@@ -94,14 +95,43 @@ def pack(batch: Batch, ranges: Tensor) -> Packed:
     return packed
 
 
-def features(parts: Parts, image: int, count: int, plan: Plan, size: tuple[int, int]) -> Features:
-    """Return the features of an image (h, w) of a batch, copied from the memory of the batch."""
-    maps = parts.maps[image, :count].numpy().copy()
-    scores = parts.scores[image, :count].numpy().copy()
-    # By PyTorch, whose copies are shared by the cores.
-    values = parts.values[image, :count].clone().numpy()
-    frames = Frames.unchecked(maps, scores)
-    return plan.features(frames, values.astype(plan.output, copy=False), size)
+_TOGETHER = 8  # images whose descriptors share memory: NumPy takes large pages for it
+_SHARED = 1 << 24  # bytes: fewer are copied before other threads have woken up
+
+
+def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
+    """Return the descriptors (k, d) of each image, copied from the memory of the batch.
+
+    Most of the time of a copy to new memory is that of its pages, which are fewer if they are
+    large, so that a few images share memory.
+    """
+    values = parts.values.numpy()
+    copies: list[NDArray[np.generic]] = []
+    for start in range(0, len(values), _TOGETHER):
+        copies += list(np.empty(values[start : start + _TOGETHER].shape, kind))
+
+    def copy(i: int) -> None:
+        np.copyto(copies[i], values[i], casting="unsafe")
+
+    if values.nbytes < _SHARED:
+        for i in range(len(copies)):
+            copy(i)
+    else:
+        threads.each(copy, range(len(copies)))
+    return copies
+
+
+def features(
+    parts: Parts,
+    values: NDArray[np.generic],
+    image: int,
+    count: int,
+    plan: Plan,
+    size: tuple[int, int],
+) -> Features:
+    """Return the features of an image (h, w) of a batch with its descriptors (k, d)."""
+    maps, scores = parts.maps[image, :count].numpy(), parts.scores[image, :count].numpy()
+    return plan.features(Frames.unchecked(maps.copy(), scores.copy()), values[:count], size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from torch import Tensor
 from caloric.gpu.once import once
 
 _lock = RLock()
+_SMALL = 1 << 22  # bytes: a copy that is not worth a stream of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,8 @@ def upload(buffer: Tensor, device: Any) -> Tensor:
     """Return a pinned buffer on the device; the current stream waits for it, not the caller."""
     if device.type != "cuda":
         return buffer
+    if buffer.numel() < _SMALL:
+        return buffer.to(device, non_blocking=True)
     up, current = _streams(device).up, torch.cuda.current_stream(device)
     with torch.cuda.stream(up):
         result = buffer.to(device, non_blocking=True)
@@ -77,12 +80,16 @@ def download(values: Tensor) -> Download:
         return Download(values, None)
     device = values.device
     down, current = _streams(device).down, torch.cuda.current_stream(device)
+    pinned = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    done = torch.cuda.Event()
+    if values.nbytes < _SMALL:
+        pinned.copy_(values, non_blocking=True)
+        done.record(current)
+        return Download(pinned, done)
     copied = values.clone()
     down.wait_stream(current)
     with torch.cuda.stream(down):
-        pinned = torch.empty(copied.shape, dtype=copied.dtype, pin_memory=True)
         pinned.copy_(copied, non_blocking=True)
-        done = torch.cuda.Event()
         done.record(down)
     copied.record_stream(down)
     return Download(pinned, done)

@@ -50,7 +50,10 @@ class Begun:
     again: Callable[[], "Begun | None"]
 
     def features(self, size: tuple[int, int]) -> Features | None:
-        """Return the features of all views in the image of that size; None if they do not fit."""
+        """Return the features of all views in the image of that size; None if they do not fit.
+
+        Their descriptors may be in the pinned memory of the batch, which is not for keeping.
+        """
         arrived = [part.parts() for part in self.running]
         if any(parts is None for parts in arrived):  # there was no room for all candidates
             more = self.again()
@@ -63,16 +66,18 @@ class Begun:
                 continue
             b, k = parts.scores.shape
             view, slot = np.nonzero(np.arange(k) < parts.counts[:, None])
+            rows = view * k + slot
             back = self.back[begin + view]
             begin += b
-            own = back[:, :, :2] @ parts.maps.numpy()[view, slot]
+            own = back[:, :, :2] @ parts.maps.flatten(0, 1).numpy()[rows]
             own[:, :, 2] += back[:, :, 2]
             maps.append(own)
-            scores.append(parts.scores.numpy()[view, slot])
-            rows = torch.from_numpy(view * k + slot)
-            values.append(parts.values.flatten(0, 1).index_select(0, rows).numpy())
+            scores.append(parts.scores.flatten().numpy()[rows])
+            described = parts.values.flatten(0, 1).numpy()
+            values.append(described if len(rows) == len(described) else described[rows])
         frames = Frames.unchecked(np.concatenate(maps), np.concatenate(scores))
-        return plan.features(frames, np.concatenate(values).astype(plan.output, copy=False), size)
+        whole = values[0] if len(values) == 1 else np.concatenate(values)
+        return plan.features(frames, whole.astype(plan.output, copy=False), size)
 
 
 def begin(
