@@ -1,5 +1,6 @@
 """Extrema by Triton kernels: candidates and their refinement; the plain form is in extrema.py."""
 
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -11,62 +12,115 @@ from caloric.detector import extrema
 from caloric.gpu.extrema import Peaks
 from caloric.gpu.once import once
 from caloric.gpu.scalespace import Pyramid
+from caloric.gpu.scalespace_kernels import split_four
 from caloric.image.scalespace import FIRST, SCALES
 
-_CANDIDATES = 512  # pixels per program
+_CANDIDATES = 128  # groups of four pixels per program
 _REFINED = 64  # candidates per program
 
 
-@triton.jit(do_not_specialize=["offset", "height", "width", "total", "capacity"])
-def _find_candidates(
-    rows, counts, found, offset, height, width, total, limit, capacity,
-    BLOCK: tl.constexpr,
+@triton.jit
+def _six(rows, at, x, width, inside, ALIGNED: tl.constexpr, COUNT: tl.constexpr):
+    """Pixels x − 1 to x + 4 of a row; x is ``at`` in the pyramids."""
+    four = tl.arange(0, 4)[None, :]
+    within = inside[:, None] & (four >= 0)
+    if not ALIGNED:
+        within &= x[:, None] + four < width
+    middle = tl.load(rows + (at[:, None] + four), mask=within, other=0.0)
+    before = tl.load(rows + (at - 1), mask=inside & (x > 0), other=0.0)
+    after = tl.load(rows + (at + 4), mask=inside & (x + 4 < width), other=0.0)
+    return (before,) + split_four(middle, COUNT) + (after,)
+
+
+@triton.jit
+def _store_candidates(
+    rows, begin, place, x, width, plane, inside, limit, count, out, capacity,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the 3 x 3 x 3 maxima of |D| in three layers, in any order."""
-    image = tl.program_id(1).to(tl.int64)
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inner = width - 2
-    row, column = index // inner + 1, index % inner + 1
-    valid = index < inner * (height - 2)
-    plane = height * width
-    base = rows + image * total + offset + row * width + column
-    a1 = tl.zeros((BLOCK,), tl.float32)
-    a2 = tl.zeros((BLOCK,), tl.float32)
-    a3 = tl.zeros((BLOCK,), tl.float32)
-    c1 = tl.zeros((BLOCK,), tl.float32)
-    c2 = tl.zeros((BLOCK,), tl.float32)
-    c3 = tl.zeros((BLOCK,), tl.float32)
+    """Store the maxima among four pixels from x on, at a place of the pyramid from ``begin`` on.
+
+    ``ALIGNED``: all rows begin at multiples of four pixels.
+    """
+    # The largest |D| of 3 x 3 pixels in each of five differences, and |D| in the middle.
+    most = ()
+    centre = ()
     for dy in tl.static_range(-1, 2):
-        for dx in tl.static_range(-1, 2):
-            at = base + (dy * width + dx)
-            l0 = tl.load(at, mask=valid, other=0.0)
-            l1 = tl.load(at + plane, mask=valid, other=0.0)
-            l2 = tl.load(at + 2 * plane, mask=valid, other=0.0)
-            l3 = tl.load(at + 3 * plane, mask=valid, other=0.0)
-            l4 = tl.load(at + 4 * plane, mask=valid, other=0.0)
-            l5 = tl.load(at + 5 * plane, mask=valid, other=0.0)
-            d0, d1, d2 = tl.abs(l1 - l0), tl.abs(l2 - l1), tl.abs(l3 - l2)
-            d3, d4 = tl.abs(l4 - l3), tl.abs(l5 - l4)
-            a1 = tl.maximum(a1, tl.maximum(d0, tl.maximum(d1, d2)))
-            a2 = tl.maximum(a2, tl.maximum(d1, tl.maximum(d2, d3)))
-            a3 = tl.maximum(a3, tl.maximum(d2, tl.maximum(d3, d4)))
-            if dy == 0 and dx == 0:
-                c1, c2, c3 = d1, d2, d3
-    e1 = (valid & (c1 == a1) & (c1 > limit)).to(tl.int32)
-    e2 = (valid & (c2 == a2) & (c2 > limit)).to(tl.int32)
-    e3 = (valid & (c3 == a3) & (c3 > limit)).to(tl.int32)
-    mine = e1 + e2 + e3
+        at = begin + (place + dy * width)
+        if ALIGNED:
+            at = tl.multiple_of(at, 4)
+        below = _six(rows, at, x, width, inside, ALIGNED, BLOCK)
+        row_most = ()
+        for layer in tl.static_range(1, 6):
+            at = begin + (place + (layer * plane + dy * width))
+            if ALIGNED:
+                at = tl.multiple_of(at, 4)
+            above = _six(rows, at, x, width, inside, ALIGNED, BLOCK)
+            d = ()
+            for k in tl.static_range(6):
+                d = d + (tl.abs(above[k] - below[k]),)
+            for k in tl.static_range(4):
+                highest = tl.maximum(d[k], tl.maximum(d[k + 1], d[k + 2]))
+                if dy > -1:
+                    highest = tl.maximum(highest, most[4 * (layer - 1) + k])
+                row_most = row_most + (highest,)
+                if dy == 0:
+                    centre = centre + (d[k + 1],)
+            below = above
+        most = row_most
+    mine = tl.zeros((BLOCK,), tl.int32)
+    extremal = ()
+    for s in tl.static_range(1, 4):
+        for k in tl.static_range(4):
+            around = tl.maximum(
+                most[4 * (s - 1) + k], tl.maximum(most[4 * s + k], most[4 * s + 4 + k])
+            )
+            c = centre[4 * s + k]
+            valid = inside & (x + k > 0) & (x + k < width - 1)
+            is_extremum = (valid & (c == around) & (c > limit)).to(tl.int32)
+            extremal = extremal + (is_extremum,)
+            mine += is_extremum
     many = tl.sum(mine, 0)
     if many > 0:
-        begin = tl.atomic_add(counts + image, many)
-        slot = begin + tl.cumsum(mine, 0) - mine
-        out = found + image * capacity
-        place = offset + row * width + column
-        tl.store(out + slot, place + plane, mask=(e1 > 0) & (slot < capacity))
-        slot += e1
-        tl.store(out + slot, place + 2 * plane, mask=(e2 > 0) & (slot < capacity))
-        slot += e2
-        tl.store(out + slot, place + 3 * plane, mask=(e3 > 0) & (slot < capacity))
+        slot = tl.atomic_add(count, many) + tl.cumsum(mine, 0) - mine
+        for s in tl.static_range(1, 4):
+            for k in tl.static_range(4):
+                own = extremal[4 * (s - 1) + k]
+                tl.store(out + slot, place + s * plane + k, mask=(own > 0) & (slot < capacity))
+                slot += own
+
+
+@triton.jit(do_not_specialize=["octave_count", "total", "capacity"])
+def _find_candidates(
+    rows, counts, found, octaves, programs, octave_count, total, limit, capacity,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the 3 x 3 x 3 maxima of |D| in three layers of all octaves, in any order.
+
+    A program has some groups of four pixels of an octave, a thread one of them.
+    """
+    image = tl.program_id(1).to(tl.int64)
+    octave = 0
+    for o in range(1, octave_count):
+        octave += (tl.program_id(0) >= tl.load(programs + o)).to(tl.int32)
+    offset, height = tl.load(octaves + 3 * octave), tl.load(octaves + 3 * octave + 1)
+    width = tl.load(octaves + 3 * octave + 2)
+    index = (tl.program_id(0) - tl.load(programs + octave)) * BLOCK + tl.arange(0, BLOCK)
+    across = (width + 3) // 4
+    row, x = index // across + 1, 4 * (index % across)
+    inside = row < height - 1
+    plane = height * width
+    place = offset + row * width + x
+    begin = image * total
+    count, out = counts + image, found + image * capacity
+    # Two calls, because four pixels are read in another way if they are aligned.
+    if (width % 4 == 0) & (offset % 4 == 0) & (total % 4 == 0):
+        _store_candidates(
+            rows, begin, place, x, width, plane, inside, limit, count, out, capacity, True, BLOCK
+        )
+    else:
+        _store_candidates(
+            rows, begin, place, x, width, plane, inside, limit, count, out, capacity, False, BLOCK
+        )
 
 
 @triton.jit
@@ -174,18 +228,13 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
     counts = torch.zeros(b, dtype=torch.int32, device=device)
     found = torch.empty((b, capacity), dtype=torch.int32, device=device)
     limit = 0.5 * contrast / SCALES
-    for octave in pyramid.octaves:
-        h, w = octave.height, octave.width
-        if min(h, w) < 3:
-            continue
-        grid = (triton.cdiv((h - 2) * (w - 2), _CANDIDATES), b)
-        _find_candidates[grid](
-            rows, counts, found, octave.offset, h, w, pyramid.total, limit, capacity,
-            BLOCK=_CANDIDATES, num_warps=4,
-        )  # fmt: skip
+    octaves, steps, programs, number = _octaves(pyramid, device)
+    _find_candidates[(number, b)](
+        rows, counts, found, octaves, programs, len(pyramid.octaves), pyramid.total, limit,
+        capacity, BLOCK=_CANDIDATES, num_warps=4,
+    )  # fmt: skip
     keys = torch.zeros((b, capacity), dtype=torch.int64, device=device)
     places = torch.zeros((b, capacity, 3), dtype=torch.float64, device=device)
-    octaves, steps = _octaves(pyramid, device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
         rows, counts, found, octaves, steps, keys, places, pyramid.total, capacity, *pyramid.size,
         len(pyramid.octaves), float(contrast), float(edge),
@@ -197,11 +246,20 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
 
 
 @once
-def _octaves(pyramid: Pyramid, device: Any) -> tuple[Tensor, Tensor]:
-    """Return offset, height, width (octaves, 3) and step, origin (octaves, 2) on the device."""
+def _octaves(pyramid: Pyramid, device: Any) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Return what the kernels need to know of the octaves, on the device.
+
+    Offset, height and width (octaves, 3), step and origin (octaves, 2), the first program of each
+    (octaves,) that looks for candidates, and how many of them there are.
+    """
     whole = [(o.offset, o.height, o.width) for o in pyramid.octaves]
     parts = [(o.step, o.origin) for o in pyramid.octaves]
+    # An octave of less than three rows has no candidates.
+    groups = [max(0, o.height - 2) * triton.cdiv(o.width, 4) for o in pyramid.octaves]
+    ends = list(accumulate(triton.cdiv(n, _CANDIDATES) for n in groups))
     return (
         torch.tensor(whole, dtype=torch.int32, device=device),
         torch.tensor(parts, dtype=torch.float64, device=device),
+        torch.tensor([0, *ends[:-1]], dtype=torch.int32, device=device),
+        max(1, ends[-1]),
     )

@@ -92,7 +92,7 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
 
 
 _STRIP = 1 << 20  # bytes that a thread copies at a time
-_SHARED = 1 << 24  # bytes: fewer are copied before other threads have woken up
+_SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
 
 
 def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:

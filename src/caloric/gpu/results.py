@@ -96,7 +96,7 @@ def pack(batch: Batch, ranges: Tensor) -> Packed:
 
 
 _TOGETHER = 8  # images whose descriptors share memory: NumPy takes large pages for it
-_SHARED = 1 << 24  # bytes: fewer are copied before other threads have woken up
+_SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
 
 
 def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:

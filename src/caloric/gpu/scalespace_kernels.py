@@ -21,7 +21,7 @@ def _mirror(index, count):
 
 
 @triton.jit
-def _split(values, COUNT: tl.constexpr):
+def split_four(values, COUNT: tl.constexpr):
     """The columns of values (n, 4), which one thread holds."""
     even, odd = tl.split(tl.reshape(values, (COUNT, 2, 2)))
     a, c = tl.split(even)
@@ -80,7 +80,7 @@ def _blur(
             values = ()
             for f in tl.static_range(-FOURS, FOURS + 1):
                 here = tl.load(at[:, None] + 4 * f + four, mask=inner[:, None], other=0.0)
-                values = values + _split(here, COUNT)
+                values = values + split_four(here, COUNT)
             sums = ()
             for k in tl.static_range(4):
                 total = weights[REACH] * values[HALO + k]

@@ -7,13 +7,12 @@ and the caller's next work waits for it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from threading import RLock
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from caloric.gpu.once import once
 
 _lock = RLock()
 _SMALL = 1 << 22  # bytes: a copy that is not worth a stream of its own
@@ -26,7 +25,7 @@ class _Streams:
     down: Any
 
 
-@once
+@cache  # not forgotten: libraries keep memory for each stream that there ever was
 def _streams(device: Any) -> _Streams:
     return _Streams(*(torch.cuda.Stream(device) for _ in range(3)))
 
