@@ -194,6 +194,25 @@ def test_pairs_of_one_scene_have_a_geometry(matched):
             assert len(pair.inliers) > 30
 
 
+def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
+    pytest.importorskip("torch")
+    out, again = matched[0], tmp_path / "again"
+    shutil.copytree(out, again)
+    shutil.rmtree(again / "matches")
+    pairs = pairing.pairs(again, pairing.Pairing(), HERE)
+    assert matching.match(again, pairs, matching.Matching(), HERE, device="torch:cpu") == 15
+
+    def rows(where):
+        stored = matching.shards(where)
+        return {
+            (row["name_a"], row["name_b"]): row["indices"].tolist()
+            for path in stored.all()
+            for row in stored.read(path)
+        }
+
+    assert rows(again) == rows(out)
+
+
 def test_pairs_in_sequence_and_by_what_they_show(matched):
     out, _ = matched
     near = pairing.pairs(out, pairing.Pairing("retrieval", nearest=2), HERE)

@@ -152,11 +152,13 @@ def _pairs(out: Path, pairing: "Pairing | None", engine: "Engine") -> list["Pair
         return choosing.pairs(out, pairing, engine, console.Progress())
 
 
-def _match(out: Path, pairs: list["Pair"], options: "Matching", engine: "Engine") -> None:
+def _match(
+    out: Path, pairs: list["Pair"], options: "Matching", engine: "Engine", device: str
+) -> None:
     from caloric.collection import matching
 
     with console.working(f"matching {len(pairs)} pairs"):
-        new = matching.match(out, pairs, options, engine, console.Progress())
+        new = matching.match(out, pairs, options, engine, console.Progress(), device)
     typer.echo(f"{len(pairs)} pairs, {new} newly matched")
 
 
@@ -229,11 +231,13 @@ def match(
     ratio: Ratio = 0.85,
     workers: Workers = 0,
     cluster: Scheduler = None,
+    device: Device = "auto",
 ) -> None:
     """Match the pairs that are new or have changed."""
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", 1.5)
+    device, workers = _device_and_workers(device, workers, cluster)
     with _engine(workers, cluster, output) as engine:
-        _match(output, _pairs(output, pairing, engine), matching, engine)
+        _match(output, _pairs(output, pairing, engine), matching, engine, device)
 
 
 @app.command()
@@ -365,8 +369,10 @@ def run(
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
 
-    def with_features(engine: "Engine") -> list[str]:
-        _match(output, _pairs(output, pairing, engine), matching, engine)
+    def matched(engine: "Engine") -> None:
+        _match(output, _pairs(output, pairing, engine), matching, engine, device)
+
+    def with_matches(engine: "Engine") -> list[str]:
         _verify(output, matching, engine)
         if refine:
             return _refine(folder, output, engine)
@@ -375,11 +381,12 @@ def run(
 
     with _engine(extractors, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
+        matched(engine)
         if extractors == workers:
-            skipped += with_features(engine)
-    if extractors != workers:  # one process served the GPU; matching uses all cores
+            skipped += with_matches(engine)
+    if extractors != workers:  # one process served the GPU; verification uses all cores
         with _engine(workers, cluster, output) as engine:
-            skipped += with_features(engine)
+            skipped += with_matches(engine)
     folder = sources.absolute(folder)
     local = None if sources.is_remote(folder) else Path(folder)
     with console.keeping(_KEPT), _locked(output), console.working("writing COLMAP's database"):

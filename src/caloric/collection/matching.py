@@ -8,6 +8,7 @@ few, the other images may lie in several neighbouring shards.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from caloric.collection.pairing import Pair
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
+from caloric.features import Features
 from caloric.interop.colmap_tables import TwoViews
 from caloric.matching import geometry
 
@@ -64,12 +66,14 @@ class Task(PairTask):
 
     ``anchor`` is the shard of features with one image of each pair; ``groups`` are the shards with
     the other images, each with its pairs. To verify, ``matches`` is the shard of matches.
+    ``device`` is where matches are searched.
     """
 
     matching: Matching
     anchor: str
     groups: Groups
     matches: str = ""
+    device: str = "cpu"
 
     @property
     def pairs(self) -> list[Pair]:
@@ -97,21 +101,36 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
             yield from ((pair, rows) for pair in selected)
 
 
+_TOGETHER = 128  # pairs that a device gets at once
+
+
+def _in_groups(rows: Iterator[tuple[Pair, Any]]) -> Iterator[list[tuple[Pair, Any]]]:
+    """Yield pairs with their rows, so many at a time."""
+    while some := list(islice(rows, _TOGETHER)):
+        yield some
+
+
 def match_shard(task: Task) -> int:
     """Write one shard of matches, on a worker; return how many pairs were newly matched."""
     stored = shards(Path(task.store))
     rows = reused(stored, task)
     keys = task.keyed
     new = keys.keys() - rows.keys()
-    for (a, b), features in _rows(task, None, new):
-        matches = pipeline.match(
-            *(extraction.features_of(features[name]) for name in (a, b)), ratio=task.matching.ratio
-        )
-        rows[a, b] = {
-            "name_a": a, "name_b": b, "count": len(matches), "ratio": task.matching.ratio,
-            "indices": matches.indices.astype(np.uint32).ravel(), "distances": matches.distances,
-            "made_from": keys[a, b],
-        }  # fmt: skip
+    ratio = task.matching.ratio
+    for some in _in_groups(_rows(task, None, new)):
+        known: dict[str, Features] = {}
+        for pair, stored_rows in some:
+            for name in pair:
+                if name not in known:
+                    known[name] = extraction.features_of(stored_rows[name])
+        listed = [(known[a], known[b]) for (a, b), _ in some]
+        found = pipeline.match(listed, ratio=ratio, device=task.device)
+        for ((a, b), _), matches in zip(some, found, strict=True):
+            rows[a, b] = {
+                "name_a": a, "name_b": b, "count": len(matches), "ratio": ratio,
+                "indices": matches.indices.astype(np.uint32).ravel(),
+                "distances": matches.distances, "made_from": keys[a, b],
+            }  # fmt: skip
     stored.write(Path(task.path), [rows[pair] for pair in task.pairs])
     return len(new)
 
@@ -183,7 +202,11 @@ def _ordered(group: dict[Path, list[Pair]]) -> Groups:
 
 
 def tasks(
-    store: Path, known: dict[str, Kept], pairs: list[Pair], matching: Matching
+    store: Path,
+    known: dict[str, Kept],
+    pairs: list[Pair],
+    matching: Matching,
+    device: str = "cpu",
 ) -> dict[Path, Task]:
     """Return the tasks of all pairs, by the path of their shard of matches."""
     stored = shards(store)
@@ -194,7 +217,7 @@ def tasks(
         path = stored.path(f"{_bucket(anchor):06x}.{part:x}", fingerprint(keys))
         planned[path] = Task(
             store=str(store), path=str(path), keys=keys, matching=matching, anchor=str(anchor),
-            groups=groups,
+            groups=groups, device=device,
         )  # fmt: skip
     return planned
 
@@ -205,10 +228,11 @@ def match(
     matching: Matching,
     engine: Engine,
     progress: Progress = no_progress,
+    device: str = "cpu",
 ) -> int:
     """Match all pairs; return how many were newly matched."""
     store = store.absolute()
-    planned = tasks(store, extraction.listed(store), pairs, matching)
+    planned = tasks(store, extraction.listed(store), pairs, matching, device)
     return run_pairs(shards(store), planned, match_shard, engine, "pairs matched", progress)
 
 
