@@ -1,6 +1,7 @@
 """Collections: the store, its steps, killed runs, and COLMAP reading what we write."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
