@@ -63,7 +63,7 @@ def run(image: Path) -> Report:
     data = image.read_bytes()
     for side in "ab":
         shown.put(side, session.Picture.of(image.name, data))
-    matches = len(shown.matched("caloric", "homography").indices)
+    matches = len(shown.matched(session.Settings()).matches)
     if matches < _MATCHES:
         raise InputError(f"{image}: {matches} features; a picture with {_MATCHES} is needed")
     with served(shown) as address, browser.page() as page:
