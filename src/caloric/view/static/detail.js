@@ -8,9 +8,11 @@ const picture = (uri, kind, alt) => element("img", { src: uri, className: kind, 
 const table = (rows) => element("dl", { className: "facts" },
   ...rows.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })]));
 
+const brief = (v) => (v !== 0 && Math.abs(v) < 1e-3 ? v.toExponential(2) : v.toPrecision(4));
+
 // The matrix from the first picture to the second, in columns.
 function matrix(rows) {
-  const cells = rows.map((row) => element("tr", {}, ...row.map((v) => element("td", { textContent: v.toPrecision(4) }))));
+  const cells = rows.map((row) => element("tr", {}, ...row.map((v) => element("td", { textContent: brief(v) }))));
   return element("table", {}, element("caption", { textContent: "Matrix, from first to second" }), ...cells);
 }
 
@@ -48,7 +50,7 @@ export function showMatch(place, found, i, own) {
   const patches = element("div", { className: "row" });
   for (const [side, name] of [["a", "first"], ["b", "second"]]) {
     patches.append(figure(name, picture(own[side].patch, "patch", `patch in the ${name} picture`)));
-    if (own[side].density) patches.append(figure("its gradients", picture(own[side].density, "patch", `gradients in the ${name} picture: brightness how strong, colour which way`)));
+    if (own[side].density) patches.append(figure("gradients", picture(own[side].density, "patch", `gradients in the ${name} picture: brightness how strong, colour which way`)));
   }
   place.replaceChildren(table(rows), patches);
   if (own.a.descriptor) place.append(figure("descriptors, first above second", bars(own.a.descriptor, own.b.descriptor)));

@@ -1,27 +1,17 @@
 // The layer of matches: a point at each end of every match, and lines between some of them.
-//
-// Points are written into the pixels of an image: 20,000 of them take 2 ms, as rectangles 20. Lines
-// are few batched paths; 10,000 take 70 ms, so fewer are drawn while the pictures move.
+import { Raster } from "./raster.js";
 
 export const COLOURS = ["#35d6ff", "#7fe8b8", "#cdea6c", "#ffdf5c"];  // inliers, by residual
 export const OUTLIER = "#ff6a3d";
 const CHOSEN = "#ffffff";
-const EDGE = 0xd0000000;  // behind points and lines, so that they are seen on any picture
-const MOVING = 700;  // lines while the pictures move
-const CHUNK = 100;  // lines of a path: a path of all takes longer
-const HALOS = 800;  // lines that have an edge
+const CROWD = 3000;  // matches with more of which points are small
+const FRAME = 4;  // milliseconds that lines may take while the pictures move
 
-const word = (colour) => {
+// 0xBBGGRR, as pixels are stored.
+const stored = (colour) => {
   const value = parseInt(colour.slice(1), 16);
-  return (0xff000000 | (value & 255) << 16 | (value & 0xff00) | value >> 16) >>> 0;
+  return (value & 255) << 16 | (value & 0xff00) | value >> 16;
 };
-
-// Half the width of each row of a disc.
-function disc(radius) {
-  const rows = [];
-  for (let y = -radius; y <= radius; y += 1) rows.push(Math.round(Math.sqrt((radius + 0.4) ** 2 - y * y) - 0.2));
-  return rows;
-}
 
 // Matches by how they are drawn: [{colour, list}], best residuals first.
 export function grouped(found, inliers, outliers) {
@@ -45,8 +35,9 @@ export class MatchLayer {
     this.canvas.width = Math.max(1, Math.round(width * ratio));
     this.canvas.height = Math.max(1, Math.round(height * ratio));
     this.ratio = ratio;
-    this.weight = Math.min(2.2, Math.max(1.25, width / 1100));  // thicker lines on a wide screen
-    this.image = null;
+    this.weight = Math.min(2.2, Math.max(0.8, width / 1000));  // thicker lines on a wide screen
+    this.raster = null;
+    this.budget = 400;  // lines while the pictures move: as many as there is time for
   }
 
   clear() {
@@ -56,10 +47,14 @@ export class MatchLayer {
 
   // place(side) gives {x, y, scale, pane} with which a point of a picture is seen on the screen.
   paint(found, groups, place, most, moving) {
-    const ends = groups.map(({ list }) => this.project(found, list, place));
-    this.clear();
+    const start = performance.now(), ends = groups.map(({ list }) => this.project(found, list, place));
+    this.raster ??= new Raster(this.context);
+    this.raster.clear();
+    this.paintLines(groups, ends, moving ? Math.min(this.budget, most) : most);
     this.paintPoints(groups, ends);
-    this.paintLines(groups, ends, moving ? Math.min(MOVING, most) : most);
+    this.raster.show();
+    const spare = FRAME / Math.max(1, performance.now() - start);
+    if (moving) this.budget = Math.min(4000, Math.max(60, this.budget * Math.min(1.2, Math.max(0.5, spare))));
   }
 
   // Four numbers for each match, in pixels of the canvas; NaN where it is not seen.
@@ -79,67 +74,28 @@ export class MatchLayer {
   }
 
   paintPoints(groups, ends) {
-    const { width, height } = this.canvas;
-    if (!this.image) {
-      this.image = this.context.createImageData(width, height);
-      this.words = new Uint32Array(this.image.data.buffer);
-    }
-    this.words.fill(0);
-    const radius = Math.round(1.2 * this.weight * this.ratio);
-    const inner = disc(radius), outer = disc(radius + 1);
-    for (let g = groups.length - 1; g >= 0; g -= 1) {  // the best on top
-      const colour = word(groups[g].colour), list = ends[g];
-      for (let k = 0; k < list.length; k += 2) {
-        if (Number.isNaN(list[k])) continue;
-        const x = Math.round(list[k]), y = Math.round(list[k + 1]);
-        this.stamp(outer, x, y, radius + 1, EDGE);
-        this.stamp(inner, x, y, radius, colour);
-      }
-    }
-    this.context.putImageData(this.image, 0, 0);
+    const many = groups.reduce((sum, { list }) => sum + list.length, 0) > CROWD;
+    const radius = Math.max(1.2, (many ? 1.1 : 2.3) * this.weight * this.ratio);
+    for (let g = groups.length - 1; g >= 0; g -= 1) this.raster.dots(ends[g], radius, stored(groups[g].colour));  // the best on top
   }
 
-  stamp(rows, x, y, radius, colour) {
-    const { width, height } = this.canvas, words = this.words;
-    for (let dy = -radius; dy <= radius; dy += 1) {
-      if (y + dy < 0 || y + dy >= height) continue;
-      const half = rows[dy + radius], start = (y + dy) * width;
-      const last = Math.min(width - 1, x + half);
-      for (let u = Math.max(0, x - half); u <= last; u += 1) words[start + u] = colour;
-    }
-  }
-
+  // Those of which both ends are seen, evenly thinned out to at most so many.
   paintLines(groups, ends, most) {
     const both = ends.map((list) => {
       const seen = [];
       for (let k = 0; k < list.length; k += 4) if (!Number.isNaN(list[k]) && !Number.isNaN(list[k + 2])) seen.push(k);
       return seen;
     });
-    const total = both.reduce((sum, seen) => sum + seen.length, 0), every = Math.max(1, total / Math.max(1, most));
-    if (!most) return;
-    const drawn = both.map((seen) => seen.filter((_, n) => Math.floor(n / every) !== Math.floor((n - 1) / every)));
-    const count = drawn.reduce((sum, seen) => sum + seen.length, 0), c = this.context;
-    c.globalCompositeOperation = "destination-over";  // beneath the points; later ones deeper
-    c.globalAlpha = Math.min(0.95, Math.max(0.4, 1.15 - 0.1 * Math.log(count + 1)));
-    c.lineWidth = this.weight * this.ratio;
-    groups.forEach(({ colour }, g) => { c.strokeStyle = colour; this.stroke(ends[g], drawn[g]); });
-    if (count <= HALOS) {
-      c.globalAlpha = 0.45;
-      c.strokeStyle = "#000";
-      c.lineWidth = (this.weight + 1.6) * this.ratio;
-      groups.forEach((_, g) => this.stroke(ends[g], drawn[g]));
-    }
-    c.globalCompositeOperation = "source-over";
-    c.globalAlpha = 1;
-  }
-
-  stroke(list, seen) {
-    const c = this.context;
-    for (let start = 0; start < seen.length; start += CHUNK) {
-      c.beginPath();
-      for (const k of seen.slice(start, start + CHUNK)) { c.moveTo(list[k], list[k + 1]); c.lineTo(list[k + 2], list[k + 3]); }
-      c.stroke();
-    }
+    const total = both.reduce((sum, seen) => sum + seen.length, 0), share = Math.min(1, most / Math.max(1, total));
+    const alpha = Math.min(0.95, Math.max(0.5, 1.2 - 0.08 * Math.log(share * total + 1))), half = 0.5 * this.weight * this.ratio;
+    groups.forEach(({ colour }, g) => {
+      const list = ends[g], rgb = stored(colour);
+      both[g].forEach((k, n) => {
+        if (Math.floor((n + 1) * share) > Math.floor(n * share)) {
+          this.raster.line(list[k], list[k + 1], list[k + 2], list[k + 3], half, rgb, alpha);
+        }
+      });
+    });
   }
 
   // The chosen match: its line, and a circle of 3 σ with its direction at each end.
@@ -148,7 +104,7 @@ export class MatchLayer {
     for (const [colour, width] of [["#000a", 5], [CHOSEN, 2]]) {
       c.setTransform(1, 0, 0, 1, 0, 0);
       c.strokeStyle = colour;
-      c.lineWidth = width * this.weight * this.ratio / 1.25;
+      c.lineWidth = width * Math.max(0.8, this.weight / 1.25) * this.ratio;
       c.beginPath();
       if (!Number.isNaN(list[0]) && !Number.isNaN(list[2])) { c.moveTo(list[0], list[1]); c.lineTo(list[2], list[3]); }
       c.stroke();

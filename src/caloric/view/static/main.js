@@ -16,14 +16,12 @@ import { load, placeDrops, put, sharpen, showNames, uploads } from "./upload.js"
 import { nothing, number, title } from "./words.js";
 
 const STEPS = [0, 50, 100, 200, 400, 800, 1600, 3200, 6400, Infinity];  // of the slider of lines
-const VIEWS = { auto: "auto, where needed", none: "none" };
-const DIM = 0.7;  // of the pictures behind lines, as in view.css
 const SEEN = "caloric-seen";
 const WIDE = 900;  // pixels of a window in which a choice opens the drawer
 const written = $("still");
 const source = written ? still(JSON.parse(written.textContent)) : server;
 
-let version = Date.now(), mode = "matches", hovering = null, details = new Map();
+let version = Date.now(), mode = "matches", hovering = null, stepping = false, details = new Map();
 const own = new Shown(new Stage($("own"), told("own")), source);
 const other = new Shown(new Stage($("beside"), told("other")), source);
 const swipe = new Swipe($("swipe"));
@@ -72,11 +70,13 @@ function refresh() {
   for (const id of ["previous", "next", "respond"]) $(id).disabled = !found?.inlier.length;
   const lines = own.stage.visible.length, most = STEPS[$("lines").value];
   $("lines-value").textContent = most >= lines ? `all ${number(lines)}` : number(most);
-  $("shown").classList.toggle("dim", $("dimmed").checked && lines > 0);
 }
 
 function refilter() {
-  for (const shown of [own, other]) if (!shown.stale) shown.show(filter());
+  for (const shown of [own, other]) {
+    shown.stage.dim = $("dimmed").checked;
+    if (!shown.stale) shown.show(filter());
+  }
   refresh();
 }
 
@@ -139,10 +139,9 @@ function split() {
 
 async function show(state) {
   showNames(state.pictures, source.live);
-  for (const side of ["a", "b"]) {
-    const picture = state.pictures[side];
-    if (picture) own.stage.show(side, { ...picture, image: await load(source.preview(side, version)) });
-  }
+  await Promise.all(Object.entries(state.pictures).map(async ([side, picture]) => {
+    own.stage.show(side, { ...picture, image: await load(source.preview(side, version)) });
+  }));
   performance.mark("shown");
   refresh();
   await match();
@@ -172,7 +171,10 @@ async function showDetail(shown, i) {
       const asked = source.live ? source.detail(shown.settings, i, mine.signal) : cutPatches(found, i, shown.stage.pictures);
       details.set(key, await asked);
     }
-    if (!mine.signal.aborted) showMatch($("detail"), found, i, details.get(key));
+    if (mine.signal.aborted) return;
+    showMatch($("detail"), found, i, details.get(key));
+    if (stepping) scrollTo("match");
+    stepping = false;
   } catch (error) { complain(error); }
 }
 
@@ -185,8 +187,11 @@ function openDrawer(open) {
 function step(by) {
   if (own.stale || mode === "swipe") return;
   if (window.innerWidth >= WIDE) openDrawer(true);
+  stepping = true;
   own.stage.step(by);
 }
+
+const scrollTo = (id) => $(id).scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
 
 async function respond(shown, side, x, y, i) {
   openDrawer(true);
@@ -196,14 +201,14 @@ async function respond(shown, side, x, y, i) {
   try { showResponses($("responses"), await source.responses(side, { x, y, s })); } catch (error) {
     hint($("responses"), error.message);
   }
-  $("maps").scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+  scrollTo("maps");
 }
 
 function respondChosen() {
-  const { chosen } = own.stage;
   if (!own.found || own.stale) return;
-  if (chosen < 0) { own.stage.step(1); respondChosen(); return; }
-  respond(own, "a", own.found.a.x[chosen], own.found.a.y[chosen], chosen);
+  if (own.stage.chosen < 0) own.stage.step(1);
+  const { chosen } = own.stage;
+  if (chosen >= 0) respond(own, "a", own.found.a.x[chosen], own.found.a.y[chosen], chosen);
 }
 
 // At the chosen match; where none is chosen, at the place that the result names, or in the middle.
@@ -225,8 +230,8 @@ async function save(kind) {
       download(await source.page(settings(), mode === "beside" ? beside() : ""), "matches.html");
     } else if (mode === "swipe") download(await encode(swipe.canvas), "before-after.png");
     else {
-      const shown = mode === "beside" ? [own, other] : [own], dim = $("shown").classList.contains("dim");
-      download(await snapshot(shown, { column: $("shown").classList.contains("column"), dimmed: dim ? DIM : 1, outliers: pressed("outliers") }), "matches.png");
+      const shown = mode === "beside" ? [own, other] : [own];
+      download(await snapshot(shown, { column: $("shown").classList.contains("column"), outliers: pressed("outliers") }), "matches.png");
     }
   } catch (error) { complain(error); }
   doing("");
@@ -281,12 +286,12 @@ function wire() {
 
 async function begin() {
   $("lines").max = STEPS.length - 1;
-  $("lines").value = STEPS.indexOf(400);
+  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 400);
   wire();
   refresh();
   const state = await source.state();
   for (const [id, names] of [["descriptor", state.descriptors], ["model", state.models], ["views", state.views]]) {
-    $(id).replaceChildren(...names.map((name) => new Option(id === "views" ? VIEWS[name] ?? `to tilt ${name}` : name, name)));
+    $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `to tilt ${name}` : name, name)));
   }
   for (const [id, value] of Object.entries(state.chosen)) $(id).value = value;
   await show(state);

@@ -20,7 +20,8 @@ export function complain(error) {
 
 // What is being done, with the seconds once it takes some; empty when it is done.
 let counting = 0;
-export function doing(text) {
+export function doing(text, aloud = text) {
+  if (aloud) $("announced").textContent = aloud;
   clearInterval(counting);
   $("pill").hidden = !text;
   $("doing").textContent = text;

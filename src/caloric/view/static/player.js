@@ -1,15 +1,16 @@
 // The path of an alignment, played from blurred to sharp.
 import { $ } from "./page.js";
 
-const STEP = 260;  // milliseconds
-const STAYS = 1800;  // milliseconds after the last step, if it began by itself
+const LASTS = 2600;  // milliseconds of a whole path; its steps are few where the search was near
+const STAYS = 1400;  // milliseconds after the last step, if it began by itself
 
 export const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 const between = (p, q, t) => p + t * (q - p);
 
-// A step between two steps.
-function blend(a, b, t) {
+// A step between two steps, slow at both.
+function blend(a, b, share) {
+  const t = share * share * (3 - 2 * share);
   return {
     sigma: between(a.sigma, b.sigma, t), energy: t < 1 ? a.energy : b.energy,
     corners: a.corners.map(([x, y], k) => [between(x, b.corners[k][0], t), between(y, b.corners[k][1], t)]),
@@ -50,7 +51,7 @@ export class Player {
     $("play").setAttribute("aria-label", "Pause");
     const tick = (now) => {
       start ??= now;
-      const at = Math.min(last, first + (now - start) / STEP);
+      const at = Math.min(last, first + (now - start) * Math.max(1, last) / LASTS);
       this.show(at);
       if (at < last) { this.frame = requestAnimationFrame(tick); return; }
       this.pause();
@@ -71,7 +72,7 @@ export class Player {
     const { steps, template } = this.found, k = Math.min(steps.length - 1, Math.floor(at));
     const step = k + 1 < steps.length ? blend(steps[k], steps[k + 1], at - k) : steps[k];
     $("step").value = k;
-    $("sigma").textContent = `σ ${step.sigma.toFixed(1)} px`;
+    $("sigma").textContent = `σ ${step.sigma < 0.05 ? 0 : step.sigma.toFixed(1)} px`;
     $("step").setAttribute("aria-valuetext", `step ${k + 1} of ${steps.length}, sigma ${step.sigma.toFixed(1)} pixels`);
     this.told({ template, step });
   }

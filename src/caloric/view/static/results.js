@@ -1,6 +1,6 @@
 // Results, asked for and shown. One that no longer fits the settings is stale: it is greyed until
 // the new one is there, and removed if there is none.
-import { $, complain, doing } from "./page.js";
+import { $, complain, doing, element } from "./page.js";
 import { inliers, number, sentence, title } from "./words.js";
 
 // One stage with the result that it shows.
@@ -49,7 +49,7 @@ export class Shown {
   show(filter) {
     this.stage.set(this.found, filter);
     this.stage.canvas.setAttribute("aria-label", this.found
-      ? `Two pictures and their matches: ${sentence(this.found).join(" ")}` : "Two pictures, not matched");
+      ? `Two pictures and their matches: ${sentence(this.found).join(", ")}` : "Two pictures, not matched");
   }
 }
 
@@ -60,14 +60,14 @@ export function showCounts(own) {
   counts.classList.toggle("doubt", Boolean(found) && !found.believed && !own.stale);
   if (own.stale) {
     counts.textContent = `matching with ${title(settings.descriptor)} …`;
-    doing(counts.textContent);
+    doing(counts.textContent, "");  // the line is read aloud already
     return;
   }
   doing("");
   counts.replaceChildren();
   if (found) {
-    const [strong, rest] = sentence(found);
-    counts.append(Object.assign(document.createElement("b"), { textContent: strong }), ` ${rest}`);
+    const [strong, ...rest] = sentence(found);
+    counts.append(element("b", { textContent: strong }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
   } else counts.textContent = settings ? "Not matched" : "Two pictures are needed: drop them, or choose files";
   const kept = found ? inliers(found) : 0;
   $("inliers-text").textContent = found ? `Inliers ${number(kept)}, 0 to ${found.threshold} px off` : "Inliers";

@@ -13,22 +13,20 @@ export function download(blob, name) {
 }
 
 // What one stage shows, with the words and colours that explain it.
-function paintStage(c, stage, found, dimmed, outliers) {
+function paintStage(c, stage, found, outliers) {
   const { width, height } = stage.canvas, r = stage.ratio;
   c.fillStyle = "#0c0f13";
   c.fillRect(0, 0, width, height + BAND * r);
-  c.globalAlpha = dimmed;
   c.drawImage(stage.background, 0, 0);
-  c.globalAlpha = 1;
   c.drawImage(stage.canvas, 0, 0);
   if (!found) return;
   c.font = `${14 * r}px system-ui, sans-serif`;
   c.textBaseline = "middle";
   c.fillStyle = "#f2f4f7";
-  const middle = height + BAND * r / 2, [strong, rest] = sentence(found);
+  const middle = height + BAND * r / 2, words = sentence(found).join(" · ");
   const key = [`0 to ${found.threshold} px`, ...(outliers ? ["outliers"] : [])];
   const wide = 14 * r + key.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
-  c.fillText(`${strong} ${rest}`, 14 * r, middle, Math.max(60, width - wide - 28 * r));
+  c.fillText(words, 14 * r, middle, Math.max(60, width - wide - 28 * r));
   let x = width - wide;
   key.forEach((text, k) => {
     const colours = k ? [OUTLIER] : COLOURS;
@@ -43,7 +41,7 @@ function paintStage(c, stage, found, dimmed, outliers) {
 }
 
 // A PNG of all that is shown, laid out as on the screen. shown: [{stage, found}]
-export async function snapshot(shown, { column, dimmed, outliers }) {
+export async function snapshot(shown, { column, outliers }) {
   const parts = shown.map(({ stage }) => ({ w: stage.canvas.width, h: stage.canvas.height + Math.round(BAND * stage.ratio) }));
   const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
   const largest = (name) => Math.max(...parts.map((part) => part[name]));
@@ -54,7 +52,7 @@ export async function snapshot(shown, { column, dimmed, outliers }) {
   shown.forEach(({ stage, found }, k) => {
     c.save();
     c.translate(column ? 0 : k * parts[0].w, column ? k * parts[0].h : 0);
-    paintStage(c, stage, found, dimmed, outliers);
+    paintStage(c, stage, found, outliers);
     c.restore();
   });
   return encode(canvas);

@@ -9,6 +9,7 @@ import { paintPath } from "./overlay.js";
 const sides = ["a", "b"];
 const PIXELS = 8e6;  // of a canvas: more take longer to draw than they are seen
 const REST = 140;  // milliseconds without a movement after which all lines are drawn
+const DIM = 0.7, DIMMER = 0.5, GLOW = 0.3;  // light of the pictures behind lines and alignments, and around them
 const NEAR = 12;  // pixels within which a match is pointed at
 
 export class Stage {
@@ -23,9 +24,12 @@ export class Stage {
     this.found = null;
     this.shown = { inliers: true, outliers: false, most: 0 };
     this.groups = [];
+    this.visible = [];  // all that are in a group
+    this.kept = [];  // the inliers, by which the pictures move together
     this.chosen = -1;
     this.path = null;  // what is drawn of an alignment; the lines are hidden meanwhile
     this.link = true;
+    this.dim = true;
     this.moved = false;
     this.waiting = false;
     this.resting = 0;
@@ -44,17 +48,22 @@ export class Stage {
     this.layer.resize(width, height, this.ratio);
     this.panes = arrange(width, height, this.pictures.a, this.pictures.b);
     this.told.arranged?.();
-    if (this.moved) this.draw(); else this.fit();
+    if (!this.moved) this.center();
+    this.paint();  // at once: a canvas is empty after its size has changed
   }
 
   fit() {
     if (!this.panes) return;
+    this.center();
+    this.draw();
+    this.told.view();
+  }
+
+  center() {
     for (const side of sides) {
       if (this.pictures[side]) this.views[side] = whole(this.panes, side, this.pictures[side]);
     }
     this.moved = false;
-    this.draw();
-    this.told.view();
   }
 
   show(side, picture) {
@@ -69,11 +78,10 @@ export class Stage {
     this.found = found;
     this.shown = shown;
     this.groups = found ? grouped(found, shown.inliers, shown.outliers) : [];
+    this.visible = this.groups.flatMap((group) => group.list);
     this.kept = found ? found.inlier.flatMap((inlier, i) => (inlier ? [i] : [])) : [];
     this.draw();
   }
-
-  get visible() { return this.groups.flatMap((group) => group.list); }
 
   // A point of a picture is seen at x + scale * its place.
   place(side) {
@@ -87,7 +95,8 @@ export class Stage {
   }
 
   sideAt(x, y) {
-    return sides.find((s) => { const p = this.panes[s]; return x >= p.x && x < p.x + p.w && y >= p.y && y < p.y + p.h; });
+    const { b, stacked } = this.panes;
+    return (stacked ? y < b.y : x < b.x) ? "a" : "b";
   }
 
   // Another view of one side; the other follows through the matches there.
@@ -99,7 +108,7 @@ export class Stage {
     this.views[side] = {
       x: within(view.x, p.width), y: within(view.y, p.height), scale: Math.min(64, Math.max(0.2 * fit, view.scale)),
     };
-    if (this.link && this.kept?.length > 1) {
+    if (this.link && this.kept.length > 1) {
       const other = side === "a" ? "b" : "a", v = this.views[side];
       const to = linked(this.found[side], this.found[other], this.kept, v.x, v.y);
       if (to) this.views[other] = { x: to.x, y: to.y, scale: v.scale / to.scale };
@@ -118,6 +127,7 @@ export class Stage {
   }
 
   zoom(side, by, x, y) {
+    if (!this.panes) return;
     const v = this.views[side], [px, py] = this.toPicture(side, x, y);
     this.move(side, { x: px + (v.x - px) / by, y: py + (v.y - py) / by, scale: v.scale * by });
   }
@@ -136,11 +146,12 @@ export class Stage {
   draw() {
     if (this.waiting || !this.panes) return;
     this.waiting = true;
-    requestAnimationFrame(() => {
-      this.waiting = false;
-      this.paintPictures();
-      this.paintMatches();
-    });
+    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+  }
+
+  paint() {
+    this.paintPictures();
+    this.paintMatches();
   }
 
   paintPictures() {
@@ -155,9 +166,10 @@ export class Stage {
       c.beginPath();
       c.rect(pane.x, pane.y, pane.w, pane.h);
       c.clip();
-      c.globalAlpha = 0.3;
+      const light = this.path ? DIMMER : this.dim && this.visible.length ? DIM : 1;
+      c.globalAlpha = GLOW * light;
       c.drawImage(p.glow, pane.x, pane.y, pane.w, pane.h);
-      c.globalAlpha = 1;
+      c.globalAlpha = light;
       this.paintParts(c, side, p);
       c.restore();
     }
@@ -185,7 +197,7 @@ export class Stage {
   // The match nearest to a place on the screen; -1 if there is none.
   near(x, y) {
     const side = this.sideAt(x, y);
-    if (!side || !this.found || this.path) return -1;
+    if (!this.found || this.path) return -1;
     const p = this.place(side), xs = this.found[side].x, ys = this.found[side].y;
     let best = NEAR * NEAR, which = -1;
     for (const { list } of this.groups) for (const i of list) {
@@ -218,13 +230,14 @@ export class Stage {
       hover: (x, y) => { const i = this.near(x, y); if (i >= 0 && i !== this.chosen) this.select(i); },
       drag: (x, y, dx, dy) => {
         const side = this.sideAt(x, y), v = this.views[side];
-        if (side) this.move(side, { ...v, x: v.x - dx / v.scale, y: v.y - dy / v.scale });
+        this.move(side, { ...v, x: v.x - dx / v.scale, y: v.y - dy / v.scale });
       },
-      zoom: (by, x, y) => { const side = this.sideAt(x, y); if (side) this.zoom(side, by, x, y); },
+      zoom: (by, x, y) => this.zoom(this.sideAt(x, y), by, x, y),
       click: (x, y) => {
         const side = this.sideAt(x, y), i = this.near(x, y);
         if (i >= 0) this.select(i);
-        if (side && this.pictures[side]) this.told.click(side, ...this.toPicture(side, x, y), i);
+        const p = this.pictures[side], [u, v] = this.toPicture(side, x, y);
+        if (p && u >= 0 && v >= 0 && u < p.width && v < p.height) this.told.click(side, u, v, i);
       },
     });
   }

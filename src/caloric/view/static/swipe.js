@@ -72,6 +72,8 @@ export class Swipe {
 
   show(first, second, matrix) {
     this.second = second;
+    this.section.querySelector(".left").textContent = `${first.name}, moved`;
+    this.section.querySelector(".right").textContent = second.name;
     this.first = warped(first, second, matrix);
     this.resize();
   }
@@ -91,6 +93,7 @@ export class Swipe {
     const { width, height } = this.second, scale = Math.min(this.width / width, this.height / height);
     this.view = { x: width / 2, y: height / 2, scale };
     this.to(this.at);
+    this.paint();
   }
 
   pan(dx, dy) {

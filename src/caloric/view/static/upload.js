@@ -16,8 +16,9 @@ export function uploads(stage, put) {
     $(`file-${side}`).addEventListener("change", (e) => { if (e.target.files[0]) put(side, e.target.files[0]); });
   }
   const over = (e) => {
-    const box = stage.section.getBoundingClientRect();
-    return stage.sideAt(e.clientX - box.left, e.clientY - box.top);
+    const box = stage.section.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top;
+    const inside = x >= 0 && y >= 0 && x < box.width && y < box.height;
+    return inside ? stage.sideAt(x, y) : null;
   };
   const mark = (side) => { for (const one of ["a", "b"]) $(`drop-${one}`).classList.toggle("over", one === side); };
   document.addEventListener("dragover", (e) => { e.preventDefault(); mark(over(e)); });

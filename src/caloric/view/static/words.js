@@ -17,14 +17,14 @@ export function level(found) {
   return found.believed ? `found at tilt ${found.level}` : `views to tilt ${found.level} tried in vain`;
 }
 
-// [strong part, the rest] of one line.
+// The parts of one line, the most important first.
 export function sentence(found) {
   const count = inliers(found), all = number(found.inlier.length);
-  if (!found.inlier.length) return ["No matches", `${title(found.descriptor)}; ${found.features.map(number).join(" and ")} features`];
+  if (!found.inlier.length) return ["No matches", title(found.descriptor), `${found.features.map(number).join(" and ")} features`];
   const parts = [`of ${all} matches`, title(found.descriptor), `confidence ${confidence(found)}`];
   if (!found.believed) parts.push("may be chance");
   if (level(found)) parts.push(level(found));
-  return [`${number(count)} inliers`, parts.join(" · ")];
+  return [`${number(count)} inliers`, ...parts];
 }
 
 // Why nothing is to be seen, and what to try; empty if there is something.
