@@ -38,5 +38,5 @@ def chromium():
 @pytest.fixture
 def page(chromium):
     """A page that remembers nothing of those of other tests."""
-    with browser.fresh(chromium) as opened:
+    with browser.fresh(chromium, 1000, 700) as opened:
         yield opened

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -100,9 +99,8 @@ def run(image: Path | None = None) -> Report:
         picture = Picture.of_pixels("twelve photographs", mosaic())
     else:
         picture = Picture.of(image.name, image.read_bytes())
-    # Not one picture on both sides: a session forgets what was made of the one that goes.
     for side in "ab":
-        shown.put(side, replace(picture))
+        shown.put(side, picture)
     matches = len(shown.matched(session.Settings()).matches)
     if matches < _MATCHES:
         raise InputError(f"{picture.name}: {matches} features; {_MATCHES} are needed")

@@ -75,8 +75,10 @@ export class MatchLayer {
 
   paintPoints(groups, ends) {
     const many = groups.reduce((sum, { list }) => sum + list.length, 0) > CROWD;
-    const radius = Math.max(1.2, (many ? 1.1 : 2.3) * this.weight * this.ratio);
-    for (let g = groups.length - 1; g >= 0; g -= 1) this.raster.dots(ends[g], radius, stored(groups[g].colour));  // the best on top
+    const radius = Math.max(1.2, (many ? 1.3 : 2.3) * this.weight * this.ratio);
+    for (let g = groups.length - 1; g >= 0; g -= 1) {  // the best on top
+      this.raster.dots(ends[g], radius, stored(groups[g].colour), many ? 0.35 : 0.95);
+    }
   }
 
   // Those of which both ends are seen, evenly thinned out to at most so many.

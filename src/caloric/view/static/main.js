@@ -64,6 +64,8 @@ function refresh() {
   $("mode-beside").disabled = !both || !beside();
   $("mode-beside").textContent = `${title(beside() ?? "sift")} beside`;
   $("mode-beside").title = beside() ? "The matches of both descriptors (s)" : "This file has one result only";
+  $("legend").hidden = !both || mode === "swipe";
+  $("zoom").hidden = !both;
   $("align").disabled = !both || (!source.live && !source.path);
   $("save").disabled = !found;
   $("command").textContent = found?.command ?? "";
@@ -120,7 +122,6 @@ function setMode(wanted) {
   $("own").hidden = mode === "swipe";
   $("beside").hidden = mode !== "beside";
   $("swipe").hidden = mode !== "swipe";
-  $("legend").hidden = mode === "swipe";
   split();
   if (mode === "swipe") swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
   if (mode === "beside") {
@@ -286,7 +287,7 @@ function wire() {
 
 async function begin() {
   $("lines").max = STEPS.length - 1;
-  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 400);
+  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 200);
   wire();
   refresh();
   const state = await source.state();

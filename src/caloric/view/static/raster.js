@@ -31,16 +31,19 @@ export class Raster {
 
   show() { this.context.putImageData(this.image, 0, 0); }
 
-  // Discs with a dark edge at every second pair of numbers that is one; rgb is 0xBBGGRR.
-  dots(places, radius, rgb) {
+  // Discs with an edge of so much darkness, at each pair of numbers; rgb is 0xBBGGRR.
+  dots(places, radius, rgb, darkness) {
     const { words, width, height } = this, margin = Math.ceil(radius) + 2;
     const inner = ring(0, radius, width), outer = ring(radius, radius + 1.1, width);
-    const colour = (0xff000000 | rgb) >>> 0, dark = 0xfe000000;
+    const colour = (0xff000000 | rgb) >>> 0, shade = 255 * darkness | 0, dark = shade << 24 >>> 0;
     for (let k = 0; k < places.length; k += 2) {
       const x = Math.round(places[k]), y = Math.round(places[k + 1]);
       if (!(x >= margin && y >= margin && x < width - margin && y < height - margin)) continue;
       const middle = y * width + x;
-      for (let n = 0; n < outer.length; n += 1) words[middle + outer[n]] = dark;
+      for (let n = 0; n < outer.length; n += 1) {
+        const at = middle + outer[n];
+        if (shade > words[at] >>> 24) words[at] = dark;
+      }
       for (let n = 0; n < inner.length; n += 1) words[middle + inner[n]] = colour;
     }
   }

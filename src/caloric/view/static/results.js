@@ -10,6 +10,7 @@ export class Shown {
     this.source = source;
     this.found = null;
     this.settings = null;
+    this.reason = "";  // why there is no result
     this.asking = null;
   }
 
@@ -29,6 +30,7 @@ export class Shown {
     } catch (error) {
       if (this.asking !== own) return false;
       this.found = null;  // what was there is of other settings
+      this.reason = error.message;
       complain(new Error(`Not matched: ${error.message}`));
     }
     this.asking = null;
@@ -42,6 +44,7 @@ export class Shown {
     this.asking?.abort();
     this.asking = null;
     this.found = null;
+    this.settings = null;
     this.stage.section.classList.remove("stale");
     this.stage.set(null, this.stage.shown);
   }
@@ -68,7 +71,7 @@ export function showCounts(own) {
   if (found) {
     const [strong, ...rest] = sentence(found);
     counts.append(element("b", { textContent: strong }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
-  } else counts.textContent = settings ? "Not matched" : "Two pictures are needed: drop them, or choose files";
+  } else counts.textContent = settings ? `Not matched: ${own.reason}` : "Two pictures are needed: drop them, or choose files";
   const kept = found ? inliers(found) : 0;
   $("inliers-text").textContent = found ? `Inliers ${number(kept)}, 0 to ${found.threshold} px off` : "Inliers";
   $("outliers-text").textContent = found ? `Outliers ${number(found.inlier.length - kept)}` : "Outliers";
