@@ -157,8 +157,13 @@ def test_swipe_shows_the_first_picture_where_the_second_is(served, showing, page
     assert np.abs(before[..., :3] - first).max() > 50
     press(page, "ArrowLeft")
     assert float(attribute(page, "divider", "aria-valuenow")) == 96
-    press(page, "m")
-    assert hidden(page, "swipe")
+    choose(page, "model", "affine")  # another geometry, in the same place
+    page.wait(MATCHED)
+    assert not hidden(page, "swipe")
+    choose(page, "model", "fundamental")  # which moves no picture
+    page.wait(MATCHED)
+    page.wait("document.getElementById('swipe').hidden")
+    assert not hidden(page, "own")
     assert page.complaints() == []
 
 
@@ -186,6 +191,11 @@ def test_sift_stands_beside_caloric_after_one_click(served, showing, page):
     assert text(page, "mode-beside") == "Caloric beside"
     press(page, "s")
     assert hidden(page, "beside")
+    choose(page, "threshold", "5")
+    page.wait(MATCHED)
+    press(page, "s")  # what stands beside has the same settings
+    wide = len(showing.matched(session.Settings(threshold=5.0)))
+    page.wait(f"document.querySelector('#beside .name').textContent === 'Caloric: {wide} inliers'")
     assert page.complaints() == []
 
 

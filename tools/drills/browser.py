@@ -171,7 +171,7 @@ def fresh(browser: str, width: int = 1200, height: int = 900) -> Iterator[Page]:
     root = Connection(browser)
     context = root.call("Target.createBrowserContext")["browserContextId"]
     made = root.call("Target.createTarget", url="about:blank", browserContextId=context)
-    opened = Page(f"{browser.split('/devtools/')[0]}/devtools/page/{made['targetId']}")
+    opened = Page(_of_page(browser, made["targetId"]))
     opened.context = context
     try:
         opened.size(width, height)
@@ -184,9 +184,19 @@ def fresh(browser: str, width: int = 1200, height: int = 900) -> Iterator[Page]:
 
 @contextmanager
 def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
-    """Yield a page of a new browser, which is closed afterwards."""
-    with started() as browser, fresh(browser, width, height) as opened:
+    """Yield the page of a new browser, which is closed afterwards."""
+    with started() as browser:
+        root = Connection(browser)
+        listed = root.call("Target.getTargets")["targetInfos"]
+        root.socket.close()
+        opened = Page(_of_page(browser, next(t["targetId"] for t in listed if t["type"] == "page")))
+        opened.size(width, height)
         yield opened
+        opened.socket.close()
+
+
+def _of_page(browser: str, target: str) -> str:
+    return f"{browser.split('/devtools/')[0]}/devtools/page/{target}"
 
 
 def _address(folder: Path) -> str:

@@ -34,7 +34,7 @@ export function keys(actions) {
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return;
     if (document.querySelector("dialog[open]") || owned(e.target, e.key)) return;
-    const row = KEYS.find(([names]) => names.includes(e.key));
+    const key = e.key.length === 1 ? e.key.toLowerCase() : e.key, row = KEYS.find(([names]) => names.includes(key));
     if (!row) return;
     const [, , , action, ...values] = row;
     if (actions[action](...values) !== false) e.preventDefault();

@@ -51,7 +51,7 @@ export class MatchLayer {
     this.raster ??= new Raster(this.context);
     this.raster.clear();
     this.paintLines(groups, ends, moving ? Math.min(this.budget, most) : most);
-    this.paintPoints(groups, ends);
+    this.paintPoints(groups, ends, moving);
     this.raster.show();
     const spare = FRAME / Math.max(1, performance.now() - start);
     if (moving) this.budget = Math.min(4000, Math.max(60, this.budget * Math.min(1.2, Math.max(0.5, spare))));
@@ -73,11 +73,11 @@ export class MatchLayer {
     return ends;
   }
 
-  paintPoints(groups, ends) {
+  paintPoints(groups, ends, moving) {
     const many = groups.reduce((sum, { list }) => sum + list.length, 0) > CROWD;
     const radius = Math.max(1.2, (many ? 1.3 : 2.3) * this.weight * this.ratio);
     for (let g = groups.length - 1; g >= 0; g -= 1) {  // the best on top
-      this.raster.dots(ends[g], radius, stored(groups[g].colour), many ? 0.35 : 0.95);
+      this.raster.dots(ends[g], radius, stored(groups[g].colour), many ? (moving ? 0 : 0.35) : 0.95);
     }
   }
 

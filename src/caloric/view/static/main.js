@@ -28,7 +28,6 @@ const swipe = new Swipe($("swipe"));
 const player = new Player((path) => {
   own.stage.path = path;
   own.stage.draw();
-  $("own").classList.toggle("playing", Boolean(path));
 });
 
 const settings = () => Object.fromEntries(["descriptor", "model", "views", "ratio", "threshold"].map((id) => [id, $(id).value]));
@@ -43,15 +42,18 @@ function told(which) {
     hover: (i) => showDetail(mine(), i),
     click: (side, x, y, i) => respond(mine(), side, x, y, i),
     view: () => {
-      if (mode === "beside" && theirs().stage.panes) theirs().stage.follow(mine().stage.views);
+      if (mode === "beside" && theirs().stage.width) theirs().stage.follow(mine().stage.views);
       if (which === "own") sharpen(own.stage, source, version);
     },
     arranged: () => { if (which === "own") placeDrops(mine().stage); },
   };
 }
 
+// Whether the first picture can be moved onto the second.
+const movable = () => Boolean(own.found?.matrix) && own.found.model !== "fundamental";
+
 function refresh() {
-  const { found } = own, able = Boolean(found?.matrix) && found.model !== "fundamental";
+  const { found } = own, able = movable();
   const both = Boolean(own.stage.pictures.a && own.stage.pictures.b);
   showCounts(own);
   label(own, mode === "beside");
@@ -60,6 +62,7 @@ function refresh() {
   $("nothing").textContent = own.stale || mode === "swipe" ? "" : nothing(found);
   $("nothing").hidden = !$("nothing").textContent;
   $("mode-swipe").disabled = !able || own.stale;
+  $("swipe").classList.toggle("stale", own.stale);
   $("mode-swipe").title = able ? "The first picture moved onto the second (b)" : "Needs a homography or an affine map that is believed";
   $("mode-beside").disabled = !both || !beside();
   $("mode-beside").textContent = `${title(beside() ?? "sift")} beside`;
@@ -67,7 +70,7 @@ function refresh() {
   $("legend").hidden = !both || mode === "swipe";
   $("zoom").hidden = !both;
   $("align").disabled = !both || (!source.live && !source.path);
-  $("save").disabled = !found;
+  $("save").disabled = !found || own.stale;
   $("command").textContent = found?.command ?? "";
   for (const id of ["previous", "next", "respond"]) $(id).disabled = !found?.inlier.length;
   const lines = own.stage.visible.length, most = STEPS[$("lines").value];
@@ -92,15 +95,19 @@ async function match() {
   refresh();
   if (await asked[0]) performance.mark("matched");
   if (own.stale) return;  // other settings were chosen meanwhile
-  if (mode === "swipe") setMode(own.found?.matrix ? "swipe" : "matches");
   refresh();
+  if (mode === "swipe" && movable()) showSwipe(); else if (mode === "swipe") setMode("matches");
   if (own.found) greet();
 }
 
+const compared = () => ({ ...settings(), descriptor: beside() });
+
 async function compare() {
-  await other.ask({ ...settings(), descriptor: beside() }, filter());
+  await other.ask(compared(), filter());
   refresh();
 }
+
+const showSwipe = () => swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
 
 // At first use the alignment plays by itself, unless motion is not wanted.
 async function greet() {
@@ -114,7 +121,7 @@ async function greet() {
 }
 
 function setMode(wanted) {
-  const next = wanted === mode && wanted !== "swipe" ? "matches" : wanted;
+  const next = wanted === mode ? "matches" : wanted;
   if ($(`mode-${next}`).disabled) return;
   player.close();
   mode = next;
@@ -123,11 +130,11 @@ function setMode(wanted) {
   $("beside").hidden = mode !== "beside";
   $("swipe").hidden = mode !== "swipe";
   split();
-  if (mode === "swipe") swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
+  if (mode === "swipe") showSwipe();
   if (mode === "beside") {
     for (const side of ["a", "b"]) other.stage.show(side, own.stage.pictures[side]);
     own.stage.fit();
-    if (other.settings?.descriptor !== beside() || !other.found) compare();
+    if (!other.found || JSON.stringify(other.settings) !== JSON.stringify(compared())) compare();
   }
   refresh();
 }
@@ -246,7 +253,7 @@ function close() {
 
 function move(what) {
   return (...values) => {
-    if (mode === "swipe") swipe[what](...values); else if (own.stage.panes) own.stage[what === "zoom" ? "zoomMiddle" : what](...values);
+    if (mode === "swipe") swipe[what](...values); else if (own.stage.width) own.stage[what === "zoom" ? "zoomMiddle" : what](...values);
   };
 }
 

@@ -40,7 +40,7 @@ export class Raster {
       const x = Math.round(places[k]), y = Math.round(places[k + 1]);
       if (!(x >= margin && y >= margin && x < width - margin && y < height - margin)) continue;
       const middle = y * width + x;
-      for (let n = 0; n < outer.length; n += 1) {
+      for (let n = 0; shade && n < outer.length; n += 1) {
         const at = middle + outer[n];
         if (shade > words[at] >>> 24) words[at] = dark;
       }

@@ -20,6 +20,8 @@ export class Stage {
     this.background = section.querySelector(".pictures");
     this.layer = new MatchLayer(this.canvas);
     this.pictures = {};
+    this.width = 0;  // until it is measured
+    this.panes = arrange(1, 1);
     this.views = { a: { x: 0, y: 0, scale: 1 }, b: { x: 0, y: 0, scale: 1 } };
     this.found = null;
     this.shown = { inliers: true, outliers: false, most: 0 };
@@ -53,7 +55,7 @@ export class Stage {
   }
 
   fit() {
-    if (!this.panes) return;
+    if (!this.width) return;
     this.center();
     this.draw();
     this.told.view();
@@ -127,7 +129,7 @@ export class Stage {
   }
 
   zoom(side, by, x, y) {
-    if (!this.panes) return;
+    if (!this.width) return;
     const v = this.views[side], [px, py] = this.toPicture(side, x, y);
     this.move(side, { x: px + (v.x - px) / by, y: py + (v.y - py) / by, scale: v.scale * by });
   }
@@ -144,7 +146,7 @@ export class Stage {
   }
 
   draw() {
-    if (this.waiting || !this.panes) return;
+    if (this.waiting || !this.width) return;
     this.waiting = true;
     requestAnimationFrame(() => { this.waiting = false; this.paint(); });
   }
