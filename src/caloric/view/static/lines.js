@@ -75,7 +75,8 @@ export class MatchLayer {
 
   paintPoints(groups, ends, moving) {
     const many = groups.reduce((sum, { list }) => sum + list.length, 0) > CROWD;
-    const radius = Math.max(1.2, (many ? 1.3 : 2.3) * this.weight * this.ratio);
+    const size = Math.max(1, Math.round((many ? 1.1 : 1.8) * this.weight * this.ratio));
+    const radius = size + (size > 1 ? 0.3 : 0.5);  // which is round in whole pixels
     for (let g = groups.length - 1; g >= 0; g -= 1) {  // the best on top
       this.raster.dots(ends[g], radius, stored(groups[g].colour), many ? (moving ? 0 : 0.35) : 0.95);
     }

@@ -15,7 +15,7 @@ import { remember, remembered, themed } from "./theme.js";
 import { load, placeDrops, put, sharpen, showNames, uploads } from "./upload.js";
 import { nothing, number, title } from "./words.js";
 
-const STEPS = [0, 50, 100, 200, 400, 800, 1600, 3200, 6400, Infinity];  // of the slider of lines
+const STEPS = [0, 50, 100, 250, 500, 1000, 2500, 5000, Infinity];  // of the slider of lines
 const SEEN = "caloric-seen";
 const WIDE = 900;  // pixels of a window in which a choice opens the drawer
 const written = $("still");
@@ -42,7 +42,7 @@ function told(which) {
     hover: (i) => showDetail(mine(), i),
     click: (side, x, y, i) => respond(mine(), side, x, y, i),
     view: () => {
-      if (mode === "beside" && theirs().stage.width) theirs().stage.follow(mine().stage.views);
+      if (mode === "beside" && theirs().stage.width) theirs().stage.follow(mine().stage.views, mine().stage.moved);
       if (which === "own") sharpen(own.stage, source, version);
     },
     arranged: () => { if (which === "own") placeDrops(mine().stage); },
@@ -132,8 +132,9 @@ function setMode(wanted) {
   split();
   if (mode === "swipe") showSwipe();
   if (mode === "beside") {
+    own.stage.moved = false;  // both are whole in what is now half of the window
+    own.stage.resize();
     for (const side of ["a", "b"]) other.stage.show(side, own.stage.pictures[side]);
-    own.stage.fit();
     if (!other.found || JSON.stringify(other.settings) !== JSON.stringify(compared())) compare();
   }
   refresh();
@@ -294,7 +295,7 @@ function wire() {
 
 async function begin() {
   $("lines").max = STEPS.length - 1;
-  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 200);
+  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 250);
   wire();
   refresh();
   const state = await source.state();

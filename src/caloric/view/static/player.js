@@ -1,8 +1,8 @@
 // The path of an alignment, played from blurred to sharp.
 import { $ } from "./page.js";
 
-const LASTS = 2600;  // milliseconds of a whole path; its steps are few where the search was near
-const STAYS = 1400;  // milliseconds after the last step, if it began by itself
+const LASTS = 2400;  // milliseconds of a whole path; its steps are few where the search was near
+const STAYS = 1200;  // milliseconds after the last step, if it began by itself
 
 export const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 

@@ -120,9 +120,9 @@ export class Stage {
   }
 
   // The same views as elsewhere; fewer lines are drawn until they rest.
-  follow(views) {
+  follow(views, moved = true) {
     this.views = { a: { ...views.a }, b: { ...views.b } };
-    this.moved = true;
+    this.moved = moved;
     clearTimeout(this.resting);
     this.resting = setTimeout(() => { this.resting = 0; this.draw(); }, REST);
     this.draw();

@@ -34,7 +34,8 @@ export function uploads(stage, put) {
 // Both places where a picture is dropped lie on their panes.
 export function placeDrops(stage) {
   for (const side of ["a", "b"]) {
-    const pane = stage.panes[side], style = $(`drop-${side}`).style;
+    const pane = stage.panes[side], { style, classList } = $(`drop-${side}`);
+    classList.toggle("slim", pane.w < 170);
     for (const [name, value] of [["left", pane.x], ["top", pane.y], ["width", pane.w], ["height", pane.h]]) {
       style.setProperty(`--${name}`, `${value}px`);
     }
