@@ -9,10 +9,9 @@ from caloric.detector.detection import FEATURES
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch, match_images
 from caloric.view import closeup, result, still
-from caloric.view.pictures import Picture
-from caloric.view.result import MODELS, VIEWS, Settings
-
-__all__ = ["MODELS", "VIEWS", "Picture", "Session", "Settings"]
+from caloric.view.pictures import Picture as Picture
+from caloric.view.result import MODELS as MODELS
+from caloric.view.result import Settings as Settings
 
 _KEPT = 8  # cached results
 Report = dict[str, Any]
