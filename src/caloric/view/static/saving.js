@@ -23,10 +23,10 @@ function paintStage(c, stage, found, outliers) {
   c.font = `${14 * r}px system-ui, sans-serif`;
   c.textBaseline = "middle";
   c.fillStyle = "#f2f4f7";
-  const middle = height + BAND * r / 2, words = sentence(found).join(" · ");
+  const middle = height + BAND * r / 2, [strong, ...rest] = sentence(found);
   const key = [`0 to ${found.threshold} px`, ...(outliers ? ["outliers"] : [])];
   const wide = 14 * r + key.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
-  c.fillText(words, 14 * r, middle, Math.max(60, width - wide - 28 * r));
+  c.fillText(`${strong} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - wide - 28 * r));
   let x = width - wide;
   key.forEach((text, k) => {
     const colours = k ? [OUTLIER] : COLOURS;
