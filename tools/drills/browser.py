@@ -77,7 +77,7 @@ class Page(Connection):
         while not self.run(script):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"never true: {script}")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def size(self, width: int, height: int) -> None:
         """Set the size of the window."""

@@ -276,6 +276,10 @@ function wire() {
   }
   for (const id of ["lines", "dimmed"]) $(id).addEventListener("input", refilter);
   for (const id of ["descriptor", "model", "views", "ratio", "threshold"]) {
+    let pointed = false;  // who chose by mouse goes on with keys of the page, not of the list
+    $(id).addEventListener("pointerdown", () => { pointed = true; });
+    $(id).addEventListener("keydown", () => { pointed = false; });
+    $(id).addEventListener("change", () => { if (pointed && $(id).matches("select")) $(id).blur(); });
     $(id).addEventListener("change", () => { if ($(id).checkValidity()) match(); else $(id).reportValidity(); });
   }
   $("settings").addEventListener("submit", (e) => e.preventDefault());
