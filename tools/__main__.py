@@ -177,7 +177,10 @@ def kills(
 
 @app.command()
 def view(
-    image: Annotated[Path, typer.Argument(help="A picture with at least 5,000 features.")],
+    image: Annotated[
+        Path | None,
+        typer.Argument(help="A picture with 10,000 features; by default one of scikit-image's."),
+    ] = None,
     json_path: JsonOut = None,
 ) -> None:
     """Measure first paint and frame rate of `caloric view` in a headless Chromium."""

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,18 +27,16 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
 
 
-class Page:
-    """One page of the browser."""
+class Connection:
+    """What is said to a debugger, and what it answers."""
 
     def __init__(self, address: str) -> None:
-        """Connect to the address of the page's debugger."""
+        """Connect to the address of a debugger."""
         import websocket
 
         self.socket: Any = websocket.create_connection(address, timeout=60, suppress_origin=True)
         self.number = 0
         self.events: list[Event] = []
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> Event:
         """Return the browser's answer to a method; events that arrive meanwhile are stored."""
@@ -53,6 +50,17 @@ class Page:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return dict(answer["result"])
             self.events.append(answer)
+
+
+class Page(Connection):
+    """One page of the browser."""
+
+    def __init__(self, address: str) -> None:
+        """Connect to the address of the page's debugger."""
+        super().__init__(address)
+        self.context = ""  # what it shares cookies, downloads and permissions with
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
 
     def run(self, script: str) -> Any:
         """Return the awaited value of a JavaScript expression."""
@@ -69,7 +77,7 @@ class Page:
         while not self.run(script):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"never true: {script}")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def size(self, width: int, height: int) -> None:
         """Set the size of the window."""
@@ -77,6 +85,18 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
             mobile=width < 500,
         )  # fmt: skip
+
+    def first(self, script: str) -> None:
+        """Run a script at the start of every page from now on, before its own."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+    def prefers(self, **features: str) -> None:
+        """Set what the user prefers, such as ``color_scheme="dark"``."""
+        named = [
+            {"name": "prefers-" + name.replace("_", "-"), "value": value}
+            for name, value in features.items()
+        ]
+        self.call("Emulation.setEmulatedMedia", features=named)
 
     def go(self, address: str) -> None:
         """Navigate to an address."""
@@ -128,8 +148,8 @@ class Page:
 
 
 @contextmanager
-def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
-    """Yield a page of a new browser, which is closed afterwards."""
+def started() -> Iterator[str]:
+    """Yield the address of the debugger of a new browser, which is closed afterwards."""
     program = chromium()
     if program is None:
         raise InputError("no Chromium found; install it (Debian: apt install chromium)")
@@ -139,22 +159,51 @@ def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            port = _port(Path(folder))
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
-                listed = json.load(answer)
-            opened = Page(next(p["webSocketDebuggerUrl"] for p in listed if p["type"] == "page"))
-            opened.size(width, height)
-            yield opened
-            opened.socket.close()
+            yield _address(Path(folder))
         finally:
             process.terminate()
             process.wait(20)
 
 
-def _port(folder: Path) -> int:
+@contextmanager
+def fresh(browser: str, width: int = 1200, height: int = 900) -> Iterator[Page]:
+    """Yield a page of a running browser that remembers nothing of other pages."""
+    root = Connection(browser)
+    context = root.call("Target.createBrowserContext")["browserContextId"]
+    made = root.call("Target.createTarget", url="about:blank", browserContextId=context)
+    opened = Page(_of_page(browser, made["targetId"]))
+    opened.context = context
+    try:
+        opened.size(width, height)
+        yield opened
+    finally:
+        opened.socket.close()
+        root.call("Target.disposeBrowserContext", browserContextId=context)
+        root.socket.close()
+
+
+@contextmanager
+def page(width: int = 1200, height: int = 900) -> Iterator[Page]:
+    """Yield the page of a new browser, which is closed afterwards."""
+    with started() as browser:
+        root = Connection(browser)
+        listed = root.call("Target.getTargets")["targetInfos"]
+        root.socket.close()
+        opened = Page(_of_page(browser, next(t["targetId"] for t in listed if t["type"] == "page")))
+        opened.size(width, height)
+        yield opened
+        opened.socket.close()
+
+
+def _of_page(browser: str, target: str) -> str:
+    return f"{browser.split('/devtools/')[0]}/devtools/page/{target}"
+
+
+def _address(folder: Path) -> str:
     file, deadline = folder / "DevToolsActivePort", time.monotonic() + 30
-    while not (file.exists() and file.read_text().strip()):
+    while not (file.exists() and len(file.read_text().split()) == 2):
         if time.monotonic() > deadline:
             raise InputError("Chromium did not start within half a minute")
         time.sleep(0.05)
-    return int(file.read_text().splitlines()[0])
+    port, path = file.read_text().split()
+    return f"ws://127.0.0.1:{port}{path}"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -38,6 +39,7 @@ Memory = Annotated[
 
 @threads.single_threaded_blas
 def match(
+    context: typer.Context,
     image_a: Image,
     image_b: Image,
     output: Annotated[
@@ -100,17 +102,14 @@ def match(
         pair.save(output)
     if html is not None:
         from caloric.view import still
-        from caloric.view.session import Picture as Shown
+        from caloric.view.pictures import Picture as Shown
 
         names = [Path(path).name for path in (image_a, image_b)]
         pictures = [
             Shown.of_pixels(name, pixels)
             for name, pixels in zip(names, (pair.image_a, pair.image_b), strict=True)
         ]
-        text = still.page(
-            (pictures[0], pictures[1]), (pair.features_a, pair.features_b), pair.geometry.model,
-            ratio, threshold, " and ".join(names),
-        )  # fmt: skip
+        text = still.page((pictures[0], pictures[1]), pair, _typed(context), " and ".join(names))
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
@@ -120,6 +119,24 @@ def match(
                 typer.echo(f"written: {written}")
     if not pair:
         raise typer.Exit(1)
+
+
+def _typed(context: typer.Context) -> str:
+    """Return the command as it was typed: arguments first, then the options that were given."""
+    words: list[list[str]] = []
+    for parameter in context.command.params:
+        name, value = parameter.name or "", context.params.get(parameter.name or "")
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        option = max(parameter.opts, key=len)
+        if parameter.param_type_name == "argument":
+            words.append([str(value)])
+        elif isinstance(value, bool):
+            words.append([option if value else parameter.secondary_opts[0]])
+        else:
+            words.append([option, str(value)])
+    return shlex.join(["caloric", "match", *itertools.chain(*words)])
 
 
 def _views(text: str) -> 'Literal["auto"] | int | None':

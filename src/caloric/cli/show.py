@@ -5,7 +5,7 @@ import platform
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -14,7 +14,7 @@ from caloric.cli import console
 from caloric.cli.options import Contrast, DescriptorName, MaxFeatures
 from caloric.descriptor import recipes
 from caloric.detector.detection import FEATURES, Options
-from caloric.errors import unknown
+from caloric.matching.fitting import Model
 from caloric.runtime import native, threads
 
 
@@ -50,6 +50,9 @@ def view(
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
     descriptor: DescriptorName = "caloric",
     model: Annotated[str, typer.Option(help="homography, fundamental or affine.")] = "homography",
+    views: Annotated[
+        str, typer.Option(help="Simulated views from aside: auto, none, 2, 4 or 8.")
+    ] = "auto",
     max_features: MaxFeatures = FEATURES,
     contrast: Contrast = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
@@ -63,16 +66,16 @@ def view(
 
     from caloric.view import server, session
 
-    recipes.descriptor(descriptor)
-    Options(max_features, contrast=contrast)  # raises an error before the server starts
+    # These raise their errors before the server starts.
+    Options(max_features, contrast=contrast)
+    settings = session.Settings(descriptor, cast(Model, model), views)
     shown = session.Session(
-        most=max_features, contrast=contrast, chosen={"descriptor": descriptor, "model": model}
-    )
-    if model not in session.MODELS:
-        raise unknown("model", model, session.MODELS)
+        most=max_features, contrast=contrast,
+        chosen={"descriptor": descriptor, "model": model, "views": settings.views},
+    )  # fmt: skip
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
-            shown.put(side, session.Picture.of(path.name, path.read_bytes()))
+            shown.put(side, session.Picture.of(path.name, path.read_bytes(), str(path)))
 
     def ready(address: str) -> None:
         typer.echo(f"{address} (Ctrl-C ends it)")

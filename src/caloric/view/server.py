@@ -3,15 +3,17 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote
 
 from caloric.errors import InputError
-from caloric.view import session as showing
-from caloric.view.session import Picture, Session
+from caloric.view import closeup, pictures, still
+from caloric.view.pictures import Picture
+from caloric.view.result import Settings, choices, number
+from caloric.view.session import Session
+from caloric.view.still import STATIC
 
-STATIC = Path(__file__).parent / "static"
 UPLOAD = 64_000_000  # bytes
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; "
@@ -24,14 +26,7 @@ _HEADERS = {
 
 
 def _number(request: Any, name: str) -> float:
-    text = request.query_params.get(name, "")
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{name} must be a number, got {text!r}") from None
-    if not abs(value) < 1e9:
-        raise InputError(f"{name} must be a number, got {text!r}")
-    return value
+    return number(name, request.query_params.get(name, ""))
 
 
 async def _body(request: Any) -> bytes:
@@ -57,6 +52,7 @@ def application(session: Session, hosts: list[str]) -> Any:
     except ImportError:
         raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
     limit = asyncio.Semaphore(2)
+    turn = asyncio.Semaphore(1)  # of results, so that pictures do not wait for them
 
     def handled(work: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         """Wrap a handler: add the headers, and report an error as one line of JSON."""
@@ -83,10 +79,10 @@ def application(session: Session, hosts: list[str]) -> Any:
 
     async def state(request: Any) -> Any:
         sides = {
-            side: {"name": picture.name, "width": picture.size[0], "height": picture.size[1]}
-            for side, picture in sorted(session.pictures.items())
+            side: still.described(picture) for side, picture in sorted(session.pictures.items())
         }
-        return JSONResponse({"pictures": sides, "chosen": session.chosen, **showing.choices()})
+        chosen = {**asdict(Settings()), **session.chosen}
+        return JSONResponse({"pictures": sides, "chosen": chosen, **choices()})
 
     async def upload(request: Any) -> Any:
         side = request.path_params["side"]
@@ -98,35 +94,46 @@ def application(session: Session, hosts: list[str]) -> Any:
 
     async def preview(request: Any) -> Any:
         picture = session.picture(request.path_params["side"])
-        return Response(await compute(showing.preview, picture), media_type="image/jpeg")
+        return Response(await compute(pictures.preview, picture), media_type="image/jpeg")
 
     async def crop(request: Any) -> Any:
         picture = session.picture(request.path_params["side"])
         left, top, width, height = (round(_number(request, k)) for k in ("x", "y", "w", "h"))
-        data = await compute(showing.crop, picture, (left, top, width, height), 1600)
+        data = await compute(pictures.crop, picture, (left, top, width, height), 1600)
         return Response(data, media_type="image/jpeg")
 
-    async def matched(request: Any) -> Any:
-        descriptor = request.query_params.get("descriptor", "caloric")
-        model = request.query_params.get("model", showing.MODELS[0])
-        return await compute(session.matched, descriptor, model)
+    async def matched(request: Any) -> Settings:
+        """Return the settings of a request when their result is known."""
+        settings = Settings.of(request.query_params)
+        if session.knows(settings):  # which is not to wait for another result
+            return settings
+        async with turn:
+            if await request.is_disconnected():  # while it waited: other settings were chosen
+                raise InputError("nobody waits for this result")
+            await asyncio.to_thread(session.matched, settings)
+        return settings
 
     async def matches(request: Any) -> Any:
-        return JSONResponse(await compute(showing.summary, await matched(request)))
+        return JSONResponse(await compute(session.summary, await matched(request)))
 
     async def detail(request: Any) -> Any:
-        pair = await matched(request)
-        number = round(_number(request, "match"))
-        return JSONResponse(await compute(showing.detail, session, pair, number))
+        index = round(_number(request, "match"))
+        return JSONResponse(await compute(session.detail, await matched(request), index))
 
     async def responses(request: Any) -> Any:
         picture = session.picture(request.path_params["side"])
         point = (_number(request, k) for k in ("x", "y", "s"))
-        return JSONResponse(await compute(showing.responses, picture, *point))
+        return JSONResponse(await compute(closeup.responses, picture, *point))
 
     async def align(request: Any) -> Any:
         x, y, size = (_number(request, k) for k in ("x", "y", "size"))
-        return JSONResponse(await compute(showing.aligned, session, x, y, round(size)))
+        return JSONResponse(await compute(session.aligned, x, y, round(size)))
+
+    async def saved(request: Any) -> Any:
+        settings = await matched(request)
+        text = await compute(session.page, settings, request.query_params.get("beside"))
+        name = {"Content-Disposition": 'attachment; filename="matches.html"'}
+        return Response(text, media_type="text/html", headers=name)
 
     routes: list[Any] = [
         Route("/", handled(page)),
@@ -138,6 +145,7 @@ def application(session: Session, hosts: list[str]) -> Any:
         Route("/api/detail", handled(detail)),
         Route("/api/responses/{side}", handled(responses)),
         Route("/api/align", handled(align)),
+        Route("/api/page", handled(saved)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)

@@ -1,236 +1,312 @@
+// The page: settings -> results -> what is shown of them. Each part has a module of its own; here
+// they are put together.
+import { hint, matchWords, showMatch, showResponses, showResult } from "./detail.js";
+import { keys, listed } from "./keys.js";
+import { filled } from "./layout.js";
+import { $, complain, doing, element } from "./page.js";
+import { Player, calm } from "./player.js";
+import { Shown, label, showCounts } from "./results.js";
+import { copied, download, encode, snapshot } from "./saving.js";
 import { server, still } from "./source.js";
 import { Stage } from "./stage.js";
-import { forget, showMatch, showPath, showResponses } from "./detail.js";
+import { cutPatches } from "./patches.js";
+import { Swipe } from "./swipe.js";
+import { remember, remembered, themed } from "./theme.js";
+import { load, placeDrops, put, sharpen, showNames, uploads } from "./upload.js";
+import { nothing, number, title } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
-const written = document.getElementById("still");
+const STEPS = [0, 50, 100, 250, 500, 1000, 2500, 5000, Infinity];  // of the slider of lines
+const SEEN = "caloric-seen";
+const WIDE = 900;  // pixels of a window in which a choice opens the drawer
+const written = $("still");
 const source = written ? still(JSON.parse(written.textContent)) : server;
-const choice = () => ({ descriptor: $("descriptor").value, model: $("model").value });
 
-let version = Date.now(), found = null, asking = null, hovering = null, cropping = 0;
-const details = new Map();
+let version = Date.now(), mode = "matches", hovering = null, stepping = false, details = new Map();
+const own = new Shown(new Stage($("own"), told("own")), source);
+const other = new Shown(new Stage($("beside"), told("other")), source);
+const swipe = new Swipe($("swipe"));
+const player = new Player((path) => {
+  own.stage.path = path;
+  own.stage.draw();
+});
 
-function complain(error) {
-  if (error.name === "AbortError") return;
-  $("error").textContent = error.message;
-  $("error").hidden = false;
-  clearTimeout(complain.timer);
-  complain.timer = setTimeout(() => { $("error").hidden = true; }, 8000);
+const settings = () => Object.fromEntries(["descriptor", "model", "views", "ratio", "threshold"].map((id) => [id, $(id).value]));
+const beside = () => (source.live ? (settings().descriptor === "sift" ? "caloric" : "sift") : source.other);
+const pressed = (id) => $(id).getAttribute("aria-pressed") === "true";
+const filter = () => ({ inliers: pressed("inliers"), outliers: pressed("outliers"), most: STEPS[$("lines").value] });
+
+// What a stage tells; both have the same views.
+function told(which) {
+  const mine = () => (which === "own" ? own : other), theirs = () => (which === "own" ? other : own);
+  return {
+    hover: (i) => showDetail(mine(), i),
+    click: (side, x, y, i) => respond(mine(), side, x, y, i),
+    view: () => {
+      if (mode === "beside" && theirs().stage.width) theirs().stage.follow(mine().stage.views, mine().stage.moved);
+      if (which === "own") sharpen(own.stage, source, version);
+    },
+    arranged: () => { if (which === "own") placeDrops(mine().stage); },
+  };
 }
 
-function busy(text) { $("busy").textContent = text; $("busy").hidden = !text; }
+// Whether the first picture can be moved onto the second.
+const movable = () => Boolean(own.found?.matrix) && own.found.model !== "fundamental";
 
-const stage = new Stage($("canvas"), { hover: showDetail, click: clicked, view: sharpen });
+function refresh() {
+  const { found } = own, able = movable();
+  const both = Boolean(own.stage.pictures.a && own.stage.pictures.b);
+  showCounts(own);
+  label(own, mode === "beside");
+  label(other, mode === "beside");
+  showResult($("result"), own.stale ? null : found);
+  $("nothing").textContent = own.stale || mode === "swipe" ? "" : nothing(found);
+  $("nothing").hidden = !$("nothing").textContent;
+  $("mode-swipe").disabled = !able || own.stale;
+  $("swipe").classList.toggle("stale", own.stale);
+  $("mode-swipe").title = able ? "The first picture moved onto the second (b)" : "Needs a homography or an affine map that is believed";
+  $("mode-beside").disabled = !both || !beside();
+  $("mode-beside").textContent = `${title(beside() ?? "sift")} beside`;
+  $("mode-beside").title = beside() ? "The matches of both descriptors (s)" : "This file has one result only";
+  $("legend").hidden = !both || mode === "swipe";
+  $("zoom").hidden = !both;
+  $("align").disabled = !both || (!source.live && !source.path);
+  $("save").disabled = !found || own.stale;
+  $("command").textContent = found?.command ?? "";
+  for (const id of ["previous", "next", "respond"]) $(id).disabled = !found?.inlier.length;
+  const lines = own.stage.visible.length, most = STEPS[$("lines").value];
+  $("lines-value").textContent = most >= lines ? `all ${number(lines)}` : number(most);
+}
 
-// Sliders: what is kept of the matches that are here already.
-function filter() {
-  const ratio = +$("ratio").value, threshold = +$("threshold").value;
-  $("ratio-value").textContent = ratio.toFixed(2);
-  $("threshold-value").textContent = `${threshold} px`;
-  if (!found) return;
-  found.threshold = threshold;
-  const kept = [], others = [];
-  for (let i = 0; i < found.ratio.length && found.ratio[i] <= ratio; i += 1) {
-    (found.residual[i] <= threshold ? kept : others).push(i);
+function refilter() {
+  for (const shown of [own, other]) {
+    shown.stage.dim = $("dimmed").checked;
+    if (!shown.stale) shown.show(filter());
   }
-  stage.choose(found, kept, $("others").checked ? others : []);
-  $("counts").textContent = `${kept.length.toLocaleString("en")} inliers of ${(kept.length + others.length).toLocaleString("en")} `
-    + `matches; ${found.features.map((n) => n.toLocaleString("en")).join(" and ")} features`
-    + (found.level > 1 ? `, from views with tilts to ${found.level}` : "");
+  refresh();
 }
 
 async function match() {
-  asking?.abort();
-  const own = asking = new AbortController();
-  details.clear();
-  forget($("detail"));
-  stage.chosen = -1;
-  stage.outline = null;
-  busy("matching …");
-  try {
-    const came = await source.matches(choice(), own.signal);
-    if (asking !== own) return;
-    found = came;
-    asking = null;
-    filter();
-    performance.mark("matched");
-  } catch (error) { complain(error); }
-  if (asking === own) asking = null;
-  if (!asking) busy("");
+  if (!own.stage.pictures.a || !own.stage.pictures.b) return;
+  player.close();
+  details = new Map();
+  hint($("detail"), "Point at a match, or go from one to the next.");
+  const asked = [own.ask(settings(), filter())];
+  if (mode === "beside") asked.push(compare());
+  refresh();
+  if (await asked[0]) performance.mark("matched");
+  if (own.stale) return;  // other settings were chosen meanwhile
+  refresh();
+  if (mode === "swipe" && movable()) showSwipe(); else if (mode === "swipe") setMode("matches");
+  if (own.found) greet();
 }
 
-function load(uri) {
-  return new Promise((done, failed) => {
-    const image = new Image();
-    image.onload = () => done(image);
-    image.onerror = () => failed(new Error("a picture could not be shown"));
-    image.src = uri;
-  });
+const compared = () => ({ ...settings(), descriptor: beside() });
+
+async function compare() {
+  await other.ask(compared(), filter());
+  refresh();
+}
+
+const showSwipe = () => swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
+
+// At first use the alignment plays by itself, unless motion is not wanted.
+async function greet() {
+  if (remembered(SEEN) || calm() || !own.found.place) return;
+  remember(SEEN, "yes");
+  const [x, y, size] = own.found.place, found = own.found;
+  try {
+    const path = await source.align({ x, y, size });
+    if (path?.converged && own.found === found && mode === "matches") player.open(path, true);
+  } catch { /* nobody asked for it */ }
+}
+
+function setMode(wanted) {
+  const next = wanted === mode ? "matches" : wanted;
+  if ($(`mode-${next}`).disabled) return;
+  player.close();
+  mode = next;
+  for (const name of ["matches", "swipe", "beside"]) $(`mode-${name}`).setAttribute("aria-pressed", name === mode);
+  $("own").hidden = mode === "swipe";
+  $("beside").hidden = mode !== "beside";
+  $("swipe").hidden = mode !== "swipe";
+  split();
+  if (mode === "swipe") showSwipe();
+  if (mode === "beside") {
+    own.stage.moved = false;  // both are whole in what is now half of the window
+    own.stage.resize();
+    for (const side of ["a", "b"]) other.stage.show(side, own.stage.pictures[side]);
+    if (!other.found || JSON.stringify(other.settings) !== JSON.stringify(compared())) compare();
+  }
+  refresh();
+}
+
+// Two stages beside or above each other, whichever shows the pictures larger.
+function split() {
+  const { width, height } = $("shown").getBoundingClientRect(), { a, b } = own.stage.pictures;
+  $("shown").classList.toggle("column", filled(width, height / 2, a, b) > filled(width / 2, height, a, b));
 }
 
 async function show(state) {
-  for (const side of ["a", "b"]) {
-    const own = state.pictures[side];
-    $(`drop-${side}`).hidden = !source.live && !own;
-    $(`drop-${side}`).classList.toggle("loaded", Boolean(own));
-    if (!own) continue;
-    $(`drop-${side}`).querySelector("p").textContent = own.name;
-    $(`drop-${side}`).querySelector("p").title = own.name;
-    $(`drop-${side}`).querySelector("label").hidden = !source.live;
-    $(`drop-${side}`).querySelector("label").firstChild.textContent = "another";
-    const image = await load(source.preview(side, version));
-    stage.show(side, { ...own, image });
-  }
+  showNames(state.pictures, source.live);
+  await Promise.all(Object.entries(state.pictures).map(async ([side, picture]) => {
+    own.stage.show(side, { ...picture, image: await load(source.preview(side, version)) });
+  }));
   performance.mark("shown");
-  if (state.pictures.a && state.pictures.b) await match();
+  refresh();
+  await match();
 }
 
-async function put(side, file) {
-  busy(`reading ${file.name} …`);
-  try {
-    const state = await source.put(side, file);
-    version += 1;
-    found = null;
-    stage.found = null;
-    await show(state);
-  } catch (error) { complain(error); }
-  busy("");
+async function given(side, file) {
+  const state = await put(source, side, file);
+  if (!state) return;
+  version += 1;
+  for (const shown of [own, other]) shown.forget();
+  hint($("responses"), "Click any place of a picture.");
+  setMode("matches");
+  await show(state).catch(complain);
 }
 
-async function showDetail(i) {
+// The patches of a match in the drawer, and its numbers for who does not see them.
+async function showDetail(shown, i) {
   hovering?.abort();
-  if (!found || asking || i < 0) return;
-  const known = details.get(i);
-  if (known) { showMatch($("detail"), i, known); return; }
-  hovering = new AbortController();
-  const signal = hovering.signal;
+  if (!shown.found || shown.stale || i < 0) return;
+  $("announced").textContent = matchWords(shown.found, i);
+  if ($("drawer").hidden) return;
+  const { found } = shown, key = `${found.descriptor} ${i}`, mine = hovering = new AbortController();
   try {
-    await new Promise((done) => setTimeout(done, 60));
-    if (signal.aborted) return;
-    const own = source.live ? await source.detail(choice(), i, signal) : ownDetail(i);
-    details.set(i, own);
-    if (!signal.aborted) showMatch($("detail"), i, own);
-  } catch (error) { complain(error); }
-}
-
-// Without a server: the patches are cut here.
-function ownDetail(i) {
-  const cut = (side) => {
-    const canvas = document.createElement("canvas"), size = 96, reach = 9;
-    canvas.width = canvas.height = size;
-    const c = canvas.getContext("2d"), f = found[side], p = stage.pictures[side];
-    const k = size / (2 * reach * f.s[i]), shrink = p.image.width / p.width;
-    c.translate(size / 2, size / 2); c.rotate(-f.t[i]); c.scale(k / shrink, k / shrink);
-    c.drawImage(p.image, -(f.x[i] + 0.5) * shrink, -(f.y[i] + 0.5) * shrink);
-    return { patch: canvas.toDataURL() };
-  };
-  return { a: cut("a"), b: cut("b"), distance: found.distance[i], ratio: found.ratio[i], residual: found.residual[i] };
-}
-
-async function clicked(side, x, y, i) {
-  if (!source.live) return;
-  const s = i >= 0 ? found[side].s[i] : Math.max(1.5, 12 / stage.views[side].scale);
-  busy("response maps …");
-  try { showResponses($("detail"), await source.responses(side, { x, y, s })); } catch (error) { complain(error); }
-  busy("");
-  if (side === "a" && stage.pictures.b) await alignAt(x, y);
-}
-
-async function alignAt(x, y) {
-  busy("aligning …");
-  try {
-    const size = Math.round(Math.min(256, Math.max(64, 160 / stage.views.a.scale)));
-    const path = await source.align({ x, y, size });
-    const [left, top, side] = path.template;
-    const square = [[left, top], [left + side, top], [left + side, top + side], [left, top + side]];
-    showPath($("detail"), path, (step) => {
-      stage.outline = [["a", square, "#4cc9f0"], ["b", step.corners, "#4cc9f0"]];
-      stage.draw();
-    });
-  } catch (error) { complain(error); }
-  busy("");
-}
-
-// A part of a large picture, when it is seen closer than the preview shows it.
-function sharpen() {
-  if (!source.live) return;
-  clearTimeout(cropping);
-  cropping = setTimeout(async () => {
-    for (const side of ["a", "b"]) {
-      const p = stage.pictures[side], v = stage.views[side], pane = stage.panes[side];
-      if (!p?.image || v.scale * p.width <= 1.2 * p.image.width || p.image.width >= p.width) continue;
-      const x = Math.max(0, Math.floor(v.x - pane.w / v.scale / 2)), y = Math.max(0, Math.floor(v.y - pane.h / v.scale / 2));
-      const w = Math.min(p.width - x, Math.ceil(pane.w / v.scale)), h = Math.min(p.height - y, Math.ceil(pane.h / v.scale));
-      if (w < 1 || h < 1) continue;
-      try {
-        const image = await load(source.crop(side, { x, y, w, h }, version));
-        p.part = { image, x, y, w, h };
-        stage.draw();
-      } catch { /* the preview stays */ }
+    if (!details.has(key)) {
+      await new Promise((done) => setTimeout(done, 60));  // it may be passed by
+      if (mine.signal.aborted) return;
+      const asked = source.live ? source.detail(shown.settings, i, mine.signal) : cutPatches(found, i, shown.stage.pictures);
+      details.set(key, await asked);
     }
-  }, 200);
+    if (mine.signal.aborted) return;
+    showMatch($("detail"), found, i, details.get(key));
+    if (stepping) scrollTo("match");
+    stepping = false;
+  } catch (error) { complain(error); }
 }
 
-function keys(e) {
-  if (e.ctrlKey || e.metaKey || e.altKey) return;
-  const v = stage.views.a, by = 60 / v.scale;
-  const moves = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] };
-  const middle = [stage.panes.a.x + stage.panes.a.w / 2, stage.panes.a.y + stage.panes.a.h / 2];
-  const list = stage.kept.length ? stage.kept : stage.others;
-  if (moves[e.key]) stage.move("a", { x: v.x + moves[e.key][0], y: v.y + moves[e.key][1], scale: v.scale });
-  else if (e.key === "+" || e.key === "=") stage.zoom("a", 1.25, ...middle);
-  else if (e.key === "-") stage.zoom("a", 0.8, ...middle);
-  else if (e.key === "0") stage.fit();
-  else if ((e.key === "n" || e.key === "p") && found && list.length) {
-    const at = list.indexOf(stage.chosen), forward = e.key === "n";
-    const next = at < 0 ? (forward ? 0 : list.length - 1) : at + (forward ? 1 : -1);
-    stage.goTo(list[(next + list.length) % list.length]);
-  } else if (e.key === "r" && found && stage.chosen >= 0) {
-    clicked("b", found.b.x[stage.chosen], found.b.y[stage.chosen], stage.chosen);
-  } else if (e.key === "g" && found && stage.chosen >= 0 && source.live) {
-    alignAt(found.a.x[stage.chosen], found.a.y[stage.chosen]);
-  } else return;
-  e.preventDefault();
+function openDrawer(open) {
+  $("drawer").hidden = !open;
+  $("details").setAttribute("aria-expanded", open);
+  if (open) showDetail(own, own.stage.chosen);
+}
+
+function step(by) {
+  if (own.stale || mode === "swipe") return;
+  if (window.innerWidth >= WIDE) openDrawer(true);
+  stepping = true;
+  own.stage.step(by);
+}
+
+const scrollTo = (id) => $(id).scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+
+async function respond(shown, side, x, y, i) {
+  openDrawer(true);
+  if (!source.live) return;
+  const s = i >= 0 ? shown.found[side].s[i] : Math.max(1.5, 12 / shown.stage.views[side].scale);
+  hint($("responses"), "…");
+  try { showResponses($("responses"), await source.responses(side, { x, y, s })); } catch (error) {
+    hint($("responses"), error.message);
+  }
+  scrollTo("maps");
+}
+
+function respondChosen() {
+  if (!own.found || own.stale) return;
+  if (own.stage.chosen < 0) own.stage.step(1);
+  const { chosen } = own.stage;
+  if (chosen >= 0) respond(own, "a", own.found.a.x[chosen], own.found.a.y[chosen], chosen);
+}
+
+// At the chosen match; where none is chosen, at the place that the result names, or in the middle.
+async function align() {
+  if ($("align").disabled) return;
+  setMode("matches");
+  const { chosen, pictures } = own.stage, { found } = own;
+  const [x, y, size] = chosen >= 0 ? [found.a.x[chosen], found.a.y[chosen], 128]
+    : found?.place ?? [pictures.a.width / 2, pictures.a.height / 2, 128];
+  doing("aligning …");
+  try { player.open(await source.align({ x, y, size })); } catch (error) { complain(error); }
+  doing("");
+}
+
+async function save(kind) {
+  try {
+    if (kind === "page") {
+      doing("writing the page …");
+      download(await source.page(settings(), mode === "beside" ? beside() : ""), "matches.html");
+    } else if (mode === "swipe") download(await encode(swipe.canvas), "before-after.png");
+    else {
+      const shown = mode === "beside" ? [own, other] : [own];
+      download(await snapshot(shown, { column: $("shown").classList.contains("column"), outliers: pressed("outliers") }), "matches.png");
+    }
+  } catch (error) { complain(error); }
+  doing("");
+}
+
+function close() {
+  if (player.active) player.close(); else if ($("saving").matches(":popover-open")) $("saving").hidePopover();
+  else if (!$("drawer").hidden) { openDrawer(false); $("details").focus(); } else return false;
+  return true;
+}
+
+function move(what) {
+  return (...values) => {
+    if (mode === "swipe") swipe[what](...values); else if (own.stage.width) own.stage[what === "zoom" ? "zoomMiddle" : what](...values);
+  };
 }
 
 function wire() {
-  $("canvas").addEventListener("keydown", keys);
-  for (const id of ["ratio", "threshold", "others"]) $(id).addEventListener("input", filter);
-  $("linked").addEventListener("input", () => { stage.link = $("linked").checked; });
-  $("fit").addEventListener("click", () => stage.fit());
-  for (const id of ["descriptor", "model"]) $(id).addEventListener("change", match);
-  $("controls").addEventListener("submit", (e) => e.preventDefault());
-  if (!source.live) return;
-  for (const side of ["a", "b"]) {
-    $(`file-${side}`).addEventListener("change", (e) => { if (e.target.files[0]) put(side, e.target.files[0]); });
-  }
-  const over = (e) => {
-    const box = $("canvas").getBoundingClientRect();
-    return stage.sideAt(e.clientX - box.left, e.clientY - box.top);
+  const actions = {
+    step, align, close, respond: respondChosen, zoom: move("zoom"), fit: move("fit"), mode: setMode,
+    pan: (dx, dy) => { if (mode === "swipe" && dx) swipe.to(swipe.at + dx / 1500); else move("pan")(dx, dy); },
+    press: (id) => $(id).click(), help: () => $("help").showModal(),
   };
-  document.addEventListener("dragover", (e) => {
-    e.preventDefault();
-    for (const side of ["a", "b"]) $(`drop-${side}`).classList.toggle("over", over(e) === side);
+  const clicks = {
+    previous: () => step(-1), next: () => step(1), respond: respondChosen, align, fit: actions.fit, ask: actions.help,
+    closer: () => actions.zoom(1.25), wider: () => actions.zoom(0.8), details: () => openDrawer($("drawer").hidden),
+    "mode-matches": () => setMode("matches"), "mode-swipe": () => setMode("swipe"), "mode-beside": () => setMode("beside"),
+    "save-picture": () => save("picture"), "save-page": () => save("page"),
+  };
+  for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
+  for (const id of ["inliers", "outliers"]) {
+    $(id).addEventListener("click", () => { $(id).setAttribute("aria-pressed", !pressed(id)); refilter(); });
+  }
+  for (const id of ["lines", "dimmed"]) $(id).addEventListener("input", refilter);
+  for (const id of ["descriptor", "model", "views", "ratio", "threshold"]) {
+    let pointed = false;  // who chose by mouse goes on with keys of the page, not of the list
+    $(id).addEventListener("pointerdown", () => { pointed = true; });
+    $(id).addEventListener("keydown", () => { pointed = false; });
+    $(id).addEventListener("change", () => { if (pointed && $(id).matches("select")) $(id).blur(); });
+    $(id).addEventListener("change", () => { if ($(id).checkValidity()) match(); else $(id).reportValidity(); });
+  }
+  $("settings").addEventListener("submit", (e) => e.preventDefault());
+  $("linked").addEventListener("input", () => { for (const shown of [own, other]) shown.stage.link = $("linked").checked; });
+  $("copy").addEventListener("click", async () => {
+    $("copy").textContent = (await copied($("command"))) ? "Copied" : "Select it and copy";
+    setTimeout(() => { $("copy").textContent = "Copy the command"; }, 2500);
   });
-  document.addEventListener("drop", (e) => {
-    e.preventDefault();
-    const side = over(e) ?? (stage.pictures.a ? "b" : "a"), file = e.dataTransfer.files[0];
-    for (const one of ["a", "b"]) $(`drop-${one}`).classList.remove("over");
-    if (file) put(side, file);
-  });
+  $("help-keys").replaceChildren(...listed().flatMap(([shown, words]) => [
+    element("dt", {}, ...shown.split(" ").map((key) => element("kbd", { textContent: key }))), element("dd", { textContent: words })]));
+  new ResizeObserver(split).observe($("shown"));
+  themed($("theme"));
+  keys(actions);
+  if (source.live) uploads(own.stage, given);
+  else for (const id of ["settings", "maps", "save-page"]) $(id).hidden = true;
 }
 
 async function begin() {
-  const state = await source.state();
-  $("descriptor").replaceChildren(...state.descriptors.map((name) => new Option(name)));
-  $("model").replaceChildren(...state.models.map((name) => new Option(name)));
-  for (const [id, value] of Object.entries(state.chosen ?? {})) $(id).value = value;
-  $("ratio").min = Math.min(0.5, state.defaults.ratio);
-  $("threshold").max = Math.max(20, state.defaults.threshold);
-  $("ratio").value = state.defaults.ratio;
-  $("threshold").value = state.defaults.threshold;
-  filter();
+  $("lines").max = STEPS.length - 1;
+  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 250);
   wire();
+  refresh();
+  const state = await source.state();
+  for (const [id, names] of [["descriptor", state.descriptors], ["model", state.models], ["views", state.views]]) {
+    $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `to tilt ${name}` : name, name)));
+  }
+  for (const [id, value] of Object.entries(state.chosen)) $(id).value = value;
   await show(state);
 }
 

@@ -1,7 +1,11 @@
 // Where numbers and pictures come from: the server, or the page itself when it was written to a file.
 
 async function asked(path, options) {
-  const response = await fetch(path, options);
+  let response;
+  try { response = await fetch(path, options); } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer; is caloric view still running?");
+  }
   if (response.ok) return response;
   let text = `${response.status} ${response.statusText}`;
   try { text = (await response.json()).error; } catch { /* not ours */ }
@@ -18,17 +22,26 @@ export const server = {
     { method: "PUT", body: file, headers: { "x-name": encodeURIComponent(file.name) } }),
   preview: (side, version) => `api/picture/${side}?v=${version}`,
   crop: (side, box, version) => `api/crop/${side}?${query({ ...box, v: version })}`,
-  matches: (choice, signal) => json(`api/matches?${query(choice)}`, { signal }),
-  detail: (choice, match, signal) => json(`api/detail?${query({ ...choice, match })}`, { signal }),
+  matches: (settings, signal) => json(`api/matches?${query(settings)}`, { signal }),
+  detail: (settings, match, signal) => json(`api/detail?${query({ ...settings, match })}`, { signal }),
   responses: (side, at) => json(`api/responses/${side}?${query(at)}`),
   align: (at) => json(`api/align?${query(at)}`),
+  page: async (settings, beside) => (await asked(`api/page?${query(beside ? { ...settings, beside } : settings)}`)).blob(),
 };
 
+// There is one result in a file, and perhaps that of another descriptor.
 export function still(data) {
+  const { own, other } = data;
   return {
     live: false,
-    state: async () => data.state,
+    other: other?.descriptor ?? null,
+    state: async () => ({
+      pictures: data.pictures, descriptors: [own.descriptor], models: [own.model], views: [],
+      chosen: { descriptor: own.descriptor, model: own.model, threshold: own.threshold },
+    }),
     preview: (side) => data.previews[side],
-    matches: async () => data.matches,
+    matches: async (settings) => (settings.descriptor === own.descriptor ? own : other),
+    align: async () => data.path,
+    path: data.path,
   };
 }

@@ -1,0 +1,138 @@
+"""One place of the pictures: the patches of a match, response maps, the path of an alignment."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.alignment import align
+from caloric.descriptor import density, engine, recipes
+from caloric.descriptor.sampling import SquarePatch
+from caloric.errors import InputError
+from caloric.image_pair import ImageMatch
+from caloric.view.pictures import Picture, Pixels, address, encoded
+from caloric.view.result import frames
+
+PATCH = 48  # pixels of the side of a displayed patch
+MAPS = 20  # points of the side of a response map
+REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descriptor
+_SEARCHED = 1200  # pixels of the longer side of an image that a square is aligned with
+Report = dict[str, Any]
+
+
+def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
+    """Return a patch (48, 48) of the image in the axes of a frame, ``reach`` σ to each side."""
+    side = (np.arange(PATCH) + 0.5) * 2 / PATCH - 1
+    u, v = np.meshgrid(reach * side, reach * side)
+    x, y = (frame[k, 0] * u + frame[k, 1] * v + frame[k, 2] for k in (0, 1))
+    sigma = float(np.sqrt(abs(np.linalg.det(frame[:, :2]))))
+    step = 2 * reach * sigma / PATCH
+    # The part is shrunk and blurred before it is sampled, against aliasing.
+    around = int(np.ceil(reach * sigma * 1.5)) + 8
+    cx, cy = round(float(frame[0, 2])), round(float(frame[1, 2]))
+    top, left = max(0, cy - around), max(0, cx - around)
+    part = grey[top : max(0, cy + around + 1), left : max(0, cx + around + 1)]
+    if part.size == 0:
+        return np.zeros((PATCH, PATCH), np.float32)
+    shrink = max(1, int(step))
+    if shrink > 1:
+        size = tuple(max(1, n // shrink) for n in part.shape[::-1])
+        part = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.float32)
+    if step > 1:
+        part = np.asarray(cv2.GaussianBlur(part, (0, 0), 0.5 * step / shrink), np.float32)
+    u, v = ((w + 0.5) / shrink - 0.5 for w in (x - left, y - top))
+    return cv2.remap(
+        part, u.astype(np.float32), v.astype(np.float32), cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_CONSTANT,
+    )  # fmt: skip
+
+
+def png(pixels: Pixels) -> str:
+    """Return a picture as the source of an image in a page."""
+    return address(encoded(pixels, ".png"), "png")
+
+
+def grey_byte(values: NDArray[Any]) -> Pixels:
+    """Return values stretched to the bytes from black to white."""
+    low, high = float(values.min()), float(values.max())
+    return np.asarray(255 * (values - low) / max(high - low, 1e-9)).astype(np.uint8)
+
+
+def density_picture(values: NDArray[Any]) -> Pixels:
+    """Return a picture of the gradient density: magnitude as brightness, direction as hue."""
+    measured = density.measure(values[None].astype(np.float32), recipes.descriptor("sift").kernel)
+    weight = measured.weights[0].reshape(PATCH, PATCH)
+    angle = np.mod(measured.angles[0].reshape(PATCH, PATCH), 2 * np.pi)
+    bright = np.sqrt(weight / max(float(weight.max()), 1e-12))
+    hsv = np.stack([angle * (90 / np.pi), np.full_like(angle, 190), 255 * bright], -1)
+    return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB), np.uint8)
+
+
+def detail(pictures: tuple[Picture, Picture], pair: ImageMatch, index: int) -> Report:
+    """Return both patches of a match, with their densities and descriptors."""
+    if not 0 <= index < len(pair.matches):
+        raise InputError(f"there are {len(pair.matches)} matches, and none has number {index}")
+    sides = []
+    descriptors = (pair.features_a.descriptors, pair.features_b.descriptors)
+    rows = pair.matches.indices[index]
+    for picture, maps, own, row in zip(pictures, frames(pair), descriptors, rows, strict=True):
+        values = patch(picture.grey, maps[index], REACH)
+        sides.append({
+            "patch": png(grey_byte(values)), "density": png(density_picture(values)),
+            "descriptor": np.asarray(own[row], float).round(5).tolist(),
+        })  # fmt: skip
+    return {"a": sides[0], "b": sides[1]}
+
+
+def responses(picture: Picture, x: float, y: float, sigma: float) -> Report:
+    """Return response maps h(β, ·) around a point, for SIFT and heat in eight directions."""
+    w, h = picture.size
+    if not (0 <= x < w and 0 <= y < h and 0 < sigma < max(w, h)):
+        raise InputError("that point lies outside the picture")
+    frame = np.array([[sigma, 0, x], [0, sigma, y]])
+    reach = SquarePatch(PATCH).half_width
+    values = patch(picture.grey, frame, reach)
+    small = cv2.resize(values, (MAPS, MAPS), interpolation=cv2.INTER_AREA)
+    angles = np.arange(8) * np.pi / 4
+    maps = {}
+    for name in ("sift", "heat"):
+        response = engine.response_map(small, name, beta=angles)
+        peak = max(float(response.max()), 1e-12)
+        maps[name] = [
+            png(cv2.applyColorMap((255 * np.clip(part / peak, 0, 1)).astype(np.uint8),
+                                  cv2.COLORMAP_INFERNO)[..., ::-1])
+            for part in response
+        ]  # fmt: skip
+    return {"patch": png(grey_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
+
+
+def _shrunk(grey: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.asarray(small, np.float32)
+
+
+def aligned(pictures: tuple[Picture, Picture], x: float, y: float, size: int) -> Report:
+    """Return the path of ``align`` over σ, for a square of the first picture in the second."""
+    a, b = pictures
+    w, h = a.size
+    size = int(np.clip(size, 32, min(256, w, h)))
+    left = int(np.clip(round(x) - size // 2, 0, w - size))
+    top = int(np.clip(round(y) - size // 2, 0, h - size))
+    template = a.grey[top : top + size, left : left + size]
+    shrink = min(1.0, _SEARCHED / max(b.size))
+    image = b.grey
+    if shrink < 1:
+        image, template = (_shrunk(pixels, shrink) for pixels in (image, template))
+    alignment = align.align(template, image)
+    side = template.shape[0] - 1
+    corners = np.array([[0, 0, 1], [side, 0, 1], [side, side, 1], [0, side, 1]], float)
+    steps = [
+        {"sigma": float(step.sigma) / shrink, "energy": float(step.cost),
+         "corners": (corners @ np.asarray(step.point).T / shrink).round(2).tolist()}
+        for step in alignment.path
+    ]  # fmt: skip
+    return {
+        "template": [left, top, size], "steps": steps, "converged": alignment.converged,
+        "confidence": alignment.confidence, "reason": alignment.reason,
+    }  # fmt: skip

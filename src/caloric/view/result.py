@@ -1,0 +1,158 @@
+"""A result of ``match_images`` in the words and numbers of the page."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.descriptor import recipes
+from caloric.errors import InputError, unknown
+from caloric.image.views import TILTS
+from caloric.image_pair import ImageMatch
+from caloric.matching.fitting import Model
+from caloric.theory.gaussians import FloatArray
+
+MODELS = ("homography", "fundamental", "affine")
+VIEWS = ("auto", "none", *map(str, TILTS))
+_FAR = 1e6  # pixels: the residual of a match where there is no geometry
+_SQUARES = (64, 192)  # pixels of the side of the square that is aligned first
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the pictures are matched: the options of ``caloric match`` that the page offers."""
+
+    descriptor: str = "caloric"
+    model: Model = "homography"
+    views: str = "auto"
+    ratio: float = 0.9
+    threshold: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check what ``match_images`` would not, or only after some work."""
+        recipes.descriptor(self.descriptor)
+        if self.model not in MODELS:
+            raise unknown("model", self.model, MODELS)
+        if self.views not in VIEWS:
+            raise unknown("choice of views", self.views, VIEWS)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "Settings":
+        """Return the settings in the query of a request; what it does not name is the default."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            text = given.get(field.name)
+            if text is not None:
+                values[field.name] = number(field.name, text) if field.type is float else text
+        return cls(**values)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as arguments of ``match_images``."""
+        views = {"auto": "auto", "none": None} | {str(tilt): tilt for tilt in TILTS}
+        ratio = None if self.ratio == 1 else self.ratio
+        return asdict(self) | {"views": views[self.views], "ratio": ratio}
+
+    def options(self) -> dict[str, str]:
+        """Return the options of ``caloric match`` that differ from its defaults."""
+        usual = asdict(Settings())
+        given = {k: v for k, v in asdict(self).items() if v != usual[k]}
+        return {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in given.items()}
+
+
+def number(name: str, text: str) -> float:
+    """Return a finite number that a request gives; raise an error with its name if it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not abs(value) < 1e9:
+        raise InputError(f"{name} must be a number, got {text!r}")
+    return value
+
+
+def choices() -> Report:
+    """Return the descriptors, models and views that the page offers."""
+    return {
+        "descriptors": [*recipes.descriptors(), *recipes.VARIANTS],
+        "models": list(MODELS),
+        "views": list(VIEWS),
+    }
+
+
+def command(paths: tuple[str, str], options: Mapping[str, str]) -> str:
+    """Return the command that writes this page, as it is typed into a shell."""
+    words = ["caloric", "match", *paths]
+    for name, value in options.items():
+        words += ["--" + name.replace("_", "-"), value]
+    return shlex.join([*words, "--html", "matches.html"])
+
+
+def frames(pair: ImageMatch) -> tuple[FloatArray, FloatArray]:
+    """Return the frames (m, 2, 3) of all matches in both images, refined where they are."""
+    i, j = pair.matches.indices.T
+    refined = pair.matches.refined
+    second = pair.features_b.frames.maps[j] if refined is None else refined
+    return pair.features_a.frames.maps[i], second
+
+
+def summary(pair: ImageMatch) -> Report:
+    """Return a result as the page needs it: what was found, and all matches as columns.
+
+    The matches are those of the result, in its order. The matrix of a geometry that is not
+    believed is left out, as in the JSON of ``caloric match``.
+    """
+    geometry = pair.geometry
+    first, second = frames(pair)
+    residuals = np.nan_to_num(geometry.residuals, nan=_FAR, posinf=_FAR)
+    matrix = geometry.matrix if pair else None
+    return {
+        "descriptor": pair.features_a.descriptor,
+        "features": [len(pair.features_a), len(pair.features_b)],
+        "model": geometry.model,
+        "matrix": None if matrix is None else matrix.tolist(),
+        "believed": bool(pair),
+        "confidence": float(geometry.confidence),
+        "level": pair.level,
+        "threshold": pair.threshold,
+        "refined": pair.matches.refined is not None,
+        "place": place(pair),
+        "a": _columns(first),
+        "b": _columns(second),
+        "distance": _short(pair.matches.distances, 4),
+        "residual": _short(np.minimum(residuals, _FAR), 3),
+        "inlier": geometry.inliers.astype(int).tolist(),
+    }
+
+
+def place(pair: ImageMatch) -> list[float] | None:
+    """Return centre and side of the square of the first image to align first; None if unknown.
+
+    It is where the matched points are, so that there is something to see, and as large as they
+    are spread: a square that reaches beyond what both images show would not be found.
+    """
+    if not pair:
+        return None
+    points = pair.points_a
+    centre = np.median(points, 0)
+    middle = points[np.argmin(np.linalg.norm(points - centre, axis=1))]
+    spread = float(np.median(np.abs(points - centre)))
+    low, high = _SQUARES
+    return [*middle.round(1).tolist(), round(float(np.clip(2 * spread, low, high)))]
+
+
+def _short(values: NDArray[Any], digits: int) -> list[float]:
+    return [round(v, digits) for v in values.astype(float).tolist()]
+
+
+def _columns(maps: FloatArray) -> Report:
+    """Return places, sizes σ and directions t of frames."""
+    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
+    angle = np.arctan2(maps[:, 1, 0], maps[:, 0, 0])
+    return {
+        "x": _short(maps[:, 0, 2], 2), "y": _short(maps[:, 1, 2], 2),
+        "s": _short(sigma, 3), "t": _short(angle, 4),
+    }  # fmt: skip

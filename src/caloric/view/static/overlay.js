@@ -1,0 +1,47 @@
+// What is drawn of an alignment: the square of the first picture, and the square itself where it
+// is in the second, blurred by the σ of the step.
+
+const COLOUR = "#ff9d5c";
+
+function outline(c, corners, { x, y, scale }) {
+  for (const [colour, width] of [["#000b", 6], [COLOUR, 2.5]]) {
+    c.strokeStyle = colour;
+    c.lineWidth = width;
+    c.beginPath();
+    corners.forEach(([u, v], k) => (k ? c.lineTo(x + scale * u, y + scale * v) : c.moveTo(x + scale * u, y + scale * v)));
+    c.closePath();
+    c.stroke();
+  }
+}
+
+// path: {template: [left, top, side], step: {sigma, corners}}
+export function paintPath(c, ratio, path, place, picture) {
+  const [left, top, side] = path.template, { sigma, corners } = path.step;
+  const square = [[left, top], [left + side, top], [left + side, top + side], [left, top + side]];
+  const within = (which, paint) => {
+    const at = place(which);
+    c.save();
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.beginPath();
+    c.rect(at.pane.x, at.pane.y, at.pane.w, at.pane.h);
+    c.clip();
+    paint(at);
+    c.restore();
+  };
+  const shrink = picture.image.width / picture.width, part = [left, top, side, side].map((v) => v * shrink);
+  within("a", (at) => {
+    c.drawImage(picture.image, ...part, at.x + at.scale * left, at.y + at.scale * top, at.scale * side, at.scale * side);
+    outline(c, square, at);
+  });
+  within("b", (at) => {
+    const [p, q, , r] = corners;
+    c.save();
+    c.translate(at.x, at.y);
+    c.scale(at.scale, at.scale);
+    c.transform((q[0] - p[0]) / side, (q[1] - p[1]) / side, (r[0] - p[0]) / side, (r[1] - p[1]) / side, p[0], p[1]);
+    c.filter = sigma > 1 ? `blur(${Math.min(40, sigma * at.scale * ratio).toFixed(1)}px)` : "none";
+    c.drawImage(picture.image, ...part, 0, 0, side, side);
+    c.restore();
+    outline(c, corners, at);
+  });
+}

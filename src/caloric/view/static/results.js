@@ -1,0 +1,87 @@
+// Results, asked for and shown. One that no longer fits the settings is stale: it is greyed until
+// the new one is there, and removed if there is none.
+import { $, complain, doing, element } from "./page.js";
+import { inliers, number, sentence, title } from "./words.js";
+
+// One stage with the result that it shows.
+export class Shown {
+  constructor(stage, source) {
+    this.stage = stage;
+    this.source = source;
+    this.found = null;
+    this.settings = null;
+    this.reason = "";  // why there is no result
+    this.asking = null;
+  }
+
+  get stale() { return this.asking !== null; }
+
+  // True if the result for these settings is there.
+  async ask(settings, filter) {
+    this.asking?.abort();
+    const own = this.asking = new AbortController();
+    this.settings = settings;
+    this.stage.section.classList.add("stale");
+    this.stage.section.setAttribute("aria-busy", "true");
+    try {
+      const found = await this.source.matches(settings, own.signal);
+      if (this.asking !== own) return false;
+      this.found = found;
+    } catch (error) {
+      if (this.asking !== own) return false;
+      this.found = null;  // what was there is of other settings
+      this.reason = error.message;
+      complain(new Error(`Not matched: ${error.message}`));
+    }
+    this.asking = null;
+    this.stage.section.classList.remove("stale");
+    this.stage.section.removeAttribute("aria-busy");
+    this.show(filter);
+    return this.found !== null;
+  }
+
+  forget() {
+    this.asking?.abort();
+    this.asking = null;
+    this.found = null;
+    this.settings = null;
+    this.stage.section.classList.remove("stale");
+    this.stage.set(null, this.stage.shown);
+  }
+
+  show(filter) {
+    this.stage.set(this.found, filter);
+    this.stage.canvas.setAttribute("aria-label", this.found
+      ? `Two pictures and their matches: ${sentence(this.found).join(", ")}` : "Two pictures, not matched");
+  }
+}
+
+// The line below the pictures, and the numbers in the legend.
+export function showCounts(own) {
+  const { found, settings } = own, counts = $("counts");
+  counts.classList.toggle("stale", own.stale);
+  counts.classList.toggle("doubt", Boolean(found) && !found.believed && !own.stale);
+  if (own.stale) {
+    counts.textContent = `matching with ${title(settings.descriptor)} …`;
+    doing(counts.textContent, "");  // the line is read aloud already
+    return;
+  }
+  doing("");
+  counts.replaceChildren();
+  if (found) {
+    const [strong, ...rest] = sentence(found);
+    counts.append(element("b", { textContent: strong }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
+  } else counts.textContent = settings ? `Not matched: ${own.reason}` : "Two pictures are needed: drop them, or choose files";
+  const kept = found ? inliers(found) : 0;
+  $("inliers-text").textContent = found ? `Inliers ${number(kept)}, 0 to ${found.threshold} px off` : "Inliers";
+  $("outliers-text").textContent = found ? `Outliers ${number(found.inlier.length - kept)}` : "Outliers";
+}
+
+// The label on a stage, where there are two.
+export function label(shown, visible) {
+  const name = shown.stage.section.querySelector(".name");
+  name.hidden = !visible;
+  if (!visible || !shown.settings) return;
+  const count = shown.found ? `: ${number(inliers(shown.found))} inliers` : "";
+  name.textContent = `${title(shown.settings.descriptor)}${shown.stale ? ": matching …" : count}`;
+}

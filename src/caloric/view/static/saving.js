@@ -1,0 +1,73 @@
+// The picture as a file, and the command on the clipboard.
+import { COLOURS, OUTLIER } from "./lines.js";
+import { sentence } from "./words.js";
+
+const BAND = 44;  // pixels of the caption
+
+export function download(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// What one stage shows, with the words and colours that explain it.
+function paintStage(c, stage, found, outliers) {
+  const { width, height } = stage.canvas, r = stage.ratio;
+  c.fillStyle = "#0c0f13";
+  c.fillRect(0, 0, width, height + BAND * r);
+  c.drawImage(stage.background, 0, 0);
+  c.drawImage(stage.canvas, 0, 0);
+  if (!found) return;
+  c.font = `${14 * r}px system-ui, sans-serif`;
+  c.textBaseline = "middle";
+  c.fillStyle = "#f2f4f7";
+  const middle = height + BAND * r / 2, [strong, ...rest] = sentence(found);
+  const key = [`0 to ${found.threshold} px`, ...(outliers ? ["outliers"] : [])];
+  const wide = 14 * r + key.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
+  c.fillText(`${strong} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - wide - 28 * r));
+  let x = width - wide;
+  key.forEach((text, k) => {
+    const colours = k ? [OUTLIER] : COLOURS;
+    colours.forEach((colour, n) => {
+      c.fillStyle = colour;
+      c.fillRect(x + n * 44 * r / colours.length, middle - 2 * r, 44 * r / colours.length, 4 * r);
+    });
+    c.fillStyle = "#f2f4f7";
+    c.fillText(text, x + 52 * r, middle);
+    x += 70 * r + c.measureText(text).width;
+  });
+}
+
+// A PNG of all that is shown, laid out as on the screen. shown: [{stage, found}]
+export async function snapshot(shown, { column, outliers }) {
+  const parts = shown.map(({ stage }) => ({ w: stage.canvas.width, h: stage.canvas.height + Math.round(BAND * stage.ratio) }));
+  const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
+  const largest = (name) => Math.max(...parts.map((part) => part[name]));
+  const canvas = document.createElement("canvas");
+  canvas.width = column ? largest("w") : sum("w");
+  canvas.height = column ? sum("h") : largest("h");
+  const c = canvas.getContext("2d");
+  shown.forEach(({ stage, found }, k) => {
+    c.save();
+    c.translate(column ? 0 : k * parts[0].w, column ? k * parts[0].h : 0);
+    paintStage(c, stage, found, outliers);
+    c.restore();
+  });
+  return encode(canvas);
+}
+
+export function encode(canvas) {
+  return new Promise((done, failed) => {
+    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("The picture could not be encoded."))), "image/png");
+  });
+}
+
+// True if it is on the clipboard; otherwise the text is marked, to be copied by hand.
+export async function copied(node) {
+  try { await navigator.clipboard.writeText(node.textContent); return true; } catch {
+    getSelection().selectAllChildren(node);
+    return document.execCommand("copy");
+  }
+}
