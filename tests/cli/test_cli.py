@@ -51,12 +51,17 @@ def test_optional_libraries_are_not_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_python_of_the_readme_runs():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 5
+def test_the_python_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    exec("\n".join(blocks), scope)
+    for page, count in ((README, 2), (README.parent / "docs" / "start.md", 6)):
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+        assert len(blocks) == count
+        exec("\n".join(blocks), scope)
+        assert len(scope["pair"].points_a) > 300
     assert scope["geometry"].inliers.sum() > 300
+    assert (tmp_path / "matches.png").stat().st_size > 1000
+    assert (tmp_path / "of_my_own.png").stat().st_size > 1000
     assert scope["descriptors"].shape == (100, 128)
     assert scope["maps"].shape == (8, 32, 32)
 

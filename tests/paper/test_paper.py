@@ -13,7 +13,7 @@ from caloric import cli
 from caloric.errors import InputError
 from caloric.paper import report, side_by_side, table1
 from caloric.paper.letters import ALPHABET, Move, random_move, render
-from paths import README
+from paths import DOCS
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,12 @@ def test_results_say_what_the_issue_of_the_paper_is(page):
     assert shift < 0.03
 
 
-def test_the_readme_says_what_comes_out(page):
+def test_the_documents_say_what_comes_out(page):
     results = json.loads((page / "results.json").read_text(encoding="utf-8"))
-    readme = " ".join(README.read_text("utf-8").split())
+    said = " ".join((DOCS / "paper.md").read_text("utf-8").split())
     assert len(results["verdict"]) == 2
     for sentence in results["verdict"]:
-        assert sentence in readme
+        assert sentence in said
 
 
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):

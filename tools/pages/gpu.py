@@ -132,22 +132,6 @@ def _description(report: Report) -> Iterator[str]:
     yield from table(["", "table", "frames per second", "share of the limit"], found)
 
 
-def rows(report: Report) -> Iterator[str]:
-    """Yield the table that the README shows."""
-    found = []
-    for name, own in report["arrays"].items():
-        cpu = report["cpu"][name]["images a second"]
-        colour = own["colour"]
-        rate = colour["images a second, one list"]
-        found.append([
-            name, f"{colour['milliseconds, one by one, mean']:.1f} ms", f"{rate:,.0f}",
-            f"{rate / cpu:.0f}",
-        ])  # fmt: skip
-    head = [f"{report['about']['device']}, NumPy arrays to features", "one by one",
-            "images a second, one list", "times two threads of its CPU"]  # fmt: skip
-    yield from table(head, found)
-
-
 def page(report: Report) -> str:
     """Return the text of the page."""
     about, limits = report["about"], report["limits"]
