@@ -11,7 +11,7 @@ READY := .venv/.ready
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
-	@echo "Look at demo/demo.png; the paper's figures: make paper."
+	@echo "Open demo/index.html in a browser; the paper's figures: make paper."
 
 paper: $(READY)
 	$(BIN)/caloric paper demo/paper

@@ -113,7 +113,7 @@ class ImageMatch:
         self.picture().save(path)
 
     def _repr_png_(self) -> bytes:
-        return self.picture().smaller(_SHOWN)._repr_png_()
+        return self.picture().smaller(_SHOWN).png()
 
 
 ImagePair = ImageMatch  # its former name

@@ -29,6 +29,7 @@ MOST_LINES = 150
 _GAP = 8
 _TALLEST = 900
 _HEADER = 36
+_DIMMED = 0.6  # the brightness of photographs behind lines
 _BACKGROUND, _INK = 255, (20, 20, 20)
 
 
@@ -52,8 +53,11 @@ class Picture:
         small = cv2.resize(self.pixels, size, interpolation=cv2.INTER_AREA)
         return Picture(np.asarray(small, np.uint8))
 
-    def _repr_png_(self) -> bytes:
+    def png(self) -> bytes:
+        """Return the picture as the bytes of a PNG file."""
         return bytes(cv2.imencode(".png", self.pixels[..., ::-1])[1])
+
+    _repr_png_ = png  # what notebooks ask for
 
     def save(self, path: str | Path) -> None:
         """Write the picture in the format of the file name's suffix, such as .png or .jpg."""
@@ -67,7 +71,7 @@ class Picture:
         """Open the picture in the viewer of this computer."""
         from PIL import Image
 
-        Image.open(io.BytesIO(self._repr_png_())).show()
+        Image.open(io.BytesIO(self.png())).show()
 
 
 def check_format(path: Path) -> None:
@@ -212,7 +216,8 @@ def draw_matches(
     width = lefts[1] + pictures[1].shape[1]
     canvas = np.full((_HEADER + height, width, 3), _BACKGROUND, np.uint8)
     for picture, left in zip(pictures, lefts, strict=True):
-        canvas[_HEADER:, left : left + picture.shape[1]] = picture
+        # Dimmed, so that lines are seen on any photograph.
+        canvas[_HEADER:, left : left + picture.shape[1]] = _DIMMED * picture
     kept = spread(xy_a, most)
     shown = [
         (xy[kept] + 0.5) * (np.array(picture.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)

@@ -21,14 +21,15 @@ from caloric.runtime import native, threads
 def demo(
     out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
 ) -> None:
-    """Match a photograph with a strongly changed view of it, by SIFT and by the default."""
+    """Make a page of three things that Caloric does, in about ten seconds, without input."""
     from caloric.demo import run
 
-    with console.working("matching a photograph with a changed view of it"):
-        scores, picture = run(console.folder(out))
+    with console.working("matching, aligning and drawing"):
+        scores, said, page = run(console.folder(out))
     for s in scores:
         typer.echo(f"{s.descriptor:10} {s.right:5} of {len(s.error):5} matches are right")
-    typer.echo(f"the picture: {picture}")
+    typer.echo(f"from 78 degrees aside: {said}")
+    typer.echo(f"the page, for a browser: {page}")
 
 
 def paper(
