@@ -19,6 +19,7 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 2
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # ArrayLike spelt out is unreadable
 exclude_patterns = ["_build"]
