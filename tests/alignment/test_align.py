@@ -687,7 +687,7 @@ def test_small_benchmark_and_its_page(tmp_path):
     for name in ("astronaut", "coffee", "camera", "rocket"):
         cv2.imwrite(str(tmp_path / f"{name}.png"), photograph(name, (420, 420)))
     json_path, page = tmp_path / "a.json", tmp_path / "a.md"
-    options = ["--data", tmp_path, "--cases", 2, "--json", json_path]
+    options = ["--data", tmp_path, "--cases", 1, "--json", json_path]
     result = run_tools("align", *options, "--only", "cells,hard")
     assert result.exit_code == 0, result.output
     result = run_tools("align", *options, "--only", "settings")

@@ -345,14 +345,18 @@ def test_what_is_broken_was_whole_before():
         assert min(reading.decode(data).shape[:2]) >= 120
 
 
-def test_the_gpu_benchmark_reads_a_folder_without_jpegs(tmp_path, monkeypatch):
+def test_the_gpu_benchmark_takes_any_photographs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from caloric.bench import gpu
+    from caloric.bench import gpu_users
 
     with pytest.raises(caloric.InputError, match=r"photographs .* are needed"):
-        gpu._photographs(tmp_path, 64, 64, 1)
+        gpu_users.photographs(tmp_path, 64, 64, 1)
     cv2.imwrite(str(tmp_path / "only.png"), photographs.grey("brick", (120, 140)))
-    monkeypatch.setattr(gpu, "FILES", 2)
-    report = gpu.folder(tmp_path, "torch:cpu")
+    images = gpu_users.photographs(tmp_path, 96, 128, 3)
+    assert [image.shape for image in images] == [(96, 128, 3)] * 3
+    assert not np.array_equal(images[0], images[1])
+    monkeypatch.setattr(gpu_users, "IMAGES", 2)
+    monkeypatch.setattr(gpu_users, "_seconds", lambda work, *_: float(bool(work() or True)))
+    report = gpu_users.files(tmp_path, "torch:cpu", lambda message: None)
     assert report["files"] == 2
     assert report["images a second, decoded by the cpu"] > 0
