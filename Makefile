@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-ch
 TOOL := .venv/.tool
 READY := .venv/.ready
 
-.PHONY: demo paper test test-plain lint docs wheels whitening sanitize cross clean
+.PHONY: demo paper test beside test-plain lint docs wheels whitening sanitize cross clean
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
@@ -19,8 +19,18 @@ paper: $(READY)
 whitening: $(READY)
 	$(BIN)/python -m tools.learn_whitening
 
-test: lint docs
-	$(BIN)/python -m pytest
+# Most tests use one core: those of the theory, the documentation and the part without the compiled
+# core run beside the others.
+BESIDE := tests/paper tests/theory tests/kernels tests/descriptor
+
+test: lint
+	@rm -f .venv/beside.*; \
+	( $(MAKE) --no-print-directory beside > .venv/beside.log 2>&1; echo $$? > .venv/beside.status ) & \
+	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%); status=$$?; wait; cat .venv/beside.log; \
+	test $$status -eq 0 && test "$$(cat .venv/beside.status)" -eq 0
+
+beside: docs
+	$(BIN)/python -m pytest $(BESIDE)
 	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/detector tests/test_pipeline.py tests/image/test_tiles.py
 
 # Everything once more without the compiled core.

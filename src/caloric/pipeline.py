@@ -307,7 +307,8 @@ def extract(
     Returns
     -------
     Features, or list of Features
-        Frames and descriptors (n, d) of each image, strongest first.
+        Frames and descriptors (n, d) of each image, strongest first. From a device, descriptors of
+        up to eight images of a list share memory, which is free when none of them is used any more.
 
     Examples
     --------

@@ -35,10 +35,11 @@ def demo(
 def paper(
     out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
 ) -> None:
-    """Regenerate every figure and table of the paper, with a report."""
+    """Regenerate every figure and table of the paper, with a report (about two minutes)."""
     from caloric.paper.report import write
 
     line = console.progress_lines()
+    line("this takes about two minutes on two cores")
     index = write(console.folder(out), lambda message: line(f"{message} ..."))
     typer.echo(f"the paper, regenerated: {index}")
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")

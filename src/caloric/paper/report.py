@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from math import degrees, exp
 from pathlib import Path
@@ -26,6 +26,15 @@ table { border-collapse: collapse; font: 14px/1.4 system-ui, sans-serif; margin:
 th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .better { color: #1b7a3d; font-weight: 600; } .worse { color: #b03020; font-weight: 600; }
+td small { color: #555; }
+/* On a narrow screen each row is a list of its cells, with their headings. */
+@media (max-width: 48rem) {
+  .wide tr { display: block; border-bottom: 2px solid #bbb; padding: .4rem 0; }
+  .wide tr:first-child { display: none; }
+  .wide td { display: flex; gap: .8rem; border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
+  .wide td, .wide td.n { text-align: left; white-space: normal; }
+  .wide td::before { content: attr(data-label); flex: 0 0 7rem; color: #555; }
+}
 .note { background: #faf6ee; border-left: 4px solid #d9a441; padding: .6rem 1rem; }
 code { font-size: .9em; }
 """
@@ -131,6 +140,19 @@ def _figure(name: str, alt: str, caption: str) -> str:
     )
 
 
+def _row(names: Sequence[str], cells: Sequence[str], first_number: int = 99) -> str:
+    """Return a row of a table; cells from ``first_number`` on are numbers."""
+    parts = []
+    for i, (name, cell) in enumerate(zip(names, cells, strict=True)):
+        kind = ' class="n"' if i >= first_number else ""
+        parts.append(f'<td data-label="{escape(name)}"{kind}><span>{cell}</span></td>')
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def _head_row(names: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in names)}</tr>"
+
+
 def _math(text: str) -> str:
     """Return plain notation such as k_σd, e^{−P} or R_{φ−β} as HTML."""
     text = escape(text)
@@ -193,7 +215,6 @@ Gaussian shrinks, it arrives at ({c:.4f}, {theta:.4f}), the global minimum.</p>
 def _table_section(result: table1.Result) -> str:
     examples = "".join(_example_rows(title, e) for title, e in result.examples.items())
     equal = result.examples["equal blur"]
-    header = "".join(f"<th>s = {s:g}</th>" for s in table1.STRENGTHS)
     rows = "".join(_share_row(row) for row in result.rows)
     return f"""<h2>3. Table 1: letters</h2>
 <p>Image 1 shows two letters, image 2 the same two, each deformed by <i>A</i> = <i>I</i> + N(0, s²),
@@ -207,8 +228,7 @@ prefers.</p>
             f"The example at equal blur: “{equal.first}” and “{equal.second}”, s = {equal.strength:g}.",
         )
     }
-<div class="wide"><table><tr><th>example</th><th>descriptor</th><th>correct pairing</th>
-<th>wrong pairing</th><th></th></tr>{examples}</table></div>
+<div class="wide"><table>{_head_row(_EXAMPLE)}{examples}</table></div>
 <p class="note"><b>How the examples were found.</b> At s = .2, of {equal.searched:,} combinations of
 two letters and two seeded deformations, the one is shown in which SIFT is most clearly wrong and heat
 right. At equal blur (same σd, σr = σa) there are {equal.only_heat_right:,} such combinations, and
@@ -233,8 +253,14 @@ difference to SIFT of the same group in points of a hundred with its 95 % interv
 deformations, the same resamples for both). “Root” compares the square roots of the entries.
 Numbers behind a name are σd, then σr or σa, then σs; the best ones were chosen on other
 deformations.</p>
-<div class="wide"><table><tr><th>group</th><th>descriptor</th>{header}</tr>{rows}</table></div>
+<div class="wide"><table>{_head_row(_SHARES)}{rows}</table></div>
 <p>In words:</p><ul>{"".join(f"<li>{line}</li>" for line in verdict(result))}</ul>"""
+
+
+_EXAMPLE = ("example", "descriptor", "correct pairing", "wrong pairing", "verdict")
+_SHARES = ("group", "descriptor", *(f"s = {s:g}" for s in table1.STRENGTHS))
+_ALGORITHMS = ("algorithm", "how", "template", "rotation off by", "scale", "shift")
+_ERRATA = ("number", "where", "printed", "correct", "shown by")
 
 
 def _example_rows(title: str, e: table1.Example) -> str:
@@ -243,10 +269,15 @@ def _example_rows(title: str, e: table1.Example) -> str:
         verdict = "right" if right < wrong else "wrong"
         style = "better" if right < wrong else "worse"
         lines.append(
-            f"<tr><td>{escape(title)}: “{e.first}”, “{e.second}”</td><td>{method.label}</td>"
-            f'<td class="n">{right:.2f}</td><td class="n">{wrong:.2f}</td>'
-            f'<td class="{style}">{verdict}</td></tr>'
-        )
+            _row(
+                _EXAMPLE,
+                [
+                    f"{escape(title)}: “{e.first}”, “{e.second}”", method.label, f"{right:.2f}",
+                    f"{wrong:.2f}", f'<span class="{style}">{verdict}</span>',
+                ],
+                2,
+            )
+        )  # fmt: skip
     return "".join(lines)
 
 
@@ -258,12 +289,12 @@ def _share_row(row: table1.Row) -> str:
             d = row.against_sift[i]
             style = "better" if d.low > 0 else "worse" if d.high < 0 else ""
             extra = (
-                f'<br><span class="{style}">{100 * d.mean:+.2f}</span> '
-                f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]"
+                f' <br><span class="{style}">{100 * d.mean:+.2f}</span> '
+                f"<br><small>[{100 * d.low:+.2f}, {100 * d.high:+.2f}]</small>"
             )
-        cells.append(f'<td class="n">{share.mean:.3f}{extra}</td>')
+        cells.append(f"{share.mean:.3f}{extra}")
     label = row.method.label + (", root" if row.compared == "root" else "")
-    return f"<tr><td>{escape(row.group)}</td><td>{label}</td>{''.join(cells)}</tr>"
+    return _row(_SHARES, [escape(row.group), label, *cells], 2)
 
 
 def verdict(result: table1.Result) -> list[str]:
@@ -294,14 +325,14 @@ circle (erratum 15).</p>
         _figure(
             "response_sift.png",
             "Grid of response maps of SIFT",
-            f"h_SIFT ({e.sift_method.label}): each direction is blurred in place.",
+            f"<i>h</i><sub>SIFT</sub> ({e.sift_method.label}): each direction is blurred in place.",
         )
     }
 {
         _figure(
             "response_heat.png",
             "Grid of response maps of heat",
-            f"h_heat ({e.heat_method.label}): the blur grows with the distance from the centre and spreads with "
+            f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the centre and spreads with "
             "the direction, because a gradient that an affine change turns is also one that it moves.",
         )
     }"""
@@ -312,16 +343,13 @@ def _algorithms_section(three: side_by_side.SideBySide) -> str:
     notes = (
         "all variables diffused, σ shrinking",
         f"exact diffusion in rotation and translation, one σ, {len(three.exact_scores)} candidates",
-        "h_SIFT of the image warped by each candidate (Lemma 1)",
+        "<i>h</i><sub>SIFT</sub> of the image warped by each candidate (Lemma 1)",
     )
     for outcome, note in zip(three.outcomes, notes, strict=True):
         turn, scale, shift = side_by_side.WHERE.error(outcome.where)
-        rows += (
-            f"<tr><td>{outcome.title}</td><td>{note}</td>"
-            f"<td>{side_by_side.TEMPLATES[outcome.template]}</td>"
-            f'<td class="n">{turn:.1f}°</td><td class="n">{scale:.1%}</td>'
-            f'<td class="n">{shift:.3f}</td></tr>'
-        )
+        chosen_template = side_by_side.TEMPLATES[outcome.template]
+        errors = f"{turn:.1f}°", f"{scale:.1%}", f"{shift:.3f}"
+        rows += _row(_ALGORITHMS, [outcome.title, note, chosen_template, *errors], 3)
     truth, where = side_by_side.TEMPLATES[side_by_side.TRUTH], side_by_side.WHERE
     turn, scale, shift = where.error(side_by_side.NEAREST)
     agreement = float(np.corrcoef(three.exact_scores.ravel(), three.sift_scores.ravel())[0, 1])
@@ -342,8 +370,7 @@ elsewhere, and one at the letter, off by {turn:.0f}°, {scale:.0%} of scale and 
             "is not given the candidates; the other two can only be as good as the best candidate.",
         )
     }
-<div class="wide"><table><tr><th>algorithm</th><th></th><th>template</th><th>rotation off by</th><th>scale</th>
-<th>shift</th></tr>{rows}</table></div>
+<div class="wide"><table>{_head_row(_ALGORITHMS)}{rows}</table></div>
 <p>Over all candidates and templates the scores of the exact diffusion and of SIFT correlate by
 {agreement:.2f}: what Lemma 1 neglects changes the scores, but not who wins here.</p>
 <p class="note">What the paper leaves open had to be decided. Templates are scaled to equal energy with
@@ -360,11 +387,12 @@ has no value; the error of scale that Algorithm 1 keeps is the diffusion's at th
 
 def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
     rows = "".join(
-        f'<tr><td class="n">{e.number}</td><td>{escape(e.place)}</td><td>{_math(e.printed)}</td>'
-        f"<td>{_math(e.correct)}</td><td>{_math(e.evidence)}</td></tr>"
+        _row(
+            _ERRATA,
+            [str(e.number), escape(e.place), *map(_math, (e.printed, e.correct, e.evidence))],
+        )
         for e in entries
     )
     return f"""<h2>6. Errata</h2>
 <p>What is printed wrong, what is right, and the number that shows it, computed when this page was
-made.</p><div class="wide"><table><tr><th></th><th>where</th><th>printed</th><th>correct</th>
-<th>shown by</th></tr>{rows}</table></div>"""
+made.</p><div class="wide"><table>{_head_row(_ERRATA)}{rows}</table></div>"""
