@@ -38,9 +38,9 @@ def paper(
     """Regenerate every figure and table of the paper, with a report (about two minutes)."""
     from caloric.paper.report import write
 
-    line = console.progress_lines()
+    folder, line = console.folder(out), console.progress_lines()
     line("this takes about two minutes on two cores")
-    index = write(console.folder(out), lambda message: line(f"{message} ..."))
+    index = write(folder, lambda message: line(f"{message} ..."))
     typer.echo(f"the paper, regenerated: {index}")
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 
