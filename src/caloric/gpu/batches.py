@@ -14,7 +14,7 @@ from torch import Tensor
 from caloric.errors import InputError
 from caloric.features import Failure, Features
 from caloric.gpu import devices, graphs, images, pipeline, results, scalespace, streams
-from caloric.gpu.images import GREY, Image, Kind
+from caloric.gpu.images import Image, Kind
 from caloric.gpu.results import DeviceFeatures, Packed, Parts
 from caloric.gpu.streams import Download
 from caloric.plan import Plan
@@ -202,8 +202,7 @@ def describe_frames(
     def work() -> NDArray[Any]:
         with torch.no_grad(), streams.using(device):
             frames = torch.tensor(maps).to(device)
-            grey = images.to_grey(images.upload([pixels], device), GREY)
-            described = pipeline.describe(grey, frames, plan)
+            described = pipeline.describe(images.upload([pixels], device), frames, plan)
             return np.asarray(described.cpu().numpy())
 
     return devices.fitting(work, f"an image of {w} x {h}")

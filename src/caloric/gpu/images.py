@@ -92,7 +92,7 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
 
 
 _STRIP = 1 << 20  # bytes that a thread copies at a time
-_SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
+SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
 
 
 def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
@@ -105,7 +105,7 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
     each = int(np.prod(shape)) * kind.itemsize
     buffer = torch.empty(sum(counts) * each, dtype=torch.uint8, pin_memory=device.type == "cuda")
     rows = buffer.numpy().view(kind).reshape(-1, *shape)
-    if buffer.numel() < _SHARED:
+    if buffer.numel() < SHARED:
         np.concatenate(arrays, out=rows)
     else:
         step = max(1, _STRIP // max(1, each))

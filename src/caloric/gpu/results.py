@@ -10,7 +10,7 @@ from torch import Tensor
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu.images import RANGES
+from caloric.gpu.images import RANGES, SHARED
 from caloric.gpu.pipeline import Batch
 from caloric.plan import Plan
 from caloric.runtime import threads
@@ -96,7 +96,6 @@ def pack(batch: Batch, ranges: Tensor) -> Packed:
 
 
 _TOGETHER = 8  # images whose descriptors share memory: NumPy takes large pages for it
-_SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
 
 
 def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
@@ -113,7 +112,7 @@ def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
     def copy(i: int) -> None:
         np.copyto(copies[i], values[i], casting="unsafe")
 
-    if values.nbytes < _SHARED:
+    if values.nbytes < SHARED:
         for i in range(len(copies)):
             copy(i)
     else:

@@ -92,9 +92,3 @@ def download(values: Tensor) -> Download:
         done.record(down)
     copied.record_stream(down)
     return Download(pinned, done)
-
-
-def synchronise(device: Any) -> None:
-    """Wait until the device has done all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
