@@ -178,6 +178,16 @@ def page(report: Report) -> str:
         f"All simulated views of two images of 800 x 640 (`extract(images, views=8)`, "
         f"{sum(views['features']):,} features) take {views['milliseconds, both images']:.0f} ms.",
         "",
+        "`align` searches the image on the device, and templates above 192 pixels descend there;",
+        f"`refine` runs there as a whole. The CPU has {about['threads']} threads in this table.",
+        "",
+        *table(
+            ["milliseconds", "device", "CPU"],
+            [
+                [name, f"{one['device']:.0f}", f"{one['cpu']:.0f}"]
+                for name, one in report["precision"].items()
+            ],
+        ),
         "## The device alone",
         "",
         f"In the same run the device copied {limits['copy, terabytes a second']:.1f} TB/s and "

@@ -7,7 +7,7 @@ The three columns of the paper's table are three values of ``method``:
 * ``"descriptor"``: the same with h_SIFT around each candidate, as in a SIFT matcher
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from caloric import pipeline
 from caloric.alignment import confidence, registration, search
-from caloric.alignment.registration import Diffusion, Model, Scene
+from caloric.alignment.registration import Diffusion, Model, Problem, Scene
 from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import Correlate
 from caloric.descriptor import fields
@@ -78,11 +78,12 @@ def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> M
 
 def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_from: float) -> Path:
     """Return the path through the coarse σ from ``begin`` · R down."""
-    every = _sigmas(top.radius)
-    sigmas = [sigma for sigma in every if sigma <= 1.01 * begin * top.radius] or every[-1:]
+    radius = registration.radius(top.template.shape)
+    every = _sigmas(radius)
+    sigmas = [sigma for sigma in every if sigma <= 1.01 * begin * radius] or every[-1:]
 
     def local(transform: FloatArray, sigma: float) -> Step:
-        level = top.level(sigma, _model_at(sigma, top.radius, turns_from, model))
+        level = top.level(sigma, _model_at(sigma, radius, turns_from, model))
         return registration.minimise(top, level, transform)
 
     return follow(sigmas, start, local)
@@ -114,25 +115,35 @@ def from_candidates(
     )
 
 
-def correlator(device: str) -> Correlate:
-    """Return the function that compares templates with all windows of an image on a device."""
-    target = devices.resolve(device)
+@dataclass(frozen=True)
+class Device:
+    """What another device does: compare templates with windows, and descend at the last σ."""
+
+    correlate: Correlate
+    fine: Callable[[Pixels, Pixels, Feature], Problem]
+
+
+CPU = Device(search.correlate, registration.scene_fine)
+
+
+def device_of(name: str) -> Device:
+    """Return the functions of a device."""
+    target = devices.resolve(name)
     if target is None:
-        return search.correlate
+        return CPU
 
-    from caloric.alignment import search_on_device
+    from caloric.alignment import registration_on_device, search_on_device
 
-    return search_on_device.on(target)
+    return Device(search_on_device.on(target), registration_on_device.on(target))
 
 
 def searched(
-    scenes: Sequence[Scene], model: Model, most: int, correlate: Correlate = search.correlate
+    scenes: Sequence[Scene], model: Model, most: int, on: Device = CPU
 ) -> list[list[FloatArray]]:
     """Return up to ``most`` candidate transforms per scene; all templates have the same shape."""
     if max(scenes[0].template.shape) > SCHEDULE.thin * min(scenes[0].template.shape):
         return [
-            _by_parts(scene, model, _pieces(scene.template.shape), correlate)[:most]
-            for scene in scenes
+            _by_parts(scene, model, _pieces(scene.template.shape), on)[:most] for scene in scenes
         ]
     turns, scales = SCHEDULE.turns, SCHEDULE.scales
     if model == "translation":
@@ -144,7 +155,7 @@ def searched(
     ]
     found = search.search(
         first.image_fields, first.image.shape, columns, shape,
-        turns=turns, scales=scales, most=most, correlate=correlate,
+        turns=turns, scales=scales, most=most, correlate=on.correlate,
     )  # fmt: skip
     return [[candidate.transform for candidate in candidates] for candidates in found]
 
@@ -170,7 +181,7 @@ def _matched(scene: Scene, model: Model) -> FloatArray | None:
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix
     if matrix is None or not registration.plausible(matrix):
         return None
-    return _restricted(matrix, model, scene.centre)
+    return _restricted(matrix, model, registration.centre(scene.template.shape))
 
 
 Part = tuple[int, int, int, int]  # row and column of the corner, height, width
@@ -194,16 +205,14 @@ def _pieces(shape: tuple[int, ...]) -> list[Part]:
     return [(begin, 0, length, shorter) for begin in begins]
 
 
-def _by_parts(
-    top: Scene, model: Model, parts: list[Part], correlate: Correlate
-) -> list[FloatArray]:
+def _by_parts(top: Scene, model: Model, parts: list[Part], on: Device) -> list[FloatArray]:
     """Return the transform of the template according to each part, the lowest energy first."""
     results = []
     for y, x, h, w in parts:
         part = np.s_[..., y : y + h, x : x + w]
         pyramid = fields.pyramid(np.ascontiguousarray(top.template_fields.levels[0][part]))
         scene = replace(top, template=top.template[part], template_fields=pyramid)
-        candidates = searched([scene], model, SCHEDULE.candidates, correlate)[0]
+        candidates = searched([scene], model, SCHEDULE.candidates, on)[0]
         path = from_candidates(scene, model, candidates)
         transform = path.point.copy()
         transform[:, 2] -= transform[:, :2] @ (x, y)
@@ -217,32 +226,35 @@ def escalated(
     model: Model,
     candidates: list[FloatArray],
     best: Alignment,
-    correlate: Correlate = search.correlate,
+    on: Device = CPU,
 ) -> Alignment:
     """Return the best alignment from further starts, tried until one has a high confidence."""
-    for transform in _other_starts(top, model, candidates, correlate):
+    for transform in _other_starts(top, model, candidates, on):
         path = fine(
             top, model, transform, (4 * SCHEDULE.fine_sigmas[0], 2 * SCHEDULE.fine_sigmas[0])
         )
-        best = min(best, descend(sizes, top, model, path), key=lambda result: result.energy)
+        best = min(best, descend(sizes, top, model, path, on), key=lambda result: result.energy)
         if best.confidence >= SCHEDULE.sure:
             break
     return best
 
 
 def _other_starts(
-    top: Scene, model: Model, candidates: list[FloatArray], correlate: Correlate
+    top: Scene, model: Model, candidates: list[FloatArray], on: Device
 ) -> Iterator[FloatArray]:
     matched = _matched(top, model)
     if matched is not None:
         yield matched
     yield from_candidates(top, model, candidates, low=0.0).point
     # If the centre of the template is occluded, a quarter may match where the whole does not.
-    yield from _by_parts(top, model, _quarters(top.template.shape), correlate)
+    yield from _by_parts(top, model, _quarters(top.template.shape), on)
 
 
 def fine(
-    scene: Scene, model: Model, start: FloatArray, sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas
+    scene: Problem,
+    model: Model,
+    start: FloatArray,
+    sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas,
 ) -> Path:
     """Return the path through the last σ, in pixels, down to 0."""
 
@@ -285,10 +297,16 @@ def smaller(template: Pixels) -> list[Pixels]:
     return sizes
 
 
+_ROWS = 64
+
+
 def is_flat(pixels: Pixels) -> bool:
     """Return whether all gradients are below the noise level."""
-    gx, gy = fields.gradients(pixels)
-    return float((gx * gx + gy * gy).max()) < fields.NOISE**2
+    for top in range(0, len(pixels), _ROWS):  # most images are not flat at their first rows
+        gx, gy = fields.gradients(pixels[max(0, top - 5) : top + _ROWS + 5])
+        if float((gx * gx + gy * gy).max()) >= fields.NOISE**2:
+            return False
+    return True
 
 
 def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
@@ -380,8 +398,8 @@ def align(
         also diffuses over the effect of rotations and scales on positions; it is slower, and no
         better in our measurements.
     device : str
-        Where the image is searched: "cpu", "cuda", "cuda:1" or "auto". The registration that
-        follows runs on the CPU.
+        Where the image is searched, and templates above 192 pixels are registered: "cpu",
+        "cuda", "cuda:1" or "auto".
 
     Returns
     -------
@@ -409,7 +427,7 @@ def align(
             raise InputError(f"method {method!r} takes a detector's candidates, not an initial one")
         begin = _initial(initial, small, large)
         start = _restricted(begin, model, (np.array(small.shape[::-1]) - 1) / 2)
-    return aligned(small, large, kind, model, start, method, diffusion, correlator(device))
+    return aligned(small, large, kind, model, start, method, diffusion, device_of(device))
 
 
 def aligned(
@@ -420,7 +438,7 @@ def aligned(
     start: FloatArray | None,
     method: Method = "continuation",
     diffusion: Diffusion = "partial",
-    correlate: Correlate = search.correlate,
+    on: Device = CPU,
 ) -> Alignment:
     """Return the result of :func:`align` for grey images and checked options."""
     flat = [name for name, v in (("template", template), ("image", image)) if is_flat(v)]
@@ -437,12 +455,12 @@ def aligned(
         return _result(registration.scene_fine(template, image, feature), model, [(times, step)])
     if start is not None:
         path = from_start(top, model, _scaled(start, 1 / times))
-        return descend(sizes, top, model, path)
-    candidates = searched([top], model, SCHEDULE.candidates, correlate)[0]
-    best = descend(sizes, top, model, from_candidates(top, model, candidates))
+        return descend(sizes, top, model, path, on)
+    candidates = searched([top], model, SCHEDULE.candidates, on)[0]
+    best = descend(sizes, top, model, from_candidates(top, model, candidates), on)
     if best.confidence >= SCHEDULE.sure:
         return best
-    return escalated(sizes, top, model, candidates, best, correlate)
+    return escalated(sizes, top, model, candidates, best, on)
 
 
 def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
@@ -451,21 +469,38 @@ def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
     return np.array([[1.0, 0, (columns - w) / 2], [0, 1.0, (rows - h) / 2]])
 
 
-def descend(sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path) -> Alignment:
-    """Return the alignment after the last σ at the size of ``top`` and at every larger size."""
+def descend(
+    sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path, on: Device = CPU
+) -> Alignment:
+    """Return the alignment after the last σ at the size of ``top`` and at every larger size.
+
+    The size of ``top`` is small, and registered on the CPU; the others on the device.
+    """
+    if on is CPU or len(sizes) == 1:
+        return _descend(sizes, top, model, path, CPU)
+    h, w = sizes[0][0].shape
+    result = devices.fitting(
+        lambda: _descend(sizes, top, model, path, on), f"a registration of {h} x {w} pixels"
+    )
+    return _descend(sizes, top, model, path, CPU) if result is None else result
+
+
+def _descend(
+    sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path, on: Device
+) -> Alignment:
     last = len(sizes) - 1
     steps = [(2.0**last, path)]
-    scene = top
+    scene: Problem = top
     for octave in reversed(range(len(sizes))):
         if octave != last:
-            scene = registration.scene_fine(*sizes[octave], top.feature)
+            scene = on.fine(*sizes[octave], top.feature)
         before, earlier = steps[-1]
         begin = _scaled(earlier.point, before / 2.0**octave)
         steps.append((2.0**octave, fine(scene, model, begin)))
     return _result(scene, model, steps)
 
 
-def _result(scene: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
+def _result(scene: Problem, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
     """Return an Alignment in pixels of the full size, with its confidence."""
     steps = tuple(
         replace(step, sigma=factor * step.sigma, point=_scaled(step.point, factor))
@@ -473,7 +508,7 @@ def _result(scene: Scene, model: Model, paths: list[tuple[float, Path]]) -> Alig
         for step in path.steps
     )
     transform = steps[-1].point
-    share = inside(transform, scene.template.shape, scene.image.shape)
+    share = inside(transform, *scene.shapes)
     probability = confidence.confidence(scene, transform) if share else 0.0
     reason = "converged"
     if share < SCHEDULE.inside_at_end:
@@ -513,7 +548,7 @@ def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int,
 def _from_detector(top: Scene, model: Model, method: Method) -> Path:
     """Return the best candidate of a detector at a single σ: methods "single" and "descriptor"."""
     candidates = detector_candidates(top.template, top.image)
-    sigma = SCHEDULE.candidate_start * top.radius
+    sigma = SCHEDULE.candidate_start * registration.radius(top.template.shape)
     if not candidates:
         return Path((Step(sigma, centred(top.template.shape, top.image.shape), np.inf, False),))
     level = top.level(sigma, "similarity")
@@ -527,5 +562,5 @@ def _from_detector(top: Scene, model: Model, method: Method) -> Path:
         scores = template_descriptors @ image_descriptors.T
         energies = [-float(scores[i, j]) for i, j, _ in candidates]
     best = int(np.argmin(energies))
-    transform = _restricted(candidates[best][2], model, top.centre)
+    transform = _restricted(candidates[best][2], model, registration.centre(top.template.shape))
     return Path((Step(sigma, transform, float(energies[best]), True),))

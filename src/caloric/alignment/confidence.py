@@ -14,16 +14,15 @@ The coefficients are those of a logistic regression of "the mean error is below 
 (``python -m tools align --only confidence``).
 """
 
-import cv2
 import numpy as np
 
 from caloric.alignment import registration
-from caloric.alignment.registration import Evaluation, Level, Model, Scene
+from caloric.alignment.registration import Model, Problem
 from caloric.alignment.schedule import SCHEDULE
 from caloric.theory.gaussians import FloatArray
 
 
-def confidence(scene: Scene, transform: FloatArray) -> float:
+def confidence(scene: Problem, transform: FloatArray) -> float:
     """Return the probability that a transform is correct, 0 to 1."""
     c, s = evidence(scene, transform)
     return float(
@@ -32,50 +31,27 @@ def confidence(scene: Scene, transform: FloatArray) -> float:
     )
 
 
-def evidence(scene: Scene, transform: FloatArray) -> tuple[float, float]:
+def evidence(scene: Problem, transform: FloatArray) -> tuple[float, float]:
     """Return c and s, defined above, of a transform."""
     level = scene.level(SCHEDULE.compared_at, "translation", fine=True)
-    evaluation = registration.evaluate(scene, level, transform)
-    return _agreement(scene, level, evaluation), _sharpness(level, evaluation)
+    evaluation = scene.evaluate(level, transform)
+    width = max(registration.radius(scene.shapes[0]) / 8 / level.stride, 1.0)
+    hessian, _ = scene.normal_equations(level, evaluation)
+    lowest = float(np.linalg.eigvalsh(hessian)[0])
+    sharpness = max(lowest / (max(evaluation.count, 1) * level.power), 1e-6)
+    return scene.cosines(level, evaluation, width), sharpness
 
 
-def _agreement(scene: Scene, level: Level, evaluation: Evaluation) -> float:
-    inside = evaluation.weights > 0
-    if not inside.any():
-        return 0.0
-    size = tuple(-(-n // level.stride) for n in level.size)
-    width = max(scene.radius / 8 / level.stride, 1.0)
-    both = [
-        np.where(inside, v - v[:, inside].mean(1, keepdims=True), 0)
-        for v in (evaluation.values, level.values)
-    ]
-    across, of_image, of_template = (
-        cv2.GaussianBlur(np.einsum("cn,cn->n", u, v).reshape(size), (0, 0), width).ravel()
-        for u, v in (both, (both[0], both[0]), (both[1], both[1]))
-    )
-    cosines = across / np.sqrt(of_image * of_template + 1e-9)
-    return float(np.median(cosines[inside]))
-
-
-def _sharpness(level: Level, evaluation: Evaluation) -> float:
-    hessian, _ = registration.normal_equations(level, evaluation)
-    count = max(int((evaluation.weights > 0).sum()), 1)
-    return max(float(np.linalg.eigvalsh(hessian)[0]) / (count * level.power), 1e-6)
-
-
-def covariance(scene: Scene, model: Model, transform: FloatArray) -> FloatArray:
+def covariance(scene: Problem, model: Model, transform: FloatArray) -> FloatArray:
     """Return the covariance (6, 6) of the transform: the noise times the inverse curvature."""
     level = scene.level(0.0, model, fine=True)
-    evaluation = registration.evaluate(scene, level, transform)
-    hessian, _ = registration.normal_equations(level, evaluation)
-    residual = np.float32(evaluation.gain) * evaluation.values - level.values
-    total = max(float(evaluation.weights.sum()), 1e-12)
-    noise = float((evaluation.weights * (residual**2).mean(0)).sum() / total)
+    evaluation = scene.evaluate(level, transform)
+    hessian, _ = scene.normal_equations(level, evaluation)
     area = max(1.0, SCHEDULE.correlated / level.stride**2)
     values, vectors = np.linalg.eigh(hessian)
     # Directions without curvature are undetermined: their variance is large but finite.
     known = np.maximum(values, SCHEDULE.undetermined * max(float(values[-1]), 1e-30))
-    parameters = noise * area * (vectors / known) @ vectors.T
+    parameters = scene.noise(level, evaluation) * area * (vectors / known) @ vectors.T
     moves = np.stack(
         [
             (registration.composed(scene, model, transform, 1e-4 * unit) - transform).ravel() / 1e-4

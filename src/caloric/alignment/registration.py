@@ -13,7 +13,7 @@ weight) limits the influence of occluded and changed parts.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import cv2
 import numpy as np
@@ -27,6 +27,32 @@ from caloric.theory.gaussians import FloatArray
 
 Model = Literal["translation", "similarity", "affine"]
 Diffusion = Literal["partial", "all"]
+
+
+class Problem(Protocol):
+    """A template and an image at one size, and the energy of transforms, on some device.
+
+    Levels and evaluations are those of the device: here :class:`Level` and :class:`Evaluation`.
+    """
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(h, w) of the template and of the image."""
+
+    def level(self, sigma: float, model: Model, *, fine: bool = False) -> Any:
+        """Return the template at σ."""
+
+    def evaluate(self, level: Any, transform: FloatArray) -> Any:
+        """Return the energy of a transform, and what follows from it."""
+
+    def normal_equations(self, level: Any, evaluation: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the Hessian (p, p) and the gradient (p,)."""
+
+    def cosines(self, level: Any, evaluation: Any, width: float) -> float:
+        """Return the median cosine of both densities, each around a place, over the template."""
+
+    def noise(self, level: Any, evaluation: Any) -> float:
+        """Return the weighted mean square of the residuals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +75,37 @@ class Scene:
         return self._levels[key]
 
     @property
-    def centre(self) -> FloatArray:
-        """The centre (x, y) of the template, about which it is rotated and scaled."""
-        h, w = self.template.shape
-        return np.array([(w - 1) / 2, (h - 1) / 2])
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(h, w) of the template and of the image."""
+        return self.template.shape, self.image.shape
 
-    @property
-    def radius(self) -> float:
-        """R, the unit of the parameters: half the side of a square of the template's area."""
-        return side(self.template.shape) / 2
+    def evaluate(self, level: "Level", transform: FloatArray) -> "Evaluation":
+        """Return :func:`evaluate`."""
+        return evaluate(self, level, transform)
+
+    def normal_equations(
+        self, level: "Level", evaluation: "Evaluation"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return :func:`normal_equations`."""
+        return normal_equations(level, evaluation)
+
+    def cosines(self, level: "Level", evaluation: "Evaluation", width: float) -> float:
+        """Return :func:`cosines`."""
+        return cosines(level, evaluation, width)
+
+    def noise(self, level: "Level", evaluation: "Evaluation") -> float:
+        """Return :func:`noise`."""
+        return noise(level, evaluation)
+
+
+def centre(template: tuple[int, ...]) -> FloatArray:
+    """Return the centre (x, y) of a template (h, w), about which it is rotated and scaled."""
+    return np.array([(template[1] - 1) / 2, (template[0] - 1) / 2])
+
+
+def radius(template: tuple[int, ...]) -> float:
+    """Return R, the unit of the parameters: half the side of a square of the template's area."""
+    return side(template) / 2
 
 
 def side(shape: tuple[int, ...]) -> float:
@@ -65,25 +113,25 @@ def side(shape: tuple[int, ...]) -> float:
     return float(np.sqrt(shape[0] * shape[1]))
 
 
-def light(template: Pixels) -> float:
+def light(template: tuple[int, ...]) -> float:
     """Return the width, in pixels, over which illumination counts as constant: about R/4.
 
     It is rounded to a power of √2, so that templates of similar size share the fields of the image.
     """
-    return float(2 ** (round(2 * np.log2(max(side(template.shape) / 8, 2.0))) / 2))
+    return float(2 ** (round(2 * np.log2(max(side(template) / 8, 2.0))) / 2))
 
 
 def scene(
     template: Pixels, image: Pixels, feature: Feature, diffusion: Diffusion = "partial"
 ) -> Scene:
     """Return a scene with the fields of both images; see also :func:`scene_with_fields`."""
-    image_fields = fields.pyramid(feature.measure(image, light(template)))
+    image_fields = fields.pyramid(feature.measure(image, light(template.shape)))
     return scene_with_fields(template, image, image_fields, feature, diffusion)
 
 
 def scene_fine(template: Pixels, image: Pixels, feature: Feature) -> Scene:
     """Return a scene for the last σ only, where the fields of the warped image are computed."""
-    measured = feature.measure(template, light(template))
+    measured = feature.measure(template, light(template.shape))
     return Scene(template, image, feature, "partial", Pyramid((measured,), (0.0,)), Pyramid((), ()))
 
 
@@ -91,7 +139,7 @@ def scene_with_fields(
     template: Pixels, image: Pixels, image_fields: Pyramid, feature: Feature, diffusion: Diffusion
 ) -> Scene:
     """Return a scene with given fields of the image, which several templates can share."""
-    template_fields = fields.pyramid(feature.measure(template, light(template)))
+    template_fields = fields.pyramid(feature.measure(template, light(template.shape)))
     return Scene(template, image, feature, diffusion, template_fields, image_fields)
 
 
@@ -141,7 +189,30 @@ class Level:
         return float(self.squares.mean()) + 1e-12
 
 
-_PARAMETERS = {"translation": 2, "similarity": 4, "affine": 6}
+PARAMETERS = {"translation": 2, "similarity": 4, "affine": 6}
+
+
+def spin(result: Any, values: Any, harmonics: tuple[int, ...]) -> Any:
+    """Write −im u_m, the slope of e^{−imα} u_m in α, into ``result`` (c, h, w), and return it."""
+    for m, channel in fields.channels(harmonics):
+        if m:
+            result[channel] = m * values[channel + 1]
+            result[channel + 1] = -m * values[channel]
+    return result
+
+
+def slopes(result: Any, dx: Any, dy: Any, spun: Any, model: Model, x: Any, y: Any) -> None:
+    """Write ∂U(τx)/∂parameters at the identity into ``result`` (p, c, h, w), arrays or tensors.
+
+    They are ∇U · δ(x), and ``spun`` (c, h, w) for a rotation; x and y are coordinates.
+    """
+    if model == "similarity":
+        result[0] = dx * x + dy * y
+        result[1] = dy * x - dx * y + spun
+    elif model == "affine":
+        result[0], result[1] = dx * x, dx * y - 0.5 * spun
+        result[2], result[3] = dy * x + 0.5 * spun, dy * y
+    result[-2], result[-1] = dx, dy
 
 
 def _slopes(
@@ -153,10 +224,7 @@ def _slopes(
     per: float,
     stride: int,
 ) -> Pixels:
-    """Return ∂U(τx)/∂parameters at the identity (p, c, h, w): ∇U · δ(x), and −imα U for rotation.
-
-    It is evaluated at every ``stride``-th place; x and y are the coordinates of these places.
-    """
+    """Return :func:`slopes` at every ``stride``-th place; x and y are their coordinates."""
     dx, dy = (
         np.stack(
             [cv2.Sobel(v, cv2.CV_32F, *d, ksize=1, scale=0.5 * per)[::stride, ::stride]
@@ -165,23 +233,9 @@ def _slopes(
         for d in ((1, 0), (0, 1))
     )  # fmt: skip
     values = values[:, ::stride, ::stride]
-    spun = np.zeros_like(values)
-    result = np.empty((_PARAMETERS[model], *values.shape), np.float32)
-    if model == "translation":
-        result[0], result[1] = dx, dy
-        return result
-    for m, channel in fields.channels(harmonics):
-        if m:
-            spun[channel] = m * values[channel + 1]
-            spun[channel + 1] = -m * values[channel]
-    if model == "similarity":
-        result[0] = dx * x + dy * y
-        result[1] = dy * x - dx * y + spun
-    else:
-        spun *= np.float32(0.5)
-        result[0], result[1] = dx * x, dx * y - spun
-        result[2], result[3] = dy * x + spun, dy * y
-    result[-2], result[-1] = dx, dy
+    spun = spin(np.zeros_like(values), values, harmonics)
+    result = np.empty((PARAMETERS[model], *values.shape), np.float32)
+    slopes(result, dx, dy, spun, model, x, y)
     return result
 
 
@@ -309,6 +363,22 @@ def diffused(
     return out.reshape(result.shape)
 
 
+def stride(size: tuple[int, ...]) -> int:
+    """Return the stride at which a grid (h, w) has at most ``SCHEDULE.points`` samples."""
+    return max(1, int(np.ceil(np.sqrt(size[0] * size[1] / SCHEDULE.points))))
+
+
+def coordinates(
+    template: tuple[int, ...], size: tuple[int, ...], spacing: int, step: int
+) -> tuple[Pixels, Pixels]:
+    """Return x (1, 1, w) and y (1, h, 1) of every ``step``-th sample, in units of R."""
+    x, y = (
+        ((np.arange(0, n, step) * spacing - middle) / radius(template)).astype(np.float32)
+        for n, middle in zip(size[::-1], centre(template), strict=True)
+    )
+    return x[None, None, :], y[None, :, None]
+
+
 def _level(scene: Scene, sigma: float, model: Model, fine: bool) -> Level:
     if fine:
         values, spacing, have = scene.template_fields.levels[0], 1, 0.0
@@ -316,26 +386,22 @@ def _level(scene: Scene, sigma: float, model: Model, fine: bool) -> Level:
     else:
         values, spacing, have = scene.template_fields.level(sigma / 1.4)
         values = diffused(
-            values, scene.feature, sigma, have, spacing, scene.radius, model, scene.diffusion
+            values, scene.feature, sigma, have, spacing, radius(scene.template.shape), model,
+            scene.diffusion,
         )  # fmt: skip
     h, w = values.shape[1:]
-    stride = max(1, int(np.ceil(np.sqrt(h * w / SCHEDULE.points))))
-    x, y = (
-        ((np.arange(0, n, stride) * spacing - middle) / scene.radius).astype(np.float32)
-        for n, middle in zip((w, h), scene.centre, strict=True)
-    )
-    per = scene.radius / spacing
-    slopes = _slopes(
-        values, scene.feature.harmonics, model, x[None, None, :], y[None, :, None], per, stride
-    )
-    flat = np.ascontiguousarray(values[:, ::stride, ::stride]).reshape(len(values), -1)
-    slopes = slopes.reshape(len(slopes), *flat.shape)
-    first, second = np.triu_indices(len(slopes))
+    step = stride((h, w))
+    x, y = coordinates(scene.template.shape, (h, w), spacing, step)
+    per = radius(scene.template.shape) / spacing
+    found = _slopes(values, scene.feature.harmonics, model, x, y, per, step)
+    flat = np.ascontiguousarray(values[:, ::step, ::step]).reshape(len(values), -1)
+    found = found.reshape(len(found), *flat.shape)
+    first, second = np.triu_indices(len(found))
     products = np.stack(
-        [np.einsum("cn,cn->n", slopes[i], slopes[j]) for i, j in zip(first, second, strict=True)]
+        [np.einsum("cn,cn->n", found[i], found[j]) for i, j in zip(first, second, strict=True)]
     )
     squares = np.einsum("cn,cn->n", flat, flat)
-    return Level(sigma, model, spacing, stride, (h, w), fine, flat, squares, slopes, products)
+    return Level(sigma, model, spacing, step, (h, w), fine, flat, squares, found, products)
 
 
 def warped(scene: Scene, level: Level, transform: FloatArray) -> Pixels:
@@ -348,7 +414,7 @@ def warped(scene: Scene, level: Level, transform: FloatArray) -> Pixels:
     grown = scale(transform)
     if level.fine:
         values = fields.blurred(
-            scene.feature.measure(seen(scene.image, transform, size), light(scene.template)),
+            scene.feature.measure(seen(scene.image, transform, size), light(scene.template.shape)),
             level.sigma,
         )
     else:
@@ -357,8 +423,8 @@ def warped(scene: Scene, level: Level, transform: FloatArray) -> Pixels:
         values = fields.sampled(values, transform @ step / spacing, size)
         fields.turned(values, scene.feature.harmonics, angle(transform))
         values = diffused(
-            values, scene.feature, level.sigma, have / grown, level.spacing, scene.radius,
-            level.model, scene.diffusion,
+            values, scene.feature, level.sigma, have / grown, level.spacing,
+            radius(scene.template.shape), level.model, scene.diffusion,
         )  # fmt: skip
     samples = np.ascontiguousarray(values[..., :: level.stride, :: level.stride])
     return samples.reshape(len(values), -1)
@@ -378,32 +444,46 @@ def _around(
     return image[low[1] : high[1], low[0] : high[0]], moved
 
 
+ALIASING = 1.05  # scale above which an image is blurred before it is warped to a template
+
+
+def smoothing(grown: float) -> float:
+    """Return the width of the blur before an image is reduced by ``grown``."""
+    return 0.5 * float(np.sqrt(grown**2 - 1))
+
+
 def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
     """Return the image warped to the template, (h, w) = ``size``."""
     grown = scale(transform)
     image, transform = _around(image, transform, size, margin=4 * grown + 4)
-    if grown > 1.05:  # blur against aliasing
-        image = np.asarray(cv2.GaussianBlur(image, (0, 0), 0.5 * float(np.sqrt(grown**2 - 1))))
+    if grown > ALIASING:
+        image = np.asarray(cv2.GaussianBlur(image, (0, 0), smoothing(grown)))
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     return np.asarray(
         cv2.warpAffine(image, transform, size[::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
     )
 
 
-def _beyond(scene: Scene, level: Level, transform: FloatArray) -> NDArray[np.bool_] | None:
-    """Return which samples of the level fall outside the image (n,), or None if none do."""
-    h, w = level.size
-    limits = np.array(scene.image.shape[::-1]) - 0.5
+def _outside(
+    points: FloatArray, image: tuple[int, ...], transform: FloatArray
+) -> NDArray[np.bool_]:
+    mapped = points @ transform[:, :2].T + transform[:, 2]
+    return np.asarray(((mapped < -0.5) | (mapped > np.array(image[::-1]) - 0.5)).any(1))
 
-    def outside(points: FloatArray) -> NDArray[np.bool_]:
-        mapped = points @ transform[:, :2].T + transform[:, 2]
-        return np.asarray(((mapped < -0.5) | (mapped > limits)).any(1))
 
+def beyond(
+    size: tuple[int, ...], step: int, image: tuple[int, ...], transform: FloatArray
+) -> NDArray[np.bool_] | None:
+    """Return which samples of a template fall outside the image (n,), or None if none do.
+
+    The samples are every ``step``-th pixel of the template (h, w) = ``size``.
+    """
+    h, w = size
     corners = np.array([[0, 0], [w - 1, 0], [0, h - 1], [w - 1, h - 1]], np.float64)
-    if not outside(level.spacing * corners).any():
+    if not _outside(corners, image, transform).any():
         return None
-    y, x = np.mgrid[: h : level.stride, : w : level.stride].reshape(2, -1).astype(np.float64)
-    return outside(level.spacing * np.stack([x, y], 1))
+    y, x = np.mgrid[:h:step, :w:step].reshape(2, -1).astype(np.float64)
+    return _outside(np.stack([x, y], 1), image, transform)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,6 +495,11 @@ class Evaluation:
     values: Pixels
     weights: Pixels
 
+    @property
+    def count(self) -> int:
+        """The number of samples that have a weight."""
+        return int((self.weights > 0).sum())
+
 
 def evaluate(scene: Scene, level: Level, transform: FloatArray) -> Evaluation:
     """Return E(θ; σ), with its gain and Cauchy weights (n,).
@@ -423,9 +508,9 @@ def evaluate(scene: Scene, level: Level, transform: FloatArray) -> Evaluation:
     leaving the image is not rewarded, but they have no weight in the step.
     """
     values = warped(scene, level, transform)
-    beyond = _beyond(scene, level, transform) if level.fine else None
-    if beyond is not None:
-        values[:, beyond] = 0
+    away = beyond(level.size, level.stride, scene.image.shape, transform) if level.fine else None
+    if away is not None:
+        values[:, away] = 0
     image_squares = np.einsum("cn,cn->n", values, values)
     products = np.einsum("cn,cn->n", values, level.values)
     balanced = float(np.sqrt(level.power / (float(image_squares.mean()) + 1e-12)))
@@ -439,8 +524,8 @@ def evaluate(scene: Scene, level: Level, transform: FloatArray) -> Evaluation:
         fitted = float(weights @ products) / (float(weights @ image_squares) + 1e-12)
         used, gain = gain, float(np.clip(fitted, 0.3 * balanced, 2 * balanced))
     energy = -float(np.log(weights).mean())
-    if beyond is not None:
-        weights = np.where(beyond, np.float32(0), weights)
+    if away is not None:
+        weights = np.where(away, np.float32(0), weights)
     return Evaluation(energy, used, values, weights)
 
 
@@ -456,30 +541,59 @@ def normal_equations(level: Level, evaluation: Evaluation) -> tuple[FloatArray, 
     return hessian, gradient.astype(np.float64)
 
 
-def composed(scene: Scene, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
+def cosines(level: Level, evaluation: Evaluation, width: float) -> float:
+    """Return the median, over the template, of the cosine of both densities around each place.
+
+    Their means are removed; around is a Gaussian of ``width`` samples.
+    """
+    inside = evaluation.weights > 0
+    if not inside.any():
+        return 0.0
+    size = tuple(-(-n // level.stride) for n in level.size)
+    both = [
+        np.where(inside, v - v[:, inside].mean(1, keepdims=True), 0)
+        for v in (evaluation.values, level.values)
+    ]
+    across, of_image, of_template = (
+        cv2.GaussianBlur(np.einsum("cn,cn->n", u, v).reshape(size), (0, 0), width).ravel()
+        for u, v in (both, (both[0], both[0]), (both[1], both[1]))
+    )
+    found = across / np.sqrt(of_image * of_template + 1e-9)
+    return float(np.median(found[inside]))
+
+
+def noise(level: Level, evaluation: Evaluation) -> float:
+    """Return the weighted mean square of the residuals."""
+    residual = np.float32(evaluation.gain) * evaluation.values - level.values
+    total = max(float(evaluation.weights.sum()), 1e-12)
+    return float((evaluation.weights * (residual**2).mean(0)).sum() / total)
+
+
+def composed(scene: Problem, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
     """Return τ ∘ δ⁻¹: moving the template by δ is moving the image by δ⁻¹."""
-    unit = np.diag([1 / scene.radius, 1 / scene.radius, 1.0])
-    unit[:2, 2] = -scene.centre / scene.radius
+    shape, _ = scene.shapes
+    unit = np.diag([1 / radius(shape), 1 / radius(shape), 1.0])
+    unit[:2, 2] = -centre(shape) / radius(shape)
     inverse = np.linalg.inv(unit) @ np.linalg.inv(_update(model, step)) @ unit
     return np.asarray(transform @ inverse)
 
 
-def minimise(scene: Scene, level: Level, transform: FloatArray) -> Step:
+def minimise(scene: Problem, level: Any, transform: FloatArray) -> Step:
     """Return a local minimum of E(·; σ) by Levenberg-Marquardt."""
     damping, trials, resting = 1e-3, 0, False
     unit = max(level.sigma, 0.5)
-    current = evaluate(scene, level, transform)
+    current = scene.evaluate(level, transform)
     while trials < SCHEDULE.steps and not resting:
-        hessian, gradient = normal_equations(level, current)
+        hessian, gradient = scene.normal_equations(level, current)
         diagonal = np.diag(hessian.diagonal() + 1e-9 * np.trace(hessian) + 1e-12)
         improved = False
         while trials < SCHEDULE.steps and not improved:
             trials += 1
             step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
-            shift = float(np.abs(step).max()) * scene.radius
+            shift = float(np.abs(step).max()) * radius(scene.shapes[0])
             candidate = composed(scene, level.model, transform, step)
             if plausible(candidate):
-                trial = evaluate(scene, level, candidate)
+                trial = scene.evaluate(level, candidate)
                 improved = trial.energy < current.energy
             if improved:
                 transform, current, damping = candidate, trial, max(damping / 5, 1e-5)

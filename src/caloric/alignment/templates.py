@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.alignment import align, registration
-from caloric.alignment.align import Alignment
+from caloric.alignment.align import Alignment, Device
 from caloric.alignment.registration import Model
 from caloric.alignment.schedule import SCHEDULE
-from caloric.alignment.search import Correlate
 from caloric.descriptor import density, engine, fields
 from caloric.descriptor.density import Measure
 from caloric.descriptor.fields import Feature, Pixels
@@ -93,7 +92,7 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
         count = len(smaller[0])
         images += [next(halves) for _ in range(count - len(images))]
         sizes = [list(zip(levels, images, strict=False)) for levels in smaller]
-        key = count, registration.light(smaller[0][-1])
+        key = count, registration.light(smaller[0][-1].shape)
         if key not in measured:
             measured[key] = fields.pyramid(feature.measure(images[count - 1], key[1]))
         scenes = [
@@ -229,7 +228,7 @@ def find_template(
         first = min(checked)
         flat = align.aligned(checked[first], large, kind, model, None)
         return TemplateMatch(first, flat, scores, {}, unusable)
-    result = _best(large, textured, kind, chosen, model, align.correlator(device))
+    result = _best(large, textured, kind, chosen, model, align.device_of(device))
     scores[list(textured)] = result.scores
     return replace(result, scores=scores, unusable=unusable)
 
@@ -240,7 +239,7 @@ def _best(
     feature: Feature,
     kernel: Kernel,
     model: Model,
-    correlate: Correlate,
+    on: Device,
 ) -> TemplateMatch:
     """Return the result for textured templates by their index, with their scores alone."""
     names = list(templates)
@@ -248,7 +247,7 @@ def _best(
     where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
     best: dict[int, float] = {}
     for group in groups:
-        candidates = align.searched(group.scenes, model, SCHEDULE.template_candidates, correlate)
+        candidates = align.searched(group.scenes, model, SCHEDULE.template_candidates, on)
         transforms = [transform for per_template in candidates for transform in per_template]
         patches = np.stack(
             [_patch(group.scenes[0].image, transform, group.shape) for transform in transforms]
@@ -270,13 +269,13 @@ def _best(
             break
         scene, sizes, starts = where[index]
         path = align.from_candidates(scene, model, starts)
-        aligned[index] = align.descend(sizes, scene, model, path)
+        aligned[index] = align.descend(sizes, scene, model, path, on)
         last = aligned[index].converged
     ranked = _ranked(aligned)
     if not aligned[ranked[0]].converged:
         for index in ranked[: SCHEDULE.escalated_templates]:
             scene, sizes, starts = where[index]
-            aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], correlate)
+            aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], on)
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
     scores_of_all = np.array([best[i] for i in names])

@@ -394,6 +394,8 @@ def lines(report: Report) -> list[str]:
     )
     both = report["views"]["milliseconds, both images"]
     result.append(f"all simulated views of two images: {both:.0f} ms")
+    for name, one in report["precision"].items():
+        result.append(f"{name}: {one['device']:.0f} ms, {one['cpu']:.0f} ms on the CPU")
     for name, counts in report["images"].items():
         for count, figures in counts.items():
             if count != "stages":
@@ -480,6 +482,7 @@ def run(
         "files": lambda: gpu_users.files(photographs, name, progress),
         "pairs": lambda: gpu_users.pairs(photographs, name, progress),
         "views": lambda: gpu_users.views(photographs, name, progress),
+        "precision": lambda: gpu_users.precision(photographs, name, progress),
         "cpu": lambda: on_cpu(photographs, progress),
         "agreement": lambda: agreement(photographs, name, progress),
         "out of memory": lambda: out_of_memory(photographs, name),

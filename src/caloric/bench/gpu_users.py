@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from caloric import pipeline
+from caloric.alignment import align
 from caloric.bench import datasets
 from caloric.bench.agreement import compared
 from caloric.descriptor.recipes import descriptor
@@ -208,3 +209,43 @@ def views(folder: Path, device: str, progress: Progress) -> Report:
         "milliseconds, both images": 1000 * took, "milliseconds, one image": 1000 * one,
         "features": [len(f) for f in found],
     }  # fmt: skip
+
+
+ALIGNED = (256, 512, 1024)  # pixels across templates
+REFINED = 2000  # matches
+
+
+def precision(folder: Path, device: str, progress: Progress) -> Report:
+    """Return the milliseconds of alignments and of refinement, on the CPU and the device."""
+    progress("alignment and refinement")
+    image = photographs(folder, 1536, 2048, 1)[0]
+    report: Report = {}
+    for side in ALIGNED:
+        map_ = np.array([[1.02, 0.1, 300], [-0.1, 0.97, 250]])
+        flags = cv2.WARP_INVERSE_MAP | cv2.INTER_CUBIC
+        template = np.asarray(cv2.warpAffine(image, map_, (side, side), flags=flags))
+        # A few trials: these calls take up to a second on a CPU.
+        took = {
+            name: 1000 * _seconds(partial(align.align, template, image, device=name), repeated=5)
+            for name in ("cpu", device)
+        }
+        here, there = (align.align(template, image, device=d).transform for d in ("cpu", device))
+        report[f"align {side} x {side} in 2048 x 1536"] = {
+            "cpu": took["cpu"], "device": took[device],
+            "largest difference": float(np.abs(here - there).max()),
+        }  # fmt: skip
+    first = photographs(folder, 640, 800, 1)[0]
+    second = np.asarray(
+        cv2.warpAffine(first, np.array([[1.03, 0.04, -9], [-0.03, 1, 12]]), (800, 640))
+    )
+    a, b = pipeline.extract([first, second], max_features=2 * REFINED)
+    rows = np.resize(pipeline.match(a, b).indices, (REFINED, 2))
+    frames = a.frames.maps[rows[:, 0]], b.frames.maps[rows[:, 1]]
+    took = {
+        name: 1000
+        * _seconds(partial(pipeline.refine, first, second, *frames, device=name), repeated=9)
+        for name in ("cpu", device)
+    }
+    report[f"refine {REFINED:,} matches"] = {"cpu": took["cpu"], "device": took[device]}
+    graphs.forget()
+    return report

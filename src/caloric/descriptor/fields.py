@@ -25,10 +25,10 @@ from caloric.theory.gaussians import FloatArray
 Pixels = NDArray[np.float32]
 
 SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
-_WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
-_MEAN = 0.75  # of u_0 over photographs; subtracting it centres the field
-_LEVELS = 8  # of a distribution field
-_FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
+WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
+MEAN = 0.75  # of u_0 over photographs; subtracting it centres the field
+LEVELS = 8  # of a distribution field
+FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
 NOISE = 0.004
 
 
@@ -61,12 +61,17 @@ def gradients(pixels: Pixels) -> tuple[Pixels, Pixels]:
     )
 
 
+def coarse(count: int, sigma: float) -> int:
+    """Return the number of samples that are enough, of ``count``, for a blur by σ samples."""
+    return count if sigma < 6 else max(1, round(3 * count / sigma))
+
+
 def _smoothed(plane: Pixels, sigma: float) -> Pixels:
     """Return plane ⋆ k_σ; a wide blur is computed on a coarse grid and interpolated."""
-    if sigma < 6:
-        return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
     h, w = plane.shape
-    size = (max(1, round(3 * w / sigma)), max(1, round(3 * h / sigma)))
+    size = (coarse(w, sigma), coarse(h, sigma))
+    if size == (w, h):
+        return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
     small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
     small = cv2.GaussianBlur(small, (0, 0), sigma * size[0] / w, sigmaY=sigma * size[1] / h)
     return np.asarray(cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR))
@@ -79,7 +84,7 @@ def _harmonic_fields(step: int) -> Callable[[Pixels, float], Pixels]:
         gx, gy = gradients(pixels)
         square = gx * gx + gy * gy
         norm = _smoothed(square, around)
-        norm += np.float32(_FAINT**2 * float(square.mean()) + NOISE**2)
+        norm += np.float32(FAINT**2 * float(square.mean()) + NOISE**2)
         cv2.sqrt(norm, norm)
         size = cv2.sqrt(square)
         fields = np.empty((5, *pixels.shape), np.float32)
@@ -94,10 +99,10 @@ def _harmonic_fields(step: int) -> Callable[[Pixels, float], Pixels]:
         fields[3] -= fields[2] * s
         np.multiply(fields[1], s, out=fields[4])
         fields[4] += fields[2] * c
-        fields[0] -= np.float32(_MEAN)
+        fields[0] -= np.float32(MEAN)
         for channel, order in enumerate((0, 1, 1, 2, 2)):
-            if _WEIGHTS[order] != 1:
-                fields[channel] *= np.float32(_WEIGHTS[order])
+            if WEIGHTS[order] != 1:
+                fields[channel] *= np.float32(WEIGHTS[order])
         return fields
 
     return measure
@@ -105,10 +110,10 @@ def _harmonic_fields(step: int) -> Callable[[Pixels, float], Pixels]:
 
 def _level_fields(pixels: Pixels, around: float) -> Pixels:
     """Return k_σl(l − f) (levels, h, w) at equally spaced levels l, with σl their spacing."""
-    levels = (np.arange(_LEVELS, dtype=np.float32) + 0.5) / _LEVELS
+    levels = (np.arange(LEVELS, dtype=np.float32) + 0.5) / LEVELS
     smooth = cv2.GaussianBlur(pixels, (0, 0), SHARPNESS)
-    layers = np.exp(-0.5 * ((smooth - levels[:, None, None]) * _LEVELS) ** 2)
-    return layers - np.float32(np.sqrt(2 * np.pi) / _LEVELS)
+    layers = np.exp(-0.5 * ((smooth - levels[:, None, None]) * LEVELS) ** 2)
+    return layers - np.float32(np.sqrt(2 * np.pi) / LEVELS)
 
 
 FEATURES = {
@@ -116,8 +121,8 @@ FEATURES = {
     for feature in (
         Feature("orientation", (0, 1, 2), _harmonic_fields(1)),
         Feature("unsigned-orientation", (0, 2, 4), _harmonic_fields(2)),
-        Feature("distribution-field", (0,) * _LEVELS, _level_fields),
-        Feature("distribution-field-heat", (0,) * _LEVELS, _level_fields, widens=True),
+        Feature("distribution-field", (0,) * LEVELS, _level_fields),
+        Feature("distribution-field-heat", (0,) * LEVELS, _level_fields, widens=True),
     )
 }
 

@@ -94,7 +94,7 @@ def begin(
         ranges = images.ranges(pixels, grey, layout, plan.recipe.kernel)
         return results.pack(pipeline.extract(grey, plan, masks, most), ranges)
 
-    packed: Packed = graphs.recorded(work, plan, (layout, most), pixels, masks)
+    packed: Packed = graphs.extraction(work, plan, (layout, most), pixels, masks)
     down = streams.download(packed.headers() if stay else packed.bytes)
     return Running(packed, down, packed.bytes.clone() if stay else None, plan, size)
 

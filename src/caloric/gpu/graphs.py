@@ -13,7 +13,7 @@ from caloric.gpu.once import kept
 from caloric.gpu.pipeline import Batch, extract, fusing, room
 from caloric.plan import Plan
 
-_KEPT = 12  # graphs: each holds the memory of its batch
+_KEPT = 16  # graphs: each holds the memory of its batch
 _capacities: dict[tuple[Any, ...], int] = kept({})  # where the default is too small
 
 
@@ -39,7 +39,7 @@ def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
         def work(pixels: Tensor, masks: Tensor | None, most: int = most) -> Batch:
             return extract(pixels, plan, masks, most)
 
-        batch: Batch = recorded(work, plan, (most,), pixels, masks)
+        batch: Batch = extraction(work, plan, (most,), pixels, masks)
         if not bool(batch.crowded.any()):
             return batch
         enlarge(size, plan)
@@ -57,19 +57,26 @@ class _Graph:
 _graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
-def recorded(
+def extraction(
     work: Callable[..., Any], plan: Plan, key: tuple[Any, ...], *inputs: Tensor | None
 ) -> Any:
+    """Return :func:`recorded` for a plan; what has no bound on its size is not recorded."""
+    if plan.options.max_features is None:
+        return work(*inputs)
+    return recorded(work, (plan, key), *inputs)
+
+
+def recorded(work: Callable[..., Any], key: tuple[Any, ...], *inputs: Tensor | None) -> Any:
     """Return ``work(*inputs)``, by a graph from the second time on.
 
-    ``plan`` and ``key`` say what is done to inputs of the same shapes and types. The next call with
-    the same ones overwrites the result.
+    ``key`` says what is done to inputs of the same shapes and types. The next call with the same
+    one overwrites the result.
     """
     device = next(v.device for v in inputs if v is not None)
-    if not fusing(device) or plan.options.max_features is None:
+    if not fusing(device):
         return work(*inputs)
     kinds = tuple(None if v is None else (tuple(v.shape), v.dtype) for v in inputs)
-    whole = (key, plan, device, kinds)
+    whole = (key, device, kinds)
     if whole not in _graphs:
         _graphs[whole] = None
         return work(*inputs)

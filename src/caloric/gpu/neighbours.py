@@ -81,10 +81,12 @@ def _groups(sets: Sequence[Set], pairs: Sequence[Pair]) -> Iterator[Sequence[Pai
 class _Rows:
     """The descriptors (n, d) of all sets, less their mean, and their places (n, 2) if known.
 
-    ``begins`` is the first row of each set, ``largest`` () the largest absolute entry of all.
+    ``halves`` are the same as sums of two halves, None where the kernels cannot be used. ``begins``
+    is the first row of each set, ``largest`` () the largest absolute entry of all.
     """
 
     values: Tensor
+    halves: Any
     places: Tensor | None
     begins: NDArray[np.int64]
     largest: Download
@@ -116,13 +118,13 @@ class _Everything:
             # Subtract the mean: far from 0 the scores would suffer from cancellation.
             values = values - values.mean(0, dtype=torch.float64).float()
             begins = np.cumsum([0, *(len(s.values) for s in self.sets)])[:-1]
-            return _Rows(values, xy, begins, largest)
+            return _Rows(values, _halves(values), xy, begins, largest)
 
     def begin(self, rows: _Rows, pairs: Sequence[Pair]) -> _Running:
         """Let the device search, and return."""
         counts = [len(s.values) for s in self.sets]
         with torch.no_grad(), streams.using(self.device):
-            search = _fused if _fusing(rows.values) else _plain
+            search = _plain if rows.halves is None else _fused
             table = [(rows.begins[a], counts[a], rows.begins[b], counts[b]) for a, b in pairs]
             result = search(rows, np.array(table, np.int32), self.radius)
             return _Running(streams.download(result), rows.largest)
@@ -152,12 +154,13 @@ class _Everything:
         return on_cpu.neighbours(left, right, xy, self.radius)
 
 
-def _fusing(values: Tensor) -> bool:
+def _halves(values: Tensor) -> Any:
+    """Return descriptors as sums of halves, or None if the kernels cannot be used."""
     if not fusing(values.device):
-        return False
-    from caloric.gpu import neighbours_kernels
+        return None
+    from caloric.gpu import neighbours_kernels as kernels
 
-    return values.shape[1] <= neighbours_kernels.WIDEST
+    return kernels.split(values) if values.shape[1] <= kernels.WIDEST else None
 
 
 def _sent(arrays: Sequence[Any], device: Any) -> Tensor:
@@ -188,7 +191,7 @@ def _fused(rows: _Rows, table: NDArray[np.int32], radius: float) -> Tensor:
     device = rows.values.device
     pairs = torch.from_numpy(table).to(device, non_blocking=True)
     nearest, top, second, tops = kernels.nearest_rows(
-        kernels.split(rows.values), pairs, rows.places, radius, (n, m)
+        rows.halves, pairs, rows.places, radius, (n, m)
     )
     number = torch.arange(n, dtype=torch.int32, device=device)
     valid = number < pairs[:, 1:2]

@@ -5,7 +5,6 @@ the CPU are those of float32 sums in another order.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from caloric.gpu import devices
+from caloric.gpu import devices, graphs, streams
+from caloric.gpu.once import once
 from caloric.matching import refinement as plain
 from caloric.matching.refinement import SIDE, Outcome
 from caloric.theory.gaussians import FloatArray
 
 _BATCH = 1 << 15  # matches at once
+_RECORDED = 1 << 12  # fewer are the work of a recorded graph, which holds the memory for them
 _SAMPLES = SIDE * SIDE
 
 
@@ -33,7 +34,7 @@ class _Constants:
     back: list[Tensor]  # (2 n, n)
 
 
-@cache
+@once
 def _constants(device: Any) -> _Constants:
     joined = []
     for blur in plain.BLURS:
@@ -58,41 +59,48 @@ class _Octaves:
     starts: Tensor
     heights: Tensor
     widths: Tensor
-    noise: float
+    noise: Tensor  # ()
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
-def _octaves(image: Any, device: Any) -> _Octaves:
-    level = torch.as_tensor(image, device=device)
+@once
+def _places(shapes: tuple[tuple[int, int], ...], device: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where levels of these shapes begin, their heights and their widths."""
+    sizes = np.array(shapes)
+    counts = sizes.prod(1)
+    both = (counts.cumsum() - counts, sizes[:, 0], sizes[:, 1])
+    starts, heights, widths = (torch.tensor(v, device=device) for v in both)
+    return starts, heights, widths
+
+
+def _octaves(level: Tensor) -> _Octaves:
     noise = _noise_level(level)
-    taps = torch.tensor([1.0, 4, 6, 4, 1], device=device) / 16
     levels = [level]
     while min(level.shape) >= 32:
-        padded = functional.pad(level[None, None], (2, 2, 2, 2), mode="reflect")
-        rows = functional.conv2d(padded, taps.view(1, 1, 5, 1), stride=(2, 1))
-        level = functional.conv2d(rows, taps.view(1, 1, 1, 5), stride=(1, 2))[0, 0]
+        for _ in range(2):  # rows, then columns; sums, because convolutions round to 10 bits
+            padded = functional.pad(level.T[None], (2, 2), mode="reflect")[0]
+            end = padded.shape[1]
+            a, b, c, d, e = (padded[:, i : end - 4 + i : 2] for i in range(5))
+            level = (a + e) / 16 + (b + d) / 4 + c * 0.375
         levels.append(level)
-    sizes = torch.tensor([tuple(v.shape) for v in levels], device=device)
-    counts = sizes.prod(1)
-    return _Octaves(
-        torch.cat([v.reshape(-1) for v in levels]), counts.cumsum(0) - counts, sizes[:, 0],
-        sizes[:, 1], noise,
-    )  # fmt: skip
+    shapes = tuple((v.shape[0], v.shape[1]) for v in levels)
+    pixels = torch.cat([v.reshape(-1) for v in levels])
+    return _Octaves(pixels, *_places(shapes, pixels.device), noise)
 
 
-def _noise_level(image: Tensor) -> float:
+def _noise_level(image: Tensor) -> Tensor:
     bands = plain.bands(image)
     if bands is None:
-        return plain.ROUNDING
+        return image.new_full((), plain.ROUNDING)
     rough = bands.diff(n=2, dim=1).diff(n=2, dim=2) / 6
     blocks = (rough**2).reshape(len(rough), 8, -1, 8).mean((1, 3)).sqrt().reshape(-1)
     # As np.percentile does, for any number of blocks.
     ordered, at = blocks.sort().values, (len(blocks) - 1) * plain.SMOOTHEST / 100
     low, high = ordered[int(at)], ordered[min(int(at) + 1, len(blocks) - 1)]
-    found = float(low + (high - low) * (at - int(at))) / plain.OF_NOISE
-    return max(plain.ROUNDING, found)
+    found = (low + (high - low) * (at - int(at))) / plain.OF_NOISE
+    return found.clamp_min(plain.ROUNDING)
 
 
 def _sigmas(maps: Tensor) -> Tensor:
@@ -229,6 +237,14 @@ def _minimised(patches: Tensor, second: _Octaves, b: Tensor, blur: int, c: _Cons
     return _Minimum(b, cost, power, power_a, slopes, hessian, template)
 
 
+@once
+def _noise_of(levels: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Return :func:`caloric.matching.refinement.noise_of` of each level, (n,) and (n, 4)."""
+    variances, correlations = zip(*(plain.noise_of(i) for i in range(levels)), strict=True)
+    both = (np.array(v) for v in (variances, correlations))
+    return tuple(torch.tensor(v, device=device) for v in both)
+
+
 def _covariances(
     end: _Minimum, a: Tensor, images: tuple[_Octaves, _Octaves], c: _Constants
 ) -> Tensor:
@@ -243,17 +259,17 @@ def _covariances(
     total = torch.zeros((count, 2, 2), device=device)
     for maps, power, image in ((a, end.power_a, images[0]), (end.maps, end.power, images[1])):
         octave = _levels(maps, len(image))
-        variances, correlations = zip(*(plain.noise_of(i) for i in range(len(image))), strict=True)
+        variances, correlations = _noise_of(len(image), device)
         apart = (_sigmas(maps) * plain.SPACING / (1 << octave).double()).clamp_min(plain.FINEST)
         lags = torch.arange(plain.LAGS, device=device) * apart[:, None]
-        pixels = torch.tensor(np.array(correlations), device=device)[octave]
+        pixels = correlations[octave]
         seen = pixels[:, :1] * _spline(lags)
         for i in range(1, 4):
             seen = seen + pixels[:, i, None] * (_spline(lags - i) + _spline(lags + i))
         near = distance < plain.LAGS
         matrix = seen.float()[:, distance.clamp_max(plain.LAGS - 1)] * near
         spread = matrix[:, None] @ shift @ matrix[:, None]
-        share = torch.tensor(variances, device=device)[octave].float() * image.noise**2
+        share = variances[octave].float() * image.noise**2
         share = share / (power + plain.NOTHING)
         flat = shift.view(count, 2, -1)
         total += share[:, None, None] * (flat @ spread.reshape(count, 2, -1).transpose(1, 2))
@@ -272,19 +288,41 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
     """
 
     def on_device() -> Outcome:
-        c = _constants(device)
-        images = _octaves(image_a, device), _octaves(image_b, device)
-        first, second = (torch.tensor(v, device=device) for v in (a, b))
-        parts = [
-            _batch(images, one, two, c)
-            for one, two in zip(first.split(_BATCH), second.split(_BATCH), strict=True)
-        ]
-        return Outcome(*(torch.cat(v).double().cpu().numpy() for v in zip(*parts, strict=True)))
+        with torch.no_grad(), streams.using(device):
+            first, second = (torch.as_tensor(v, device=device) for v in (image_a, image_b))
+            parts = [
+                _refined(first, second, a[i : i + _BATCH], b[i : i + _BATCH])
+                for i in range(0, len(a), _BATCH)
+            ]
+            return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
 
     result = devices.fitting(on_device, f"refining {len(a)} matches")
     return (
         plain.descend(np.asarray(image_a), np.asarray(image_b), a, b) if result is None else result
     )
+
+
+def _refined(first: Tensor, second: Tensor, a: FloatArray, b: FloatArray) -> list[FloatArray]:
+    """Return maps, shifts and figures of the matches of a batch."""
+    count, device = len(a), first.device
+    if count > _RECORDED:
+        packed = _packed(first, second, *(torch.tensor(v, device=device) for v in (a, b)))
+    else:
+        # Graphs are of few sizes: the last match is repeated.
+        size = max(256, 1 << (count - 1).bit_length())
+        rows = np.minimum(np.arange(size), count - 1)
+        frames = (torch.from_numpy(v[rows]).to(device) for v in (a, b))
+        packed = graphs.recorded(_packed, ("refinement",), first, second, *frames)
+    found = packed[:count].cpu().numpy()
+    maps, shifts, figures = np.split(found, (6, 10), 1)
+    return [maps.reshape(-1, 2, 3), shifts.reshape(-1, 2, 2), figures]
+
+
+def _packed(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return maps, shifts and figures of frames (m, 2, 3) in one tensor (m, 13) float64."""
+    images = _octaves(first), _octaves(second)
+    found = _batch(images, a, b, _constants(first.device))
+    return torch.cat([v.double().flatten(1) for v in found], 1)
 
 
 def _batch(

@@ -125,7 +125,7 @@ def _begin(
     if len(turns) * turns[0].tilt * size[0] * size[1] > _RECORDED:
         packed = work(grey, mask)
     else:
-        packed = graphs.recorded(work, plan, ("views", factor, tuple(turns), most), grey, mask)
+        packed = graphs.extraction(work, plan, ("views", factor, tuple(turns), most), grey, mask)
     return Running(packed, streams.download(packed.bytes), None, plan, size)
 
 
