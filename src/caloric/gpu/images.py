@@ -1,6 +1,5 @@
 """Images on their way to a device: bytes travel as they are, and the device makes them grey."""
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from caloric.gpu import streams
 from caloric.image.pixels import Windows, as_image, check_finite, check_levels, is_tensor, rec601
 from caloric.image.pixels import to_grey as grey_on_host
 from caloric.kernels import Kernel
+from caloric.runtime import threads
 
 Image: TypeAlias = NDArray[np.generic] | Tensor
 
@@ -91,32 +91,30 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
     return upload_rows([np.asarray(image)[None] for image in images], device)
 
 
-def _bytes(values: NDArray[Any]) -> Tensor:
-    """Return the bytes of an array in C order as a tensor on its memory, read-only or not."""
-    pointer = values.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-    return torch.from_numpy(np.ctypeslib.as_array(pointer, (values.nbytes,)))
-
-
-def copy(to: NDArray[Any], values: NDArray[Any]) -> None:
-    """Copy an array: by PyTorch's threads if it is in C order, which are several times as fast."""
-    if values.flags.c_contiguous and values.dtype == to.dtype and values.nbytes:
-        _bytes(to).copy_(_bytes(values))
-    else:
-        np.copyto(to, values, casting="unsafe")
+_STRIP = 1 << 20  # bytes that a thread copies at a time
+SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
 
 
 def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
     """Return arrays (n, ...) of one type, one after the other, as a tensor on the device.
 
-    They are copied to pinned memory, from where the device takes them while others work.
+    Threads copy them to pinned memory, from where the device takes them while others work.
     """
     kind, shape = arrays[0].dtype.newbyteorder("="), arrays[0].shape[1:]
     counts = [len(array) for array in arrays]
     each = int(np.prod(shape)) * kind.itemsize
     buffer = torch.empty(sum(counts) * each, dtype=torch.uint8, pin_memory=device.type == "cuda")
     rows = buffer.numpy().view(kind).reshape(-1, *shape)
-    for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False):
-        copy(rows[begin : begin + len(array)], array)
+    if buffer.numel() < SHARED:
+        np.concatenate(arrays, out=rows)
+    else:
+        step = max(1, _STRIP // max(1, each))
+        parts = [
+            (array[start : start + step], begin + start)
+            for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
+            for start in range(0, len(array), step)
+        ]
+        threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
     return streams.upload(buffer, device).view(_TYPES[kind.str[1:]]).view(rows.shape)
 
 

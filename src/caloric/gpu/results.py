@@ -10,9 +10,10 @@ from torch import Tensor
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu.images import RANGES, copy
+from caloric.gpu.images import RANGES, SHARED
 from caloric.gpu.pipeline import Batch
 from caloric.plan import Plan
+from caloric.runtime import threads
 
 _HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
 _FRAME = 6  # float64
@@ -108,8 +109,14 @@ def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
     for start in range(0, len(values), _TOGETHER):
         copies += list(np.empty(values[start : start + _TOGETHER].shape, kind))
 
-    for own, given in zip(copies, values, strict=True):
-        copy(own, given)
+    def copy(i: int) -> None:
+        np.copyto(copies[i], values[i], casting="unsafe")
+
+    if values.nbytes < SHARED:
+        for i in range(len(copies)):
+            copy(i)
+    else:
+        threads.each(copy, range(len(copies)))
     return copies
 
 
