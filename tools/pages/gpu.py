@@ -173,7 +173,7 @@ def page(report: Report) -> str:
         f"{'in use' if about['compiled core'] else 'not installed'}.",
         "",
         *_arrays(report),
-        "One by one is what differs most between machines of this kind: 1.9 to 2.5 ms in five runs, by how",
+        "One by one is what differs most from machine to machine of this kind, by how",
         "fast the host copies memory.",
         "",
         *_files(report["files"], about),

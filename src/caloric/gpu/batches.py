@@ -51,7 +51,7 @@ class Running:
         Then there will be more room the next time. Of features that stay there are headers alone.
         """
         packed = self.packed if self.stay is None else replace(self.packed, slots=0)
-        parts = packed.parts(self.download.wait())
+        parts = packed.parts(self.download.wait().numpy())
         if parts.crowded:
             graphs.enlarge(self.size, self.plan)
             return None

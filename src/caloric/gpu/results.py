@@ -1,6 +1,7 @@
 """Features on their way from a device: all of a batch are one piece of bytes, copied at once."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,24 +18,28 @@ from caloric.runtime import threads
 
 _HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
 _FRAME = 6  # float64
+_ON_HOST = {
+    torch.uint8: np.uint8, torch.float16: np.float16, torch.float32: np.float32,
+    torch.float64: np.float64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The features of b images, up to k of each, on the device or on the host.
+    """The features of b images, up to k of each: tensors on the device, arrays on the host.
 
     ``headers`` (b, 8), ``maps`` (b, k, 2, 3), ``scores`` (b, k) and ``values`` (b, k, d).
     """
 
-    headers: Tensor
-    maps: Tensor
-    scores: Tensor
-    values: Tensor
+    headers: Any
+    maps: Any
+    scores: Any
+    values: Any
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The number of features of each image."""
-        return np.asarray(self.headers[:, 0].numpy().astype(np.int64))
+        """The number of features of each image, on the host."""
+        return np.asarray(self.headers[:, 0].astype(np.int64))
 
     @property
     def crowded(self) -> bool:
@@ -43,8 +48,8 @@ class Parts:
 
     @property
     def ranges(self) -> NDArray[np.float32]:
-        """See :func:`caloric.gpu.images.ranges`, (b, 5)."""
-        return np.asarray(self.headers[:, 2 : 2 + RANGES].numpy())
+        """See :func:`caloric.gpu.images.ranges`, (b, 5), on the host."""
+        return np.asarray(self.headers[:, 2 : 2 + RANGES])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +69,16 @@ class Packed:
         entries = features * self.dimension * self.type.itemsize
         return 4 * _HEADER * self.images, 8 * _FRAME * features, 4 * features, entries
 
-    def parts(self, of: Tensor) -> Parts:
-        """Return what the bytes of this batch, here or on the host, are."""
-        headers, maps, scores, values = of[: sum(self.sizes)].split(self.sizes)
+    def parts(self, of: Any) -> Parts:
+        """Return what the bytes of this batch, a tensor or an array on the host, are."""
+        on_host, ends = isinstance(of, np.ndarray), [0, *accumulate(self.sizes)]
         b, k = self.images, self.slots
-        return Parts(
-            headers.view(torch.float32).view(b, _HEADER),
-            maps.view(torch.float64).view(b, k, 2, 3),
-            scores.view(torch.float32).view(b, k),
-            values.view(self.type).view(b, k, self.dimension),
-        )
+        kinds = (torch.float32, torch.float64, torch.float32, self.type)
+        shapes = ((b, _HEADER), (b, k, 2, 3), (b, k), (b, k, self.dimension))
+        return Parts(*(
+            of[begin:end].view(_ON_HOST[kind] if on_host else kind).reshape(shape)
+            for begin, end, kind, shape in zip(ends, ends[1:], kinds, shapes, strict=False)
+        ))  # fmt: skip
 
     def headers(self) -> Tensor:
         """Return the bytes without the features."""
@@ -104,7 +109,7 @@ def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
     Most of the time of a copy to new memory is that of its pages, which are fewer if they are
     large, so that a few images share memory.
     """
-    values = parts.values.numpy()
+    values = parts.values
     copies: list[NDArray[np.generic]] = []
     for start in range(0, len(values), _TOGETHER):
         copies += list(np.empty(values[start : start + _TOGETHER].shape, kind))
@@ -129,7 +134,7 @@ def features(
     size: tuple[int, int],
 ) -> Features:
     """Return the features of an image (h, w) of a batch with its descriptors (k, d)."""
-    maps, scores = parts.maps[image, :count].numpy(), parts.scores[image, :count].numpy()
+    maps, scores = parts.maps[image, :count], parts.scores[image, :count]
     return plan.features(Frames.unchecked(maps.copy(), scores.copy()), values[:count], size)
 
 

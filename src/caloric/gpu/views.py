@@ -69,11 +69,11 @@ class Begun:
             rows = view * k + slot
             back = self.back[begin + view]
             begin += b
-            own = back[:, :, :2] @ parts.maps.flatten(0, 1).numpy()[rows]
+            own = back[:, :, :2] @ parts.maps.reshape(-1, 2, 3)[rows]
             own[:, :, 2] += back[:, :, 2]
             maps.append(own)
-            scores.append(parts.scores.flatten().numpy()[rows])
-            described = parts.values.flatten(0, 1).numpy()
+            scores.append(parts.scores.ravel()[rows])
+            described = parts.values.reshape(b * k, -1)
             values.append(described if len(rows) == len(described) else described[rows])
         frames = Frames.unchecked(np.concatenate(maps), np.concatenate(scores))
         whole = values[0] if len(values) == 1 else np.concatenate(values)
