@@ -132,6 +132,14 @@ def _description(report: Report) -> Iterator[str]:
     yield from table(["", "table", "frames per second", "share of the limit"], found)
 
 
+def _missed(report: Report) -> list[str]:
+    """Return a line on the targets of the benchmark that this run did not reach."""
+    from caloric.bench import gpu  # needs PyTorch
+
+    missed = gpu.failures(report)
+    return [f"Targets that this run did not reach: {'; '.join(missed)}.", ""] if missed else []
+
+
 def page(report: Report) -> str:
     """Return the text of the page."""
     about, limits = report["about"], report["limits"]
@@ -191,6 +199,7 @@ def page(report: Report) -> str:
                 for name, one in report["precision"].items()
             ],
         ),
+        *_missed(report),
         "## The device alone",
         "",
         f"In the same run the device copied {limits['copy, terabytes a second']:.1f} TB/s and "
