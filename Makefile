@@ -80,4 +80,4 @@ $(READY): $(TOOL)
 	touch $(READY)
 
 clean:
-	rm -rf .venv .cross demo docs/_build docs/_figures dist native/build
+	rm -rf .venv .cross demo docs/_build docs/_figures docs/gallery dist native/build

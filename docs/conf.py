@@ -1,6 +1,8 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
+from sphinx_gallery.scrapers import figure_rst
 
 import caloric
 from caloric import demo, viz
@@ -17,15 +19,41 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",
+    "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # ArrayLike spelt out is unreadable
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
 html_title = "Caloric"
 nitpicky = False
+suppress_warnings = ["config.cache"]  # the gallery is configured by a function
+
+
+def saved_pictures(block, block_vars, gallery_conf):
+    """Show the pictures that an example has saved, after the lines that did."""
+    shown = []
+    folder = Path(block_vars["src_file"]).parent
+    for picture in sorted([*folder.glob("*.png"), *folder.glob("*.jpg")]):
+        shown.append(next(block_vars["image_path_iterator"]))
+        shutil.move(picture, shown[-1])
+    return figure_rst(shown, gallery_conf["src_dir"])
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("matplotlib", saved_pictures),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+}
 
 
 def escape_bars(app, what, name, obj, options, lines):
@@ -50,6 +78,8 @@ def draw(app):
     figures.diffused_landscapes(folder / "diffused.png", toy.solve())
     halves = np.split(demo.kernels_picture(demo.view().original), 2, axis=1)
     viz.Picture(np.concatenate(halves)).save(folder / "kernels.png")
+    cat = demo.view().original
+    viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(folder / "features.png")
 
 
 def setup(app):

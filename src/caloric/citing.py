@@ -30,7 +30,24 @@ _PAPERS = {
 
 
 def cite(name: str = "caloric") -> str:
-    """Return the BibTeX entries of the papers behind a descriptor: ``caloric.cite("heat")``."""
+    """Return the BibTeX entries of the papers behind a descriptor.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`caloric.descriptors`.
+
+    Returns
+    -------
+    str
+        The entries, the theory first.
+
+    Examples
+    --------
+    >>> import caloric
+    >>> print(caloric.cite("heat").splitlines()[0])
+    @techreport{mobahi2016theory,
+    """
     kernel = descriptor(name).kernel.name
     paper = next(
         (_PAPERS[k] for k in ("sift", "dsp", "distribution-field") if kernel.startswith(k)), ""

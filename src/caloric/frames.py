@@ -36,7 +36,15 @@ def _determinants(maps: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """n frames: ``maps`` (n, 2, 3) float64 and ``scores`` (n,) float32, higher is stronger."""
+    """Places, sizes and shapes of n features in an image.
+
+    Attributes
+    ----------
+    maps : array (n, 2, 3) float64
+        [A | (x, y)] of each: A maps the unit circle to its ellipse at 1 σ, in pixels.
+    scores : array (n,) float32
+        How strong each is; higher is stronger.
+    """
 
     maps: FloatArray
     scores: NDArray[np.float32]

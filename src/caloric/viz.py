@@ -11,6 +11,7 @@
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -139,6 +140,14 @@ def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500
     -------
     Picture
         The image with its features; ``save(path)`` and ``show()``.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> from caloric import viz
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> viz.draw_features(image, caloric.detect(image, max_features=20))
+    Picture(160 x 120)
     """
     frames = features.frames if isinstance(features, Features) else features
     if not isinstance(frames, Frames):
@@ -193,6 +202,15 @@ def draw_matches(
     -------
     Picture
         The picture; ``save(path)`` and ``show()``.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> from caloric import viz
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> a, b = caloric.extract([image, image[:, 20:]], max_features=50)
+    >>> picture = viz.draw_matches(image, image[:, 20:], a, b, caloric.match(a, b))
+    >>> picture.save("matches.png")  # doctest: +SKIP
     """
     if not limit > 0:
         raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
@@ -291,8 +309,9 @@ def _fitting(title: str, count: str, room: int) -> str:
     return text
 
 
-_SIDE = 256
-_FINAL, _EARLIER = (30, 170, 80), (235, 110, 30)
+_PANEL = (400, 300)  # width and height
+_EMPTY = 238  # grey beside a picture that does not fill its panel
+_FINAL, _EARLIER, _AXIS = (30, 170, 80), (235, 110, 30), (110, 110, 110)
 
 
 def _equalised(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -301,13 +320,22 @@ def _equalised(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
 
 
 def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
-    """Return a square panel of fixed size with a picture and a title above it."""
+    """Return a panel of fixed size with a picture in its middle and a title above it."""
     h, w = picture.shape[:2]
-    scale = _SIDE / max(h, w)
+    scale = min(_PANEL[0] / w, _PANEL[1] / h)
     size = (max(1, round(w * scale)), max(1, round(h * scale)))
     kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-    panel = np.full((_SIDE + 28, _SIDE + _GAP, 3), 255, np.uint8)
-    panel[28 : 28 + size[1], : size[0]] = cv2.resize(picture, size, interpolation=kind)
+    panel = _titled(_PANEL[0], title)
+    panel[28:, : _PANEL[0]] = _EMPTY
+    left, top = (_PANEL[0] - size[0]) // 2, 28 + (_PANEL[1] - size[1]) // 2
+    panel[top : top + size[1], left : left + size[0]] = cv2.resize(
+        picture, size, interpolation=kind
+    )
+    return panel
+
+
+def _titled(width: int, title: str) -> NDArray[np.uint8]:
+    panel = np.full((_PANEL[1] + 28, width + _GAP, 3), 255, np.uint8)
     write(panel, title, (0, 14))
     return panel
 
@@ -319,41 +347,71 @@ def _overlay(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.
 
 def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return squares of both images in turn; edges are continuous where the images agree."""
-    h, w = first.shape
+    h, w = first.shape[:2]
     side = max(1, max(h, w) // 8)
     y, x = np.mgrid[:h, :w] // side
-    mixed = np.where((x + y) % 2 == 0, first, second)
-    return np.repeat(mixed[..., None], 3, -1)
+    return np.asarray(np.where(((x + y) % 2 == 0)[..., None], first, second))
 
 
 def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[np.uint8]:
     """Return the image with outlines of a template: the last in green, the others in orange."""
-    scale = min(1.0, 2 * _SIDE / max(image.shape))
+    scale = min(1.0, 2 * max(_PANEL) / max(image.shape))
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-    canvas = np.repeat(np.rint(60 + 0.7 * small).astype(np.uint8)[..., None], 3, -1)
+    canvas = np.rint(_DIMMED * small).astype(np.uint8)
+    thick = max(1, round(max(size) / 400))
     for i, outline in enumerate(outlines):
         last = i == len(outlines) - 1
         points = np.rint(16 * ((outline + 0.5) * scale - 0.5)).astype(np.int32)
-        colour, width = (_FINAL, 2) if last else (_EARLIER, 1)
+        colour, width = ((90, 255, 140), 2 * thick) if last else ((255, 150, 60), thick)
         cv2.polylines(canvas, [points], True, colour, width, cv2.LINE_AA, 4)
     return canvas
 
 
-def _curve(sigmas: list[float], energies: list[float]) -> NDArray[np.uint8]:
-    """Return a plot of the energy against σ, from the first step on the left to the last."""
-    canvas = np.full((_SIDE, _SIDE, 3), 246, np.uint8)
-    count, top = len(energies), max([*energies, 1e-9]) * 1.1
-    x = 24 + (_SIDE - 40) * np.arange(count) / max(count - 1, 1)
-    y = _SIDE - 30 - (_SIDE - 50) * np.array(energies) / top
-    points = np.rint(np.stack([x, y], 1)).astype(np.int32)
-    cv2.polylines(canvas, [points], False, _EARLIER, 2, cv2.LINE_AA)
-    for i, at in enumerate(points):
-        cv2.circle(canvas, at.tolist(), 3, _FINAL if i == count - 1 else _EARLIER, -1, cv2.LINE_AA)
-        if i % max(1, count // 5) == 0 or i == count - 1:
-            text = f"{sigmas[i]:.3g}"
-            cv2.putText(canvas, text, (int(at[0]) - 10, _SIDE - 8), cv2.FONT_HERSHEY_SIMPLEX, 0.38,
-                        (90, 90, 90), 1, cv2.LINE_AA)  # fmt: skip
+def _runs(sigmas: list[float]) -> list[list[int]]:
+    """Return the steps from one σ = 0 to the next: one run for each size of the images."""
+    runs: list[list[int]] = []
+    for i, sigma in enumerate(sigmas):
+        if i == 0 or sigma > sigmas[i - 1]:
+            runs.append([])
+        runs[-1].append(i)
+    return runs
+
+
+def _curve(sigmas: list[float], energies: list[float], width: int) -> NDArray[np.uint8]:
+    """Return a plot of the energy of each step, with σ below it; σ begins anew at each size."""
+    canvas = _titled(width, "energy at each sigma, in pixels; images are enlarged at dashed lines")
+    left, right, top, bottom = 52, width - 16, 44, 28 + _PANEL[1] - 46
+    count, highest = len(energies), max([*energies, 1e-9])
+    step = 10.0 ** np.floor(np.log10(highest))
+    step = next(v for v in (step / 5, step / 2, step, 2 * step) if highest / v <= 6)
+    ticks = step * np.arange(int(np.ceil(highest / step)) + 1)
+
+    def y(energy: float) -> int:
+        return round(float(bottom - (bottom - top) * energy / ticks[-1]))
+
+    for tick in ticks:
+        cv2.line(canvas, (left, y(tick)), (right, y(tick)), (225, 225, 225), 1)
+        write(canvas, f"{tick:g}", (4, y(tick)), 12)
+    x = [round(left + 18 + (right - left - 36) * i / max(count - 1, 1)) for i in range(count)]
+    for run in _runs(sigmas):
+        points = np.array([[x[i], y(energies[i])] for i in run], np.int32)
+        cv2.polylines(canvas, [points], False, _EARLIER, 2, cv2.LINE_AA)
+        if run[0]:
+            middle = (x[run[0]] + x[run[0] - 1]) // 2
+            for start in range(top, bottom, 10):
+                cv2.line(canvas, (middle, start), (middle, start + 4), _AXIS, 1)
+    for i in range(count):
+        colour = _FINAL if i == count - 1 else _EARLIER
+        cv2.circle(canvas, (x[i], y(energies[i])), 4, colour, -1, cv2.LINE_AA)
+        write(canvas, f"{sigmas[i]:.2g}", (x[i] - 10, bottom + 14), 12)
+    write(canvas, "sigma", (4, bottom + 14), 12)
+    write(
+        canvas,
+        "steps of the continuation, from the widest diffusion to none",
+        (left, bottom + 34),
+        12,
+    )
     return canvas
 
 
@@ -364,35 +422,64 @@ def draw_alignment(
     steps: list[tuple[float, FloatArray, float]],
     title: str,
 ) -> Picture:
-    """Draw an alignment: overlays before and after, the path, and the energy over σ.
+    """Draw an alignment: the path in the image, overlays before and after, and the energy over σ.
 
-    ``start`` (2, 3) is the initial transform; ``steps`` are the σ, transform and energy of each
-    step.
+    Parameters
+    ----------
+    template, image : array
+        The two images, as :func:`caloric.align` takes them.
+    start : array (2, 3)
+        The transform before.
+    steps : list of (float, array (2, 3), float)
+        σ, transform and energy of each step, the last one being the result.
+    title : str
+        A line above.
+
+    Returns
+    -------
+    Picture
+        Five panels, 1,232 pixels wide.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> template = image[30:90, 40:120]
+    >>> found = caloric.align(template, image)
+    >>> steps = [(step.sigma, step.point, step.cost) for step in found.path]
+    >>> start = np.array([[1.0, 0, 0], [0, 1, 0]])
+    >>> caloric.viz.draw_alignment(template, image, start, steps, "found").pixels.shape[1]
+    1232
     """
     template_grey, image_grey = to_grey(template), to_grey(image)
+    template_rgb, image_rgb = _rgb(template), _rgb(image)
     h, w = template_grey.shape
     corners = np.array([[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]], float)
     transforms = [start, *(transform for _, transform, _ in steps)]
-    reference = _equalised(template_grey)
-    panels = []
-    for name, transform in (("before", start), ("after", transforms[-1])):
+
+    def seen(pixels: NDArray[Any], transform: FloatArray) -> NDArray[Any]:
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        warped = _equalised(np.asarray(cv2.warpAffine(image_grey, transform, (w, h), flags=flags)))
-        panels.append(_panel(_overlay(reference, warped), f"{name}: red template, cyan image"))
-        panels.append(_panel(_checkerboard(reference, warped), f"{name}: checkerboard"))
-    outlines = [corners @ transform[:, :2].T + transform[:, 2] for transform in transforms]
-    path = _outlined(np.rint(255 * np.clip(image_grey, 0, 1)).astype(np.uint8), outlines)
-    sigmas, energies = [step[0] for step in steps], [step[2] for step in steps]
-    third = [_panel(path, "path in the image, end in green"),
-             _panel(_curve(sigmas, energies), "energy; below, sigma in pixels")]  # fmt: skip
-    rows = [
-        np.hstack([panels[0], panels[2], third[0]]),
-        np.hstack([panels[1], panels[3], third[1]]),
+        return np.asarray(cv2.warpAffine(pixels, transform, (w, h), flags=flags))
+
+    reference = _equalised(template_grey)
+    overlays = [
+        _overlay(reference, _equalised(seen(image_grey, v))) for v in (start, transforms[-1])
     ]
-    header = np.full((30, rows[0].shape[1], 3), 255, np.uint8)
-    write(header, title, (0, 15))
-    picture = np.vstack([header, *rows])
-    return Picture(np.pad(picture, ((_GAP, 0), (_GAP, 0), (0, 0)), constant_values=255))
+    outlines = [corners @ transform[:, :2].T + transform[:, 2] for transform in transforms]
+    sigmas, energies = [step[0] for step in steps], [step[2] for step in steps]
+    first = np.hstack([
+        _panel(_outlined(image_rgb, outlines), "the path in the image: orange, its end green"),
+        _panel(overlays[0], "before: template red, image cyan"),
+        _panel(overlays[1], "after: grey where they agree"),
+    ])  # fmt: skip
+    second = np.hstack([
+        _curve(sigmas, energies, 2 * _PANEL[0] + _GAP),
+        _panel(_checkerboard(template_rgb, seen(image_rgb, transforms[-1])), "after: both in turn"),
+    ])  # fmt: skip
+    header = np.full((34, first.shape[1], 3), 255, np.uint8)
+    write(header, title, (0, 17), 16)
+    picture = np.vstack([header, first, second])
+    return Picture(np.pad(picture, ((_GAP, _GAP), (_GAP, 0), (0, 0)), constant_values=255))
 
 
 def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:

@@ -169,7 +169,7 @@ def page(report: Report) -> str:
         "## What a confidence is worth",
         "",
         f"The confidence of a homography is a logistic regression over {pairs} pairs, related and not, at four levels each, with the default",
-        "descriptor and refinement; affine maps use the same ([the module](api.md) has the formula). In these tables the coefficients were fitted to one half of the scenes and tested on the",
+        "descriptor and refinement; affine maps use the same ([the module](internals.md) has the formula). In these tables the coefficients were fitted to one half of the scenes and tested on the",
         "other; *right* means within 5 pixels in the median over what both images show. Where features have frames, their agreement with the",
         "geometry counts. The confidence of fundamental and essential matrices says only that chance gives no such geometry.",
         "",

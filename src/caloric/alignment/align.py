@@ -36,13 +36,26 @@ Method = Literal["continuation", "single", "descriptor"]
 class Alignment:
     """Where a template is in an image.
 
-    ``transform`` (2, 3) maps template pixels to image pixels. ``path`` has the σ (in pixels of the
-    template), the transform (``point``) and the energy (``cost``) of every step. ``confidence`` is
-    the probability that the transform is correct, see :mod:`caloric.alignment.confidence`; do not
-    trust it below 0.5. ``converged`` requires that confidence, a last step that no longer moved,
-    and a template that lies in the image; ``reason`` says which of these is missing.
-    ``covariance`` (6, 6) is that of the entries of ``transform``, row by row. ``inside`` is the
-    share of the template that lies in the image.
+    Attributes
+    ----------
+    transform : array (2, 3)
+        It maps template pixels to image pixels.
+    energy : float
+        The energy at the end.
+    path : tuple of steps
+        σ (``sigma``, in pixels of the template), transform (``point``) and energy (``cost``) of
+        every step.
+    converged : bool
+        Whether the confidence is at least 0.5, the last step no longer moved, and the template lies
+        in the image.
+    confidence : float
+        The probability that the transform is correct (:mod:`caloric.alignment.confidence`).
+    reason : str
+        "converged", or which of these is missing.
+    covariance : array (6, 6)
+        That of the entries of ``transform``, row by row.
+    inside : float
+        The share of the template that lies in the image.
     """
 
     transform: FloatArray

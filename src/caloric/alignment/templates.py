@@ -36,9 +36,18 @@ Octaves = list[tuple[Pixels, Pixels]]
 class TemplateMatch:
     """Template number ``template`` is in the image under ``alignment.transform``, if ``found``.
 
-    ``scores`` (n,) has the best score of every template before alignment, 1 for a perfect fit;
-    ``others`` has the alignments of the runners-up by their index, best first; ``unusable`` says
-    why a template, such as one larger than the image, was not searched for.
+    Attributes
+    ----------
+    template : int
+        The index of the best template.
+    alignment : Alignment
+        Where it is.
+    scores : array (n,)
+        The best score of every template before alignment, 1 for a perfect fit.
+    others : dict of int to Alignment
+        The alignments of the runners-up by their index, best first.
+    unusable : dict of int to str
+        Why a template, such as one larger than the image, was not searched for.
     """
 
     template: int

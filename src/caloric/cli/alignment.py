@@ -116,13 +116,15 @@ def _draw_alignment(
     output: Path, template: Any, image: Any, result: "Alignment", start: Any, title: str
 ) -> None:
     from caloric import viz
-    from caloric.alignment import align
+    from caloric.alignment import align, registration
 
     initial = align.centred(np.shape(template), np.shape(image))
     if start is not None:
         initial = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in result.path if np.isfinite(s.cost)]
-    viz.draw_alignment(template, image, initial, steps, title).save(output)
+    scale, turn = registration.scale(result.transform), registration.angle(result.transform)
+    found = f"confidence {result.confidence:.2f}, scale {scale:.3g}, turned {np.degrees(turn):.1f}°"
+    viz.draw_alignment(template, image, initial, steps, f"{title}, {found}").save(output)
 
 
 @threads.single_threaded_blas

@@ -116,7 +116,19 @@ def _default() -> Descriptor:
 
 
 def descriptors() -> tuple[str, ...]:
-    """Return the names that can be passed as ``descriptor``, the default first."""
+    """Return the names that can be passed as ``descriptor``, the default first.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    Examples
+    --------
+    >>> import caloric
+    >>> caloric.descriptors()[:2]
+    ('caloric', 'sift')
+    """
     return ("caloric", *_PLAIN)
 
 

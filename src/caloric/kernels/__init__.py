@@ -37,10 +37,28 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def kernel(name: str, **parameters: float) -> Kernel:
-    """Return the kernel ``name`` with its parameters: ``kernel("heat", sigma_d=.2, sigma_a=.3)``.
+    """Return a kernel of the theory, as a function of the gradient's angle and place.
 
-    The result is called as K(beta, x, phi, y) and returns float64. All arguments broadcast, and x
-    and y have a last axis of 2. No constant is dropped: the values are those of the integrals.
+    Parameters
+    ----------
+    name : str
+        For example "sift", "dsp-inner", "similarity" or "heat"; the page on kernels lists all.
+    **parameters : float
+        Widths of the diffusion that replace the defaults of the kernel.
+
+    Returns
+    -------
+    Kernel
+        It is called as K(beta, x, phi, y) and returns float64. All arguments broadcast, and x and y
+        have a last axis of 2. No constant is dropped: the values are those of the integrals.
+
+    Examples
+    --------
+    >>> import caloric
+    >>> heat = caloric.kernel("heat", sigma_d=0.2, sigma_a=0.3)
+    >>> near, far = (float(heat(0.0, [0.1, 0.0], 0.0, y)) for y in ([0.1, 0.0], [0.5, 0.0]))
+    >>> near > far
+    True
     """
     if name not in KERNELS:
         raise unknown("kernel", name, KERNELS)

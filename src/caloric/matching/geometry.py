@@ -33,11 +33,21 @@ _KEPT = 0.95  # of the score of the random samples: less, and the last fit went 
 class Geometry:
     """A model of how two images relate.
 
-    ``matrix`` maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
-    points of the first image to the second; None when no model was found. ``inliers`` (m,) says
-    which matches obey it, ``residuals`` (m,) by how many pixels each misses. ``confidence`` is the
-    probability that it is right (:mod:`caloric.matching.confidence`); a geometry of more than 0.5
-    is true in a condition.
+    It is true in a condition if its confidence is more than 0.5.
+
+    Attributes
+    ----------
+    model : str
+        "homography", "affine", "fundamental" or "essential".
+    matrix : array or None
+        It maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
+        points of the first image to the second; None when no model was found.
+    inliers : array (m,) of bool
+        Which matches obey it.
+    residuals : array (m,)
+        By how many pixels each misses.
+    confidence : float
+        The probability that it is right (:mod:`caloric.matching.confidence`).
     """
 
     model: Model

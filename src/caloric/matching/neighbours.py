@@ -21,11 +21,18 @@ LARGEST = 1e15  # largest entry: products stay within the range of float32
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """``indices`` (m, 2) into the two sets, and the Euclidean ``distances`` (m,), nearest first.
+    """Which features of two images match, nearest first.
 
-    If matches were refined, ``refined`` (m, 2, 3) has the refined frames in the second image, and
-    ``covariances`` (m, 2, 2) those of their places in square pixels, infinite where a frame was
-    left as it was.
+    Attributes
+    ----------
+    indices : array (m, 2)
+        The rows of both sets.
+    distances : array (m,)
+        The Euclidean distances of their descriptors.
+    refined : array (m, 2, 3) or None
+        The refined frames in the second image, if matches were refined.
+    covariances : array (m, 2, 2) or None
+        Those of their places in square pixels, infinite where a frame was left as it was.
     """
 
     indices: NDArray[np.intp]

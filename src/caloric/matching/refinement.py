@@ -57,8 +57,14 @@ DIFFERENCES: FloatArray = np.asarray(np.gradient(np.eye(SIDE), SPACING, axis=0))
 class Refined:
     """The refined second frames, and how well each is known.
 
-    ``maps`` (m, 2, 3); ``moved`` (m,) says which are refined, the others are as they were;
-    ``covariances`` (m, 2, 2) of the places in square pixels, infinite where nothing was refined.
+    Attributes
+    ----------
+    maps : array (m, 2, 3)
+        The frames; :attr:`xy` are their places.
+    moved : array (m,) of bool
+        Which are refined; the others are as they were.
+    covariances : array (m, 2, 2)
+        Those of the places in square pixels, infinite where nothing was refined.
     """
 
     maps: FloatArray

@@ -1,0 +1,50 @@
+"""
+Refine the matches of OpenCV or of a neural network
+===================================================
+
+``refine`` moves the second point of each match until the gradients around both agree, and gives its
+covariance. It takes points, frames or OpenCV's keypoints, from wherever they come.
+"""
+
+import cv2
+import matplotlib.pyplot as plt
+import numpy as np
+from skimage import data
+
+import caloric
+
+first = cv2.cvtColor(data.chelsea(), cv2.COLOR_RGB2GRAY)
+turn = cv2.getRotationMatrix2D((225, 150), 15, 0.9)
+second = cv2.warpAffine(first, turn, (451, 300), flags=cv2.INTER_CUBIC)
+second = np.clip(second + np.random.default_rng(0).normal(0, 3, second.shape), 0, 255).astype(
+    np.uint8
+)
+
+sift, matcher = cv2.SIFT_create(1000), cv2.BFMatcher(crossCheck=True)
+(points_a, a), (points_b, b) = (sift.detectAndCompute(image, None) for image in (first, second))
+matches = matcher.match(a, b)
+keypoints_a = [points_a[m.queryIdx] for m in matches]
+keypoints_b = [points_b[m.trainIdx] for m in matches]
+
+refined = caloric.refine(first, second, keypoints_a, keypoints_b)
+print(refined.moved.sum(), "of", len(matches), "moved")
+
+# %%
+# Errors of the right matches, before and after:
+
+xy_a, xy_b = (np.float64([k.pt for k in points]) for points in (keypoints_a, keypoints_b))
+truth = xy_a @ turn[:, :2].T + turn[:, 2]
+before, after = (np.linalg.norm(truth - q, axis=1) for q in (xy_b, refined.xy))
+right = before < 3
+print("median error before:", np.median(before[right]).round(3), "pixels")
+print("median error after: ", np.median(after[right]).round(3), "pixels")
+
+bins = np.geomspace(0.005, 3, 50)
+plt.figure(figsize=(8, 3.4))
+plt.hist(before[right], bins, alpha=0.6, label="SIFT of OpenCV")
+plt.hist(after[right], bins, alpha=0.6, label="refined by Caloric")
+plt.xscale("log")
+plt.xlabel("error of a match, in pixels")
+plt.ylabel("matches")
+plt.legend()
+plt.tight_layout()

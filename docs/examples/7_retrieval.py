@@ -1,0 +1,49 @@
+"""
+Which photographs show the same?
+================================
+
+In a folder of thousands not every pair is matched: the images most similar to each are found
+first. ``caloric collection run FOLDER -o OUT --pairs retrieval`` does that for files; here are its
+steps for arrays. Each image has one vector, the sum of its descriptors about the centres of a
+codebook.
+"""
+
+import cv2
+import matplotlib.pyplot as plt
+import numpy as np
+from skimage import data
+
+import caloric
+from caloric.collection import retrieval
+
+rng = np.random.default_rng(0)
+images = []
+for photograph in (data.chelsea(), data.coffee(), data.rocket(), data.astronaut()):
+    h, w = photograph.shape[:2]
+    for _ in range(3):
+        turn = cv2.getRotationMatrix2D((w / 2, h / 2), rng.uniform(-40, 40), rng.uniform(0.7, 1.4))
+        images.append(cv2.warpAffine(photograph, turn, (w, h), borderMode=cv2.BORDER_REFLECT))
+
+features = caloric.extract(images, max_features=800)
+codebook = retrieval.learn(lambda: iter(features), len(features))
+vectors = np.stack([retrieval.vlad(retrieval.unit(f), codebook.centres) for f in features])
+similar = vectors @ vectors.T
+
+# %%
+# Photographs of the same are in blocks of three. For each, the two most similar others:
+
+np.fill_diagonal(similar, -1)
+nearest = np.argsort(-similar, axis=1)[:, :2]
+print("right:", int((nearest // 3 == np.arange(12)[:, None] // 3).sum()), "of", nearest.size)
+
+figure, (left, *others) = plt.subplots(1, 5, figsize=(12, 2.9), width_ratios=(1.6, 1, 1, 1, 1))
+np.fill_diagonal(similar, np.nan)
+left.imshow(similar, cmap="magma")
+left.set_title("similarity of 12 images")
+for axis, index, title in zip(
+    others, (4, *nearest[4], nearest[0, 0]), ("query", "first", "second", "of another"), strict=True
+):
+    axis.imshow(images[index])
+    axis.set_title(title)
+    axis.axis("off")
+plt.tight_layout()
