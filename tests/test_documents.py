@@ -1,5 +1,6 @@
 """The documents: every command of the README is run, every figure is what was measured."""
 
+import inspect
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
+import caloric
 import colmap_project
 import photographs
 from caloric.alignment.schedule import SCHEDULE
@@ -247,3 +249,29 @@ def test_the_page_of_wide_baselines_and_the_coefficients_of_the_confidence():
 def test_the_page_of_pairs():
     assert (DOCS / "pairs.md").read_text("utf-8") == pairs_page.page()
     assert "\n".join(pairs_page.summary()).rstrip() in README.read_text("utf-8")
+
+
+def test_public_functions_have_parameters_results_and_examples():
+    for name in caloric.__all__:
+        thing = getattr(caloric, name)
+        if inspect.isfunction(thing):
+            told = inspect.getdoc(thing)
+            taken = ("Parameters",) if inspect.signature(thing).parameters else ()
+            wanted = ("Returns", "Examples", *taken)
+            assert all(f"{part}\n---" in told for part in wanted), name
+
+
+def test_the_api_page_has_every_public_name():
+    page = (DOCS / "api.md").read_text("utf-8")
+    modules = "automodule:: caloric.frames" in page  # Frames
+    missing = [
+        name
+        for name in caloric.__all__
+        if name not in ("__version__", "ImagePair") and not (name == "Frames" and modules)
+        and not re.search(rf"auto\w+:: caloric\.{name}\n", page)
+    ]  # fmt: skip
+    assert missing == []
+    pictures = re.findall(r"gallery/images/sphx_glr_(\w+)_\d{3}\.png", page)
+    examples = {path.stem for path in (DOCS / "examples").glob("*.py")}
+    assert len(pictures) >= 4
+    assert set(pictures) <= examples

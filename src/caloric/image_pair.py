@@ -157,12 +157,16 @@ def match_images(
         The images.
     descriptor : str, Descriptor or Kernel
         One of :func:`descriptors`, a recipe of your own, or a kernel.
-    max_features, affine, upright, detector, contrast, edge
-        See :func:`detect`.
-    model, threshold, seed, intrinsics
-        See :func:`verify`.
-    ratio
-        See :func:`match`.
+    max_features : int or None
+        Keep this many features of each image, the strongest. None for all above the contrast.
+    model : "homography", "fundamental", "essential" or "affine"
+        A homography for planes and for photographs from one place; the others for scenes with
+        depth ("essential" needs ``intrinsics``) and for small parts.
+    ratio : float or None
+        Keep a match only if its distance is below this share of the distance to the second nearest
+        feature, Lowe's ratio test; smaller is stricter, None keeps all.
+    threshold : float
+        The largest residual of an inlier, in pixels.
     views : "auto", 2, 4, 8 or None
         Simulated views, for planes seen from aside: see :func:`extract`. "auto" matches the images
         themselves first and goes on to views with tilts up to 2, 4 and 8 until the confidence of
@@ -171,8 +175,14 @@ def match_images(
         ``upright`` there are no views.
     refine : bool
         Refine the matches: see :func:`refine`.
+    intrinsics : (array (3, 3), array (3, 3)), optional
+        The camera matrices of both images, for "essential".
     masks : (mask_a, mask_b), optional
         Non-zero where features may be, (h, w) each, or None for one of them.
+    affine, upright, detector, contrast, edge
+        How features are detected: see :func:`detect`.
+    seed : int
+        Of the random samples of the search for the geometry.
     device : str
         "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
 

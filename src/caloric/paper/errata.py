@@ -124,8 +124,8 @@ def erratum_1() -> Erratum:
     return Erratum(
         1,
         "eq. 1",
-        "k_σ(x) = (2πσ²)^(−dim x) exp(−|x|²/2σ²)",
-        "the exponent is −dim(x)/2",
+        r"$k_\sigma(x) = (2\pi\sigma^2)^{-\dim x}\, e^{-|x|^2 / 2\sigma^2}$",
+        r"the exponent is $-\dfrac{\dim x}{2}$",
         f"The printed Gaussian has mass {mass_1:.3f} (dim 1, σ = π/4) and {mass_2:.2f} "
         "(dim 2, σ = .3) instead of 1. The widths in eqs. 6 and 24 depend on x, so this is no "
         "constant factor there.",
@@ -150,8 +150,8 @@ def erratum_2() -> Erratum:
     return Erratum(
         2,
         "eqs. 4, 5",
-        "the integrals over 𝒳 end without dy",
-        "… dy",
+        r"the integrals over $\mathcal{X}$ end without $dy$",
+        r"$\int_{\mathcal{X}} \cdots\, dy$",
         f"Read as printed, a sum over pixels, the value grows {ratio:.2f} times when the pixels "
         "are halved; with dy it does not change.",
         {"ratio": ratio},
@@ -167,8 +167,9 @@ def erratum_3() -> Erratum:
     return Erratum(
         3,
         "eq. 5",
-        "k_σd(y−x) · (σd² − σs x·y) / (…)^{3/2} · exp(−[σd²|x+y|² + …] / …)",
-        "no k_σd(y−x); +σs² x·y; |y−x|",
+        r"$k_{\sigma_d}(y-x)$ $\dfrac{\sigma_d^2 - \sigma_s\, x \cdot y}{(\ldots)^{3/2}}$"
+        r" $e^{-(\sigma_d^2 |x+y|^2 + \ldots) / \ldots}$",
+        r"no $k_{\sigma_d}(y-x)$; $+\sigma_s^2\, x \cdot y$; $|y-x|$",
         f"Printed over true value lies between {low:.1g} and {high:.2f} over random x, y "
         "(σd = σs = .3): not a constant, and negative.",
         {"low": low, "high": high},
@@ -184,8 +185,8 @@ def erratum_4() -> Erratum:
     return Erratum(
         4,
         "eqs. 26, 28, 29",
-        "(σd² + σs x·y) / …",
-        "(σd² + σs² x·y) / …",
+        r"$\dfrac{\sigma_d^2 + \sigma_s\, x \cdot y}{\ldots}$",
+        r"$\dfrac{\sigma_d^2 + \sigma_s^2\, x \cdot y}{\ldots}$",
         f"Printed over true value lies between {low:.2f} and {high:.2f} at fixed σd = σs = .3: "
         "not a constant.",
         {"low": low, "high": high},
@@ -213,7 +214,7 @@ def erratum_5() -> Erratum:
     return Erratum(
         5,
         "eqs. 3 to 5",
-        "h_DSP ≈ the closed forms",
+        r"$h_{\mathrm{DSP}} \approx$ the closed forms",
         "they approximate the diffusion over log-scale (eq. 22), not eq. 3",
         f"At |x| = 2σd, σs = .2, closed form 1 is off eq. 3 by {numbers['inner_vs_printed']:.3f} "
         f"where plain SIFT is off by {numbers['sift_vs_printed']:.3f}; off eq. 22 by "
@@ -244,8 +245,9 @@ def erratum_6() -> Erratum:
     return Erratum(
         6,
         "Lemma 1",
-        "≈ −e^s ∫ k̃_σr(φ − α − β) |g| k_σd(y − e^s R_α x − b) dy; the exact form is “intractable”",
-        "no minus; with R_{φ−β} in place of R_α it is an equality",
+        r"$\approx -e^s \int \tilde{k}_{\sigma_r}(\phi - \alpha - \beta)\, |g|$"
+        r" $k_{\sigma_d}(y - e^s R_\alpha x - b)\, dy$; the exact form is “intractable”",
+        r"no minus; with $R_{\phi-\beta}$ in place of $R_\alpha$ it is an equality",
         f"On an image of three blobs at |x| = .6, σd = .2, σr = π/4 the approximation is off "
         f"by {numbers['lemma']:.2f} of the norm, with the minus sign by "
         f"{numbers['with_minus']:.2f}. The exact form is the kernel similarity, which "
@@ -264,8 +266,9 @@ def erratum_7() -> Erratum:
     return Erratum(
         7,
         "App. B",
-        "the cost ∫(h − h_p)² dβ, with h² of a Dirac comb; +β once for −β",
-        "the negated dot product of eq. 15, linear in h",
+        r"the cost $\int (h - h_p)^2\, d\beta$, with $h^2$ of a Dirac comb;"
+        r" $+\beta$ once for $-\beta$",
+        r"the negated dot product of eq. 15, linear in $h$",
         f"The mass of the squared comb, widened to .1, .01, .001, is {values}: it has no limit. "
         "With eq. 15 nothing is squared and no assumption of “cardinality one” is needed.",
         numbers,
@@ -285,8 +288,9 @@ def erratum_8() -> Erratum:
     return Erratum(
         8,
         "Prop. 1, eq. 24",
-        "k⁻¹_{σd/|x|}(…) · k_{√(σs² + σd²/|x|²)}(…)",
-        "e^{σs²/2} N(y; (1+σs²)x, σd²I + σs²xxᵀ), the same without 1/|x|",
+        r"$k^{-1}_{\sigma_d/|x|}(\ldots)\; k_{\sqrt{\sigma_s^2 + \sigma_d^2/|x|^2}}(\ldots)$",
+        r"$e^{\sigma_s^2/2}$ $N(y;\, (1+\sigma_s^2)\, x,$ $\sigma_d^2 I + \sigma_s^2 x x^T)$,"
+        r" the same without $\frac{1}{|x|}$",
         f"At |x| = .005, σd = .4 the box gives no finite number in {bad:.0%} of cases; the other "
         f"form does in {finite:.0%}.",
         {"bad": bad, "finite": finite},
@@ -299,8 +303,8 @@ def erratum_9() -> Erratum:
     return Erratum(
         9,
         "eq. 32",
-        "⋆ k̃_σa (A)",
-        "⋆ k_σa (A): a matrix is not periodic",
+        r"$\star\, \tilde{k}_{\sigma_a}(A)$",
+        r"$\star\, k_{\sigma_a}(A)$: a matrix is not periodic",
         f"At distance 2π (σa = .3) the wrapped kernel weighs {wrapped:.2f}, as if an entry 7.28 of "
         f"A were the same as 1; the Gaussian weighs {plain:.0e}.",
         {"wrapped": wrapped, "plain": plain},
@@ -323,8 +327,10 @@ def erratum_10() -> Erratum:
     return Erratum(
         10,
         "Lemma 2, its box",
-        "e^{…} w(…) / (8√2 π^{3/2} σb σa² |∇f|² t³), no integral",
-        "× k_{√(σb² + σa²|x|²)}(ĝ·(Ax + b − y)⊥), integrated over y (eq. 6 has both)",
+        r"$\dfrac{e^{\ldots}\, w(\ldots)}"
+        r"{8 \sqrt{2}\, \pi^{3/2}\, \sigma_b \sigma_a^2 |\nabla f|^2 t^3}$, no integral",
+        r"$\times\, k_{\sqrt{\sigma_b^2 + \sigma_a^2 |x|^2}}(\hat{g} \cdot (Ax + b - y)^\perp)$,"
+        r" integrated over $y$ (eq. 6 has both)",
         f"At y = x and 1 and 5 along the level line from it, the box is {box}: no decay. "
         f"The true kernel is {right}.",
         numbers,
@@ -372,8 +378,9 @@ def erratum_11() -> Erratum:
     return Erratum(
         11,
         "App. C, first proposition and R",
-        "the left side lacks [· ⋆ k_σ†](A) and has r v(β) for z; U = RA; R a rotation",
-        "u = R vec(A), rows first; R is a reflection",
+        r"the left side lacks $[\,\cdot \star k_{\sigma_\dagger}](A)$ and has $r\, v(\beta)$"
+        r" for $z$; $U = RA$; $R$ a rotation",
+        r"$u = R\, \mathrm{vec}(A)$, rows first; $R$ is a reflection",
         f"The printed R is orthogonal (off by {shown(worst)}) and its determinant is "
         f"{numbers['determinant']:.0f} for every g and x: harmless, since the Gaussian is even.",
         numbers,
@@ -390,8 +397,8 @@ def erratum_12() -> Erratum:
     return Erratum(
         12,
         "App. C, cost display",
-        "δ(v(β)·z)",
-        "Ш(β − ∠z), as used afterwards",
+        r"$\delta(v(\beta) \cdot z)$",
+        r"$\mathrm{Ш}(\beta - \angle z)$, as used afterwards",
         f"For z = (1, 0), ∠z = 0, the printed argument vanishes at {len(zeros)} directions, the "
         f"first at {numbers['first_degrees']:.0f}°, and not at 0°.",
         numbers,
@@ -407,8 +414,8 @@ def erratum_13() -> Erratum:
     return Erratum(
         13,
         "App. C",
-        "h = Ш(β − ∠∇(f(Ax+b))) |∇f(Ax+b)|",
-        "|∇(f∘τ)| = |A^T ∇f|, as in the line after it",
+        r"$h = \mathrm{Ш}(\beta - \angle \nabla (f(Ax+b)))$ $|\nabla f(Ax+b)|$",
+        r"$|\nabla (f \circ \tau)| = |A^T \nabla f|$, as in the line after it",
         f"For A ~ N(I, .3²) the length |A^Tĝ| is {mean:.3f} on average and "
         f"{float(lengths.std()):.2f} spread, not 1.",
         {"mean": mean},
@@ -427,8 +434,8 @@ def erratum_14() -> Erratum:
     return Erratum(
         14,
         "under eq. 13; the toy",
-        "lim σ→∞ g(·; σ) = h; f slides to the left by .25",
-        "σ → 0; to the right",
+        r"$\lim_{\sigma \to \infty} g(\cdot\,; \sigma) = h$; $f$ slides to the left by .25",
+        r"$\sigma \to 0$; to the right",
         f"|g − h| of the toy is {near:.0e} at σ = .001 and {far:.0e} at σ = 10. The mismatch is "
         f"{right:.0e} for f(x − .25) and {left:.3f} for f(x + .25).",
         {"near": near, "far": far, "right": right, "left": left},
@@ -448,8 +455,8 @@ def erratum_15() -> Erratum:
     return Erratum(
         15,
         "the two figures of response maps",
-        "β = kπ/8, k = 0 … 7",
-        "eight bins are β = 2πk/8",
+        r"$\beta = \frac{k\pi}{8}$, $k = 0 \ldots 7$",
+        r"eight bins are $\beta = \frac{2\pi k}{8}$",
         f"A gradient at the worst angle weighs {numbers['half']:.2f} of one at the best with the "
         f"printed directions, which cover half the circle, and {numbers['full']:.3f} with the full "
         "circle (σr = π/4).",
@@ -502,6 +509,13 @@ def shown(value: float) -> str:
     return f"{value:.6g}"
 
 
+def _escaped(text: str) -> str:
+    """Return text as Markdown; formulas, between dollars, stay as they are."""
+    parts = text.split("$")
+    parts[::2] = [re.sub(r"([\[\]*_<|])", r"\\\1", part) for part in parts[::2]]
+    return "$".join(parts)
+
+
 def page() -> str:
     """Return the documentation page of the errata."""
     lines = [
@@ -515,8 +529,7 @@ def page() -> str:
     ]
     for erratum in all_errata():
         printed, correct, evidence = (
-            re.sub(r"([\[\]*_<|])", r"\\\1", text)
-            for text in (erratum.printed, erratum.correct, erratum.evidence)
+            _escaped(text) for text in (erratum.printed, erratum.correct, erratum.evidence)
         )
         lines += [
             f"## {erratum.number}. {erratum.place}", "",

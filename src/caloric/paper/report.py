@@ -1,5 +1,7 @@
 """``caloric paper OUT``: compute everything, draw it, and write one page."""
 
+import base64
+import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +22,8 @@ body { font: 16px/1.55 Georgia, serif; color: #222; max-width: 62rem; margin: 2r
 h1, h2, h3 { font-family: system-ui, sans-serif; line-height: 1.2; }
 h2 { margin-top: 3rem; border-bottom: 2px solid #c0392b; padding-bottom: .2rem; }
 img { max-width: 100%; height: auto; display: block; margin: 1rem auto; }
+img.formula { display: inline; margin: 0; }
+@media (min-width: 48rem) { .errata td:nth-child(3), .errata td:nth-child(4) { min-width: 15rem; } }
 figure { margin: 1.5rem 0; } figcaption { color: #555; font-size: .93rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font: 14px/1.4 system-ui, sans-serif; margin: 1rem 0; }
@@ -154,11 +158,37 @@ def _head_row(names: Sequence[str]) -> str:
 
 
 def _math(text: str) -> str:
-    """Return plain notation such as k_σd, e^{−P} or R_{φ−β} as HTML."""
+    """Return text as HTML: TeX between dollars, and plain notation such as k_σd or e^{−P}."""
+    parts = text.split("$")
+    parts[::2] = [_plain(part) for part in parts[::2]]
+    parts[1::2] = [_formula(part) for part in parts[1::2]]
+    return "".join(parts)
+
+
+def _plain(text: str) -> str:
     text = escape(text)
     text = re.sub(r"\^\{([^{}]*)\}|\^(\w)", r"<sup>\1\2</sup>", text)
     text = re.sub(r"_\{([^{}]*)\}|_(σ?\w+)", r"<sub>\1\2</sub>", text)
     return re.sub(r"σ([a-z])(?![a-z])", r"σ<sub>\1</sub>", text)
+
+
+_POINTS = 11  # the size of formulas
+
+
+def _formula(tex: str) -> str:
+    """Return a formula as an image whose foot is on the line of the text around it."""
+    from matplotlib import mathtext, rc_context
+    from matplotlib.font_manager import FontProperties
+
+    file = io.StringIO()
+    with rc_context({"mathtext.fontset": "stix"}):
+        size = FontProperties(size=_POINTS)
+        below = mathtext.math_to_image(f"${tex}$", file, prop=size, format="svg")
+    drawn = base64.b64encode(file.getvalue().encode()).decode()
+    return (
+        f'<img class="formula" alt="{escape(tex)}" src="data:image/svg+xml;base64,{drawn}" '
+        f'style="vertical-align:-{below:.1f}pt">'
+    )
 
 
 def _head() -> str:
@@ -395,4 +425,4 @@ def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
     )
     return f"""<h2>6. Errata</h2>
 <p>What is printed wrong, what is right, and the number that shows it, computed when this page was
-made.</p><div class="wide"><table>{_head_row(_ERRATA)}{rows}</table></div>"""
+made.</p><div class="wide errata"><table>{_head_row(_ERRATA)}{rows}</table></div>"""
