@@ -27,6 +27,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # ArrayLike spelt out is unreadable
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_title = "Caloric"
 nitpicky = False
 suppress_warnings = ["config.cache"]  # the gallery is configured by a function
@@ -52,6 +53,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
+    "write_computation_times": False,
     "remove_config_comments": True,
 }
 
