@@ -350,7 +350,9 @@ def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArra
     h, w = first.shape[:2]
     side = max(1, max(h, w) // 8)
     y, x = np.mgrid[:h, :w] // side
-    return np.asarray(np.where(((x + y) % 2 == 0)[..., None], first, second))
+    mixed = first.copy()
+    mixed[(x + y) % 2 == 1] = second[(x + y) % 2 == 1]
+    return mixed
 
 
 def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[np.uint8]:
