@@ -25,7 +25,7 @@ print(pair)
 # %%
 # The geometry maps the left photograph to the right one; its inverse puts the right one beside the
 # left. A blend that weighs each photograph by the distance from its border hides the seam, and the
-# mean ratio of the matched pixels corrects the exposure.
+# ratio of their sums where they overlap corrects the exposure.
 
 size = (640, 420)
 back = np.linalg.inv(pair.geometry.matrix)

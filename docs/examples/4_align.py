@@ -2,8 +2,9 @@
 Align one image with another
 ============================
 
-``align`` needs no features: it diffuses both images until the energy has one minimum, finds it, and
-follows it while the diffusion shrinks. That is Algorithm 1 of the theory.
+``align`` needs no features. It compares the template with the whole image at a wide diffusion,
+where the energy has few minima, and follows the best of them while the diffusion shrinks to
+nothing. That is Algorithm 1 of the theory.
 """
 
 import cv2
@@ -23,7 +24,8 @@ print(found)
 print("largest error of an entry:", np.abs(found.transform - truth).max().round(4))
 
 # %%
-# The path, from the middle of the image to the end, and the energy at each :math:`\sigma`:
+# Its steps in the image, the template on the middle of the image for comparison ("before"), and the
+# energy at each :math:`\sigma`:
 
 start = np.array([[1.0, 0, 126], [0, 1, 146]])
 steps = [(step.sigma, step.point, step.cost) for step in found.path]

@@ -24,6 +24,11 @@ found = caloric.find_template(scene, list(templates.values()))
 name = list(templates)[found.template]
 print(name, found.alignment)
 
+truth = np.array([[1.25, 0, 270.125], [0, 1.25, 60.125]])  # it was cut out there, and reduced
+error = np.abs(found.alignment.transform - truth)[:, 2].max()
+print("error of its place:", error.round(2), "pixels")
+assert error < 1
+
 # %%
 
 figure, axes = plt.subplots(1, 4, figsize=(12, 3.6), width_ratios=(1, 1, 1, 2.2))

@@ -38,10 +38,13 @@ print("right:", int((nearest // 3 == np.arange(12)[:, None] // 3).sum()), "of", 
 
 figure, (left, *others) = plt.subplots(1, 5, figsize=(12, 2.9), width_ratios=(1.6, 1, 1, 1, 1))
 np.fill_diagonal(similar, np.nan)
-left.imshow(similar, cmap="magma")
+shown = left.imshow(similar, cmap="magma")
+figure.colorbar(shown)
+left.set_xticks([1, 4, 7, 10], ["cat", "coffee", "rocket", "face"], fontsize=8)
+left.set_yticks([])
 left.set_title("similarity of 12 images")
 for axis, index, title in zip(
-    others, (4, *nearest[4], nearest[0, 0]), ("query", "first", "second", "of another"), strict=True
+    others, (4, *nearest[4], 0), ("query", "first", "second", "another"), strict=True
 ):
     axis.imshow(images[index])
     axis.set_title(title)

@@ -38,7 +38,7 @@ for row, x in zip(axes, ((0.15, 0.05), (0.6, -0.35)), strict=True):
         weight = np.max([kernel.evaluate(np.array(0.6), np.array(x), phi, y) for phi in angles], 0)
         axis.imshow(weight.reshape(121, 121), cmap="inferno", extent=(-1, 1, 1, -1))
         axis.plot(*x, "+", color="white")
-        axis.set_title(name)
+        axis.set_title(f"{name}, {'in the middle' if x[0] < 0.5 else 'far out'}", fontsize=9)
         axis.axis("off")
 plt.tight_layout()
 
@@ -48,7 +48,7 @@ plt.tight_layout()
 
 eye = cv2.cvtColor(data.chelsea()[83:147, 158:222], cv2.COLOR_RGB2GRAY)
 patch = cv2.resize(eye, (18, 18), interpolation=cv2.INTER_AREA)
-figure, axes = plt.subplots(2, 5, figsize=(11, 4.6))
+figure, axes = plt.subplots(2, 5, figsize=(11, 5.2))
 for row, name in zip(axes, ("sift", "heat"), strict=True):
     maps = caloric.response_map(patch, name, beta=np.arange(4) * np.pi / 2)
     row[0].imshow(eye, cmap="gray")

@@ -322,7 +322,8 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
             "SIFT's descriptor and the default on a tilted, relit, blurred and noisy view. Below, "
             "what an entry of a descriptor takes of a patch: SIFT's kernel stays as small far out, "
             "the others grow as the theory says.",
-            right, better.png(), "features = caloric.extract(image)   # 'sift', 'heat', …: kernels",
+            right, better.png(),
+            "features = caloric.extract(image, 'caloric')   # or 'sift', 'heat', …",
         ),
     ]  # fmt: skip
     page = out / "index.html"

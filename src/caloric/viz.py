@@ -312,6 +312,7 @@ def _fitting(title: str, count: str, room: int) -> str:
 _PANEL = (400, 300)  # width and height
 _EMPTY = 238  # grey beside a picture that does not fill its panel
 _FINAL, _EARLIER, _AXIS = (30, 170, 80), (235, 110, 30), (110, 110, 110)
+_LAST, _BEFORE, _WRONG = (90, 255, 140), (255, 150, 60), (255, 80, 80)  # on dark pictures
 
 
 def _equalised(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -355,17 +356,19 @@ def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArra
     return mixed
 
 
-def _outlined(image: NDArray[np.uint8], outlines: list[FloatArray]) -> NDArray[np.uint8]:
-    """Return the image with outlines of a template: the last in green, the others in orange."""
+def _outlined(
+    image: NDArray[np.uint8], outlines: list[FloatArray], end: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    """Return the image with outlines of a template: the last in its colour, others in orange."""
     scale = min(1.0, 2 * max(_PANEL) / max(image.shape))
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-    canvas = np.rint(_DIMMED * small).astype(np.uint8)
+    canvas = np.asarray(np.rint(_DIMMED * np.asarray(small)), np.uint8)
     thick = max(1, round(max(size) / 400))
     for i, outline in enumerate(outlines):
         last = i == len(outlines) - 1
         points = np.rint(16 * ((outline + 0.5) * scale - 0.5)).astype(np.int32)
-        colour, width = ((90, 255, 140), 2 * thick) if last else ((255, 150, 60), thick)
+        colour, width = (end, 2 * thick) if last else (_BEFORE, thick)
         cv2.polylines(canvas, [points], True, colour, width, cv2.LINE_AA, 4)
     return canvas
 
@@ -384,13 +387,16 @@ def _curve(sigmas: list[float], energies: list[float], width: int) -> NDArray[np
     """Return a plot of the energy of each step, with σ below it; σ begins anew at each size."""
     canvas = _titled(width, "energy at each sigma, in pixels; images are enlarged at dashed lines")
     left, right, top, bottom = 52, width - 16, 44, 28 + _PANEL[1] - 46
-    count, highest = len(energies), max([*energies, 1e-9])
-    step = 10.0 ** np.floor(np.log10(highest))
-    step = next(v for v in (step / 5, step / 2, step, 2 * step) if highest / v <= 6)
-    ticks = step * np.arange(int(np.ceil(highest / step)) + 1)
+    count = len(energies)
+    lowest, highest = min([*energies, 0.0]), max([*energies, 0.0])  # scores are negative energies
+    range_ = max(highest - lowest, 1e-6)
+    step = 10.0 ** np.floor(np.log10(range_))
+    step = next(v for v in (step / 5, step / 2, step, 2 * step) if range_ / v <= 6)
+    ticks = step * np.arange(np.floor(lowest / step), np.ceil(highest / step) + 1)
 
     def y(energy: float) -> int:
-        return round(float(bottom - (bottom - top) * energy / ticks[-1]))
+        share = (energy - ticks[0]) / max(ticks[-1] - ticks[0], step)
+        return round(float(bottom - (bottom - top) * share))
 
     for tick in ticks:
         cv2.line(canvas, (left, y(tick)), (right, y(tick)), (225, 225, 225), 1)
@@ -406,11 +412,12 @@ def _curve(sigmas: list[float], energies: list[float], width: int) -> NDArray[np
     for i in range(count):
         colour = _FINAL if i == count - 1 else _EARLIER
         cv2.circle(canvas, (x[i], y(energies[i])), 4, colour, -1, cv2.LINE_AA)
-        write(canvas, f"{sigmas[i]:.2g}", (x[i] - 10, bottom + 14), 12)
+        sigma = f"{sigmas[i]:.0f}" if sigmas[i] >= 10 else f"{sigmas[i]:.2g}"
+        write(canvas, sigma, (x[i] - 10, bottom + 14), 12)
     write(canvas, "sigma", (4, bottom + 14), 12)
     write(
         canvas,
-        "steps of the continuation, from the widest diffusion to none",
+        "steps, from the widest diffusion to none; detail that it hid adds energy at the end",
         (left, bottom + 34),
         12,
     )
@@ -423,6 +430,8 @@ def draw_alignment(
     start: FloatArray,
     steps: list[tuple[float, FloatArray, float]],
     title: str,
+    *,
+    found: bool = True,
 ) -> Picture:
     """Draw an alignment: the path in the image, overlays before and after, and the energy over σ.
 
@@ -431,11 +440,14 @@ def draw_alignment(
     template, image : array
         The two images, as :func:`caloric.align` takes them.
     start : array (2, 3)
-        The transform before.
+        The transform of the picture "before".
     steps : list of (float, array (2, 3), float)
-        σ, transform and energy of each step, the last one being the result.
+        σ, transform and energy of each step, the last one being the result. Steps without a finite
+        energy are not in the plot.
     title : str
         A line above.
+    found : bool
+        Whether the result is believed: its outline is green, otherwise red.
 
     Returns
     -------
@@ -461,16 +473,22 @@ def draw_alignment(
 
     def seen(pixels: NDArray[Any], transform: FloatArray) -> NDArray[Any]:
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        return np.asarray(cv2.warpAffine(pixels, transform, (w, h), flags=flags))
+        outside = (_EMPTY,) * 3 if pixels.ndim == 3 else 0.0
+        return np.asarray(
+            cv2.warpAffine(pixels, transform, (w, h), flags=flags, borderValue=outside)
+        )
 
     reference = _equalised(template_grey)
     overlays = [
         _overlay(reference, _equalised(seen(image_grey, v))) for v in (start, transforms[-1])
     ]
-    outlines = [corners @ transform[:, :2].T + transform[:, 2] for transform in transforms]
-    sigmas, energies = [step[0] for step in steps], [step[2] for step in steps]
+    outlines = [corners @ v[:, :2].T + v[:, 2] for v in transforms[1:] or transforms]
+    plotted = [step for step in steps if np.isfinite(step[2])]
+    sigmas, energies = [step[0] for step in plotted], [step[2] for step in plotted]
+    path = _outlined(image_rgb, outlines, _LAST if found else _WRONG)
+    end = "green" if found else "red: not believed"
     first = np.hstack([
-        _panel(_outlined(image_rgb, outlines), "the path in the image: orange, its end green"),
+        _panel(path, f"the steps in the image: orange, the last {end}"),
         _panel(overlays[0], "before: template red, image cyan"),
         _panel(overlays[1], "after: grey where they agree"),
     ])  # fmt: skip

@@ -84,7 +84,7 @@ class Schedule:
     directions: int = 12
     template_candidates: int = 3  # candidates per template
     aligned_templates: int = 8  # templates that are aligned, and more while they converge
-    escalated_templates: int = 2  # of them, tried from other starts too if none converged
+    escalated_templates: int = 2  # of them, tried from other starts too if none converged; else one
 
 
 SCHEDULE = Schedule()

@@ -281,8 +281,10 @@ def _best(
         aligned[index] = align.descend(sizes, scene, model, path, on)
         last = aligned[index].converged
     ranked = _ranked(aligned)
-    if not aligned[ranked[0]].converged:
-        for index in ranked[: SCHEDULE.escalated_templates]:
+    if aligned[ranked[0]].confidence < SCHEDULE.sure:
+        # One that converged may be at the wrong place; the runners-up matter only if none did.
+        count = 1 if aligned[ranked[0]].converged else SCHEDULE.escalated_templates
+        for index in ranked[:count]:
             scene, sizes, starts = where[index]
             aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], on)
         ranked = _ranked(aligned)

@@ -107,7 +107,12 @@ def _as_json(result: "Alignment") -> dict[str, Any]:
         "inside": result.inside,
         "covariance": result.covariance.tolist() if finite else None,
         "path": [
-            {"sigma": s.sigma, "transform": s.point.tolist(), "energy": s.cost} for s in result.path
+            {
+                "sigma": s.sigma,
+                "transform": s.point.tolist(),
+                "energy": s.cost if np.isfinite(s.cost) else None,
+            }
+            for s in result.path
         ],
     }
 
@@ -121,10 +126,15 @@ def _draw_alignment(
     initial = align.centred(np.shape(template), np.shape(image))
     if start is not None:
         initial = np.array(start)
-    steps = [(s.sigma, s.point, s.cost) for s in result.path if np.isfinite(s.cost)]
-    scale, turn = registration.scale(result.transform), registration.angle(result.transform)
-    found = f"confidence {result.confidence:.2f}, scale {scale:.3g}, turned {np.degrees(turn):.1f}°"
-    viz.draw_alignment(template, image, initial, steps, f"{title}, {found}").save(output)
+    steps = [(s.sigma, s.point, s.cost) for s in result.path]
+    a, c = result.transform[:, 0]
+    turned = round(float(np.degrees(np.arctan2(c, a))), 1) + 0.0  # no -0.0
+    found = f"scale {registration.scale(result.transform):.3g}, turned {turned}°"
+    if result.converged:
+        title = f"{title}, confidence {result.confidence:.2f}"
+    viz.draw_alignment(
+        template, image, initial, steps, f"{title}, {found}", found=result.converged
+    ).save(output)
 
 
 @threads.single_threaded_blas
@@ -161,7 +171,10 @@ def find(
         )  # fmt: skip
     best = readable[result.template]
     if output is not None:
-        title = f"{Path(templates[best]).name} in {Path(image).name}: {result.alignment.reason}"
+        more = [Path(templates[readable[i]]).name for i, a in result.others.items() if a.converged]
+        also = f", with {', '.join(more)} (not drawn)" if more else ""
+        title = f"{Path(templates[best]).name}{also} in {Path(image).name}: "
+        title += result.alignment.reason
         _draw_alignment(output, pixels[best], image_pixels, result.alignment, None, title)
     alignments = {readable[i]: a for i, a in result.others.items()} | {best: result.alignment}
     unusable |= {readable[i]: reason for i, reason in result.unusable.items()}
@@ -219,7 +232,7 @@ def _found(
         "transform": transform.tolist(),
         "centre": middle.tolist(),
         "scale": float(np.sqrt(abs(np.linalg.det(transform[:, :2])))),
-        "degrees": float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))),
+        "degrees": round(float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))), 6) + 0.0,
         "confidence": alignment.confidence,
     }
 

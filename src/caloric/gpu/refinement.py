@@ -284,7 +284,7 @@ def _spline(x: Tensor) -> Tensor:
 def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: Any) -> Outcome:
     """Return what :func:`caloric.matching.refinement.descend` does.
 
-    Images are arrays (h, w) float32, or tensors of the device.
+    Images are arrays (h, w) float32.
     """
 
     def on_device() -> Outcome:
