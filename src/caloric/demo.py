@@ -1,11 +1,11 @@
 """A tour without input: one page with three things, from pictures that come with scikit-image."""
 
-import base64
 import html
 import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,6 +19,7 @@ from caloric.errors import InputError
 from caloric.image_pair import match_images
 from caloric.runtime.files import replacing
 from caloric.theory.gaussians import FloatArray
+from caloric.view.pictures import address
 
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000
@@ -207,14 +208,14 @@ class Found:
 
 def aligned() -> Found:
     """Return where a face is in a turned, smaller, shaded and noisy view, a quarter covered."""
-    photograph = np.asarray(cv2.cvtColor(_photograph("astronaut"), cv2.COLOR_RGB2GRAY), np.uint8)
+    photograph = _photograph("astronaut")
     part = photograph[60:200, 150:290]
     turn = cv2.getRotationMatrix2D((220.0, 130.0), 30, 0.8)
     turn[:, 2] += (42, 34)
-    seen = cv2.warpAffine(photograph, turn, (512, 512), borderValue=(90.0,))
-    shaded = np.linspace(0.45, 1.0, 512)[None] * cv2.GaussianBlur(seen, (0, 0), 1.2)
+    seen = cv2.warpAffine(photograph, turn, (512, 512), borderValue=(90.0,) * 3)
+    shaded = np.linspace(0.45, 1.0, 512)[None, :, None] * cv2.GaussianBlur(seen, (0, 0), 1.2)
     covered = np.array([[150, 165, 1], [290, 165, 1], [290, 200, 1], [150, 200, 1]]) @ turn.T
-    cv2.fillPoly(shaded, [np.rint(covered).astype(np.int32)], (70.0,))
+    cv2.fillPoly(shaded, [np.rint(covered).astype(np.int32)], (70.0,) * 3)
     noisy = shaded + 6 * np.random.default_rng(0).standard_normal(shaded.shape)
     whole = np.clip(noisy, 0, 255).astype(np.uint8)
     start = np.array([[1.0, 0, 150], [0, 1, 60]])
@@ -223,7 +224,7 @@ def aligned() -> Found:
 
 def animation(found: Found) -> bytes:
     """Return an animated picture (WebP) of how the part goes to its place while σ shrinks."""
-    h, w = found.part.shape
+    h, w = found.part.shape[:2]
     corners = np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64)
     steps = found.alignment.path
     maps = [found.start, *(step.point for step in steps)]
@@ -236,13 +237,18 @@ def animation(found: Found) -> bytes:
     frames += [(maps[-1], sigmas[-1])] * 16
     pictures = []
     for transform, sigma in frames:
-        blurred = cv2.GaussianBlur(found.whole, (0, 0), max(0.5, 0.5 * sigma))
-        picture = cv2.cvtColor(blurred, cv2.COLOR_GRAY2RGB)
+        part, whole = (
+            cv2.GaussianBlur(v, (0, 0), max(0.5, 0.5 * sigma)) for v in (found.part, found.whole)
+        )
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        inside = cv2.warpAffine(whole, transform, (w, h), flags=flags)
         outline = np.rint(corners @ transform[:, :2].T + transform[:, 2]).astype(np.int32)
-        cv2.polylines(picture, [outline], True, (80, 220, 120), 3, cv2.LINE_AA)
-        picture[:h, :w] = found.part[..., None]
-        cv2.rectangle(picture, (0, 0), (w, h), (255, 255, 255), 2)
-        pictures.append(Image.fromarray(np.asarray(picture, np.uint8)))
+        cv2.polylines(whole, [outline], True, (80, 220, 120), 4, cv2.LINE_AA)
+        told = f"sigma {sigma:.0f} pixels" if sigma >= 2 else f"sigma {sigma:.1f} pixels"
+        picture = _side_by_side(
+            (part, "the part"), (whole, f"the whole, {told}"), (inside, "inside the frame")
+        )
+        pictures.append(Image.fromarray(picture))
     buffer = io.BytesIO()
     pictures[0].save(
         buffer, "WEBP", save_all=True, append_images=pictures[1:], duration=60, loop=0, quality=60,
@@ -251,6 +257,19 @@ def animation(found: Found) -> bytes:
     return buffer.getvalue()
 
 
+def _side_by_side(*panels: tuple[NDArray[Any], str]) -> NDArray[np.uint8]:
+    """Return square pictures of one size beside each other, with their titles above."""
+    canvas = np.full((_SHOWN + 26, len(panels) * (_SHOWN + 8) - 8, 3), 255, np.uint8)
+    for i, (picture, title) in enumerate(panels):
+        left = i * (_SHOWN + 8)
+        square = cv2.resize(picture, (_SHOWN, _SHOWN), interpolation=cv2.INTER_LINEAR)
+        canvas[26:, left : left + _SHOWN] = square
+        viz.write(canvas, title, (left, 12))
+    return canvas
+
+
+_SHOWN = 300  # pixels across a panel of the animation
+
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Caloric: what it does</title>
@@ -258,9 +277,10 @@ _PAGE = """<!doctype html>
 :root {{ color-scheme: light dark; }}
 body {{ font: 17px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 1rem; }}
 h1 {{ margin-bottom: 0; }} h2 {{ margin: 2.5rem 0 .3rem; }}
-img {{ display: block; max-width: 100%; height: auto; border-radius: 6px; margin: .6rem 0; }}
+img {{ display: block; width: 100%; height: auto; border-radius: 6px; margin: .6rem 0; }}
 code, pre {{ font: 15px/1.45 ui-monospace, monospace; }}
-pre {{ overflow-x: auto; padding: .7rem 1rem; border-radius: 6px; border: 1px solid #8886; }}
+figure {{ margin: 0; }} figcaption {{ font-size: 15px; opacity: .8; }}
+pre {{ white-space: pre-wrap; padding: .7rem 1rem; border-radius: 6px; border: 1px solid #8886; }}
 </style>
 <h1>Caloric</h1>
 <p>Local features that match by heat diffusion. Three things it does, made on this machine in
@@ -271,16 +291,15 @@ pre {{ overflow-x: auto; padding: .7rem 1rem; border-radius: 6px; border: 1px so
 """
 _SECTION = """<h2>{number}. {title}</h2>
 <p>{text}</p>
-<img alt="{said}" src="data:image/{kind};base64,{data}">
+<figure><img alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>
 <pre>{code}</pre>
 """
 
 
 def _section(number: int, title: str, text: str, said: str, picture: bytes, code: str) -> str:
-    kind = "webp" if picture[8:12] == b"WEBP" else "png"
-    data = base64.b64encode(picture).decode()
+    source = address(picture, "webp" if picture[8:12] == b"WEBP" else "png")
     return _SECTION.format(
-        number=number, title=title, text=text, said=html.escape(said), kind=kind, data=data,
+        number=number, title=title, text=text, said=html.escape(said), source=source,
         code=html.escape(code),
     )  # fmt: skip
 
@@ -296,7 +315,7 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
     found = aligned()
     wide = max(matched.shape[1], kernels.shape[1])
     both = [
-        np.pad(p, ((0, 0), (0, wide - p.shape[1]), (0, 0)), constant_values=255)
+        cv2.resize(p, (wide, round(len(p) * wide / p.shape[1])), interpolation=cv2.INTER_CUBIC)
         for p in (matched, kernels)
     ]
     better = viz.Picture(np.concatenate(both))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skimage import data
 from typer.testing import CliRunner
 
 import caloric
@@ -717,3 +718,37 @@ def test_template_benchmark_hides_one_among_fifty():
     which, at = benchmark.correlation(still, [candidates[place - 1], candidates[place]])
     assert which == 1
     np.testing.assert_allclose(at, [90 + 63.5, 100 + 63.5], atol=0.6)
+
+
+def test_pictures_of_any_energies():
+    """Scores are negative energies, and a detector without candidates has an infinite one."""
+    image = photographs.grey("camera", (120, 120))
+    identity = np.array([[1.0, 0, 0], [0, 1, 0]])
+    for energies in ([-0.9], [np.inf], [0.0, 0.0], [1e-9, 3e5], []):
+        steps = [(140.0 / (i + 1), identity, energy) for i, energy in enumerate(energies)]
+        for found in (True, False):
+            picture = viz.draw_alignment(image[:60, :80], image, identity, steps, "x", found=found)
+            assert picture.pixels.shape[1] == 1232
+
+
+def test_a_template_that_was_found_at_the_wrong_place_is_tried_from_other_starts():
+    scene = data.rocket()
+    part = cv2.resize(scene[60:260, 270:370], (80, 160), interpolation=cv2.INTER_AREA)
+    found = caloric.find_template(scene, [data.chelsea()[60:180, 120:260], part])
+    assert found.template == 1
+    truth = np.array([[1.25, 0, 270.125], [0, 1.25, 60.125]])
+    assert np.abs(found.alignment.transform - truth).max() < 0.5
+
+
+def test_json_has_no_infinities(tmp_path):
+    """Nothing can be detected in a ramp: the detector has no candidates."""
+    ramp = np.tile(np.linspace(0, 255, 64).astype(np.uint8), (64, 1))
+    cv2.imwrite(str(tmp_path / "ramp.png"), ramp)
+    cv2.imwrite(str(tmp_path / "image.png"), photographs.grey("camera", (160, 160)))
+    names = [str(tmp_path / name) for name in ("ramp.png", "image.png", "out.json", "out.png")]
+    arguments = ["align", *names[:2], "--method", "single", "--json", names[2], "-o", names[3]]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 1
+    told = json.loads((tmp_path / "out.json").read_text(), parse_constant=pytest.fail)
+    assert told["path"][0]["energy"] is None
+    assert (tmp_path / "out.png").exists()
