@@ -430,11 +430,13 @@ def warped(scene: Scene, level: Level, transform: FloatArray) -> Pixels:
     return samples.reshape(len(values), -1)
 
 
-def _around(
-    image: Pixels, transform: FloatArray, size: tuple[int, int], margin: float
-) -> tuple[Pixels, FloatArray]:
-    """Return the part of the image that a template covers, and the transform into that part."""
+def covered(image: Any, transform: FloatArray, size: tuple[int, ...]) -> tuple[Any, FloatArray]:
+    """Return the part of an image, array or tensor, that a template covers, and the map into it.
+
+    It has a margin for the blur against aliasing and for interpolation.
+    """
     h, w = size
+    margin = 4 * scale(transform) + 4
     corners = np.array([[0, 0, 1], [w - 1, 0, 1], [0, h - 1, 1], [w - 1, h - 1, 1]]) @ transform.T
     limits = np.array(image.shape[::-1])
     low = np.clip(np.floor(corners.min(0) - margin), 0, limits - 1).astype(int)
@@ -455,7 +457,7 @@ def smoothing(grown: float) -> float:
 def seen(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:
     """Return the image warped to the template, (h, w) = ``size``."""
     grown = scale(transform)
-    image, transform = _around(image, transform, size, margin=4 * grown + 4)
+    image, transform = covered(image, transform, size)
     if grown > ALIASING:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), smoothing(grown)))
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP

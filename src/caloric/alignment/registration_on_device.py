@@ -7,7 +7,7 @@ other. Differences from the CPU are those of float32 sums in another order.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import cv2
@@ -22,7 +22,6 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature, Pixels
 from caloric.gpu import images, streams
-from caloric.gpu.once import once
 from caloric.theory.gaussians import FloatArray
 
 
@@ -34,12 +33,12 @@ def _working(device: Any) -> Iterator[None]:
         yield
 
 
-@once
+@lru_cache(maxsize=64)  # blurs against aliasing differ with every transform
 def _taps(sigma: float, count: int, device: Any) -> Tensor:
     return torch.tensor(cv2.getGaussianKernel(count, sigma)[:, 0].astype(np.float32), device=device)
 
 
-@once
+@lru_cache(maxsize=64)
 def _mirrored(count: int, margin: int, device: Any) -> Tensor:
     """Return the indices of ``count`` samples with a margin, mirrored as OpenCV does."""
     return torch.tensor(np.pad(np.arange(count), margin, mode="reflect"), device=device)
@@ -64,7 +63,7 @@ def _blurred(planes: Tensor, sigma: float) -> Tensor:
     return functional.conv2d(down, taps.view(1, 1, 1, -1), padding=(0, margin))[:, 0]
 
 
-@once
+@lru_cache(maxsize=64)
 def _coarsely(count: int, sigma: float, device: Any) -> tuple[Tensor, Tensor]:
     """Return matrices (few, count) and (count, few): a wide blur on a coarse grid, and back."""
     few = fields.coarse(count, sigma)
@@ -222,14 +221,16 @@ class FineScene:
         )
 
     def _warped(self, level: _Level, transform: FloatArray) -> Tensor:
-        (h, w), (rows, columns) = self.shapes
-        grown, image = registration.scale(transform), self.image
+        h, w = self.shapes[0]
+        image, moved = registration.covered(self.image, transform, (h, w))
+        rows, columns = image.shape
+        grown = registration.scale(transform)
         if grown > registration.ALIASING:
             image = _gaussian(image[None], registration.smoothing(grown))[0]
         # PyTorch's coordinates are -1 to 1 from the first to the last pixel.
-        last = np.array([columns - 1, rows - 1])[:, None] / 2
+        last = np.maximum([[columns - 1], [rows - 1]], 1) / 2
         pixels = np.array([[(w - 1) / 2, 0, (w - 1) / 2], [0, (h - 1) / 2, (h - 1) / 2], [0, 0, 1]])
-        unit = transform @ pixels / last - np.array([[0, 0, 1]])
+        unit = moved @ pixels / last - np.array([[0, 0, 1]])
         theta = torch.from_numpy(unit.astype(np.float32))[None].to(image.device, non_blocking=True)
         grid = functional.affine_grid(theta, [1, 1, h, w], align_corners=True)
         seen = functional.grid_sample(
