@@ -9,6 +9,7 @@
 """
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,7 @@ _PANEL = (400, 300)  # width and height
 _EMPTY = 238  # grey beside a picture that does not fill its panel
 _FINAL, _EARLIER, _AXIS = (30, 170, 80), (235, 110, 30), (110, 110, 110)
 _LAST, _BEFORE, _WRONG = (90, 255, 140), (255, 150, 60), (255, 80, 80)  # on dark pictures
+_OTHER = (90, 190, 255)
 
 
 def _equalised(grey: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -357,20 +359,26 @@ def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArra
 
 
 def _outlined(
-    image: NDArray[np.uint8], outlines: list[FloatArray], end: tuple[int, int, int]
+    image: NDArray[np.uint8], outlines: list[tuple[FloatArray, tuple[int, int, int]]]
 ) -> NDArray[np.uint8]:
-    """Return the image with outlines of a template: the last in its colour, others in orange."""
+    """Return the image, dimmed, with outlines (4, 2) in their colours, those of steps thin."""
     scale = min(1.0, 2 * max(_PANEL) / max(image.shape))
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     canvas = np.asarray(np.rint(_DIMMED * np.asarray(small)), np.uint8)
     thick = max(1, round(max(size) / 400))
-    for i, outline in enumerate(outlines):
-        last = i == len(outlines) - 1
+    for outline, colour in outlines:
         points = np.rint(16 * ((outline + 0.5) * scale - 0.5)).astype(np.int32)
-        colour, width = (end, 2 * thick) if last else (_BEFORE, thick)
+        width = thick if colour == _BEFORE else 2 * thick
         cv2.polylines(canvas, [points], True, colour, width, cv2.LINE_AA, 4)
     return canvas
+
+
+def _corners(shape: tuple[int, ...], transform: FloatArray) -> FloatArray:
+    """Return where the corners (4, 2) of a template (h, w) are in the image."""
+    h, w = shape[:2]
+    corners = np.array([[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]], float)
+    return np.asarray(corners @ transform[:, :2].T + transform[:, 2])
 
 
 def _runs(sigmas: list[float]) -> list[list[int]]:
@@ -432,6 +440,7 @@ def draw_alignment(
     title: str,
     *,
     found: bool = True,
+    others: Sequence[tuple[tuple[int, ...], FloatArray]] = (),
 ) -> Picture:
     """Draw an alignment: the path in the image, overlays before and after, and the energy over σ.
 
@@ -448,6 +457,8 @@ def draw_alignment(
         A line above.
     found : bool
         Whether the result is believed: its outline is green, otherwise red.
+    others : list of ((h, w), array (2, 3))
+        Shapes and transforms of other templates that were found, outlined in blue.
 
     Returns
     -------
@@ -468,7 +479,6 @@ def draw_alignment(
     template_grey, image_grey = to_grey(template), to_grey(image)
     template_rgb, image_rgb = _rgb(template), _rgb(image)
     h, w = template_grey.shape
-    corners = np.array([[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]], float)
     transforms = [start, *(transform for _, transform, _ in steps)]
 
     def seen(pixels: NDArray[Any], transform: FloatArray) -> NDArray[Any]:
@@ -482,11 +492,16 @@ def draw_alignment(
     overlays = [
         _overlay(reference, _equalised(seen(image_grey, v))) for v in (start, transforms[-1])
     ]
-    outlines = [corners @ v[:, :2].T + v[:, 2] for v in transforms[1:] or transforms]
+    ways = transforms[1:] or transforms
+    colours = [_BEFORE] * (len(ways) - 1) + [_LAST if found else _WRONG]
+    outlines = [
+        *((_corners(shape, v), _OTHER) for shape, v in others),
+        *((_corners((h, w), v), colour) for v, colour in zip(ways, colours, strict=True)),
+    ]
     plotted = [step for step in steps if np.isfinite(step[2])]
     sigmas, energies = [step[0] for step in plotted], [step[2] for step in plotted]
-    path = _outlined(image_rgb, outlines, _LAST if found else _WRONG)
-    end = "green" if found else "red: not believed"
+    path = _outlined(image_rgb, outlines)
+    end = ("green" if found else "red: not believed") + (", others blue" if others else "")
     first = np.hstack([
         _panel(path, f"the steps in the image: orange, the last {end}"),
         _panel(overlays[0], "before: template red, image cyan"),

@@ -727,8 +727,13 @@ def test_pictures_of_any_energies():
     for energies in ([-0.9], [np.inf], [0.0, 0.0], [1e-9, 3e5], []):
         steps = [(140.0 / (i + 1), identity, energy) for i, energy in enumerate(energies)]
         for found in (True, False):
-            picture = viz.draw_alignment(image[:60, :80], image, identity, steps, "x", found=found)
+            picture = viz.draw_alignment(
+                image[:60, :80], image, identity, steps, "x", found=found,
+                others=[((20, 30), identity)],
+            )  # fmt: skip
             assert picture.pixels.shape[1] == 1232
+            blue = (picture.pixels == (90, 190, 255)).all(-1)
+            assert blue.any()
 
 
 def test_a_template_that_was_found_at_the_wrong_place_is_tried_from_other_starts():

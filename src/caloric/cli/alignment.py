@@ -1,6 +1,7 @@
 """``caloric align`` and ``caloric find``: locate templates in an image."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -118,7 +119,13 @@ def _as_json(result: "Alignment") -> dict[str, Any]:
 
 
 def _draw_alignment(
-    output: Path, template: Any, image: Any, result: "Alignment", start: Any, title: str
+    output: Path,
+    template: Any,
+    image: Any,
+    result: "Alignment",
+    start: Any,
+    title: str,
+    others: Sequence[tuple[tuple[int, ...], Any]] = (),
 ) -> None:
     from caloric import viz
     from caloric.alignment import align, registration
@@ -133,8 +140,9 @@ def _draw_alignment(
     if result.converged:
         title = f"{title}, confidence {result.confidence:.2f}"
     viz.draw_alignment(
-        template, image, initial, steps, f"{title}, {found}", found=result.converged
-    ).save(output)
+        template, image, initial, steps, f"{title}, {found}", found=result.converged,
+        others=others,
+    ).save(output)  # fmt: skip
 
 
 @threads.single_threaded_blas
@@ -171,11 +179,12 @@ def find(
         )  # fmt: skip
     best = readable[result.template]
     if output is not None:
-        more = [Path(templates[readable[i]]).name for i, a in result.others.items() if a.converged]
-        also = f", with {', '.join(more)} (not drawn)" if more else ""
-        title = f"{Path(templates[best]).name}{also} in {Path(image).name}: "
-        title += result.alignment.reason
-        _draw_alignment(output, pixels[best], image_pixels, result.alignment, None, title)
+        more = {readable[i]: a for i, a in result.others.items() if a.converged}
+        names = ", ".join(Path(templates[i]).name for i in more)
+        title = f"{Path(templates[best]).name}{' (blue: ' + names + ')' if more else ''} in "
+        title += f"{Path(image).name}: {result.alignment.reason}"
+        others = [(np.shape(pixels[i]), a.transform) for i, a in more.items()]
+        _draw_alignment(output, pixels[best], image_pixels, result.alignment, None, title, others)
     alignments = {readable[i]: a for i, a in result.others.items()} | {best: result.alignment}
     unusable |= {readable[i]: reason for i, reason in result.unusable.items()}
     scores = dict(zip(readable, result.scores.tolist(), strict=True))
@@ -232,7 +241,7 @@ def _found(
         "transform": transform.tolist(),
         "centre": middle.tolist(),
         "scale": float(np.sqrt(abs(np.linalg.det(transform[:, :2])))),
-        "degrees": round(float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))), 6) + 0.0,
+        "degrees": float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))),
         "confidence": alignment.confidence,
     }
 
@@ -248,7 +257,7 @@ def _print_table(each: list[dict[str, Any]]) -> None:
         place = [""] * 4
         if one["found"]:
             x, y = one["centre"]
-            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{one['degrees']:.1f}°",
+            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{round(one['degrees'], 1) + 0.0:.1f}°",
                      f"{one['confidence']:.2f}"]  # fmt: skip
         found = "yes" if one["found"] else "no"
         table.add_row(escape(one["template"]), found, *place, f"{one['score']:.2f}")
