@@ -257,7 +257,8 @@ def _print_table(each: list[dict[str, Any]]) -> None:
         place = [""] * 4
         if one["found"]:
             x, y = one["centre"]
-            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{round(one['degrees'], 1) + 0.0:.1f}°",
+            turned = round(one["degrees"], 1) + 0.0  # no -0.0
+            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{turned:.1f}°",
                      f"{one['confidence']:.2f}"]  # fmt: skip
         found = "yes" if one["found"] else "no"
         table.add_row(escape(one["template"]), found, *place, f"{one['score']:.2f}")
