@@ -187,6 +187,9 @@ def test_a_known_shift_is_found(dx, dy, degrees, scale):
     away = np.linalg.norm(found.xy - maps[:, :, 2], axis=1)
     assert len(away) > 20
     assert np.median(away) < 0.05  # also where nothing had to move
+    if np.hypot(dx, dy) > 0.1:
+        assert found.moved.mean() > 0.5
+        assert np.median(away[found.moved]) < 0.02
 
 
 # For anyone's matches.

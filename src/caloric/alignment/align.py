@@ -311,13 +311,16 @@ def smaller(template: Pixels) -> list[Pixels]:
 
 
 _ROWS = 64
+_REACH = 5  # rows that a gradient depends on, on each side
 
 
 def is_flat(pixels: Pixels) -> bool:
     """Return whether all gradients are below the noise level."""
     for top in range(0, len(pixels), _ROWS):  # most images are not flat at their first rows
-        gx, gy = fields.gradients(pixels[max(0, top - 5) : top + _ROWS + 5])
-        if float((gx * gx + gy * gy).max()) >= fields.NOISE**2:
+        begin = max(0, top - _REACH)
+        gx, gy = fields.gradients(pixels[begin : top + _ROWS + _REACH])
+        square = (gx * gx + gy * gy)[top - begin : top - begin + _ROWS]
+        if float(square.max()) >= fields.NOISE**2:
             return False
     return True
 

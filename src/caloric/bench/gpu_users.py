@@ -211,6 +211,14 @@ def views(folder: Path, device: str, progress: Progress) -> Report:
     }  # fmt: skip
 
 
+def _on_both(work: Callable[..., Any], device: str, repeated: int) -> Report:
+    """Return the milliseconds of ``work(device=...)`` on the CPU and on the device."""
+    return {
+        name: 1000 * _seconds(partial(work, device=where), repeated=repeated)
+        for name, where in (("cpu", "cpu"), ("device", device))
+    }
+
+
 ALIGNED = (256, 512, 1024)  # pixels across templates
 REFINED = 2000  # matches
 
@@ -225,15 +233,10 @@ def precision(folder: Path, device: str, progress: Progress) -> Report:
         flags = cv2.WARP_INVERSE_MAP | cv2.INTER_CUBIC
         template = np.asarray(cv2.warpAffine(image, map_, (side, side), flags=flags))
         # A few trials: these calls take up to a second on a CPU.
-        took = {
-            name: 1000 * _seconds(partial(align.align, template, image, device=name), repeated=5)
-            for name in ("cpu", device)
-        }
+        took = _on_both(partial(align.align, template, image), device, 5)
         here, there = (align.align(template, image, device=d).transform for d in ("cpu", device))
-        report[f"align {side} x {side} in 2048 x 1536"] = {
-            "cpu": took["cpu"], "device": took[device],
-            "largest difference": float(np.abs(here - there).max()),
-        }  # fmt: skip
+        apart = float(np.abs(here - there).max())
+        report[f"align {side} x {side} in 2048 x 1536"] = took | {"largest difference": apart}
     first = photographs(folder, 640, 800, 1)[0]
     second = np.asarray(
         cv2.warpAffine(first, np.array([[1.03, 0.04, -9], [-0.03, 1, 12]]), (800, 640))
@@ -241,11 +244,7 @@ def precision(folder: Path, device: str, progress: Progress) -> Report:
     a, b = pipeline.extract([first, second], max_features=2 * REFINED)
     rows = np.resize(pipeline.match(a, b).indices, (REFINED, 2))
     frames = a.frames.maps[rows[:, 0]], b.frames.maps[rows[:, 1]]
-    took = {
-        name: 1000
-        * _seconds(partial(pipeline.refine, first, second, *frames, device=name), repeated=9)
-        for name in ("cpu", device)
-    }
-    report[f"refine {REFINED:,} matches"] = {"cpu": took["cpu"], "device": took[device]}
+    refine = partial(pipeline.refine, first, second, *frames)
+    report[f"refine {REFINED:,} matches"] = _on_both(refine, device, 9)
     graphs.forget()
     return report

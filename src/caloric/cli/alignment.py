@@ -96,6 +96,19 @@ def _report(
         raise typer.Exit(1)
 
 
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _degrees(transform: Any) -> float:
+    """Return the direction of the template's x axis in the image."""
+    return float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0])))
+
+
+def _turned(degrees: float) -> str:
+    return f"{round(degrees, 1) + 0.0:.1f}°"  # no -0.0
+
+
 def _as_json(result: "Alignment") -> dict[str, Any]:
     """Return an alignment without infinities; docs/json.md describes the fields."""
     finite = bool(np.isfinite(result.covariance).all())
@@ -104,15 +117,11 @@ def _as_json(result: "Alignment") -> dict[str, Any]:
         "converged": result.converged,
         "reason": result.reason,
         "confidence": result.confidence,
-        "energy": result.energy if np.isfinite(result.energy) else None,
+        "energy": _finite(result.energy),
         "inside": result.inside,
         "covariance": result.covariance.tolist() if finite else None,
         "path": [
-            {
-                "sigma": s.sigma,
-                "transform": s.point.tolist(),
-                "energy": s.cost if np.isfinite(s.cost) else None,
-            }
+            {"sigma": s.sigma, "transform": s.point.tolist(), "energy": _finite(s.cost)}
             for s in result.path
         ],
     }
@@ -134,9 +143,8 @@ def _draw_alignment(
     if start is not None:
         initial = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in result.path]
-    a, c = result.transform[:, 0]
-    turned = round(float(np.degrees(np.arctan2(c, a))), 1) + 0.0  # no -0.0
-    found = f"scale {registration.scale(result.transform):.3g}, turned {turned}°"
+    scale = registration.scale(result.transform)
+    found = f"scale {scale:.3g}, turned {_turned(_degrees(result.transform))}"
     if result.converged:
         title = f"{title}, confidence {result.confidence:.2f}"
     viz.draw_alignment(
@@ -230,6 +238,8 @@ def _found(
     path: str, score: float, alignment: "Alignment | None", unusable: str | None, pixels: Any
 ) -> dict[str, Any]:
     """Return what was found of one template, as ``find --json`` has it."""
+    from caloric.alignment import registration
+
     found = alignment is not None and alignment.converged
     reason = unusable or (alignment.reason if alignment is not None else "scored too low")
     result = {"template": path, "score": score, "found": found, "reason": reason}
@@ -240,8 +250,8 @@ def _found(
     return result | {
         "transform": transform.tolist(),
         "centre": middle.tolist(),
-        "scale": float(np.sqrt(abs(np.linalg.det(transform[:, :2])))),
-        "degrees": float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0]))),
+        "scale": registration.scale(transform),
+        "degrees": _degrees(transform),
         "confidence": alignment.confidence,
     }
 
@@ -257,8 +267,7 @@ def _print_table(each: list[dict[str, Any]]) -> None:
         place = [""] * 4
         if one["found"]:
             x, y = one["centre"]
-            turned = round(one["degrees"], 1) + 0.0  # no -0.0
-            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", f"{turned:.1f}°",
+            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", _turned(one["degrees"]),
                      f"{one['confidence']:.2f}"]  # fmt: skip
         found = "yes" if one["found"] else "no"
         table.add_row(escape(one["template"]), found, *place, f"{one['score']:.2f}")

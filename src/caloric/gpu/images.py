@@ -21,7 +21,7 @@ Image: TypeAlias = NDArray[np.generic] | Tensor
 
 _INTEGERS = (np.uint8, np.uint16, np.bool_)
 _WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
-_TYPES = {
+TYPES = {
     "u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool,
     "f2": torch.float16, "f4": torch.float32, "f8": torch.float64,
 }  # fmt: skip
@@ -115,7 +115,7 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
             for start in range(0, len(array), step)
         ]
         threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
-    return streams.upload(buffer, device).view(_TYPES[kind.str[1:]]).view(rows.shape)
+    return streams.upload(buffer, device).view(TYPES[kind.str[1:]]).view(rows.shape)
 
 
 def _unit_range(pixels: Tensor) -> Tensor:

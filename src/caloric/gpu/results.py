@@ -11,17 +11,14 @@ from torch import Tensor
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu.images import RANGES, SHARED
+from caloric.gpu.images import RANGES, SHARED, TYPES
 from caloric.gpu.pipeline import Batch
 from caloric.plan import Plan
 from caloric.runtime import threads
 
 _HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
 _FRAME = 6  # float64
-_ON_HOST = {
-    torch.uint8: np.uint8, torch.float16: np.float16, torch.float32: np.float32,
-    torch.float64: np.float64,
-}  # fmt: skip
+_ON_HOST = {on_device: np.dtype(name) for name, on_device in TYPES.items()}
 
 
 @dataclass(frozen=True, eq=False)
