@@ -26,7 +26,7 @@ from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import Frames
 from caloric.matching.neighbours import neighbours
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools import synthetic, training
 
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -20,7 +20,7 @@ from caloric.collection import engines, exporting, extraction, matching, pairing
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_command
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools.pages.markdown import table
 
 Report = dict[str, Any]

@@ -26,7 +26,7 @@ from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image.reading import read_image
 from caloric.matching.neighbours import match_descriptors
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 SIZE = 65
 NOISE = {"easy": "e", "hard": "h", "tough": "t"}

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

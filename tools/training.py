@@ -27,7 +27,7 @@ from caloric.image import scalespace
 from caloric.image.pixels import to_grey
 from caloric.matching.neighbours import neighbours
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools import synthetic
 
 PICTURES = (

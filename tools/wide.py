@@ -29,7 +29,7 @@ from caloric.image.pixels import source
 from caloric.image.views import BLUR, TILTS, View, seen
 from caloric.matching import confidence, neighbours
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Report = dict[str, Any]
 Progress = Callable[[str], None]

@@ -18,7 +18,7 @@ from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.image_pair import match_images
 from caloric.runtime.files import replacing
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from caloric.view.pictures import address
 
 DESCRIPTORS = ("sift", "caloric")

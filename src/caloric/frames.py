@@ -18,7 +18,7 @@ from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
 from caloric.runtime.indexing import rows
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:

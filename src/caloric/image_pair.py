@@ -14,7 +14,7 @@ from caloric import pipeline, viz
 from caloric.descriptor.engine import recipe_from
 from caloric.descriptor.recipes import Descriptor
 from caloric.detector import extrema
-from caloric.detector.detection import FEATURES, Detector, Options
+from caloric.detector.detection import FEATURES, Options
 from caloric.errors import InputError, known_options
 from caloric.features import Failure, Features
 from caloric.gpu import devices
@@ -23,11 +23,10 @@ from caloric.image.pixels import several
 from caloric.image.reading import read_image
 from caloric.image.views import TILTS, largest_tilt
 from caloric.kernels import Kernel
-from caloric.matching.fitting import Model
 from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbours import Matches, check_ratio
 from caloric.plan import Plan
-from caloric.theory.gaussians import FloatArray
+from caloric.types import Detector, FloatArray, GeometryModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +118,7 @@ class ImageMatch:
 ImagePair = ImageMatch  # its former name
 
 _SHOWN = 1000  # pixels: the width of the picture in a notebook
-_MODELS: dict[Model, str] = {
+_MODELS: dict[GeometryModel, str] = {
     "homography": "a homography",
     "affine": "an affine map",
     "fundamental": "a fundamental matrix",
@@ -134,7 +133,7 @@ def match_images(
     descriptor: str | Descriptor | Kernel = "caloric",
     *,
     max_features: int | None = FEATURES,
-    model: Model = "homography",
+    model: GeometryModel = "homography",
     ratio: float | None = 0.9,
     threshold: float = 2.0,
     views: Literal["auto"] | int | None = "auto",

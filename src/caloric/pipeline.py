@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from caloric.descriptor.engine import check_range, describe_levels, output_type, recipe_from
 from caloric.descriptor.layout import Layout
-from caloric.descriptor.normalise import Normalisation
 from caloric.descriptor.recipes import Descriptor
 from caloric.detector import detection, extrema
-from caloric.detector.detection import Detector, Options, Strongest
+from caloric.detector.detection import Options, Strongest
 from caloric.detector.extrema import Extrema, joined
 from caloric.errors import InputError, known_options
 from caloric.features import Failure, Features, check_comparable
@@ -28,7 +27,6 @@ from caloric.image.scalespace import Ladder
 from caloric.image.views import View
 from caloric.kernels import Kernel
 from caloric.matching import geometry, refinement
-from caloric.matching.fitting import Model
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import (
     Matches,
@@ -39,7 +37,7 @@ from caloric.matching.neighbours import (
 from caloric.matching.refinement import Refined
 from caloric.plan import Plan, relative_sizes
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import Detector, FloatArray, GeometryModel, Normalisation
 
 R = TypeVar("R")
 Allowed = Callable[[FloatArray], NDArray[np.bool_]]
@@ -472,11 +470,11 @@ def _begin_on_device(
 
     The result returns their features, and the tilts of those that do not fit into the device.
     """
-    from caloric.gpu import images
+    from caloric.gpu import upload
     from caloric.gpu import views as on_device
 
-    prepared = images.prepared(image)
-    size = images.Kind.of(prepared).size
+    prepared = upload.prepared(image)
+    size = upload.Kind.of(prepared).size
     wanted = _checked_mask(mask, size)
     if 0 in size:
         return lambda: ([plan.empty(size)], [])
@@ -569,8 +567,8 @@ def _extract_on_device(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (index, features) of images; with ``stay`` features stay on the device."""
     from caloric.gpu import batches
-    from caloric.gpu import images as on_device
-    from caloric.gpu.results import sent
+    from caloric.gpu import upload as on_device
+    from caloric.gpu.download import sent
 
     if plan.options.detector != "dog":
         raise InputError(f"detector {plan.options.detector!r} needs device='cpu'")
@@ -840,7 +838,7 @@ def _match_pairs(
             check_comparable(_about(a), _about(b))
     if target is None:
         return [_match_on_cpu(a, b, mutual, ratio, radius) for a, b in pairs]
-    from caloric.gpu import pairs as on_device
+    from caloric.gpu import matching as on_device
 
     found = on_device.match(pairs, mutual, ratio, radius, target)
     return [_once_per_place(a, b, m) for (a, b), m in zip(pairs, found, strict=True)]
@@ -922,7 +920,7 @@ def refine(
     Parameters
     ----------
     image_a, image_b : array (h, w) or (h, w, 3 or 4)
-        The images.
+        The upload.
     frames_a, frames_b : Frames, Features, keypoints of OpenCV, or array (m, 2) or (m, 2, 3)
         As many in both. Points (m, 2) get round, upright frames.
     sigma : float
@@ -992,7 +990,7 @@ def verify(
     features_b: Features | Frames,
     matches: Matches,
     *,
-    model: Model = "homography",
+    model: GeometryModel = "homography",
     seed: int = 0,
     threshold: float = 2.0,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,

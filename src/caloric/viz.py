@@ -25,7 +25,7 @@ from caloric.image.pixels import as_image, as_unit_range, to_grey
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
 from caloric.runtime.files import replacing
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 MOST_LINES = 150
 _GAP = 8

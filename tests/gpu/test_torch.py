@@ -22,7 +22,7 @@ from caloric.descriptor import density, fields
 from caloric.descriptor.recipes import descriptor
 from caloric.detector.detection import Options
 from caloric.features import Failure
-from caloric.gpu import batches, devices, extrema, graphs, images, once, pipeline, stream
+from caloric.gpu import batches, caches, devices, extrema, graphs, pipeline, stream, upload
 from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu import scalespace as gpu_scalespace
 from caloric.image import scalespace
@@ -339,8 +339,8 @@ def _kinds():
 @pytest.mark.parametrize("kind", _kinds())
 def test_all_kinds_of_arrays_are_grey_as_on_the_cpu(kind):
     image = _kinds()[kind]
-    prepared = images.prepared(image)
-    pixels = images.on_device(prepared, descriptor("caloric").kernel, DEVICE)
+    prepared = upload.prepared(image)
+    pixels = upload.on_device(prepared, descriptor("caloric").kernel, DEVICE)
     np.testing.assert_array_equal(pixels.cpu().numpy(), to_grey(image))
 
 
@@ -446,11 +446,11 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
 
 
 def test_tables_are_forgotten_together(monkeypatch):
-    recorded = once.kept({"a": 1})
-    monkeypatch.setattr(once, "_MOST", 3)
+    recorded = caches.kept({"a": 1})
+    monkeypatch.setattr(caches, "_MOST", 3)
     asked = []
 
-    @once.once
+    @caches.once
     def table(size):
         asked.append(size)
         return size
@@ -464,7 +464,7 @@ def test_tables_are_forgotten_together(monkeypatch):
 
 
 def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
-    monkeypatch.setattr(images, "upload", _too_large)
+    monkeypatch.setattr(upload, "upload", _too_large)
     image = photograph(size=(60, 70))
     expected = caloric.extract(image, max_features=20).descriptors
     for same in (image, torch.from_numpy(image)):

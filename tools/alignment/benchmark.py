@@ -20,7 +20,7 @@ from caloric.bench.pairs import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
 from caloric.matching import fitting
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools.alignment import confidence as align_confidence
 from tools.alignment import peers as align_peers
 from tools.alignment.cases import (

@@ -13,7 +13,7 @@ from caloric.alignment import align
 from caloric.bench import datasets
 from caloric.bench.methods import read_grey
 from caloric.errors import InputError
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 TEMPLATE, IMAGE = 128, 288
 KINDS = ("translation", "rotation", "scale", "affine", "all")

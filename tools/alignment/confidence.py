@@ -10,7 +10,7 @@ from caloric.alignment import align, confidence, registration
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.image.pixels import to_grey
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools.alignment.cases import HARD, RIGHT, TEMPLATE, Photographs, make
 
 SIZES = (24, 32, 48, 64, 96, TEMPLATE)

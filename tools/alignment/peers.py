@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor.fields import halves
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 from tools.alignment.cases import IMAGE, TEMPLATE, Case
 
 Aligner = Callable[[Case], FloatArray | None]

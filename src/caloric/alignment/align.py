@@ -16,18 +16,18 @@ from numpy.typing import ArrayLike
 
 from caloric import pipeline
 from caloric.alignment import confidence, registration, search
-from caloric.alignment.registration import Diffusion, Model, Problem, Scene
+from caloric.alignment.registration import Diffusion, Problem, Scene
 from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import Correlate
 from caloric.descriptor import fields
-from caloric.descriptor.fields import Feature, Pixels
+from caloric.descriptor.fields import Feature
 from caloric.errors import InputError, known_options, unknown
 from caloric.gpu import devices
 from caloric.image.pixels import to_grey
 from caloric.matching import geometry
 from caloric.runtime import threads
 from caloric.theory.continuation import Path, Step, follow
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Pixels, TransformModel
 
 Method = Literal["continuation", "single", "descriptor"]
 
@@ -80,7 +80,9 @@ def _sigmas(radius: float) -> tuple[float, ...]:
     return tuple(float(SCHEDULE.given_start * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
 
 
-def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> Model:
+def _model_at(
+    sigma: float, radius: float, turns_from: float, model: TransformModel
+) -> TransformModel:
     """Return the model at σ: a translation first, then a similarity, then an affine map."""
     if sigma > 1.01 * turns_from * radius:
         return "translation"
@@ -89,7 +91,9 @@ def _model_at(sigma: float, radius: float, turns_from: float, model: Model) -> M
     return model
 
 
-def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_from: float) -> Path:
+def _coarse(
+    top: Scene, model: TransformModel, start: FloatArray, begin: float, turns_from: float
+) -> Path:
     """Return the path through the coarse σ from ``begin`` · R down."""
     radius = registration.radius(top.template.shape)
     every = _sigmas(radius)
@@ -102,7 +106,7 @@ def _coarse(top: Scene, model: Model, start: FloatArray, begin: float, turns_fro
     return follow(sigmas, start, local)
 
 
-def from_start(top: Scene, model: Model, start: FloatArray) -> Path:
+def from_start(top: Scene, model: TransformModel, start: FloatArray) -> Path:
     """Return the best path through the coarse σ from a given transform."""
     plans = SCHEDULE.shift_paths if model == "translation" else SCHEDULE.paths
     return _first_low((_coarse(top, model, start, *plan) for plan in plans), SCHEDULE.low_energy)
@@ -119,7 +123,10 @@ def _first_low(paths: Iterable[Path], low: float) -> Path:
 
 
 def from_candidates(
-    top: Scene, model: Model, candidates: list[FloatArray], low: float = SCHEDULE.low_energy
+    top: Scene,
+    model: TransformModel,
+    candidates: list[FloatArray],
+    low: float = SCHEDULE.low_energy,
 ) -> Path:
     """Return the best path from several transforms, or the first that ends below ``low``."""
     turns = 0.0 if model == "translation" else SCHEDULE.candidate_start
@@ -151,7 +158,7 @@ def device_of(name: str) -> Device:
 
 
 def searched(
-    scenes: Sequence[Scene], model: Model, most: int, on: Device = CPU
+    scenes: Sequence[Scene], model: TransformModel, most: int, on: Device = CPU
 ) -> list[list[FloatArray]]:
     """Return up to ``most`` candidate transforms per scene; all templates have the same shape."""
     if max(scenes[0].template.shape) > SCHEDULE.thin * min(scenes[0].template.shape):
@@ -173,7 +180,7 @@ def searched(
     return [[candidate.transform for candidate in candidates] for candidates in found]
 
 
-def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> FloatArray:
+def _restricted(transform: FloatArray, model: TransformModel, centre: FloatArray) -> FloatArray:
     """Return the nearest transform of the model that maps ``centre`` to the same point."""
     if model == "affine":
         return transform
@@ -186,7 +193,7 @@ def _restricted(transform: FloatArray, model: Model, centre: FloatArray) -> Floa
     return np.column_stack([A, middle - A @ centre])
 
 
-def _matched(scene: Scene, model: Model) -> FloatArray | None:
+def _matched(scene: Scene, model: TransformModel) -> FloatArray | None:
     """Return the transform estimated from matched features, or None."""
     a, b = pipeline.extract([scene.template, scene.image], max_features=None)
     matches = pipeline.match(a, b)
@@ -218,7 +225,7 @@ def _pieces(shape: tuple[int, ...]) -> list[Part]:
     return [(begin, 0, length, shorter) for begin in begins]
 
 
-def _by_parts(top: Scene, model: Model, parts: list[Part], on: Device) -> list[FloatArray]:
+def _by_parts(top: Scene, model: TransformModel, parts: list[Part], on: Device) -> list[FloatArray]:
     """Return the transform of the template according to each part, the lowest energy first."""
     results = []
     for y, x, h, w in parts:
@@ -236,7 +243,7 @@ def _by_parts(top: Scene, model: Model, parts: list[Part], on: Device) -> list[F
 def escalated(
     sizes: list[tuple[Pixels, Pixels]],
     top: Scene,
-    model: Model,
+    model: TransformModel,
     candidates: list[FloatArray],
     best: Alignment,
     on: Device = CPU,
@@ -253,7 +260,7 @@ def escalated(
 
 
 def _other_starts(
-    top: Scene, model: Model, candidates: list[FloatArray], on: Device
+    top: Scene, model: TransformModel, candidates: list[FloatArray], on: Device
 ) -> Iterator[FloatArray]:
     matched = _matched(top, model)
     if matched is not None:
@@ -265,7 +272,7 @@ def _other_starts(
 
 def fine(
     scene: Problem,
-    model: Model,
+    model: TransformModel,
     start: FloatArray,
     sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas,
 ) -> Path:
@@ -380,7 +387,7 @@ def align(
     template: ArrayLike,
     image: ArrayLike,
     *,
-    model: Model = "affine",
+    model: TransformModel = "affine",
     initial: ArrayLike | None = None,
     feature: str = "orientation",
     inverted: bool = False,
@@ -433,7 +440,7 @@ def align(
     True
     """
     small, large = checked(template, image)
-    check_choice(model, Model, "model")
+    check_choice(model, TransformModel, "model")
     check_choice(method, Method, "method")
     check_choice(diffusion, Diffusion, "diffusion")
     kind = fields.feature(feature, inverted)
@@ -450,7 +457,7 @@ def aligned(
     template: Pixels,
     image: Pixels,
     feature: Feature,
-    model: Model,
+    model: TransformModel,
     start: FloatArray | None,
     method: Method = "continuation",
     diffusion: Diffusion = "partial",
@@ -486,7 +493,11 @@ def centred(template: tuple[int, ...], image: tuple[int, ...]) -> FloatArray:
 
 
 def descend(
-    sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path, on: Device = CPU
+    sizes: list[tuple[Pixels, Pixels]],
+    top: Scene,
+    model: TransformModel,
+    path: Path,
+    on: Device = CPU,
 ) -> Alignment:
     """Return the alignment after the last σ at the size of ``top`` and at every larger size.
 
@@ -502,7 +513,7 @@ def descend(
 
 
 def _descend(
-    sizes: list[tuple[Pixels, Pixels]], top: Scene, model: Model, path: Path, on: Device
+    sizes: list[tuple[Pixels, Pixels]], top: Scene, model: TransformModel, path: Path, on: Device
 ) -> Alignment:
     last = len(sizes) - 1
     steps = [(2.0**last, path)]
@@ -516,7 +527,7 @@ def _descend(
     return _result(scene, model, steps)
 
 
-def _result(scene: Problem, model: Model, paths: list[tuple[float, Path]]) -> Alignment:
+def _result(scene: Problem, model: TransformModel, paths: list[tuple[float, Path]]) -> Alignment:
     """Return an Alignment in pixels of the full size, with its confidence."""
     steps = tuple(
         replace(step, sigma=factor * step.sigma, point=_scaled(step.point, factor))
@@ -561,7 +572,7 @@ def detector_candidates(template: Pixels, image: Pixels) -> list[tuple[int, int,
     return [candidate for candidate in candidates if registration.plausible(candidate[2])]
 
 
-def _from_detector(top: Scene, model: Model, method: Method) -> Path:
+def _from_detector(top: Scene, model: TransformModel, method: Method) -> Path:
     """Return the best candidate of a detector at a single σ: methods "single" and "descriptor"."""
     candidates = detector_candidates(top.template, top.image)
     sigma = SCHEDULE.candidate_start * registration.radius(top.template.shape)

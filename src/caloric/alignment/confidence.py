@@ -17,9 +17,9 @@ The coefficients are those of a logistic regression of "the mean error is below 
 import numpy as np
 
 from caloric.alignment import registration
-from caloric.alignment.registration import Model, Problem
+from caloric.alignment.registration import Problem
 from caloric.alignment.schedule import SCHEDULE
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, TransformModel
 
 
 def confidence(scene: Problem, transform: FloatArray) -> float:
@@ -42,7 +42,7 @@ def evidence(scene: Problem, transform: FloatArray) -> tuple[float, float]:
     return scene.cosines(level, evaluation, width), sharpness
 
 
-def covariance(scene: Problem, model: Model, transform: FloatArray) -> FloatArray:
+def covariance(scene: Problem, model: TransformModel, transform: FloatArray) -> FloatArray:
     """Return the covariance (6, 6) of the transform: the noise times the inverse curvature."""
     level = scene.level(0.0, model, fine=True)
     evaluation = scene.evaluate(level, transform)

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
-from caloric.descriptor.fields import Feature, Pixels, Pyramid
+from caloric.descriptor.fields import Feature, Pyramid
 from caloric.theory.continuation import Step
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Pixels, TransformModel
 
-Model = Literal["translation", "similarity", "affine"]
 Diffusion = Literal["partial", "all"]
 
 
@@ -39,7 +38,7 @@ class Problem(Protocol):
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(h, w) of the template and of the image."""
 
-    def level(self, sigma: float, model: Model, *, fine: bool = False) -> Any:
+    def level(self, sigma: float, model: TransformModel, *, fine: bool = False) -> Any:
         """Return the template at σ."""
 
     def evaluate(self, level: Any, transform: FloatArray) -> Any:
@@ -65,9 +64,11 @@ class Scene:
     diffusion: Diffusion
     template_fields: Pyramid
     image_fields: Pyramid
-    _levels: "dict[tuple[float, Model, bool], Level]" = field(init=False, default_factory=dict)
+    _levels: "dict[tuple[float, TransformModel, bool], Level]" = field(
+        init=False, default_factory=dict
+    )
 
-    def level(self, sigma: float, model: Model, *, fine: bool = False) -> "Level":
+    def level(self, sigma: float, model: TransformModel, *, fine: bool = False) -> "Level":
         """Return the cached :class:`Level` of the template at σ; ``fine`` for the last few σ."""
         key = (sigma, model, fine)
         if key not in self._levels:
@@ -173,7 +174,7 @@ class Level:
     """
 
     sigma: float
-    model: Model
+    model: TransformModel
     spacing: int
     stride: int
     size: tuple[int, int]
@@ -201,7 +202,7 @@ def spin(result: Any, values: Any, harmonics: tuple[int, ...]) -> Any:
     return result
 
 
-def slopes(result: Any, dx: Any, dy: Any, spun: Any, model: Model, x: Any, y: Any) -> None:
+def slopes(result: Any, dx: Any, dy: Any, spun: Any, model: TransformModel, x: Any, y: Any) -> None:
     """Write ∂U(τx)/∂parameters at the identity into ``result`` (p, c, h, w), arrays or tensors.
 
     They are ∇U · δ(x), and ``spun`` (c, h, w) for a rotation; x and y are coordinates.
@@ -218,7 +219,7 @@ def slopes(result: Any, dx: Any, dy: Any, spun: Any, model: Model, x: Any, y: An
 def _slopes(
     values: Pixels,
     harmonics: tuple[int, ...],
-    model: Model,
+    model: TransformModel,
     x: Pixels,
     y: Pixels,
     per: float,
@@ -239,7 +240,7 @@ def _slopes(
     return result
 
 
-def _update(model: Model, p: FloatArray) -> FloatArray:
+def _update(model: TransformModel, p: FloatArray) -> FloatArray:
     """Return the 3 x 3 matrix of parameters in units of R about the centre of the template."""
     if model == "translation":
         return np.array([[1, 0, p[0]], [0, 1, p[1]], [0, 0, 1]])
@@ -325,7 +326,7 @@ def diffused(
     have: float,
     spacing: int,
     radius: float,
-    model: Model,
+    model: TransformModel,
     diffusion: Diffusion,
 ) -> Pixels:
     """Return the fields (c, h, w) diffused to σ pixels; they are already smoothed by ``have``.
@@ -379,7 +380,7 @@ def coordinates(
     return x[None, None, :], y[None, :, None]
 
 
-def _level(scene: Scene, sigma: float, model: Model, fine: bool) -> Level:
+def _level(scene: Scene, sigma: float, model: TransformModel, fine: bool) -> Level:
     if fine:
         values, spacing, have = scene.template_fields.levels[0], 1, 0.0
         values = fields.blurred(values, sigma)
@@ -571,7 +572,9 @@ def noise(level: Level, evaluation: Evaluation) -> float:
     return float((evaluation.weights * (residual**2).mean(0)).sum() / total)
 
 
-def composed(scene: Problem, model: Model, transform: FloatArray, step: FloatArray) -> FloatArray:
+def composed(
+    scene: Problem, model: TransformModel, transform: FloatArray, step: FloatArray
+) -> FloatArray:
     """Return τ ∘ δ⁻¹: moving the template by δ is moving the image by δ⁻¹."""
     shape, _ = scene.shapes
     unit = np.diag([1 / radius(shape), 1 / radius(shape), 1.0])

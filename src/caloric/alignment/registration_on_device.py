@@ -17,19 +17,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from caloric.alignment import registration
-from caloric.alignment.registration import Model, Problem
+from caloric.alignment.registration import Problem
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
-from caloric.descriptor.fields import Feature, Pixels
-from caloric.gpu import images, streams
-from caloric.theory.gaussians import FloatArray
+from caloric.descriptor.fields import Feature
+from caloric.gpu import cuda_streams, upload
+from caloric.types import FloatArray, Pixels, TransformModel
 
 
 @contextmanager
 def _working(device: Any) -> Iterator[None]:
     # Without the flag, convolutions round to 10 bits.
     exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-    with torch.no_grad(), streams.using(device), exact:
+    with torch.no_grad(), cuda_streams.using(device), exact:
         yield
 
 
@@ -120,7 +120,7 @@ class _Level:
     """:class:`~caloric.alignment.registration.Level` on the device."""
 
     sigma: float
-    model: Model
+    model: TransformModel
     stride: int
     values: Tensor  # (c, n)
     squares: Tensor  # (n,)
@@ -149,14 +149,14 @@ class FineScene:
     template: Tensor  # its fields (c, h, w)
     image: Tensor
     feature: Feature
-    _levels: dict[tuple[float, Model], _Level] = field(init=False, default_factory=dict)
+    _levels: dict[tuple[float, TransformModel], _Level] = field(init=False, default_factory=dict)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(h, w) of the template and of the image."""
         return tuple(self.template.shape[1:]), tuple(self.image.shape)
 
-    def level(self, sigma: float, model: Model, *, fine: bool = False) -> _Level:
+    def level(self, sigma: float, model: TransformModel, *, fine: bool = False) -> _Level:
         """Return the template at σ, as it is at a fine level."""
         key = (sigma, model)
         if key not in self._levels:
@@ -164,7 +164,7 @@ class FineScene:
                 self._levels[key] = self._level(sigma, model)
         return self._levels[key]
 
-    def _level(self, sigma: float, model: Model) -> _Level:
+    def _level(self, sigma: float, model: TransformModel) -> _Level:
         values, shape = _blurred(self.template, sigma), self.shapes[0]
         step = registration.stride(shape)
         dx, dy = (
@@ -274,7 +274,7 @@ class FineScene:
 def scene(template: Pixels, image: Pixels, feature: Feature, device: Any) -> Problem:
     """Return :func:`caloric.alignment.registration.scene_fine` on a device."""
     with _working(device):
-        small, large = (images.upload_rows([v], device) for v in (template, image))
+        small, large = (upload.upload_rows([v], device) for v in (template, image))
         fields_of = _measured(small, feature, registration.light(template.shape))
         return FineScene(fields_of, large, feature)
 

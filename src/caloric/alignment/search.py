@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
-from caloric.descriptor.fields import Feature, Pixels, Pyramid
+from caloric.descriptor.fields import Feature, Pyramid
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Pixels
 
 _BLOCK = 1 << 21  # elements of a block of windows
 _KEPT = 1 << 25  # scores per block of templates

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from caloric.alignment import search
 from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.search import INSIDE, Correlate
-from caloric.descriptor.fields import Pixels
 from caloric.gpu import devices
+from caloric.types import Pixels
 
 _NUMBERS = 1 << 28  # products per block
 

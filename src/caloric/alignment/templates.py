@@ -17,17 +17,16 @@ from numpy.typing import ArrayLike
 
 from caloric.alignment import align, registration
 from caloric.alignment.align import Alignment, Device
-from caloric.alignment.registration import Model
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import density, engine, fields
 from caloric.descriptor.density import Measure
-from caloric.descriptor.fields import Feature, Pixels
+from caloric.descriptor.fields import Feature
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import descriptor
 from caloric.errors import InputError, known_options
 from caloric.kernels import Kernel
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Pixels, TransformModel
 
 Octaves = list[tuple[Pixels, Pixels]]
 
@@ -165,7 +164,7 @@ def find_template(
     templates: Sequence[ArrayLike],
     *,
     kernel: str | Kernel = "heat",
-    model: Model = "affine",
+    model: TransformModel = "affine",
     feature: str = "orientation",
     inverted: bool = False,
     names: Sequence[str] | None = None,
@@ -212,7 +211,7 @@ def find_template(
         raise InputError("templates: the list is empty; give at least one image")
     if isinstance(templates, np.ndarray) and templates.ndim == 2:
         raise InputError("templates: a single image; give a list of images")
-    align.check_choice(model, Model, "model")
+    align.check_choice(model, TransformModel, "model")
     chosen = kernel if isinstance(kernel, Kernel) else descriptor(kernel).kernel
     if chosen.feature != "orientation":
         raise InputError(f"kernel {chosen.name!r} is not of gradient orientations")
@@ -247,7 +246,7 @@ def _best(
     templates: dict[int, Pixels],
     feature: Feature,
     kernel: Kernel,
-    model: Model,
+    model: TransformModel,
     on: Device,
 ) -> TemplateMatch:
     """Return the result for textured templates by their index, with their scores alone."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from caloric.frames import Frames
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 REGION = 3.0  # radius of a frame's region in σ
 _SAMPLES = 400

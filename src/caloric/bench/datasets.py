@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from caloric.errors import InputError
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 _IMAGES = (".png", ".ppm", ".pgm", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 

@@ -38,7 +38,7 @@ from caloric.image.reading import read_image
 from caloric.matching import geometry, neighbours
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)

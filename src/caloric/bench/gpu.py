@@ -26,6 +26,7 @@ from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.gpu import (
     batches,
+    cuda_streams,
     density,
     devices,
     extrema,
@@ -34,7 +35,6 @@ from caloric.gpu import (
     pipeline,
     pooling,
     scalespace,
-    streams,
 )
 from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu.neighbours import Set
@@ -141,7 +141,7 @@ def _resident(images: Any, plan: Plan) -> Callable[[], Any]:
     """Return a function that runs the whole pipeline on the device, as one recorded graph."""
 
     def run() -> Any:
-        with torch.no_grad(), streams.using(images.device):
+        with torch.no_grad(), cuda_streams.using(images.device):
             return graphs.run(images, plan, None)
 
     return run

@@ -192,7 +192,7 @@ def _filled(features: Features) -> Features:
 
 
 def _on_device(features: Features, device: str) -> Any:
-    from caloric.gpu.results import sent
+    from caloric.gpu.download import sent
 
     return sent(features, devices.resolve(device))
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.bench.correspondence import project
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 RESAMPLES = 10_000
 

@@ -44,7 +44,7 @@ from caloric.frames import Frames
 from caloric.interop import colmap_command
 from caloric.matching import fitting, geometry
 from caloric.matching.neighbours import match_descriptors
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 COUNT = 2048
 _PLACES = "places"

@@ -15,7 +15,7 @@ from caloric.bench.evaluate import NORMALISED, PIXELS, RATIOS, Result
 from caloric.bench.methods import DEFAULT, KEYPOINTS
 from caloric.bench.metrics import bootstrap
 from caloric.descriptor import recipes
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Report = dict[str, Any]
 

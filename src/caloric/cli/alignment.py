@@ -55,8 +55,8 @@ def align(
     """Align a template with an image by diffusion and continuation. Exit code 1: not found."""
     from caloric.alignment import align
     from caloric.alignment.registration import Diffusion
-    from caloric.alignment.registration import Model as Motion
     from caloric.image import reading
+    from caloric.types import TransformModel as Motion
 
     console.check_outputs(json_path, output, inputs=(template, image))
     template_pixels, image_pixels = reading.read_image(template), reading.read_image(image)
@@ -172,8 +172,8 @@ def find(
     Prints a table of all templates, best first. A template that cannot be used is reported in it.
     """
     from caloric.alignment import templates as finding
-    from caloric.alignment.registration import Model as Motion
     from caloric.image import reading
+    from caloric.types import TransformModel as Motion
 
     console.check_outputs(json_path, output, inputs=(image, *templates))
     image_pixels = reading.read_image(image)

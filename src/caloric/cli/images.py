@@ -22,14 +22,14 @@ from caloric.cli.options import (
 from caloric.detector.detection import FEATURES
 from caloric.errors import InputError, unknown
 from caloric.features import Failure
-from caloric.matching.fitting import Model
 from caloric.runtime import threads
 from caloric.runtime.files import check_target, replacing
+from caloric.types import GeometryModel
 
 if TYPE_CHECKING:
-    from caloric.detector.detection import Detector
     from caloric.image_pair import ImageMatch
     from caloric.plan import Plan
+    from caloric.types import Detector
 
 Image = Annotated[str, typer.Argument(help="An image file.")]
 Memory = Annotated[
@@ -90,8 +90,9 @@ def match(
     recipes.descriptor(descriptor)
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
-            image_a, image_b, descriptor, max_features=max_features, model=cast(Model, model),
-            ratio=None if ratio == 1 else ratio, threshold=threshold, views=_views(views),
+            image_a, image_b, descriptor, max_features=max_features,
+            model=cast(GeometryModel, model), ratio=None if ratio == 1 else ratio,
+            threshold=threshold, views=_views(views),
             refine=refine, affine=affine,
             upright=upright, detector=cast("Detector", detector), contrast=contrast, seed=seed,
             device=device,
@@ -187,9 +188,7 @@ def _plan(
     from caloric.plan import Plan
 
     devices.resolve(device)
-    options = detection.Options(
-        max_features, affine, upright, cast(detection.Detector, detector), contrast
-    )
+    options = detection.Options(max_features, affine, upright, cast("Detector", detector), contrast)
     return Plan.of(descriptor, recipes.descriptor(descriptor), options)
 
 

@@ -14,8 +14,8 @@ from caloric.cli import console
 from caloric.cli.options import Contrast, DescriptorName, MaxFeatures
 from caloric.descriptor import recipes
 from caloric.detector.detection import FEATURES, Options
-from caloric.matching.fitting import Model
 from caloric.runtime import native, threads
+from caloric.types import GeometryModel
 
 
 def demo(
@@ -70,7 +70,7 @@ def view(
 
     # These raise their errors before the server starts.
     Options(max_features, contrast=contrast)
-    settings = session.Settings(descriptor, cast(Model, model), views)
+    settings = session.Settings(descriptor, cast(GeometryModel, model), views)
     shown = session.Session(
         most=max_features, contrast=contrast,
         chosen={"descriptor": descriptor, "model": model, "views": settings.views},

@@ -24,7 +24,7 @@ from caloric.image import reading
 from caloric.interop import colmap_tables, hdf5
 from caloric.runtime import threads
 from caloric.runtime.files import replacing_path
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Places = dict[str, Moved]
 

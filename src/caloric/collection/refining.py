@@ -28,7 +28,7 @@ from caloric.image import reading
 from caloric.image.pixels import to_grey
 from caloric.matching import refinement
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 COLUMNS = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),

@@ -20,7 +20,7 @@ from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.frames import sigmas
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Floats = NDArray[np.floating]
 V = TypeVar("V", bound=Any)

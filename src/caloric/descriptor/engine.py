@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from caloric.descriptor import density, normalise, pooling, whitening
 from caloric.descriptor.layout import Layout
-from caloric.descriptor.normalise import Normalisation
 from caloric.descriptor.recipes import Descriptor, descriptor
 from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError, unknown
@@ -18,7 +17,7 @@ from caloric.image.pixels import as_array, as_unit_range
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
 from caloric.runtime import threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Normalisation
 
 V = TypeVar("V", bound=Any)
 _BLOCK = 256

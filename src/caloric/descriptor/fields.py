@@ -20,9 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.theory.gaussians import FloatArray
-
-Pixels = NDArray[np.float32]
+from caloric.types import FloatArray, Pixels
 
 SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
 WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics

@@ -13,7 +13,7 @@ import numpy as np
 
 from caloric.errors import InputError
 from caloric.kernels import Kernel
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

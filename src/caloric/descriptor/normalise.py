@@ -1,15 +1,15 @@
 """The normalisation of raw descriptors, and their conversion to bytes."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor.density import Floats
 from caloric.errors import unknown
+from caloric.types import Normalisation
 
-Normalisation = Literal["none", "l2", "clip", "root"]
 ArrayOrTensor = Any
 CLIP = 0.2  # the largest entry of a clipped descriptor
 # Bytes: round(UNSIGNED h), or where entries have signs round(SIGNED h) + OFFSET.

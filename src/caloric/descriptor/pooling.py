@@ -33,7 +33,8 @@ from caloric.frames import sigmas
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
 from caloric.runtime import native, threads
-from caloric.theory.gaussians import FloatArray, periodic_gaussian
+from caloric.theory.gaussians import periodic_gaussian
+from caloric.types import FloatArray
 
 TOLERANCE = 1e-6
 NEGLECTED = 1e-7  # share of a place's largest coefficient below which others are set to 0

@@ -10,10 +10,10 @@ from typing import Any
 
 from caloric.descriptor import whitening
 from caloric.descriptor.layout import Grid, Layout, Rings
-from caloric.descriptor.normalise import Normalisation
 from caloric.descriptor.sampling import Foveated, Sampling, SquarePatch
 from caloric.errors import InputError, unknown
 from caloric.kernels import Kernel, kernel, make
+from caloric.types import Normalisation
 
 
 @dataclass(frozen=True)

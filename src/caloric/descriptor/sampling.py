@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from caloric.descriptor import normalise
 from caloric.descriptor.density import Floats
 from caloric.errors import InputError
 from caloric.runtime import native
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 def _principal(moments: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,8 @@ from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import sigmas
 from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
-from caloric.theory.gaussians import FloatArray, gaussian_2d
+from caloric.theory.gaussians import gaussian_2d
+from caloric.types import FloatArray
 
 SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 WINDOW = 1.5 / 4.5

@@ -2,7 +2,6 @@
 
 import numbers
 from dataclasses import dataclass
-from typing import Literal
 
 import cv2
 import numpy as np
@@ -12,9 +11,8 @@ from caloric.detector import affine_shape, extrema, orientation
 from caloric.detector.extrema import Extrema
 from caloric.errors import InputError, unknown
 from caloric.image.scalespace import Ladder
-from caloric.theory.gaussians import FloatArray
+from caloric.types import Detector, FloatArray
 
-Detector = Literal["dog", "opencv"]
 # Features per image unless another number is asked for, in Python and in all commands. More of them
 # give better geometries: on photographs with synthetic changes the homographies within a pixel are
 # .49, .58 and .61 of all with 2,000, 4,000 and 8,000.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from caloric.image.scalespace import FIRST, SCALES, Octave, ScaleSpace
 from caloric.runtime import native, threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 CONTRAST = 0.04  # share of the intensity range; divided by the levels of an octave, as in Lowe
 FAINTEST = 0.005  # the same, where a number of features is asked for and there are too few

@@ -15,7 +15,7 @@ from caloric.descriptor.layout import Rings
 from caloric.descriptor.sampling import SquarePatch
 from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 # Lowe's window, a Gaussian of 1.5 σ cut at 4.5 σ, and bins of 10° with about as much smoothing.
 SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from caloric.errors import InputError
 from caloric.features import Failure, Features
-from caloric.gpu import devices, graphs, images, pipeline, results, scalespace, streams
-from caloric.gpu.images import Image, Kind
-from caloric.gpu.results import DeviceFeatures, Packed, Parts
-from caloric.gpu.streams import Download
+from caloric.gpu import cuda_streams, devices, download, graphs, pipeline, scalespace, upload
+from caloric.gpu.cuda_streams import Download
+from caloric.gpu.download import DeviceFeatures, Packed, Parts
+from caloric.gpu.upload import Image, Kind
 from caloric.plan import Plan
 
 log = logging.getLogger("caloric")
@@ -64,16 +64,16 @@ class Running:
             return None
         counts, ranges, plan = parts.counts.tolist(), parts.ranges, self.plan
         stay = None if self.stay is None else self.packed.parts(self.stay)
-        values = () if stay is not None else results.descriptors(parts, plan.output)
+        values = () if stay is not None else download.descriptors(parts, plan.output)
 
         def result(i: int) -> Result:
             try:
-                images.check(ranges[i], plan.recipe.kernel)
+                upload.check(ranges[i], plan.recipe.kernel)
             except InputError as error:
                 return Failure(str(error))
             if stay is not None:
-                return results.on_device(stay, i, counts[i], plan, self.size)
-            return results.features(parts, values[i], i, counts[i], plan, self.size)
+                return download.on_device(stay, i, counts[i], plan, self.size)
+            return download.features(parts, values[i], i, counts[i], plan, self.size)
 
         return [result(i) for i in range(len(counts))]
 
@@ -86,16 +86,16 @@ def begin(
     plan: Plan,
     stay: bool = False,
 ) -> Running:
-    """Let the device work on images (h, w), in a layout of :func:`images.to_grey`, and return."""
+    """Let the device work on images (h, w), in a layout of :func:`upload.to_grey`, and return."""
     most = graphs.capacity(size, plan)
 
     def work(pixels: Tensor, masks: Tensor | None) -> Packed:
-        grey = images.to_grey(pixels, layout)
-        ranges = images.ranges(pixels, grey, layout, plan.recipe.kernel)
-        return results.pack(pipeline.extract(grey, plan, masks, most), ranges)
+        grey = upload.to_grey(pixels, layout)
+        ranges = upload.ranges(pixels, grey, layout, plan.recipe.kernel)
+        return download.pack(pipeline.extract(grey, plan, masks, most), ranges)
 
     packed: Packed = graphs.extraction(work, plan, (layout, most), pixels, masks)
-    down = streams.download(packed.headers() if stay else packed.bytes)
+    down = cuda_streams.download(packed.headers() if stay else packed.bytes)
     return Running(packed, down, packed.bytes.clone() if stay else None, plan, size)
 
 
@@ -164,7 +164,7 @@ def _begin_fitting(batch: list[_Indexed], plan: Plan, device: Any, stay: bool) -
             return [_Begun(batch, _begin_batch([item for _, item in batch], plan, device, stay))]
         except torch.OutOfMemoryError:
             pass
-    with streams.using(device):
+    with cuda_streams.using(device):
         graphs.forget()
     if len(batch) == 1:
         log.warning("an image of %d x %d does not fit into the device's memory: on the CPU", w, h)
@@ -180,13 +180,13 @@ def _begin_fitting(batch: list[_Indexed], plan: Plan, device: Any, stay: bool) -
 
 
 def _begin_batch(batch: list[Item], plan: Plan, device: Any, stay: bool) -> Running:
-    with torch.no_grad(), streams.using(device):
-        pixels = images.upload([image for image, _ in batch], device)
+    with torch.no_grad(), cuda_streams.using(device):
+        pixels = upload.upload([image for image, _ in batch], device)
         kind = Kind.of(batch[0][0])
         masks = None
         if any(mask is not None for _, mask in batch):
             all_masks = [np.ones(kind.size, bool) if mask is None else mask for _, mask in batch]
-            masks = images.upload(all_masks, device)
+            masks = upload.upload(all_masks, device)
         layout = "tensors" if kind.tensor else "arrays"
         return begin(pixels, masks, layout, kind.size, plan, stay)
 
@@ -200,9 +200,9 @@ def describe_frames(
         return None
 
     def work() -> NDArray[Any]:
-        with torch.no_grad(), streams.using(device):
+        with torch.no_grad(), cuda_streams.using(device):
             frames = torch.tensor(maps).to(device)
-            described = pipeline.describe(images.upload([pixels], device), frames, plan)
+            described = pipeline.describe(upload.upload([pixels], device), frames, plan)
             return np.asarray(described.cpu().numpy())
 
     return devices.fitting(work, f"an image of {w} x {h}")

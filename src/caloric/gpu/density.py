@@ -9,7 +9,7 @@ from torch import Tensor
 
 from caloric.descriptor import density
 from caloric.descriptor.sampling import Sampling
-from caloric.gpu.once import once
+from caloric.gpu.caches import once
 from caloric.gpu.scalespace import Pyramid
 from caloric.image.scalespace import FIRST, SCALES
 from caloric.kernels import Kernel

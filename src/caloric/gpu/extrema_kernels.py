@@ -9,8 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from caloric.detector import extrema
+from caloric.gpu.caches import once
 from caloric.gpu.extrema import Peaks
-from caloric.gpu.once import once
 from caloric.gpu.scalespace import Pyramid
 from caloric.gpu.scalespace_kernels import split_four
 from caloric.image.scalespace import FIRST, SCALES

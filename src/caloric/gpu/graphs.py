@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caloric.gpu import once
-from caloric.gpu.once import kept
+from caloric.gpu import caches
+from caloric.gpu.caches import kept
 from caloric.gpu.pipeline import Batch, extract, fusing, room
 from caloric.plan import Plan
 
@@ -108,5 +108,5 @@ def forget() -> None:
     """Release the memory of graphs and tables."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    once.forget()
+    caches.forget()
     torch.cuda.empty_cache()

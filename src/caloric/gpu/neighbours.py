@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caloric.gpu import devices, images, streams
+from caloric.gpu import cuda_streams, devices, upload
+from caloric.gpu.cuda_streams import Download
 from caloric.gpu.pipeline import fusing
-from caloric.gpu.streams import Download
 from caloric.matching import neighbours as on_cpu
 from caloric.matching.neighbours import LARGEST, Neighbours, check_values
 
@@ -110,11 +110,11 @@ class _Everything:
 
     def send(self) -> _Rows:
         """Return all sets on the device."""
-        with torch.no_grad(), streams.using(self.device):
+        with torch.no_grad(), cuda_streams.using(self.device):
             values = _sent([s.values for s in self.sets], self.device).float()
             places = [s.xy for s in self.sets if s.xy is not None]
             xy = _sent(places, self.device).float() if len(places) == len(self.sets) else None
-            largest = streams.download(values.abs().amax())
+            largest = cuda_streams.download(values.abs().amax())
             # Subtract the mean: far from 0 the scores would suffer from cancellation.
             values = values - values.mean(0, dtype=torch.float64).float()
             begins = np.cumsum([0, *(len(s.values) for s in self.sets)])[:-1]
@@ -123,11 +123,11 @@ class _Everything:
     def begin(self, rows: _Rows, pairs: Sequence[Pair]) -> _Running:
         """Let the device search, and return."""
         counts = [len(s.values) for s in self.sets]
-        with torch.no_grad(), streams.using(self.device):
+        with torch.no_grad(), cuda_streams.using(self.device):
             search = _plain if rows.halves is None else _fused
             table = [(rows.begins[a], counts[a], rows.begins[b], counts[b]) for a, b in pairs]
             result = search(rows, np.array(table, np.int32), self.radius)
-            return _Running(streams.download(result), rows.largest)
+            return _Running(cuda_streams.download(result), rows.largest)
 
     def finished(self, pairs: Sequence[Pair], running: _Running | None) -> Iterator[Neighbours]:
         """Yield the results of pairs; None is what does not fit into the memory of the device."""
@@ -166,9 +166,9 @@ def _halves(values: Tensor) -> Any:
 def _sent(arrays: Sequence[Any], device: Any) -> Tensor:
     """Return the rows of arrays or tensors (n, d), one after the other, on the device."""
     if all(isinstance(v, np.ndarray) and v.dtype == arrays[0].dtype for v in arrays):
-        return images.upload_rows(arrays, device)
+        return upload.upload_rows(arrays, device)
     each = (
-        v.to(device) if isinstance(v, torch.Tensor) else images.upload_rows([v], device)
+        v.to(device) if isinstance(v, torch.Tensor) else upload.upload_rows([v], device)
         for v in arrays
     )
     return torch.cat([v.float() for v in each])

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from caloric.descriptor import normalise, pooling, whitening
 from caloric.descriptor.layout import Layout
-from caloric.descriptor.normalise import Normalisation
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.gpu import density
-from caloric.gpu.once import once
+from caloric.gpu.caches import once
 from caloric.kernels import Kernel
+from caloric.types import Normalisation
 
 
 @dataclass(frozen=True, eq=False)

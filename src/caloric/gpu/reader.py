@@ -11,7 +11,7 @@ from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.detector import affine_shape
 from caloric.gpu import density, pooling
-from caloric.gpu.once import once
+from caloric.gpu.caches import once
 from caloric.gpu.pooling import Table
 from caloric.gpu.scalespace import Pyramid
 from caloric.kernels import Kernel

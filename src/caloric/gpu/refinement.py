@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from caloric.gpu import devices, graphs, streams
-from caloric.gpu.once import once
+from caloric.gpu import cuda_streams, devices, graphs
+from caloric.gpu.caches import once
 from caloric.matching import refinement as plain
 from caloric.matching.refinement import SIDE, Outcome
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 _BATCH = 1 << 15  # matches at once
 _RECORDED = 1 << 12  # fewer are the work of a recorded graph, which holds the memory for them
@@ -288,7 +288,7 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
     """
 
     def on_device() -> Outcome:
-        with torch.no_grad(), streams.using(device):
+        with torch.no_grad(), cuda_streams.using(device):
             first, second = (torch.as_tensor(v, device=device) for v in (image_a, image_b))
             parts = [
                 _refined(first, second, a[i : i + _BATCH], b[i : i + _BATCH])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.gpu.once import once
+from caloric.gpu.caches import once
 from caloric.image import scalespace
 from caloric.image.scalespace import FIRST, SCALES, SMALLEST
 

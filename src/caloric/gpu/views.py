@@ -6,34 +6,31 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu import batches, graphs, images, pipeline, results, streams
+from caloric.gpu import batches, cuda_streams, download, graphs, pipeline, upload
 from caloric.gpu.batches import Running
-from caloric.gpu.once import once
+from caloric.gpu.caches import once
 from caloric.image import views
 from caloric.image.views import View
 from caloric.kernels import Kernel
 from caloric.plan import Plan
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Mask
 
 _RECORDED = 1 << 26  # turned pixels: a recorded graph keeps their memory
 
-Mask = NDArray[np.bool_]
-
 
 def uploaded(
-    image: images.Image, mask: Mask | None, kernel: Kernel, device: Any
+    image: upload.Image, mask: Mask | None, kernel: Kernel, device: Any
 ) -> tuple[Tensor, Tensor | None] | None:
     """Return grey pixels and mask (h, w) of an image on the device; None if they do not fit."""
     try:
-        with torch.no_grad(), streams.using(device):
-            wanted = None if mask is None else images.upload([mask], device)[0]
-            return images.on_device(image, kernel, device), wanted
+        with torch.no_grad(), cuda_streams.using(device):
+            wanted = None if mask is None else upload.upload([mask], device)[0]
+            return upload.on_device(image, kernel, device), wanted
     except torch.OutOfMemoryError:
         return None
 
@@ -100,7 +97,7 @@ def begin(
         turns[start : start + batches.AT_ONCE] for start in range(0, len(turns), batches.AT_ONCE)
     ]
     try:
-        with torch.no_grad(), streams.using(device):
+        with torch.no_grad(), cuda_streams.using(device):
             running = [_begin(grey, mask, factor, part, size, plan) for part in parts]
             return Begun(running, back, again)
     except torch.OutOfMemoryError:
@@ -117,16 +114,16 @@ def _begin(
 ) -> Running:
     most = graphs.capacity(size, plan)
 
-    def work(grey: Tensor, mask: Tensor | None) -> results.Packed:
+    def work(grey: Tensor, mask: Tensor | None) -> download.Packed:
         pixels, seen = _render(*_reduced(grey, mask, factor), tuple(turns), size, factor)
         batch = pipeline.extract(pixels, plan, seen, most)
-        return results.pack(batch, images.ranges(pixels, pixels, images.GREY, plan.recipe.kernel))
+        return download.pack(batch, upload.ranges(pixels, pixels, upload.GREY, plan.recipe.kernel))
 
     if len(turns) * turns[0].tilt * size[0] * size[1] > _RECORDED:
         packed = work(grey, mask)
     else:
         packed = graphs.extraction(work, plan, ("views", factor, tuple(turns), most), grey, mask)
-    return Running(packed, streams.download(packed.bytes), None, plan, size)
+    return Running(packed, cuda_streams.download(packed.bytes), None, plan, size)
 
 
 def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.runtime import memory, native, threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Image32 = NDArray[np.float32]
 

@@ -33,7 +33,7 @@ from caloric.image.scalespace import (
     reach,
 )
 from caloric.runtime.memory import kept_up_to
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 MEMORY = 500_000_000  # bytes
 _PER_PIXEL = 170  # bytes per image pixel of a tile, margins included

@@ -18,7 +18,7 @@ from caloric.errors import InputError
 from caloric.image.pixels import Source
 from caloric.runtime import threads
 from caloric.runtime.indexing import first_of_equal, hashes
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 # No view of a plane up to the largest tilt is farther than a tilt of 1.71 from one of these, and
 # our descriptor keeps half of its right matches up to a tilt of 1.7 (docs/wide.md). Whole numbers,

@@ -18,10 +18,10 @@ from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.detector.detection import Options
 from caloric.errors import InputError
-from caloric.gpu import density, graphs, pooling, scalespace, streams
-from caloric.gpu.images import check, check_type, to_grey
-from caloric.gpu.images import ranges as pixel_ranges
-from caloric.gpu.results import DeviceFeatures as DeviceFeatures
+from caloric.gpu import cuda_streams, density, graphs, pooling, scalespace
+from caloric.gpu.download import DeviceFeatures as DeviceFeatures
+from caloric.gpu.upload import check, check_type, to_grey
+from caloric.gpu.upload import ranges as pixel_ranges
 from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
 from caloric.plan import Plan
@@ -155,7 +155,7 @@ def extract(
         )
     check_type(images)
     callers = torch.cuda.current_stream(images.device) if images.is_cuda else None
-    with torch.no_grad(), streams.using(images.device):
+    with torch.no_grad(), cuda_streams.using(images.device):
         grey = to_grey(images, "tensors")
         for ranges in pixel_ranges(images, grey, "tensors", plan.recipe.kernel).cpu().numpy():
             check(ranges, plan.recipe.kernel)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.errors import InputError
-from caloric.theory.gaussians import FloatArray, gaussian, periodic_gaussian
+from caloric.theory.gaussians import gaussian, periodic_gaussian
+from caloric.types import FloatArray
 
 Feature = Literal["orientation", "intensity"]
 _MAX_SIGMA_S = 2.0

@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from caloric.kernels.base import IntensityKernel
-from caloric.theory.gaussians import FloatArray, gaussian_2d
+from caloric.theory.gaussians import gaussian_2d
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ import numpy as np
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales
-from caloric.theory.gaussians import FloatArray, gaussian_2d
+from caloric.theory.gaussians import gaussian_2d
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import linear_scale
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

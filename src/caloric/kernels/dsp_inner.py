@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from caloric.kernels.base import AngularKernel
-from caloric.theory.gaussians import FloatArray, stretched_gaussian
+from caloric.theory.gaussians import stretched_gaussian
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from caloric.kernels.base import Kernel
 from caloric.theory import diffusion
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from caloric.kernels.base import AngularKernel
-from caloric.theory.gaussians import FloatArray, gaussian_2d
+from caloric.theory.gaussians import gaussian_2d
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ import numpy as np
 
 from caloric.kernels.base import AngularKernel
 from caloric.theory.diffusion import log_scales, rotate
-from caloric.theory.gaussians import FloatArray, inner
+from caloric.theory.gaussians import inner
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

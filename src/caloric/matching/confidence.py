@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from caloric.frames import sigmas
 from caloric.matching import fitting
-from caloric.matching.fitting import Model
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches for a model
 _SOLUTIONS = {"homography": 1, "fundamental": 3, "essential": 10, "affine": 1}  # from so many
@@ -82,7 +81,7 @@ class Estimate:
     ``sizes`` are those (h, w) of the two images; ``frames`` the matched frames (m, 2, 3), if known.
     """
 
-    model: Model
+    model: GeometryModel
     matrix: FloatArray
     p: FloatArray
     q: FloatArray

@@ -7,15 +7,13 @@ homographies and affine maps, of Sampson's distances for fundamental and essenti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
-Model = Literal["homography", "fundamental", "essential", "affine"]
 _STEPS = 15
 _SETTLED = 1e-7  # of the model, relative
 _EFFICIENT = 4.685  # standard deviations where Tukey's weight ends, for 95 % efficiency
@@ -178,7 +176,9 @@ class _Units:
     def of_points(self, points: FloatArray) -> FloatArray:
         return np.asarray(homogeneous(points) @ self.unit.T)
 
-    def start(self, model: Model, matrix: FloatArray, cameras: Sequence[FloatArray] | None) -> _Any:
+    def start(
+        self, model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
+    ) -> _Any:
         unit = self.unit
         back = np.linalg.inv(unit)
         if model == "homography":
@@ -190,7 +190,7 @@ class _Units:
         assert cameras is not None
         return _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
 
-    def finish(self, model: Model, matrix: FloatArray) -> FloatArray:
+    def finish(self, model: GeometryModel, matrix: FloatArray) -> FloatArray:
         unit = self.unit
         back = np.linalg.inv(unit)
         if model == "homography":
@@ -212,7 +212,7 @@ def factors(covariances: FloatArray) -> FloatArray:
 def fit(
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     matrix: FloatArray,
     threshold: float,
     cameras: Sequence[FloatArray] | None = None,
@@ -252,7 +252,7 @@ def fit(
 
 
 def uncertainty(
-    p: FloatArray, q: FloatArray, model: Model, matrix: FloatArray, places: FloatArray
+    p: FloatArray, q: FloatArray, model: GeometryModel, matrix: FloatArray, places: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return where a planar model maps places (k, 2), and their standard deviations (k,) in pixels.
 
@@ -306,7 +306,7 @@ def _weights(size: FloatArray, limit: float) -> NDArray[np.float64]:
 def residual(
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     matrix: FloatArray,
     cameras: list[FloatArray] | None = None,
 ) -> FloatArray:

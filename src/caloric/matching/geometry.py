@@ -11,9 +11,8 @@ from caloric.errors import InputError, unknown
 from caloric.matching import confidence as belief
 from caloric.matching import fitting, sampling
 from caloric.matching.confidence import NEEDED
-from caloric.matching.fitting import Model
 from caloric.runtime import tables
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
 # Shares of the threshold to search with: a narrow one finds the precise model where many matches
 # are precise, a wide one finds any where few are. One that explains so many ends the search.
@@ -50,7 +49,7 @@ class Geometry:
         The probability that it is right (:mod:`caloric.matching.confidence`).
     """
 
-    model: Model
+    model: GeometryModel
     matrix: FloatArray | None
     inliers: NDArray[np.bool_]
     residuals: FloatArray
@@ -95,7 +94,7 @@ def estimate(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    model: Model = "homography",
+    model: GeometryModel = "homography",
     threshold: float = 2.0,
     seed: int = 0,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
@@ -166,7 +165,7 @@ def _widened(
     best: _Found,
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     threshold: float,
     factors: FloatArray | None,
 ) -> _Found:
@@ -197,7 +196,7 @@ def _better(one: _Found | None, other: _Found | None) -> _Found | None:
 def _sampled(
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     options: cv2.UsacParams,
     cameras: list[FloatArray] | None,
 ) -> FloatArray | None:
@@ -215,7 +214,7 @@ def _sampled(
 def _fitted(
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     matrix: FloatArray | None,
     threshold: float,
     cameras: list[FloatArray] | None,
@@ -266,7 +265,7 @@ def check_options(
 def _estimate(
     p: FloatArray,
     q: FloatArray,
-    model: Model,
+    model: GeometryModel,
     options: cv2.UsacParams,
     cameras: list[FloatArray] | None,
 ) -> FloatArray | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.runtime import native, tables, threads
 from caloric.runtime.indexing import first_of_cells, rows
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer where b is large
 _SCORES = 16_000_000  # per block

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor import fields
-from caloric.descriptor.fields import Pixels
 from caloric.frames import sigmas
 from caloric.runtime import native, threads
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, Pixels
 
 SIDE = 21  # samples across a neighbourhood
 REACH = 5.0  # σ from the centre to the edge of a neighbourhood

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.frames import sigmas
 from caloric.matching import fitting
-from caloric.matching.fitting import Model
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
 # So many that one right match in ten is enough: of two matches one sample in a hundred is right, of
 # three one in a thousand.
@@ -36,7 +35,7 @@ def local_maps(maps_a: FloatArray, maps_b: FloatArray) -> FloatArray:
 
 def search(
     frames: tuple[FloatArray, FloatArray],
-    model: Model,
+    model: GeometryModel,
     threshold: float,
     seed: int,
     cameras: list[FloatArray] | None = None,
@@ -99,7 +98,7 @@ def _weights(squares: FloatArray, limit: float) -> FloatArray:
     return np.asarray(np.clip(1 - squares / limit**2, 0, None))
 
 
-def _squares(models: FloatArray, p: FloatArray, q: FloatArray, model: Model) -> FloatArray:
+def _squares(models: FloatArray, p: FloatArray, q: FloatArray, model: GeometryModel) -> FloatArray:
     """Return the squared residuals (k, m) of models (k, 3, 3) or (k, 2, 3)."""
     x, y = (fitting.homogeneous(v).astype(np.float32).T for v in (p, q))
     scale = np.ones((len(models), 1, 1), np.float32)
@@ -154,13 +153,13 @@ class _Equations:
 
     x: FloatArray
     y: FloatArray
-    model: Model
+    model: GeometryModel
     squares: FloatArray
     to_a: FloatArray
     to_b: FloatArray
 
     @classmethod
-    def of(cls, frames: tuple[FloatArray, FloatArray], model: Model) -> "_Equations":
+    def of(cls, frames: tuple[FloatArray, FloatArray], model: GeometryModel) -> "_Equations":
         """Return the equations of matched frames (m, 2, 3)."""
         p, q = (maps[:, :, 2] for maps in frames)
         to_a, to_b = _units(p), _units(q)

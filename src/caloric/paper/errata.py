@@ -11,14 +11,9 @@ from scipy.special import erfc
 
 from caloric.kernels import kernel
 from caloric.theory import diffusion, energy, toy
-from caloric.theory.gaussians import (
-    FloatArray,
-    gaussian,
-    gaussian_2d,
-    periodic_gaussian,
-    stretched_gaussian,
-)
+from caloric.theory.gaussians import gaussian, gaussian_2d, periodic_gaussian, stretched_gaussian
 from caloric.theory.oracle import Blobs
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from caloric.paper import side_by_side, table1
 from caloric.paper.letters import render
 from caloric.theory import toy
 from caloric.theory.continuation import Path, Step
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 BLUE, GREEN, RED, GREY = "#1f5fa8", "#2e8b57", "#c0392b", "#888888"
 SHOWN_SIGMAS = (0.8, 0.4, 0.2, 0.0)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from caloric.descriptor.sampling import SquarePatch
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 SIZE = 32

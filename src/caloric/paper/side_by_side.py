@@ -22,7 +22,7 @@ from caloric.paper.letters import Move, render, sample
 from caloric.theory import alignment, diffusion, energy
 from caloric.theory.continuation import Path, continuation
 from caloric.theory.energy import OrientationDensity, diffused_density, dissimilarity, winner
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 TEMPLATES = ("B", "R", "P")
 TRUTH = 1

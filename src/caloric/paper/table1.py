@@ -18,7 +18,7 @@ from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import Descriptor
 from caloric.kernels import kernel
 from caloric.paper.letters import ALPHABET, Move, random_move, render
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5)
 # The dense descriptor of the paper's eq. 7: 8 x 8 places over [-.8, .8]², 16 directions.

@@ -18,7 +18,6 @@ from caloric.theory.continuation import Path, continuation
 from caloric.theory.diffusion import Exponent
 from caloric.theory.energy import OrientationDensity
 from caloric.theory.gaussians import (
-    FloatArray,
     decayed_mean,
     decayed_w,
     gaussian,
@@ -26,6 +25,7 @@ from caloric.theory.gaussians import (
     inner,
     periodic_gaussian,
 )
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Cost = Callable[[FloatArray, float], float]
 Gradient = Callable[[FloatArray, float], FloatArray]

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from caloric.theory.energy import Signal, integrate
 from caloric.theory.gaussians import (
-    FloatArray,
     decayed_w,
     gaussian,
     gaussian_2d,
@@ -22,6 +21,7 @@ from caloric.theory.gaussians import (
     stretched_gaussian,
 )
 from caloric.theory.signals import Bumps
+from caloric.types import FloatArray
 
 _IDENTITY = np.eye(2)
 _ORIGIN = np.zeros(2)

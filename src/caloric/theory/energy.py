@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 Signal = Callable[[FloatArray], FloatArray]
 Density = Callable[[FloatArray, FloatArray], FloatArray]

@@ -1,9 +1,9 @@
 """The Gaussian, the periodic Gaussian, and the function w of the affine closed form."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from caloric.types import FloatArray
 
 _SQRT_PI = np.sqrt(np.pi)
 # Beyond this the closed form of w loses digits by cancellation, and the recurrence is used instead.

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from caloric.theory import diffusion
 from caloric.theory.continuation import Path, continuation
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray
 
 # In units of half the template's length, as θ.
 SIGMAS = (0.12, 0.08, 0.05, 0.03, 0.0)

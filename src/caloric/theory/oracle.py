@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
-FloatArray = NDArray[np.float64]
+from caloric.types import FloatArray
+
 _REACH = 10.0
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from caloric.theory import diffusion, energy
 from caloric.theory.continuation import Path, Step, continuation, descend
-from caloric.theory.gaussians import FloatArray
 from caloric.theory.signals import Bumps
+from caloric.types import FloatArray
 
 SUPPORT = (-1.2, 1.2)
 SHIFT = 0.25

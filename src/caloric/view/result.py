@@ -12,8 +12,7 @@ from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image.views import TILTS
 from caloric.image_pair import ImageMatch
-from caloric.matching.fitting import Model
-from caloric.theory.gaussians import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
 MODELS = ("homography", "fundamental", "affine")
 VIEWS = ("auto", "none", *map(str, TILTS))
@@ -27,7 +26,7 @@ class Settings:
     """How the pictures are matched: the options of ``caloric match`` that the page offers."""
 
     descriptor: str = "caloric"
-    model: Model = "homography"
+    model: GeometryModel = "homography"
     views: str = "auto"
     ratio: float = 0.9
     threshold: float = 2.0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from caloric.descriptor.engine import check_intensities
 from caloric.errors import InputError
-from caloric.gpu import streams
+from caloric.gpu import cuda_streams
 from caloric.image.pixels import Windows, as_image, check_finite, check_levels, is_tensor, rec601
 from caloric.image.pixels import to_grey as grey_on_host
 from caloric.kernels import Kernel
@@ -115,7 +115,7 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
             for start in range(0, len(array), step)
         ]
         threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
-    return streams.upload(buffer, device).view(TYPES[kind.str[1:]]).view(rows.shape)
+    return cuda_streams.upload(buffer, device).view(TYPES[kind.str[1:]]).view(rows.shape)
 
 
 def _unit_range(pixels: Tensor) -> Tensor:

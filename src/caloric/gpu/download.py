@@ -11,8 +11,8 @@ from torch import Tensor
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu.images import RANGES, SHARED, TYPES
 from caloric.gpu.pipeline import Batch
+from caloric.gpu.upload import RANGES, SHARED, TYPES
 from caloric.plan import Plan
 from caloric.runtime import threads
 
@@ -45,7 +45,7 @@ class Parts:
 
     @property
     def ranges(self) -> NDArray[np.float32]:
-        """See :func:`caloric.gpu.images.ranges`, (b, 5), on the host."""
+        """See :func:`caloric.gpu.upload.ranges`, (b, 5), on the host."""
         return np.asarray(self.headers[:, 2 : 2 + RANGES])
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from caloric.features import Features
+from caloric.gpu.download import DeviceFeatures
 from caloric.gpu.neighbours import Set, neighbours
-from caloric.gpu.results import DeviceFeatures
 from caloric.matching.neighbours import Matches, as_descriptors, check_dimensions, selected
 
 

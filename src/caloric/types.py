@@ -1,0 +1,15 @@
+"""Names of array types and choices that several modules share."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Pixels: TypeAlias = NDArray[np.float32]  # grayscale, (h, w)
+Mask: TypeAlias = NDArray[np.bool_]  # (h, w)
+
+Detector = Literal["dog", "opencv"]
+Normalisation = Literal["none", "l2", "clip", "root"]
+GeometryModel = Literal["homography", "fundamental", "essential", "affine"]
+TransformModel = Literal["translation", "similarity", "affine"]
