@@ -114,7 +114,7 @@ def test_options_are_checked():
         caloric.describe_patches(patches, "sift", normalisation="max")
     with pytest.raises(caloric.InputError, match="dtype must be float32, float64 or uint8"):
         caloric.describe_patches(patches, "sift", dtype="int8")
-    with pytest.raises(caloric.InputError, match="uint8 needs a normalised descriptor"):
+    with pytest.raises(caloric.InputError, match="uint8 needs a normalized descriptor"):
         caloric.describe_patches(patches, "sift", dtype="uint8", normalisation="none")
     with pytest.raises(caloric.InputError, match="unknown normalisation"):
         caloric.describe_patches(patches, "sift", normalisation=["l2"])

@@ -20,6 +20,7 @@ from caloric.bench.methods import opencv_keypoints, read_grey
 from caloric.bench.metrics import average_precision, right_matches
 from caloric.bench.pairs import Camera, fundamental
 from caloric.descriptor import engine, whitening
+from caloric.descriptor.options import DescribeOptions
 from caloric.descriptor.recipes import Descriptor
 from caloric.errors import InputError
 from caloric.frames import Frames
@@ -129,7 +130,9 @@ def matched(
 def plain(image: View, recipe: Descriptor) -> NDArray[np.float32]:
     """Return normalised descriptors (n, D), not whitened."""
     unwhitened = replace(recipe, whitening=None, dimensions=None)
-    values = engine.describe_levels(image.ladder, image.frames.maps, unwhitened)
+    values = engine.describe_levels(
+        image.ladder, image.frames.maps, DescribeOptions(descriptor=unwhitened)
+    )
     return np.asarray(values, np.float32)
 
 

@@ -20,13 +20,15 @@ from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
 from caloric.matching.refinement import Refined
-from caloric.pipeline import describe, detect, extract, match, refine, verify
+from caloric.options import ExtractOptions
+from caloric.pipeline import describe, detect, extract, extract_many, match, refine, verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Alignment",
     "Descriptor",
+    "ExtractOptions",
     "Features",
     "Frames",
     "Geometry",
@@ -46,6 +48,7 @@ __all__ = [
     "descriptors",
     "detect",
     "extract",
+    "extract_many",
     "find_template",
     "kernel",
     "match",

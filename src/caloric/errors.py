@@ -1,7 +1,8 @@
-"""The one error that means that the input was wrong, not the program."""
+"""InputError, the error for wrong input, and Failure, its form in a run over many images."""
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -12,6 +13,13 @@ R = TypeVar("R")
 
 class InputError(ValueError):
     """What a caller passed cannot be used; the message says what is wrong and what to do."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The reason why one image among many gave no result."""
+
+    reason: str
 
 
 def unknown(what: str, value: object, known: Iterable[str]) -> InputError:

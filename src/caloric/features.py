@@ -119,13 +119,6 @@ class Features:
             raise InputError(f"{path}: not a file of features ({reason})") from None
 
 
-@dataclass(frozen=True)
-class Failure:
-    """The reason why one image among many gave no features."""
-
-    reason: str
-
-
 def check_comparable(a: Features, b: Features) -> None:
     """Raise an error if the descriptors of ``a`` and ``b`` were not computed in the same way."""
     what = None

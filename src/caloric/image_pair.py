@@ -5,28 +5,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric import pipeline, viz
-from caloric.descriptor.engine import recipe_from
 from caloric.descriptor.recipes import Descriptor
-from caloric.detector import extrema
-from caloric.detector.detection import FEATURES, Options
-from caloric.errors import InputError, known_options
-from caloric.features import Failure, Features
+from caloric.detector.options import DetectKeywords, DetectOptions
+from caloric.errors import Failure, InputError
+from caloric.extraction import dispatch, oblique
+from caloric.features import Features
 from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import several
 from caloric.image.reading import read_image
-from caloric.image.views import TILTS, largest_tilt
+from caloric.image.views import TILTS
 from caloric.kernels import Kernel
 from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbours import Matches, check_ratio
-from caloric.plan import Plan
-from caloric.types import Detector, FloatArray, GeometryModel
+from caloric.options import ExtractOptions
+from caloric.runtime import keywords
+from caloric.types import FloatArray, GeometryModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +126,12 @@ _MODELS: dict[GeometryModel, str] = {
 }
 
 
-@known_options
+@keywords.takes(DetectOptions)
 def match_images(
     image_a: ArrayLike | str | Path,
     image_b: ArrayLike | str | Path,
     descriptor: str | Descriptor | Kernel = "caloric",
     *,
-    max_features: int | None = FEATURES,
     model: GeometryModel = "homography",
     ratio: float | None = 0.9,
     threshold: float = 2.0,
@@ -140,13 +139,9 @@ def match_images(
     refine: bool = True,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
     masks: Sequence[ArrayLike | None] | None = None,
-    affine: bool = False,
-    upright: bool = False,
-    detector: Detector = "dog",
-    contrast: float | None = None,
-    edge: float = extrema.EDGE,
     seed: int = 0,
     device: str = "cpu",
+    **options: Unpack[DetectKeywords],
 ) -> ImageMatch:
     """Match two images: extract their features, match them, and verify the matches.
 
@@ -155,42 +150,40 @@ def match_images(
     image_a, image_b : array (h, w) or (h, w, 3 or 4), or the path of a file
         The images.
     descriptor : str, Descriptor or Kernel
-        One of :func:`descriptors`, a recipe of your own, or a kernel.
-    max_features : int or None
-        Keep this many features of each image, the strongest. None for all above the contrast.
+        Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     model : "homography", "fundamental", "essential" or "affine"
-        A homography for planes and for photographs from one place; the others for scenes with
+        A homography for planes and for photographs from one position; the others for scenes with
         depth ("essential" needs ``intrinsics``) and for small parts.
     ratio : float or None
-        Keep a match only if its distance is below this share of the distance to the second nearest
-        feature, Lowe's ratio test; smaller is stricter, None keeps all.
+        Lowe's ratio test: keep a match only if its distance is below this fraction of the distance
+        to the second nearest feature. Smaller is stricter, None keeps all.
     threshold : float
-        The largest residual of an inlier, in pixels.
+        Largest residual of an inlier, in pixels.
     views : "auto", 2, 4, 8 or None
-        Simulated views, for planes seen from aside: see :func:`extract`. "auto" matches the images
-        themselves first and goes on to views with tilts up to 2, 4 and 8 until the confidence of
-        the geometry is above 0.9; ``level`` says which. A pair that needs no views takes no longer.
-        One with fewer than 40 inliers (of 2,000 features or more) gets one more level. With
-        ``upright`` there are no views.
+        Simulated oblique views, for planes seen from very different angles: see :func:`extract`.
+        "auto" matches the original images first, and adds views with tilts up to 2, 4 and 8 until
+        the confidence of the geometry exceeds 0.9; ``level`` says which were needed. A pair that
+        needs no views takes no longer. One with fewer than 40 inliers (of 2,000 features or more)
+        gets one more level. Not with ``upright``.
     refine : bool
         Refine the matches: see :func:`refine`.
     intrinsics : (array (3, 3), array (3, 3)), optional
         The camera matrices of both images, for "essential".
     masks : (mask_a, mask_b), optional
         Non-zero where features may be, (h, w) each, or None for one of them.
-    affine, upright, detector, contrast, edge
-        How features are detected: see :func:`detect`.
     seed : int
-        Of the random samples of the search for the geometry.
+        Seed of the robust estimation.
     device : str
         "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+    **options
+        See :class:`DetectOptions`.
 
     Returns
     -------
     ImageMatch
         ``points_a`` and ``points_b`` (m, 2), ``geometry``, ``matches``, ``features_a`` and
-        ``features_b``; ``show()`` and ``save(path)`` draw it. It is false if no geometry was found
-        that is more likely right than not.
+        ``features_b``; ``show()`` and ``save(path)`` draw it. ``bool(result)`` is True if the
+        confidence of the geometry exceeds 0.5.
 
     Examples
     --------
@@ -203,26 +196,13 @@ def match_images(
     masks = (None, None) if masks is None else masks
     if len(masks) != 2:
         raise InputError(f"masks: two images need two masks or None each, got {len(masks)}")
-    recipe = recipe_from(descriptor, None, None, {}, match_images)
-    options = Options(max_features, affine, upright, detector, contrast, edge)
-    first = 1 if views == "auto" else largest_tilt(views)
-    plan = Plan.of(descriptor, recipe, options, views=first)
+    first = None if views == "auto" else views
+    request = ExtractOptions(descriptor=descriptor, views=first, **options)
     check_ratio(ratio)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
     images = [_opened(image) for image in (image_a, image_b)]
-
-    def extracted(image: Any, mask: Any, name: object, which: str) -> Features:
-        ((_, found),) = pipeline.extract_each([(image, mask)], plan, device, tiles.MEMORY)
-        if isinstance(found, Failure):
-            raise InputError(f"{name if _is_path(name) else f'the {which} image'}: {found.reason}")
-        return found
-
-    pool = ThreadPoolExecutor(2)
-    try:
-        a, b = pool.map(extracted, images, masks, (image_a, image_b), ("first", "second"))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for the other image
+    a, b = _extracted(images, masks, (image_a, image_b), request, device)
 
     def matched(a: Features, b: Features) -> ImageMatch:
         matches = pipeline.match(
@@ -236,27 +216,51 @@ def match_images(
         return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
 
     best = matched(a, b)
-    few = _FEW if max_features is None else min(_FEW, max_features // 50)
-    # Views are turned, so that there are none of upright frames.
-    for tilt in TILTS if views == "auto" and not upright else ():
+    limit = request.max_features
+    few = _FEW if limit is None else min(_FEW, limit // 50)
+    # Views are rotated, so upright frames have none.
+    for tilt in TILTS if views == "auto" and not request.upright else ():
         sure = best.geometry.confidence > _SURE
         if sure and len(best) >= few:
             break
-        wider = replace(plan, views=tilt)
-        begun = [
-            pipeline.begin_views(image, mask, wider, (tilt,), device, tiles.MEMORY)
+        wider = replace(request, views=tilt)
+        pending = [
+            oblique.begin(image, mask, wider, (tilt,), device, tiles.MEMORY)
             for image, mask in zip(images, masks, strict=True)
         ]
         a, b = (
-            pipeline.joined_features((before, views()))
-            for before, views in zip((a, b), begun, strict=True)
+            oblique.joined((before, views())) for before, views in zip((a, b), pending, strict=True)
         )
         best = max(best, matched(a, b), key=_order)
-        if sure:  # it was right already, and has more points now
+        if sure:  # it was reliable already, and has more points now
             break
     if best:
         return best
-    return replace(best, level=max(a.views, b.views))  # all that was tried
+    return replace(best, level=max(a.views, b.views))  # all levels that were tried
+
+
+def _extracted(
+    images: Sequence[Any],
+    masks: Sequence[Any],
+    names: Sequence[object],
+    options: ExtractOptions,
+    device: str,
+) -> tuple[Features, Features]:
+    """Return the features of two images, extracted at the same time."""
+
+    def extracted(image: Any, mask: Any, name: object, which: str) -> Features:
+        ((_, features),) = dispatch.extract_each([(image, mask)], options, device)
+        if isinstance(features, Failure):
+            named = name if _is_path(name) else f"the {which} image"
+            raise InputError(f"{named}: {features.reason}")
+        return cast(Features, features)
+
+    pool = ThreadPoolExecutor(2)
+    try:
+        a, b = pool.map(extracted, images, masks, names, ("first", "second"))
+        return a, b
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for the other image
 
 
 _SURE = 0.9  # the confidence of a geometry after which "auto" stops

@@ -8,14 +8,17 @@ import caloric
 import photographs
 from caloric.bench.agreement import compared
 from caloric.descriptor.recipes import descriptor
-from caloric.detector.detection import Options
-from caloric.gpu import batches, density, extrema, graphs, scalespace
+from caloric.gpu import backend, batches, density, extrema, graphs, scalespace
+from caloric.gpu.pyramid import Measurement, Owners, pyramid
+from caloric.options import ExtractOptions
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
-density_kernels = pytest.importorskip("caloric.gpu.density_kernels")
 
 DEVICE = torch.device("cuda", 0)
+KERNELS = backend.of(DEVICE)
+if not KERNELS.compiled:
+    pytest.skip("no Triton", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +30,19 @@ def images():
 
 @pytest.fixture(scope="module")
 def rows(images):
-    return scalespace.build(images, scalespace.pyramid(200, 231))
+    return scalespace.build(images, pyramid(200, 231))
 
 
 def test_pyramids(images, rows):
-    assert torch.equal(scalespace.build(images, scalespace.pyramid(200, 231), fused=True), rows)
+    assert torch.equal(KERNELS.build(images, pyramid(200, 231)), rows)
 
 
 def test_extrema(rows):
-    pyramid, options = scalespace.pyramid(200, 231), Options()
-    found = extrema.find(rows, pyramid, options.lowest, options.edge, 4096, fused=True)
-    plain = extrema.find(rows, pyramid, options.lowest, options.edge)
+    layout, options = pyramid(200, 231), ExtractOptions(max_features=None)
+    found, plain = (
+        find(rows, layout, options.lowest, options.edge, 4096)
+        for find in (KERNELS.find, extrema.find)
+    )
     (places, strengths), (expected, known) = (extrema.strongest(f, 300) for f in (found, plain))
     assert torch.equal(strengths, known)
     assert (known > 0).sum() > 200
@@ -51,16 +56,16 @@ def test_extrema(rows):
     [("caloric", 0.7), ("caloric", 0.5), ("heat", 1.0), ("distribution-field", 1.0)],
 )
 def test_densities(rows, name, power, kind):
-    pyramid, recipe = scalespace.pyramid(200, 231), descriptor(name)
+    layout, recipe = pyramid(200, 231), descriptor(name)
     rng = np.random.default_rng(0)
     maps = np.zeros((60, 2, 3))
     maps[:, :, :2] = rng.normal(0, 0.4, (60, 2, 2)) + 2 * np.eye(2)
     maps[:, 0, 2], maps[:, 1, 2] = rng.uniform(-5, 236, 60), rng.uniform(-5, 205, 60)
     frames = torch.tensor(maps, device=DEVICE)
-    image = torch.arange(60, device=DEVICE) // 20
-    what = (recipe.sampling, recipe.kernel, power, 6)
-    plain = density.measured(rows, pyramid, frames, image, *what)
-    found = density_kernels.measured(rows, pyramid, frames, 0, 20, *what, kind).float()
+    what = Measurement(recipe.sampling, recipe.kernel, power, 6)
+    arguments = (rows, layout, frames, Owners(0, 20), what)
+    plain = density.measured(*arguments, torch.float32)
+    found = KERNELS.harmonics(*arguments, kind).float()
     assert float((found - plain).norm() / plain.norm()) < (1e-4 if kind == torch.float32 else 2e-3)
 
 

@@ -20,15 +20,13 @@ from caloric.alignment import registration, registration_on_device
 from caloric.bench.agreement import compared
 from caloric.descriptor import density, fields
 from caloric.descriptor.recipes import descriptor
-from caloric.detector.detection import Options
-from caloric.features import Failure
-from caloric.gpu import batches, caches, devices, extrema, graphs, pipeline, stream, upload
+from caloric.gpu import batches, caches, devices, extrema, graphs, pipeline, upload
 from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu import scalespace as gpu_scalespace
+from caloric.gpu.pyramid import pyramid
 from caloric.image import scalespace
 from caloric.image.pixels import to_grey
 from caloric.interop import torch as interop
-from caloric.plan import Plan
 from caloric.runtime import native
 
 # "cuda" runs these tests on a GPU.
@@ -43,7 +41,7 @@ def photograph(name="astronaut", size=(260, 300)):
 @pytest.mark.parametrize("size", [(61, 90), (9, 200), (3, 5), (1, 1)])
 def test_pyramids_are_those_of_the_cpu(size):
     grey = np.asarray(photograph(size=size), np.float32) / 255
-    plan = gpu_scalespace.pyramid(*size)
+    plan = pyramid(*size)
     rows = gpu_scalespace.build(torch.from_numpy(grey)[None], plan)
     space = scalespace.build(grey)
     assert len(plan.octaves) == len(space.octaves)
@@ -401,7 +399,7 @@ def test_nothing_of_the_cpus_path_imports_pytorch():
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
-    whole, tried = batches._begin_batch, []
+    whole, tried = batches.begin, []
 
     def small(batch, plan, device, stay):
         tried.append(len(batch))
@@ -409,7 +407,7 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
             raise torch.OutOfMemoryError("no room")
         return whole(batch, plan, device, stay)
 
-    monkeypatch.setattr(batches, "_begin_batch", small)
+    monkeypatch.setattr(batches, "begin", small)
     images = [photograph(size=(60, 70))] * 7
     with caplog.at_level(logging.WARNING, "caloric"):
         found = caloric.extract(images, max_features=20, device=HERE)
@@ -428,7 +426,7 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
     found = caloric.extract(image, max_features=40)
     expected = caloric.describe(image, found.frames), caloric.match(found, found).indices
     moved = caloric.find_template(image, [image[30:90, 30:90]]).alignment.transform
-    monkeypatch.setattr(gpu_scalespace, "build", _too_large)
+    monkeypatch.setattr(upload, "upload", _too_large)
     monkeypatch.setattr(gpu_neighbours, "_plain", _too_large)
     monkeypatch.setattr(gpu_neighbours, "_fused", _too_large)
     monkeypatch.setattr(torch.nn.functional, "conv2d", _too_large)
@@ -669,26 +667,3 @@ def test_commands_on_a_device(tmp_path):
     result = run("match", files[0], files[0], "--device", HERE)
     assert result.exit_code == 0
     assert run("match", files[0], files[0], "--device", "gpu").exit_code != 0
-
-
-def test_files_are_decoded_in_order(monkeypatch):
-    monkeypatch.setattr(stream, "_AHEAD", 3)
-
-    def read(name):
-        if name == "5":
-            raise caloric.InputError("5: broken")
-        if name == "6":
-            raise MemoryError
-        return int(name)
-
-    found = list(stream.decoded([str(i) for i in range(20)], read))
-    assert len(found) == 20
-    assert [v for v in found if not isinstance(v, Failure)] == [*range(5), *range(7, 20)]
-    assert found[5] == Failure("5: broken")
-    assert found[6] == Failure("6: not enough memory")
-
-
-def test_plans_are_told_apart():
-    a, b = (Plan(descriptor("sift"), Options(max_features=n)) for n in (10, 20))
-    assert a != b
-    assert hash(a) == hash(Plan(descriptor("sift"), Options(max_features=10)))

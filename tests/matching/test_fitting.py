@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caloric.matching import fitting, geometry
+from caloric.matching import fitting, geometry, robust
 
 K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
 HOMOGRAPHY = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
@@ -65,7 +65,7 @@ def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
     q[:60] += rng.normal(0, 60, (60, 2))
     cameras = [K, K] if model == "essential" else None
     start = disturbed(truth, rng, model)
-    found = fitting.fit(p, q, model, start, 4.0, cameras)
+    found = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 4.0)
     # Some outliers are near the model by chance, and count a little.
     least = 0.01 if model in ("homography", "affine") else 0.05
     assert fitting.residual(p[60:], q[60:], model, found, cameras).max() < least
@@ -79,9 +79,9 @@ def test_noisy_matches_end_at_a_minimum(model):
     rng = np.random.default_rng(1)
     p, q, truth = scene(model, rng, noise=0.3)
     cameras = [K, K] if model == "essential" else None
-    found = fitting.fit(p, q, model, truth, 2.0, cameras)
-    options = geometry._parameters(0, 2, 0.999, 1000)
-    sampled = geometry._estimate(p, q, model, options, cameras)
+    found = fitting.fit(fitting.Correspondences(p, q, model, cameras), truth, 2.0)
+    options = robust._parameters(0, 2)
+    sampled = robust._by_opencv(fitting.Correspondences(p, q, model, cameras), options)
     clean = scene(model, rng)[:2]
     error = [
         np.sqrt(np.mean(fitting.residual(*clean, model, m, cameras) ** 2)) for m in (found, sampled)
@@ -117,4 +117,6 @@ def test_degenerate_matches_leave_the_model_finite(model):
     cameras = [K, K] if model == "essential" else None
     start = np.eye(3)[:2] if model == "affine" else np.eye(3)
     for p, q in ((line, line), (line * 0, line * 0), (line, line[::-1] * 1e6)):
-        assert np.isfinite(fitting.fit(p, q, model, start, 2.0, cameras)).all()
+        assert np.isfinite(
+            fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 2.0)
+        ).all()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.matching import confidence, fitting, geometry, sampling
+from caloric.matching import confidence, fitting, geometry, robust, sampling
 
 K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
 MODELS = ["homography", "affine", "fundamental", "essential"]
@@ -100,7 +100,7 @@ def test_a_scene_that_is_not_quite_a_plane_is_fitted_as_a_whole(monkeypatch):
         return np.median(errors)
 
     whole = missed()
-    monkeypatch.setattr(geometry, "_WIDER", ())
+    monkeypatch.setattr(robust, "_WIDER", ())
     assert whole < 0.7 * missed()
 
 
@@ -161,7 +161,7 @@ def test_the_predicted_error_is_the_scatter():
         (first, second), truth = scene("homography", np.random.default_rng(5), 40, noise=0)
         p, q = first[:, :, 2], second[:, :, 2].copy()
         q += np.random.default_rng(seed).normal(0, 0.7, q.shape)
-        found = fitting.fit(p, q, "homography", truth, 10.0)
+        found = fitting.fit(fitting.Correspondences(p, q, "homography"), truth, 10.0)
         mapped, deviations = fitting.uncertainty(p, q, "homography", found, places)
         exact = cv2.perspectiveTransform(places[None], truth)[0]
         missed.append(((mapped - exact) ** 2).sum(1))

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from caloric.options import ExtractOptions
 from caloric.view import session
 from pair_of_pictures import pair
 from tools.drills import browser
@@ -21,7 +22,7 @@ def served():
 
 @pytest.fixture
 def showing():
-    found = session.Session(most=400)
+    found = session.Session(options=ExtractOptions(max_features=400))
     for side, data in zip("ab", pair(), strict=True):
         found.put(side, session.Picture.of(f"{side}.png", data))
     return found

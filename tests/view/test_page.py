@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
+from caloric.options import ExtractOptions
 from caloric.view import session
 from in_browser import MATCHED, attribute, box, choose, hidden, opened, pixels, press, text
 from pair_of_pictures import ask, encoded, pair
@@ -128,7 +129,7 @@ def test_no_matches_are_explained(served, page):
 
 
 def test_chance_is_called_chance(served, page):
-    showing = session.Session(most=300)
+    showing = session.Session(options=ExtractOptions(max_features=300))
     for side, name in (("a", "coffee"), ("b", "camera")):
         data = encoded(photographs.grey(name, (200, 160)))
         showing.put(side, session.Picture.of(f"{name}.png", data))
@@ -290,7 +291,7 @@ def drop(page, data, name, x, y):
 
 
 def test_pictures_are_dropped_on_a_narrow_screen(served, page):
-    showing = session.Session(most=200)
+    showing = session.Session(options=ExtractOptions(max_features=200))
     page.size(390, 800)
     page.go(served(showing) + "/")
     page.wait("document.getElementById('descriptor')?.options.length > 3")

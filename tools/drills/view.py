@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.bench.report import versions
 from caloric.errors import InputError
+from caloric.options import ExtractOptions
 from caloric.view import server, session
 from caloric.view.pictures import Picture
 from tools.drills import browser
@@ -94,7 +95,7 @@ def mosaic() -> NDArray[np.uint8]:
 
 def run(image: Path | None = None) -> Report:
     """Return the figures for a picture matched with itself: as many matches as features."""
-    shown = session.Session(most=_MATCHES + 1000)
+    shown = session.Session(options=ExtractOptions(max_features=_MATCHES + 1000))
     if image is None:
         picture = Picture.of_pixels("twelve photographs", mosaic())
     else:

@@ -195,7 +195,7 @@ def _restricted(transform: FloatArray, model: TransformModel, centre: FloatArray
 
 def _matched(scene: Scene, model: TransformModel) -> FloatArray | None:
     """Return the transform estimated from matched features, or None."""
-    a, b = pipeline.extract([scene.template, scene.image], max_features=None)
+    a, b = pipeline.extract_many([scene.template, scene.image], max_features=None)
     matches = pipeline.match(a, b)
     p, q = a.frames.xy[matches.indices[:, 0]], b.frames.xy[matches.indices[:, 1]]
     matrix = geometry.estimate(p, q, model="affine", threshold=3.0).matrix

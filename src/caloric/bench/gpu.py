@@ -22,9 +22,9 @@ from caloric.bench.gpu_users import MATCHED, SIZES
 from caloric.bench.report import versions
 from caloric.bench.speed import setting
 from caloric.descriptor.recipes import descriptor
-from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.gpu import (
+    backend,
     batches,
     cuda_streams,
     density,
@@ -38,9 +38,10 @@ from caloric.gpu import (
 )
 from caloric.gpu import neighbours as gpu_neighbours
 from caloric.gpu.neighbours import Set
+from caloric.gpu.pyramid import Measurement, Owners, pyramid
 from caloric.gpu.reader import Reader
 from caloric.image.pixels import to_grey
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
 
 Report = dict[str, Any]
@@ -92,34 +93,32 @@ def limits(device: Any) -> Report:
     }
 
 
-def stages(images: Any, plan: Plan) -> Report:
+def stages(images: Any, options: ExtractOptions) -> Report:
     """Return the milliseconds per image of each stage, and the least memory traffic per image."""
     device, count = images.device, len(images)
-    pyramid, fused = scalespace.pyramid(*images.shape[1:]), pipeline.fusing(device)
-    rows = scalespace.build(images, pyramid, fused)
-    capacity = pipeline.room(pyramid.size)
-    thresholds = (plan.options.lowest, plan.options.edge, capacity, fused)
-    candidates = extrema.find(rows, pyramid, *thresholds)
-    most = plan.options.max_features or 0
+    layout, stage = pyramid(*images.shape[1:]), backend.of(device)
+    rows = stage.build(images, layout)
+    thresholds = (options.lowest, options.edge, pipeline.room(layout.size))
+    candidates = stage.find(rows, layout, *thresholds)
+    most = options.max_features or 0
     places, strengths = extrema.strongest(candidates, most)
     maps = pipeline.upright(places, strengths)
-    reader = Reader(rows, pyramid, most, fused)
-    recipe, kind = plan.recipe, pipeline.product_type(device)
+    reader = Reader(rows, layout, most)
+    recipe, kind = options.recipe, pipeline.product_type(device)
     table = pooling.table(
         recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, device, kind
     )
     flat = maps.view(-1, 2, 3)
 
     def measure() -> Any:
-        return reader.harmonics(
-            flat, recipe.sampling, recipe.kernel, recipe.power, table.order, 0, kind
-        )
+        what = Measurement(recipe.sampling, recipe.kernel, recipe.power, table.order)
+        return reader.harmonics(flat, what, 0, kind)
 
     measured = measure()
     raw = pooling.pool(measured, table)
     runs: dict[str, Callable[[], Any]] = {
-        "pyramid": lambda: scalespace.build(images, pyramid, fused),
-        "extrema": lambda: extrema.find(rows, pyramid, *thresholds),
+        "pyramid": lambda: stage.build(images, layout),
+        "extrema": lambda: stage.find(rows, layout, *thresholds),
         "strongest": lambda: extrema.strongest(candidates, most),
         "directions": lambda: orientation.turned(reader, maps, strengths, most),
         "density": measure,
@@ -130,19 +129,19 @@ def stages(images: Any, plan: Plan) -> Report:
         "milliseconds an image": {
             name: milliseconds(run, device, budget=0.3) / count for name, run in runs.items()
         },
-        "gigabytes an image of the pyramid": 8 * pyramid.total / 1e9,
+        "gigabytes an image of the pyramid": 8 * layout.total / 1e9,
         "gigabytes an image of the densities": measured[0].nbytes * most / 1e9,
         # Pyramids are written, and read twice, also for extrema; densities are written and read.
-        "gigabytes an image at least": (12 * pyramid.total + 2 * measured[0].nbytes * most) / 1e9,
+        "gigabytes an image at least": (12 * layout.total + 2 * measured[0].nbytes * most) / 1e9,
     }  # fmt: skip
 
 
-def _resident(images: Any, plan: Plan) -> Callable[[], Any]:
+def _resident(images: Any, options: ExtractOptions) -> Callable[[], Any]:
     """Return a function that runs the whole pipeline on the device, as one recorded graph."""
 
     def run() -> Any:
         with torch.no_grad(), cuda_streams.using(images.device):
-            return graphs.run(images, plan, None)
+            return graphs.run(images, options, None)
 
     return run
 
@@ -152,12 +151,12 @@ def throughput(photographs: Path, device: Any, progress: Progress) -> Report:
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
         progress(name)
-        plan = Plan(descriptor("caloric"), Options(max_features=most))
+        options = ExtractOptions(max_features=most)
         arrays = _photographs(photographs, height, width, max(BATCHES))
         figures: Report = {}
         for count in BATCHES:
             images = torch.from_numpy(np.stack(arrays[:count])).to(device)
-            run = _resident(images, plan)
+            run = _resident(images, options)
             times = timings(run, device)
             on_device = statistics.median(times)
             figures[str(count)] = {
@@ -165,7 +164,7 @@ def throughput(photographs: Path, device: Any, progress: Progress) -> Report:
                 "milliseconds a batch, mean": statistics.fmean(times),
                 "images a second": 1000 * count / on_device,
             }
-        figures["stages"] = stages(images, plan)
+        figures["stages"] = stages(images, options)
         graphs.forget()
         report[name] = figures
     return report
@@ -173,18 +172,18 @@ def throughput(photographs: Path, device: Any, progress: Progress) -> Report:
 
 def describing(photographs: Path, device: Any) -> Report:
     """Return frames per second of the description alone, from density to whitening."""
-    plan = Plan(descriptor("caloric"), Options(max_features=2000))
+    options = ExtractOptions(max_features=2000)
     (image,) = _photographs(photographs, 640, 800, 1)
     with torch.no_grad():
         images = torch.from_numpy(image)[None].to(device)
-        pyramid, fused = scalespace.pyramid(640, 800), pipeline.fusing(device)
-        rows = scalespace.build(images, pyramid, fused)
-        frames = graphs.run(images, plan, None).maps[0]
+        layout = pyramid(640, 800)
+        rows = backend.of(device).build(images, layout)
+        frames = graphs.run(images, options, None).maps[0]
         maps = frames.repeat(-(-FRAMES // len(frames)), 1, 1)[:FRAMES].contiguous()
-        reader = Reader(rows, pyramid, FRAMES, fused)
-        report: Report = {"frames": FRAMES, "samples": len(plan.recipe.sampling.areas())}
-        for harmonics in (plan.recipe.harmonics, 6):
-            recipe = replace(plan.recipe, harmonics=harmonics)
+        reader = Reader(rows, layout, FRAMES)
+        report: Report = {"frames": FRAMES, "samples": len(options.recipe.sampling.areas())}
+        for harmonics in (options.recipe.harmonics, 6):
+            recipe = replace(options.recipe, harmonics=harmonics)
             for kind in (torch.float16, torch.float32):
                 work = partial(reader.described, maps, recipe, (1.0,), kind)
                 took = milliseconds(work, device)
@@ -290,22 +289,17 @@ def on_cpu(photographs: Path, progress: Progress) -> Report:
 
 def fused_kernels(photographs: Path, device: Any) -> Report:
     """Return the relative difference of each fused kernel to its plain form, on the device."""
-    from caloric.gpu import density_kernels
-
     images = torch.from_numpy(np.stack(_photographs(photographs, 300, 401, 3))).to(device)
-    pyramid = scalespace.pyramid(300, 401)
+    layout, compiled = pyramid(300, 401), backend.of(device)
 
     def difference(fused: Any, plain: Any) -> float:
         return float((fused - plain).double().norm() / plain.double().norm())
 
-    plain = scalespace.build(images, pyramid)
-    report = {"pyramid": difference(scalespace.build(images, pyramid, fused=True), plain)}
-    options = Options()
-    capacity = pipeline.room(pyramid.size)
-    both = (
-        extrema.find(plain, pyramid, options.lowest, options.edge, capacity, fused=True),
-        extrema.find(plain, pyramid, options.lowest, options.edge),
-    )
+    plain = scalespace.build(images, layout)
+    report = {"pyramid": difference(compiled.build(images, layout), plain)}
+    options = ExtractOptions(max_features=None)
+    thresholds = (options.lowest, options.edge, pipeline.room(layout.size))
+    both = (find(plain, layout, *thresholds) for find in (compiled.find, extrema.find))
     (places, strengths), (expected, known) = (extrema.strongest(points, 500) for points in both)
     valid = known > 0
     report["extrema: strengths"] = difference(strengths, known)
@@ -313,23 +307,20 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     maps = pipeline.upright(expected, known)
     maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
     flat = maps.view(-1, 2, 3)
-    image = torch.arange(len(flat), device=device) // 500
     recipes = [(name, descriptor(name).power) for name in ("caloric", "heat", "distribution-field")]
     for name, power in [*recipes, ("caloric", 0.7), ("caloric", 0.5)]:
         recipe = descriptor(name)
-        arguments = (recipe.sampling, recipe.kernel, power, 6)
-        fused_density = density_kernels.measured(
-            plain, pyramid, flat, 0, 500, *arguments, torch.float32
-        )
-        expected = density.measured(plain, pyramid, flat, image, *arguments)
-        report[f"density: {name}, power {power:g}"] = difference(fused_density, expected)
+        what = Measurement(recipe.sampling, recipe.kernel, power, 6)
+        arguments = (plain, layout, flat, Owners(0, 500), what, torch.float32)
+        densities = (compiled.harmonics(*arguments), density.measured(*arguments))
+        report[f"density: {name}, power {power:g}"] = difference(*densities)
     return report
 
 
 def out_of_memory(photographs: Path, device_name: str) -> Report:
     """Return what happens with memory for a few images only: halved batches, the same results."""
     images = _photographs(photographs, 640, 800, 16)
-    expected = extraction.extract(images, max_features=500, device=device_name)
+    expected = extraction.extract_many(images, max_features=500, device=device_name)
     graphs.forget()
     device = devices.resolve(device_name)
     total = torch.cuda.get_device_properties(device).total_memory
@@ -339,7 +330,7 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
     batches.log.addHandler(handler)
     torch.cuda.set_per_process_memory_fraction(min(1.0, 1.2e9 / total), device)
     try:
-        results = extraction.extract(images, max_features=500, device=device_name)
+        results = extraction.extract_many(images, max_features=500, device=device_name)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
         batches.log.removeHandler(handler)

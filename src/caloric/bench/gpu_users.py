@@ -17,13 +17,13 @@ from caloric import pipeline
 from caloric.alignment import align
 from caloric.bench import datasets
 from caloric.bench.agreement import compared
-from caloric.descriptor.recipes import descriptor
-from caloric.detector.detection import Options
 from caloric.errors import InputError
+from caloric.extraction import dispatch
 from caloric.features import Features
-from caloric.gpu import devices, graphs, stream
+from caloric.gpu import devices, graphs
+from caloric.image import loading
 from caloric.image.reading import read_image
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 
 Report = dict[str, Any]
 Progress = Callable[[str], None]
@@ -110,7 +110,8 @@ def arrays(folder: Path, device: str, progress: Progress) -> Report:
 
 def files(folder: Path, device: str, progress: Progress) -> Report:
     """Return images a second from JPEG files of 800 x 640 to features, for each decoder."""
-    plan = Plan.of("caloric", descriptor("caloric"), Options(max_features=2000))
+    options = ExtractOptions(max_features=2000)
+    target = devices.resolve(device)
     report: Report = {"files": IMAGES}
     with tempfile.TemporaryDirectory() as temporary:
         paths = []
@@ -118,13 +119,13 @@ def files(folder: Path, device: str, progress: Progress) -> Report:
             paths.append(str(Path(temporary) / f"{number:03}.jpg"))
             cv2.imwrite(paths[-1], image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])
 
-        def run(decode: str) -> list[Any]:
-            images = ((image, None) for image in stream.opened(paths, device, decode))
-            features = dict(pipeline.extract_each(images, plan, device, 10**9))
+        def run(decode: loading.Decoder) -> list[Any]:
+            images = ((image, None) for image in loading.open_images(paths, target, decode))
+            features = dict(dispatch.extract_each(images, options, device, 10**9))
             return [features[i] for i in range(len(paths))]
 
-        def decoded(decode: str) -> None:
-            for _ in stream.opened(paths, device, decode):
+        def decoded(decode: loading.Decoder) -> None:
+            for _ in loading.open_images(paths, target, decode):
                 pass
 
         results = {}
@@ -153,7 +154,7 @@ def nvjpeg(device: str) -> bool:
         return False
     encoded = cv2.imencode(".jpg", np.zeros((16, 16, 3), np.uint8))[1]
     try:
-        return stream.by_nvjpeg([torch.from_numpy(encoded.ravel())], target)[0] is not None
+        return loading.by_nvjpeg([torch.from_numpy(encoded.ravel())], target)[0] is not None
     except ImportError:
         return False
 
@@ -163,7 +164,8 @@ def pairs(folder: Path, device: str, progress: Progress) -> Report:
     progress("pairs")
     images = photographs(folder, 1080, 1920, _PAIRED)
     features = [
-        found[:MATCHED] for found in pipeline.extract(images, max_features=MATCHED, device=device)
+        found[:MATCHED]
+        for found in pipeline.extract_many(images, max_features=MATCHED, device=device)
     ]
     features = [_filled(found) for found in features]
     every = [(a, b) for i, a in enumerate(features) for b in features[i + 1 :]]
@@ -201,9 +203,9 @@ def views(folder: Path, device: str, progress: Progress) -> Report:
     """Return the milliseconds of all simulated views of two images of 800 x 640."""
     progress("simulated views")
     images = photographs(folder, 640, 800, 2)
-    took = _seconds(lambda: pipeline.extract(images, views=8, device=device), repeated=9)
+    took = _seconds(lambda: pipeline.extract_many(images, views=8, device=device), repeated=9)
     one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repeated=9)
-    found = pipeline.extract(images, views=8, device=device)
+    found = pipeline.extract_many(images, views=8, device=device)
     graphs.forget()
     return {
         "milliseconds, both images": 1000 * took, "milliseconds, one image": 1000 * one,
@@ -241,7 +243,7 @@ def precision(folder: Path, device: str, progress: Progress) -> Report:
     second = np.asarray(
         cv2.warpAffine(first, np.array([[1.03, 0.04, -9], [-0.03, 1, 12]]), (800, 640))
     )
-    a, b = pipeline.extract([first, second], max_features=2 * REFINED)
+    a, b = pipeline.extract_many([first, second], max_features=2 * REFINED)
     rows = np.resize(pipeline.match(a, b).indices, (REFINED, 2))
     frames = a.frames.maps[rows[:, 0]], b.frames.maps[rows[:, 1]]
     refine = partial(pipeline.refine, first, second, *frames)

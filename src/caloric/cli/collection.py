@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Affine, Contrast, DescriptorName, Device, MaxFeatures, Upright
-from caloric.detector.detection import FEATURES
+from caloric.cli.options import DEFAULTS, DescriptorName, Device, takes_extract_options
 from caloric.errors import InputError, unknown
+from caloric.options import ExtractOptions
 
 if TYPE_CHECKING:
     from caloric.collection.engines import Engine
@@ -97,14 +97,10 @@ def _device_and_workers(device: str, workers: int, cluster: str | None) -> tuple
     return str(target), workers or 1
 
 
-def _settings(
-    descriptor: str, max_features: int, affine: bool, upright: bool, contrast: float | None
-) -> "Settings":
+def _settings(options: ExtractOptions) -> "Settings":
     from caloric.collection.extraction import Settings
 
-    settings = Settings(descriptor, max_features, affine, upright, contrast)
-    settings.plan()  # raises an error of an option before the work
-    return settings
+    return Settings(**options.to_json())
 
 
 def _pairing(how: str | None, overlap: int, nearest: int) -> "Pairing | None":
@@ -187,20 +183,17 @@ def _finish(skipped: list[str]) -> None:
 
 
 @app.command()
+@takes_extract_options
 def extract(
     folder: Folder,
     output: Out,
-    descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = FEATURES,
-    affine: Affine = False,
-    upright: Upright = False,
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
     workers: Workers = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
     """Extract the features of images that are new or have changed. Exit code 1: some skipped."""
-    settings = _settings(descriptor, max_features, affine, upright, contrast)
+    settings = _settings(options)
     device, workers = _device_and_workers(device, workers, cluster)
     with _engine(workers, cluster, output) as engine:
         skipped = _extract(folder, output, settings, engine, device)
@@ -340,14 +333,11 @@ def _reconstruct(folder: Path, output: Path) -> None:
 
 
 @app.command()
+@takes_extract_options
 def run(
     folder: Folder,
     output: Out,
-    descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = FEATURES,
-    affine: Affine = False,
-    upright: Upright = False,
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -365,7 +355,7 @@ def run(
     from caloric.interop import colmap
 
     colmap.require()
-    settings = _settings(descriptor, max_features, affine, upright, contrast)
+    settings = _settings(options)
     pairing, matching = _pairing(how, overlap, nearest), _matching(ratio, "fundamental", threshold)
     device, extractors = _device_and_workers(device, workers, cluster)
 

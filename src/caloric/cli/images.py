@@ -5,38 +5,30 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import (
-    Affine,
-    Contrast,
-    DescriptorName,
-    DetectorName,
-    Device,
-    MaxFeatures,
-    Upright,
-)
-from caloric.detector.detection import FEATURES
-from caloric.errors import InputError, unknown
-from caloric.features import Failure
+from caloric.cli.options import DEFAULTS, Device, takes_extract_options
+from caloric.errors import Failure, InputError
+from caloric.image.loading import Decoder
+from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.runtime.files import check_target, replacing
-from caloric.types import GeometryModel
 
 if TYPE_CHECKING:
     from caloric.image_pair import ImageMatch
-    from caloric.plan import Plan
-    from caloric.types import Detector
 
+Model = Literal["homography", "affine", "fundamental"]
+Views = Literal["auto", "none", "2", "4", "8"]
 Image = Annotated[str, typer.Argument(help="An image file.")]
 Memory = Annotated[
     int, typer.Option(help="Working memory in megabytes; a larger image is processed in tiles.")
 ]
 
 
+@takes_extract_options
 @threads.single_threaded_blas
 def match(
     context: typer.Context,
@@ -55,47 +47,36 @@ def match(
             "--json", help="Write the matches as JSON to this file; - for standard output."
         ),
     ] = None,
-    descriptor: DescriptorName = "caloric",
-    model: Annotated[str, typer.Option(help="homography, affine or fundamental.")] = "homography",
-    max_features: MaxFeatures = FEATURES,
+    options: ExtractOptions = DEFAULTS,
+    model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
     ratio: Annotated[float, typer.Option(help="Threshold of the ratio test; 1 for none.")] = 0.9,
     threshold: Annotated[
         float, typer.Option(help="Largest residual of an inlier, in pixels.")
     ] = 2.0,
-    affine: Affine = False,
-    upright: Upright = False,
-    detector: DetectorName = "dog",
-    contrast: Contrast = None,
     seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
     views: Annotated[
-        str,
+        Views,
         typer.Option(
-            help="Simulated views from aside: auto (where there is no geometry without), none, or "
-            "the largest tilt, 2, 4 or 8."
+            help="Simulated oblique views: auto (only if the original images yield no reliable "
+            "geometry), none, or the largest tilt."
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine the matches to sub-pixel accuracy.")] = True,
     device: Device = "cpu",
 ) -> None:
-    """Match two images, and verify the matches by a geometry. Exit code 1: none is believed.
+    """Match two images and verify the matches geometrically.
 
-    An essential matrix needs camera intrinsics: use caloric.verify from Python.
+    Exits with status 1 if no reliable geometry is found. An essential matrix needs camera
+    intrinsics: use caloric.verify from Python.
     """
-    from caloric.descriptor import recipes
     from caloric.image_pair import match_images
 
-    if model not in ("homography", "affine", "fundamental"):
-        raise unknown("model", model, ("homography", "affine", "fundamental"))
     console.check_outputs(json_path, output, html, inputs=(image_a, image_b))
-    recipes.descriptor(descriptor)
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
-            image_a, image_b, descriptor, max_features=max_features,
-            model=cast(GeometryModel, model), ratio=None if ratio == 1 else ratio,
-            threshold=threshold, views=_views(views),
-            refine=refine, affine=affine,
-            upright=upright, detector=cast("Detector", detector), contrast=contrast, seed=seed,
-            device=device,
+            image_a, image_b, model=model, ratio=None if ratio == 1 else ratio,
+            threshold=threshold, views=_views(views), refine=refine, seed=seed, device=device,
+            **options.to_json(),
         )  # fmt: skip
     if json_path is not None:
         console.write_text(json_path, json.dumps(_as_json(pair, image_a, image_b)))
@@ -140,11 +121,11 @@ def _typed(context: typer.Context) -> str:
     return shlex.join(["caloric", "match", *itertools.chain(*words)])
 
 
-def _views(text: str) -> 'Literal["auto"] | int | None':
-    """Return the value of --views; what is not a number is for match_images to complain of."""
-    if text == "none":
-        return None
-    return int(text) if text.isdecimal() else cast('Literal["auto"]', text)
+def _views(choice: Views) -> Literal["auto"] | int | None:
+    """Return the value of --views as match_images takes it."""
+    if choice == "auto":
+        return "auto"
+    return None if choice == "none" else int(choice)
 
 
 def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:
@@ -172,26 +153,7 @@ def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:
     }
 
 
-def _plan(
-    descriptor: str,
-    max_features: int,
-    affine: bool,
-    upright: bool,
-    detector: str,
-    device: str,
-    contrast: float | None,
-) -> "Plan":
-    """Return the plan of an extraction; raise errors of options before the work."""
-    from caloric.descriptor import recipes
-    from caloric.detector import detection
-    from caloric.gpu import devices
-    from caloric.plan import Plan
-
-    devices.resolve(device)
-    options = detection.Options(max_features, affine, upright, cast("Detector", detector), contrast)
-    return Plan.of(descriptor, recipes.descriptor(descriptor), options)
-
-
+@takes_extract_options
 def extract(
     images: Annotated[list[str], typer.Argument(help="Image files.")],
     output: Annotated[
@@ -200,22 +162,18 @@ def extract(
             "--output", "-o", help="An .h5 file, an .npz file for one image, or a folder."
         ),
     ],
-    descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = FEATURES,
-    affine: Affine = False,
-    upright: Upright = False,
-    detector: DetectorName = "dog",
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
     device: Device = "cpu",
     decode: Annotated[
-        str, typer.Option(help="cpu, or gpu to decode JPEGs by nvJPEG; grey levels may differ.")
+        Decoder, typer.Option(help="gpu decodes JPEGs by nvJPEG; gray levels can differ slightly.")
     ] = "cpu",
 ) -> None:
     """Extract features of images to a file or a folder. Unusable images are skipped."""
-    from caloric import features, pipeline
-    from caloric.gpu import stream
-    from caloric.image import reading
+    from caloric import features
+    from caloric.extraction import dispatch
+    from caloric.gpu import devices
+    from caloric.image import loading, reading
     from caloric.interop import hdf5
     from caloric.interop.conversion import in_file_axes
 
@@ -227,15 +185,16 @@ def extract(
     console.check_inputs(written, images)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
-    plan = _plan(descriptor, max_features, affine, upright, detector, device, contrast)
-    stream.check(decode, device)
+    target = devices.resolve(device)
+    dispatch.check_device(target, options, on_device=False)
+    loading.check_decoder(decode, target)
     if kind == "npz" and len(images) > 1:
         raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
 
     def extracted() -> Iterator[tuple[str, features.Features]]:
-        pixels = ((image, None) for image in stream.opened(images, device, decode))
-        each = pipeline.extract_each(pixels, plan, device, 10**6 * memory)
+        pixels = ((image, None) for image in loading.open_images(images, target, decode))
+        each = dispatch.extract_each(pixels, options, device, 10**6 * memory)
         for number, (index, result) in enumerate(each, 1):
             if isinstance(result, Failure):
                 skipped.append(images[index])

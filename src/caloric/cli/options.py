@@ -1,23 +1,21 @@
 """Options that several commands share."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from caloric.detector.options import DetectOptions
+from caloric.options import ExtractOptions
+from caloric.runtime import keywords
+
+DEFAULTS = ExtractOptions()
 DescriptorName = Annotated[
-    str, typer.Option("--descriptor", help="Name of a descriptor; `caloric info` lists them.")
-]
-MaxFeatures = Annotated[
-    int,
-    typer.Option(
-        "--max-features", help="Largest number of features per image; the strongest are kept."
-    ),
-]
-Affine = Annotated[bool, typer.Option("--affine", help="Estimate affine shapes of frames.")]
-Upright = Annotated[bool, typer.Option("--upright", help="Do not estimate orientations.")]
-DetectorName = Annotated[
-    str, typer.Option("--detector", help="Detector: dog, or opencv for OpenCV's SIFT detector.")
+    str, typer.Option("--descriptor", help=keywords.summary(ExtractOptions, "descriptor"))
 ]
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, torch:cpu, or auto for a GPU if there is one.")
@@ -29,11 +27,43 @@ Json = Annotated[
     str | None,
     typer.Option("--json", help="Write the result as JSON to this file; - for standard output."),
 ]
-Contrast = Annotated[
-    float | None,
-    typer.Option(
-        "--contrast",
-        help="Smallest contrast of a feature. By default 0.04, or down to 0.005 until there are "
-        "as many features as asked for.",
-    ),
-]
+
+
+def takes_extract_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command with a parameter ``options``, which is then an :class:`ExtractOptions`.
+
+    On the command line it is ``--descriptor`` and an option for each field of
+    :class:`DetectOptions`, with its documentation. Wrong values raise InputError before the command
+    runs.
+    """
+    signature = inspect.signature(command)
+    exposed = [f for f in fields(ExtractOptions) if f.name == "descriptor"]
+    exposed += fields(DetectOptions)
+
+    def option(name: str) -> Any:
+        flag = "--" + name.replace("_", "-")
+        return typer.Option(flag, help=keywords.summary(ExtractOptions, name))
+
+    types = {field.name: field.type for field in exposed} | {"descriptor": str}
+    listed = {
+        f.name: Parameter(
+            f.name,
+            Parameter.KEYWORD_ONLY,
+            default=f.default,
+            annotation=Annotated[types[f.name], option(f.name)],
+        )
+        for f in exposed
+    }
+    parameters = list(signature.parameters.values())
+    at = list(signature.parameters).index("options")
+    parameters[at : at + 1] = listed.values()
+    keyword_only = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
+
+    def run(**given: Any) -> None:
+        options = ExtractOptions(**{name: given.pop(name) for name in listed})
+        command(**given, options=options)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in keyword_only}
+    return run

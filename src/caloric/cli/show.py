@@ -5,17 +5,17 @@ import platform
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.options import Contrast, DescriptorName, MaxFeatures
+from caloric.cli.images import Model, Views
+from caloric.cli.options import DEFAULTS, takes_extract_options
 from caloric.descriptor import recipes
-from caloric.detector.detection import FEATURES, Options
+from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
-from caloric.types import GeometryModel
 
 
 def demo(
@@ -45,18 +45,15 @@ def paper(
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 
 
+@takes_extract_options
 def view(
     image_a: Annotated[
         Path | None, typer.Argument(help="The first image; or drop it on the page.")
     ] = None,
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
-    descriptor: DescriptorName = "caloric",
-    model: Annotated[str, typer.Option(help="homography, fundamental or affine.")] = "homography",
-    views: Annotated[
-        str, typer.Option(help="Simulated views from aside: auto, none, 2, 4 or 8.")
-    ] = "auto",
-    max_features: MaxFeatures = FEATURES,
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
+    model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
+    views: Annotated[Views, typer.Option(help="Largest tilt of simulated oblique views.")] = "auto",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
@@ -68,13 +65,8 @@ def view(
 
     from caloric.view import server, session
 
-    # These raise their errors before the server starts.
-    Options(max_features, contrast=contrast)
-    settings = session.Settings(descriptor, cast(GeometryModel, model), views)
-    shown = session.Session(
-        most=max_features, contrast=contrast,
-        chosen={"descriptor": descriptor, "model": model, "views": settings.views},
-    )  # fmt: skip
+    chosen = {"descriptor": options.name, "model": model, "views": views}
+    shown = session.Session(options=options, chosen=chosen)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
             shown.put(side, session.Picture.of(path.name, path.read_bytes(), str(path)))

@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import pipeline
 from caloric.collection import sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
 from caloric.collection.steps import Progress, check_written, missing, no_progress
 from caloric.collection.store import Shards, fingerprint
-from caloric.descriptor import recipes
-from caloric.detector import detection
-from caloric.detector.detection import Options
-from caloric.errors import InputError
-from caloric.features import Failure, Features
+from caloric.detector.options import FEATURES, VERSION
+from caloric.errors import Failure, InputError
+from caloric.extraction import dispatch
+from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop.conversion import in_file_axes
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 
 MOST = 32  # images per shard, about
 _VERSION = 2  # of what a row means: since 2, frames are in the axes of the file, as COLMAP's are
@@ -38,23 +36,18 @@ class Settings:
     """How features are extracted: the options of :func:`caloric.extract`. Descriptors are uint8."""
 
     descriptor: str = "caloric"
-    max_features: int = detection.FEATURES
+    max_features: int = FEATURES
     affine: bool = False
     upright: bool = False
     contrast: float | None = None
 
-    def plan(self) -> Plan:
-        """Return the plan of the extraction; raise an error if an option is wrong."""
-        options = Options(self.max_features, self.affine, self.upright, contrast=self.contrast)
-        recipe = recipes.descriptor(self.descriptor)
-        return Plan.of(self.descriptor, recipe, options, dtype="uint8")
+    def plan(self) -> ExtractOptions:
+        """Return the options of the extraction; raise an error if one is wrong."""
+        return ExtractOptions(**asdict(self), dtype="uint8")
 
     def hash(self) -> str:
         """Return a hash of everything that the features depend on besides the image."""
-        plan = self.plan()
-        return fingerprint(
-            asdict(self), _VERSION, detection.VERSION, plan.recipe.fingerprint(plan.sizes)
-        )
+        return fingerprint(asdict(self), _VERSION, VERSION, self.plan().fingerprint)
 
 
 def shards(store: Path) -> Shards:
@@ -158,7 +151,7 @@ def make(task: Task) -> Made:
                 yield Failure(str(error)), None
 
     plan = task.settings.plan()
-    for index, result in pipeline.extract_each(images(), plan, task.device, 10**9):
+    for index, result in dispatch.extract_each(images(), plan, task.device, 10**9):
         name = new[index].name
         if isinstance(result, Features):
             result = in_file_axes(result, orientations[name])

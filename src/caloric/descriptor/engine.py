@@ -1,8 +1,6 @@
 """The engine computes the descriptors of a recipe: density, table, normalisation, whitening."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,9 +8,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from caloric.descriptor import density, normalise, pooling, whitening
 from caloric.descriptor.layout import Layout
-from caloric.descriptor.recipes import Descriptor, descriptor
+from caloric.descriptor.options import DescribeOptions
+from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import SquarePatch
-from caloric.errors import InputError, unknown
+from caloric.errors import InputError
 from caloric.image.pixels import as_array, as_unit_range
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
@@ -21,49 +20,6 @@ from caloric.types import FloatArray, Normalisation
 
 V = TypeVar("V", bound=Any)
 _BLOCK = 256
-
-
-def recipe_from(
-    name: str | Descriptor | Kernel,
-    layout: Layout | None,
-    normalisation: Normalisation | None,
-    parameters: dict[str, float],
-    function: Callable[..., Any],
-) -> Descriptor:
-    """Return the recipe of that name, with the layout, normalisation and parameters replaced.
-
-    ``function`` is the caller: an unknown parameter may be a misspelt option of it.
-    """
-    recipe = descriptor(name)
-    known = [field.name for field in fields(recipe.kernel)]
-    for parameter in parameters:
-        if parameter not in known:
-            options = inspect.signature(function).parameters.values()
-            named = [option.name for option in options if option.kind is option.KEYWORD_ONLY]
-            raise unknown("option", parameter, (*named, *known))
-    if parameters:
-        recipe = descriptor(recipe, **parameters)
-    if layout is not None:
-        if not isinstance(layout, Layout):
-            raise InputError(f"layout must be a Grid or Rings, got {layout!r}")
-        # The whitening was learned for the original layout.
-        recipe = replace(recipe, layout=layout, whitening=None, dimensions=None)
-    if normalisation is None or normalisation == recipe.normalisation:
-        return recipe
-    return replace(recipe, normalisation=normalisation, whitening=None, dimensions=None)
-
-
-def output_type(dtype: DTypeLike, recipe: Descriptor) -> str:
-    """Return the name of the output type, checked against the recipe."""
-    try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
-    if name not in ("float32", "float64", "uint8"):
-        raise InputError(f"dtype must be float32, float64 or uint8, got {dtype!r}")
-    if name == "uint8" and recipe.normalisation == "none":
-        raise InputError("uint8 needs a normalised descriptor: use l2, clip or root")
-    return name
 
 
 def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
@@ -85,16 +41,13 @@ def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.g
 
 
 def describe_levels(
-    ladder: Ladder,
-    maps: FloatArray,
-    recipe: Descriptor,
-    sizes: tuple[float, ...] = (1.0,),
-    output: str = "float32",
+    ladder: Ladder, maps: FloatArray, options: DescribeOptions
 ) -> NDArray[np.generic]:
     """Return the descriptors (n, d) of frames ``maps`` (n, 2, 3), read from an existing ladder.
 
-    With several ``sizes`` the result is the mean over the frame scaled by each of them.
+    With several sizes the result is the mean over the frame scaled by each of them.
     """
+    recipe = options.recipe
     table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
 
     def pooled(size: float) -> density.Floats:
@@ -104,7 +57,8 @@ def describe_levels(
             ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
         )
 
-    return finish(mean_over_sizes(pooled, sizes, normalise.clip), recipe, output)
+    raw = mean_over_sizes(pooled, options.sizes, normalise.clip)
+    return finish(raw, recipe, options.output)
 
 
 def mean_over_sizes(
@@ -194,12 +148,13 @@ def describe_patches(
     >>> caloric.describe_patches(patches, "heat").shape
     (3, 128)
     """
-    recipe = recipe_from(descriptor, layout, normalisation, parameters, describe_patches)
+    given = {"layout": layout, "normalisation": normalisation, "dtype": dtype, **parameters}
+    options = DescribeOptions.of(descriptor, given, describe_patches)
+    recipe, output = options.recipe, options.output
     if not isinstance(recipe.sampling, SquarePatch):
         raise InputError(
             "this descriptor samples rings beyond any patch; use describe(image, frames) instead"
         )
-    output = output_type(dtype, recipe)
     working = "float64" if output == "float64" else "float32"
     pixels = _patches(patches, working)
     check_range(pixels, recipe.kernel)
@@ -250,7 +205,7 @@ def response_map(
     >>> caloric.response_map(patch, "sift", beta=[0.0, 1.0], size=8).shape
     (2, 8, 8)
     """
-    recipe = recipe_from(descriptor, None, None, parameters, response_map)
+    recipe = DescribeOptions.of(descriptor, parameters, response_map).recipe
     array = as_array(patch, "patch")
     if array.ndim != 2:
         raise InputError(f"patch: expected shape (S, S), got {array.shape}")

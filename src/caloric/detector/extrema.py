@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import cv2
 import numpy as np
@@ -107,32 +107,32 @@ def applied(adjoint: list[V], gradient: Iterable[V]) -> list[V]:
     return [a * gx + b * gy + c * gs, b * gx + e * gy + f * gs, c * gx + f * gy + i * gs]
 
 
+def solved(gradient: Iterable[V], hessian: Iterable[V]) -> tuple[V, list[V]]:
+    """Return which Hessians are regular (n,), and the peaks u = −H⁻¹ g as x, y, layer."""
+    adjoint, determinant = cofactors(hessian)
+    regular = abs(determinant) > REGULAR
+    inverse = -1.0 * regular / (determinant + (determinant == 0))
+    return regular, applied(adjoint, [g * inverse for g in gradient])
+
+
+def passing(peak: V, hessian: Iterable[V], contrast: float, edge: float) -> V:
+    """Return which peaks (n,) pass the contrast test and the edge test."""
+    xx, yy, _, xy, _, _ = hessian
+    trace, determinant = xx + yy, xx * yy - xy * xy
+    round_enough = trace * trace * edge < (edge + 1) ** 2 * determinant
+    strong = abs(peak) * SCALES >= contrast
+    return cast("V", strong & round_enough & (determinant > 0))
+
+
 def step(offset: Any, index: Any, size: int) -> Any:
-    """Return by how much candidates move along an axis (n,): -1, 0 or 1, never onto the rim."""
+    """Return by how much candidates move along an axis (n,): -1, 0 or 1, not onto the border."""
     return 1 * ((offset > MOVED) & (index < size - 2)) - 1 * ((offset < -MOVED) & (index > 1))
 
 
-@dataclass(frozen=True, eq=False)
-class _Parabola:
-    """D at n points to second order: D + g·u + u·H u / 2, u = (x, y, layer).
-
-    ``value`` is (n,), ``gradient`` (3, n) and ``hessian`` (6, n): xx, yy, ss, xy, xs, ys.
-    """
-
-    value: FloatArray
-    gradient: FloatArray
-    hessian: FloatArray
-
-    def solve(self) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return where H is regular (n,), and the peak u = −H^{-1} g (3, n), by cofactors."""
-        adjoint, determinant = cofactors(self.hessian)
-        regular = np.abs(determinant) > REGULAR
-        inverse = np.where(regular, -1.0, 0.0) / np.where(regular, determinant, 1.0)
-        return regular, np.stack(applied(adjoint, self.gradient * inverse))
-
-
-def _fit(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> _Parabola:
-    """Return the parabola at ``indices`` (n, 3), which are layer, row, column."""
+def _fit(
+    pixels: NDArray[np.float32], indices: NDArray[np.intp]
+) -> tuple[FloatArray, list[FloatArray], list[FloatArray]]:
+    """Return D, its gradient and Hessian at ``indices`` (n, 3), which are layer, row, column."""
     _, height, width = pixels.shape
     flat, layer = pixels.ravel(), height * width
     positions = indices @ np.array([layer, width, 1])
@@ -141,8 +141,7 @@ def _fit(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> _Parabola:
         position = positions + (s * layer + y * width + x)
         return np.asarray(flat.take(position + layer) - flat.take(position), np.float64)
 
-    value, gradient, hessian = differences(d)
-    return _Parabola(value, np.stack(gradient), np.stack(hessian))
+    return differences(d)
 
 
 def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArray:
@@ -154,14 +153,15 @@ def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArra
     _, height, width = pixels.shape
     accepted = []
     for fit in range(FITS):
-        parabola = _fit(pixels, indices)
-        regular, offset = parabola.solve()
+        value, gradient, hessian = _fit(pixels, indices)
+        regular, offsets = solved(gradient, hessian)
+        offset = np.stack(offsets)
         right = step(offset[0], indices[:, 2], width)
         down = step(offset[1], indices[:, 1], height)
         moving = regular & ((right != 0) | (down != 0)) & (fit + 1 < FITS)
         near = regular & ~moving & (np.abs(offset) < ACCEPTED).all(0)
-        peak = parabola.value + 0.5 * (parabola.gradient * offset).sum(0)
-        columns = np.concatenate([indices.T, offset, peak[None], parabola.hessian])
+        peak = value + 0.5 * (np.stack(gradient) * offset).sum(0)
+        columns = np.concatenate([indices.T, offset, peak[None], np.stack(hessian)])
         accepted.append(columns[:, near].T)
         indices = indices[moving] + np.stack([0 * right, down, right], 1)[moving]
         if len(indices) == 0:
@@ -199,11 +199,7 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float, edge: float) ->
 
 def _filtered(refined: FloatArray, contrast: float, edge: float) -> FloatArray:
     """Return the rows of :func:`_refine` that pass the contrast and edge tests, without Hessian."""
-    peak, xx, yy, xy = refined[:, [6, 7, 8, 10]].T
-    trace, determinant = xx + yy, xx * yy - xy**2
-    strong = np.abs(peak) * SCALES >= contrast
-    round_enough = trace**2 * edge < (edge + 1) ** 2 * determinant
-    return refined[strong & round_enough & (determinant > 0), :7]
+    return refined[passing(refined[:, 6], refined[:, 7:].T, contrast, edge), :7]
 
 
 def _distinct(octave: Octave, refined: FloatArray) -> Extrema:

@@ -10,9 +10,8 @@ from torch import Tensor
 from caloric.descriptor import density
 from caloric.descriptor.sampling import Sampling
 from caloric.gpu.caches import once
-from caloric.gpu.scalespace import Pyramid
+from caloric.gpu.pyramid import Measurement, Owners, Pyramid
 from caloric.image.scalespace import FIRST, SCALES
-from caloric.kernels import Kernel
 
 
 def padding(count: int) -> int:
@@ -138,22 +137,25 @@ def _along(
 
 
 def measured(
-    rows: Tensor,
-    pyramid: Pyramid,
-    maps: Tensor,
-    image: Tensor,
-    sampling: Sampling,
-    kernel: Kernel,
-    power: float,
-    order: int,
+    rows: Tensor, pyramid: Pyramid, maps: Tensor, owners: Owners, what: Measurement, dtype: Any
 ) -> Tensor:
-    """Return harmonics (n, (2·order + 1) p) around frames (n, 2, 3) in images of index (n,).
+    """Return harmonics (n, (2·order + 1) p) around frames (n, 2, 3) of pyramids (b, total).
 
     This is :func:`caloric.descriptor.density.measure_frames` in PyTorch, differentiable with
-    respect to pixels and frames.
+    respect to pixels and frames. It is computed in the type of the rows and returned as ``dtype``.
     """
-    dtype = rows.dtype
-    at, levels = points(sampling, power, rows.device, dtype), ladder(pyramid, rows.device, dtype)
+    image = (owners.begin + torch.arange(len(maps), device=maps.device)) // max(owners.per, 1)
+    return _measured(rows, pyramid, maps, image, what).to(dtype)
+
+
+def _measured(
+    rows: Tensor, pyramid: Pyramid, maps: Tensor, image: Tensor, what: Measurement
+) -> Tensor:
+    dtype, kernel = rows.dtype, what.kernel
+    at, levels = (
+        points(what.sampling, what.power, rows.device, dtype),
+        ladder(pyramid, rows.device, dtype),
+    )
     wanted = torch.round(rungs(maps)[:, None] + at.levels)
     level = torch.nan_to_num(wanted).clamp(0, len(levels.offset) - 1).long()
     offset, h, w = levels.offset[level], levels.height[level], levels.width[level]
@@ -179,11 +181,11 @@ def measured(
     if kernel.feature == "intensity":
         angle = read(0, 0) * (2 * np.pi / kernel.period)
         weights = at.factors * inside
-        return harmonics(weights, angle.cos(), angle.sin(), order)
+        return harmonics(weights, angle.cos(), angle.sin(), what.order)
     fx, fy = read(1, 0) - read(-1, 0), read(0, 1) - read(0, -1)
     a = 0.5 * shapes
     gx = fx * a[:, 0, 0, None] + fy * a[:, 1, 0, None]
     gy = fx * a[:, 0, 1, None] + fy * a[:, 1, 1, None]
     length, cos, sin = directions(gx, gy)
-    weights = torch.where(inside, powered(length * scale, power) * at.factors, 0.0)
-    return harmonics(weights, cos, sin, order)
+    weights = torch.where(inside, powered(length * scale, what.power) * at.factors, 0.0)
+    return harmonics(weights, cos, sin, what.order)

@@ -8,10 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from caloric.descriptor.sampling import Sampling
 from caloric.gpu import density
-from caloric.gpu.scalespace import Pyramid
-from caloric.kernels import Kernel
+from caloric.gpu.pyramid import Measurement, Owners, Pyramid
 
 _POINTS = 128  # points of a sampling per program
 
@@ -123,20 +121,11 @@ _POWERS = {1.0: 1, 0.5: 2}
 
 
 def measured(
-    rows: Tensor,
-    pyramid: Pyramid,
-    maps: Tensor,
-    begin: int,
-    per: int,
-    sampling: Sampling,
-    kernel: Kernel,
-    power: float,
-    order: int,
-    dtype: Any,
+    rows: Tensor, pyramid: Pyramid, maps: Tensor, owners: Owners, what: Measurement, dtype: Any
 ) -> Tensor:
-    """Return :func:`caloric.gpu.density.measured`; frame i is in image (begin + i) // per."""
-    device = rows.device
-    at = density.points(sampling, power, device, torch.float32)
+    """Return :func:`caloric.gpu.density.measured`, computed in float32."""
+    device, kernel, power, order = rows.device, what.kernel, what.power, what.order
+    at = density.points(what.sampling, power, device, torch.float32)
     levels = density.ladder(pyramid, device, torch.float32)
     n, p = len(maps), at.padded
     result = torch.empty((n, (2 * order + 1) * p), dtype=dtype, device=device)
@@ -144,7 +133,7 @@ def measured(
     _measure[(n * triton.cdiv(p, _POINTS),)](
         rows, maps.double().contiguous(), density.rungs(maps), at.offsets, at.factors, at.levels,
         levels.offset, levels.height, levels.width, levels.scale, levels.origin, result,
-        pyramid.total, begin, per, *pyramid.size, len(levels.offset),
+        pyramid.total, owners.begin, owners.per, *pyramid.size, len(levels.offset),
         2 * np.pi / kernel.period if intensity else 0.0, float(power),
         ORDER=order, POINTS=p,
         POWER=_POWERS.get(power, 3), INTENSITY=intensity, BLOCK=_POINTS, num_warps=4,

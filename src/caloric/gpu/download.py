@@ -1,4 +1,4 @@
-"""Features on their way from a device: all of a batch are one piece of bytes, copied at once."""
+"""Download: the features of a batch are one block of bytes, copied at once."""
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -13,7 +13,6 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu.pipeline import Batch
 from caloric.gpu.upload import RANGES, SHARED, TYPES
-from caloric.plan import Plan
 from caloric.runtime import threads
 
 _HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
@@ -32,6 +31,15 @@ class Parts:
     maps: Any
     scores: Any
     values: Any
+
+    def image(self, number: int, count: int) -> tuple[Any, Any, Any]:
+        """Return frames, scores and descriptors of the first ``count`` features of an image.
+
+        On the device they are copies, because the next batch overwrites the memory of this one.
+        """
+        parts = (part[number, :count] for part in (self.maps, self.scores, self.values))
+        maps, scores, values = (p.clone() if isinstance(p, Tensor) else p for p in parts)
+        return maps, scores, values
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -122,17 +130,9 @@ def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
     return copies
 
 
-def features(
-    parts: Parts,
-    values: NDArray[np.generic],
-    image: int,
-    count: int,
-    plan: Plan,
-    size: tuple[int, int],
-) -> Features:
-    """Return the features of an image (h, w) of a batch with its descriptors (k, d)."""
-    maps, scores = parts.maps[image, :count], parts.scores[image, :count]
-    return plan.features(Frames.unchecked(maps.copy(), scores.copy()), values[:count], size)
+def frames(maps: NDArray[np.float64], scores: NDArray[np.float32]) -> Frames:
+    """Return frames with copies of arrays that share the memory of a batch."""
+    return Frames.unchecked(maps.copy(), scores.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +160,6 @@ class DeviceFeatures:
         frames = Frames(self.maps.cpu().numpy(), self.scores.cpu().numpy())
         values = self.descriptors.cpu().numpy().astype(self.about.descriptors.dtype, copy=False)
         return replace(self.about, frames=frames, descriptors=values)
-
-
-def on_device(
-    parts: Parts, image: int, count: int, plan: Plan, size: tuple[int, int]
-) -> DeviceFeatures:
-    """Return the features of an image (h, w) of a batch, which stay on the device."""
-    maps, scores, values = (
-        part[image, :count].clone() for part in (parts.maps, parts.scores, parts.values)
-    )
-    return DeviceFeatures(maps, scores, values, plan.empty(size))
 
 
 def sent(features: Features, device: Any) -> DeviceFeatures:

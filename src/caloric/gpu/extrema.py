@@ -4,27 +4,12 @@ Each extremum has a key: the bits of its strength, followed by those of its plac
 orders extrema by strength, then by place, and makes duplicates adjacent.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from caloric.detector import extrema
-from caloric.gpu.scalespace import LAYERS, Octave, Pyramid
+from caloric.gpu.pyramid import LAYERS, Octave, Peaks, Pyramid
 from caloric.image.scalespace import FIRST, SCALES
-
-
-@dataclass(frozen=True, eq=False)
-class Peaks:
-    """Up to c extrema per image.
-
-    ``keys`` (b, c) are int64, 0 for an empty slot; ``places`` (b, c, 3) are x, y and σ in pixels of
-    the image, in float64; ``counts`` (b,) are the numbers of candidates.
-    """
-
-    keys: Tensor
-    places: Tensor
-    counts: Tensor
 
 
 def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
@@ -39,24 +24,15 @@ def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
     return at + torch.tensor([0, 1, 1, 1], device=at.device)
 
 
-def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return D at places (n, 4), its gradient (3, n) and Hessian (6, n), in float64."""
+def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Return D at places (n, 4), its gradient (3) and Hessian (6), each (n,) in float64."""
     image, layer, row, column = at.T
 
     def d(s: int, y: int, x: int) -> Tensor:
         r, c = row + y, column + x
         return (layers[image, layer + s + 1, r, c] - layers[image, layer + s, r, c]).double()
 
-    value, gradient, hessian = extrema.differences(d)
-    return value, torch.stack(gradient), torch.stack(hessian)
-
-
-def _peak(gradient: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which Hessians are regular (n,), and the offsets u = −H⁻¹ g (3, n)."""
-    adjoint, determinant = extrema.cofactors(hessian)
-    regular = determinant.abs() > extrema.REGULAR
-    scaled = gradient / torch.where(regular, -determinant, torch.inf)
-    return regular, torch.stack(extrema.applied(adjoint, scaled))
+    return extrema.differences(d)
 
 
 def refine(
@@ -67,16 +43,14 @@ def refine(
     images, keys, places = [], [], []
     for fit in range(extrema.FITS):
         value, gradient, hessian = _fit(layers, at)
-        regular, offset = _peak(gradient, hessian)
+        regular, offsets = extrema.solved(gradient, hessian)
+        offset = torch.stack(offsets)
         right = extrema.step(offset[0], at[:, 3], w)
         down = extrema.step(offset[1], at[:, 2], h)
         moving = regular & ((right != 0) | (down != 0)) & (fit + 1 < extrema.FITS)
         still = regular & ~moving & (offset.abs() < extrema.ACCEPTED).all(0)
-        peak = (value + 0.5 * (gradient * offset).sum(0)).abs()
-        xx, yy, _, xy, _, _ = hessian
-        trace, determinant = xx + yy, xx * yy - xy * xy
-        good = still & (peak * SCALES >= contrast) & (determinant > 0)
-        good &= trace * trace * edge < (edge + 1) ** 2 * determinant
+        peak = (value + 0.5 * (torch.stack(gradient) * offset).sum(0)).abs()
+        good = still & extrema.passing(peak, hessian, contrast, edge)
         x = (at[:, 3] + offset[0]) * octave.step + octave.origin
         y = (at[:, 2] + offset[1]) * octave.step + octave.origin
         sigma = FIRST * octave.step * 2.0 ** ((at[:, 1] + offset[2]) / SCALES)
@@ -94,22 +68,8 @@ def refine(
     return torch.cat(images), torch.cat(keys), torch.cat(places)
 
 
-def find(
-    rows: Tensor,
-    pyramid: Pyramid,
-    contrast: float,
-    edge: float,
-    capacity: int = 0,
-    fused: bool = False,
-) -> Peaks:
-    """Return the extrema of pyramids ``rows`` (b, total).
-
-    With ``fused`` they are found by Triton kernels, up to ``capacity`` candidates per image.
-    """
-    if fused:
-        from caloric.gpu import extrema_kernels
-
-        return extrema_kernels.find(rows, pyramid, contrast, edge, capacity)
+def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int = 0) -> Peaks:
+    """Return the extrema of pyramids ``rows`` (b, total), whatever the ``capacity`` for them."""
     b = len(rows)
     parts = []
     for octave in pyramid.octaves:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from caloric.detector import extrema
 from caloric.gpu.caches import once
-from caloric.gpu.extrema import Peaks
-from caloric.gpu.scalespace import Pyramid
+from caloric.gpu.pyramid import Peaks, Pyramid
 from caloric.gpu.scalespace_kernels import split_four
 from caloric.image.scalespace import FIRST, SCALES
 

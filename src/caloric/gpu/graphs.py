@@ -8,41 +8,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caloric.gpu import caches
+from caloric.gpu import backend, caches
 from caloric.gpu.caches import kept
-from caloric.gpu.pipeline import Batch, extract, fusing, room
-from caloric.plan import Plan
+from caloric.gpu.pipeline import Batch, extract, room
+from caloric.options import ExtractOptions
 
 _KEPT = 16  # graphs: each holds the memory of its batch
 _capacities: dict[tuple[Any, ...], int] = kept({})  # where the default is too small
 
 
-def capacity(size: tuple[int, int], plan: Plan) -> int:
-    """Return the number of candidates to have room for in images (h, w)."""
-    return _capacities.get((size, plan.options), room(size))
+def capacity(size: tuple[int, int], options: ExtractOptions) -> int:
+    """Return the size of the candidate buffer for images (h, w)."""
+    return _capacities.get((size, options), room(size))
 
 
-def enlarge(size: tuple[int, int], plan: Plan) -> None:
-    """Have more room from now on: images like this one, such as other views of it, need it."""
-    _capacities[size, plan.options] = 4 * capacity(size, plan)
+def enlarge(size: tuple[int, int], options: ExtractOptions) -> None:
+    """Enlarge the candidate buffer for images of this size with these options."""
+    _capacities[size, options] = 4 * capacity(size, options)
 
 
-def run(pixels: Tensor, plan: Plan, masks: Tensor | None) -> Batch:
-    """Return the result of :func:`extract`, repeated with a larger capacity if that was too small.
+def run(pixels: Tensor, options: ExtractOptions, masks: Tensor | None) -> Batch:
+    """Return the result of :func:`extract`, repeated with a larger buffer if it overflowed.
 
-    The next run with the same shape and plan may overwrite the result.
+    The next run with the same shape and options may overwrite the result.
     """
     size = (pixels.shape[1], pixels.shape[2])
     while True:
-        most = capacity(size, plan)
+        most = capacity(size, options)
 
         def work(pixels: Tensor, masks: Tensor | None, most: int = most) -> Batch:
-            return extract(pixels, plan, masks, most)
+            return extract(pixels, options, masks, most)
 
-        batch: Batch = extraction(work, plan, (most,), pixels, masks)
+        key = None if options.max_features is None else (options, most)
+        batch: Batch = recorded(work, key, pixels, masks)
         if not bool(batch.crowded.any()):
             return batch
-        enlarge(size, plan)
+        enlarge(size, options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,23 +58,15 @@ class _Graph:
 _graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
 
 
-def extraction(
-    work: Callable[..., Any], plan: Plan, key: tuple[Any, ...], *inputs: Tensor | None
-) -> Any:
-    """Return :func:`recorded` for a plan; what has no bound on its size is not recorded."""
-    if plan.options.max_features is None:
-        return work(*inputs)
-    return recorded(work, (plan, key), *inputs)
-
-
-def recorded(work: Callable[..., Any], key: tuple[Any, ...], *inputs: Tensor | None) -> Any:
-    """Return ``work(*inputs)``, by a graph from the second time on.
+def recorded(work: Callable[..., Any], key: tuple[Any, ...] | None, *inputs: Tensor | None) -> Any:
+    """Return ``work(*inputs)``, by a recorded graph from the second time on.
 
     ``key`` says what is done to inputs of the same shapes and types. The next call with the same
-    one overwrites the result.
+    one overwrites the result. Work with the key None, whose results have no fixed size, is not
+    recorded.
     """
     device = next(v.device for v in inputs if v is not None)
-    if not fusing(device):
+    if key is None or not backend.of(device).compiled:
         return work(*inputs)
     kinds = tuple(None if v is None else (tuple(v.shape), v.dtype) for v in inputs)
     whole = (key, device, kinds)

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caloric.gpu import cuda_streams, devices, upload
+from caloric.gpu import backend, cuda_streams, devices, upload
 from caloric.gpu.cuda_streams import Download
-from caloric.gpu.pipeline import fusing
 from caloric.matching import neighbours as on_cpu
 from caloric.matching.neighbours import LARGEST, Neighbours, check_values
 
@@ -156,7 +155,7 @@ class _Everything:
 
 def _halves(values: Tensor) -> Any:
     """Return descriptors as sums of halves, or None if the kernels cannot be used."""
-    if not fusing(values.device):
+    if not backend.of(values.device).compiled:
         return None
     from caloric.gpu import neighbours_kernels as kernels
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caloric.gpu import extrema, orientation, pooling, scalespace
-from caloric.gpu.extrema import Peaks
+from caloric.gpu import backend, extrema, orientation, pooling
+from caloric.gpu.pyramid import Peaks, pyramid
 from caloric.gpu.reader import Reader
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 
 _FEWEST = 1024  # smallest capacity, in candidates
 _PER = 16  # pixels per candidate; with more candidates graphs.run repeats the extraction
@@ -29,17 +29,6 @@ class Batch:
     crowded: Tensor
 
 
-def fusing(device: Any) -> bool:
-    """Return whether the Triton kernels can be used on that device."""
-    if device.type != "cuda":
-        return False
-    try:
-        import triton  # noqa: F401
-    except ImportError:  # PyTorch without Triton: the plain forms compute the same
-        return False
-    return True
-
-
 def room(size: tuple[int, int]) -> int:
     """Return the default capacity, in candidates, for an image (h, w)."""
     return max(_FEWEST, size[0] * size[1] // _PER)
@@ -56,21 +45,22 @@ def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
     return replace(peaks, keys=torch.where(allowed, peaks.keys, 0))
 
 
-def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: int = 0) -> Batch:
+def extract(
+    images: Tensor, options: ExtractOptions, masks: Tensor | None = None, capacity: int = 0
+) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
     On a GPU with ``max_features`` nothing waits for the device and all shapes are known in advance:
     the number of slots is ``max_features``, or the capacity if that is smaller.
     """
     h, w = images.shape[1:]
-    pyramid, fused = scalespace.pyramid(h, w), fusing(images.device)
+    layout, stages = pyramid(h, w), backend.of(images.device)
     capacity = capacity or room((h, w))
-    options = plan.options
-    rows = scalespace.build(images, pyramid, fused)
-    peaks = extrema.find(rows, pyramid, options.lowest, options.edge, capacity, fused)
+    rows = stages.build(images, layout)
+    peaks = stages.find(rows, layout, options.lowest, options.edge, capacity)
     peaks = _unmasked(peaks, masks)
     limit = options.max_features
-    if fused and limit is not None:
+    if stages.compiled and limit is not None:
         slots = most = min(limit, capacity)
     else:
         slots = None
@@ -78,7 +68,7 @@ def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: i
         most = most if limit is None else min(limit, most)
     places, strengths = extrema.strongest(peaks, most)
     maps = upright(places, strengths)
-    reader = Reader(rows, pyramid, most, fused)
+    reader = Reader(rows, layout, most)
     if options.affine and most:
         maps = orientation.adapted(reader, maps.view(-1, 2, 3)).view_as(maps)
     wanted = peaks.counts
@@ -88,8 +78,8 @@ def extract(images: Tensor, plan: Plan, masks: Tensor | None = None, capacity: i
     crowded = peaks.counts > peaks.keys.shape[1]
     if slots is not None and slots != limit:
         crowded |= wanted > slots
-    reader = Reader(rows, pyramid, strengths.shape[1], fused)
-    return Batch(maps, strengths, _describe_slots(reader, maps, strengths, plan), crowded)
+    reader = Reader(rows, layout, strengths.shape[1])
+    return Batch(maps, strengths, _describe_slots(reader, maps, strengths, options), crowded)
 
 
 def upright(places: Tensor, strengths: Tensor) -> Tensor:
@@ -100,29 +90,31 @@ def upright(places: Tensor, strengths: Tensor) -> Tensor:
     return maps
 
 
-def _describe_slots(reader: Reader, maps: Tensor, strengths: Tensor, plan: Plan) -> Tensor:
+def _describe_slots(
+    reader: Reader, maps: Tensor, strengths: Tensor, options: ExtractOptions
+) -> Tensor:
     """Return the descriptors (b, k, d) of frames (b, k, 2, 3), some of which are empty slots."""
     b, k = strengths.shape
-    device, d = maps.device, plan.recipe.dimension
+    device, d = maps.device, options.recipe.dimension
     if k == 0:
         return torch.zeros((b, 0, d), device=device)
     empty = (strengths == 0)[..., None, None]
     readable = torch.where(empty, torch.eye(2, 3, dtype=maps.dtype, device=device), maps)
-    return _describe(reader, readable.view(-1, 2, 3), plan).view(b, k, d)
+    return _describe(reader, readable.view(-1, 2, 3), options).view(b, k, d)
 
 
-def describe(images: Tensor, maps: Tensor, plan: Plan) -> Tensor:
+def describe(images: Tensor, maps: Tensor, options: ExtractOptions) -> Tensor:
     """Return the descriptors (n, d) of frames (n, 2, 3) of a single image (1, h, w)."""
-    fused, pyramid = fusing(images.device), scalespace.pyramid(*images.shape[1:])
-    rows = scalespace.build(images, pyramid, fused)
-    return _describe(Reader(rows, pyramid, len(maps), fused), maps, plan)
+    layout = pyramid(*images.shape[1:])
+    rows = backend.of(images.device).build(images, layout)
+    return _describe(Reader(rows, layout, len(maps)), maps, options)
 
 
-def _describe(reader: Reader, maps: Tensor, plan: Plan) -> Tensor:
-    values = reader.described(maps, plan.recipe, plan.sizes, product_type(maps.device))
-    if plan.output != "uint8":
+def _describe(reader: Reader, maps: Tensor, options: ExtractOptions) -> Tensor:
+    values = reader.described(maps, options.recipe, options.sizes, product_type(maps.device))
+    if options.output != "uint8":
         return values
-    return pooling.to_uint8(values, signed=plan.recipe.whitening is not None)
+    return pooling.to_uint8(values, signed=options.recipe.whitening is not None)
 
 
 def product_type(device: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reading densities from the pyramids of a batch, by Triton kernels or by plain PyTorch."""
+"""Reading densities from the pyramids of a batch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +10,10 @@ from caloric.descriptor.engine import mean_over_sizes
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.detector import affine_shape
-from caloric.gpu import density, pooling
+from caloric.gpu import backend, density, pooling
 from caloric.gpu.caches import once
 from caloric.gpu.pooling import Table
-from caloric.gpu.scalespace import Pyramid
+from caloric.gpu.pyramid import Measurement, Owners, Pyramid
 from caloric.kernels import Kernel
 from caloric.theory.gaussians import gaussian_2d
 
@@ -35,51 +35,22 @@ class Reader:
     rows: Tensor
     pyramid: Pyramid
     per: int
-    fused: bool
 
-    def harmonics(
-        self,
-        maps: Tensor,
-        sampling: Sampling,
-        kernel: Kernel,
-        power: float,
-        order: int,
-        begin: int,
-        dtype: Any,
-    ) -> Tensor:
+    def harmonics(self, maps: Tensor, what: Measurement, begin: int, dtype: Any) -> Tensor:
         """Return harmonics (n, (2·order + 1) p) of frames (n, 2, 3) from number ``begin`` on."""
-        if self.fused:
-            from caloric.gpu import density_kernels
-
-            return density_kernels.measured(
-                self.rows,
-                self.pyramid,
-                maps,
-                begin,
-                self.per,
-                sampling,
-                kernel,
-                power,
-                order,
-                dtype,
-            )
-        image = (begin + torch.arange(len(maps), device=maps.device)) // max(self.per, 1)
-        result = density.measured(
-            self.rows, self.pyramid, maps, image, sampling, kernel, power, order
-        )
-        return result.to(dtype)
+        owners = Owners(begin, self.per)
+        measured = backend.of(maps.device).harmonics
+        return measured(self.rows, self.pyramid, maps, owners, what, dtype)
 
     def pooled(
         self, maps: Tensor, sampling: Sampling, kernel: Kernel, power: float, table: Table
     ) -> Tensor:
         """Return raw descriptors (n, entries) of frames (n, 2, 3)."""
-        dtype = table.matrix.dtype
+        dtype, what = table.matrix.dtype, Measurement(sampling, kernel, power, table.order)
         width = table.matrix.shape[0] * table.matrix.element_size()
         block = max(1, _BYTES // width)
         parts = [
-            pooling.pool(
-                self.harmonics(part, sampling, kernel, power, table.order, start, dtype), table
-            )
+            pooling.pool(self.harmonics(part, what, start, dtype), table)
             for start, part in zip(range(0, len(maps), block), maps.split(block), strict=True)
         ]
         return torch.cat(parts) if len(parts) != 1 else parts[0]
@@ -102,7 +73,8 @@ class Reader:
         """Return xx, xy and yy (n,) of each frame: see :func:`affine_shape.second_moments`."""
         sampling = affine_shape.SAMPLING
         window = _window(maps.device)
-        harmonics = self.harmonics(maps, sampling, affine_shape.ANY, 1.0, 1, 0, torch.float32)
+        what = Measurement(sampling, affine_shape.ANY, 1.0, 1)
+        harmonics = self.harmonics(maps, what, 0, torch.float32)
         # The weight of a point is its area times the gradient; all areas are the same.
         weights, cos, sin = harmonics.view(len(maps), 3, len(window)).unbind(1)
         xx, xy, yy = affine_shape.moments(window, weights, cos, sin)

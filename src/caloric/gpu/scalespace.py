@@ -1,11 +1,5 @@
-"""The scale spaces of a batch of images of the same size, one row of a tensor per image.
+"""The scale spaces of images of one size, in PyTorch; their layout is in pyramid.py."""
 
-A row holds the six layers of each octave, octave after octave. A level is an offset, a height and a
-width, so that one kernel can read from all of them.
-"""
-
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,66 +7,9 @@ import torch
 from torch import Tensor
 
 from caloric.gpu.caches import once
+from caloric.gpu.pyramid import Pyramid
 from caloric.image import scalespace
-from caloric.image.scalespace import FIRST, SCALES, SMALLEST
-
-LAYERS = SCALES + 3
-
-
-@dataclass(frozen=True)
-class Octave:
-    """The offset in a row of the six layers (6, h, w) of an octave, and their pixel grid.
-
-    ``first`` is the smoothing of the base of the octave, in its pixels.
-    """
-
-    offset: int
-    height: int
-    width: int
-    step: float
-    origin: float
-    first: float
-
-    @property
-    def count(self) -> int:
-        """The number of elements of the octave."""
-        return LAYERS * self.height * self.width
-
-
-@dataclass(frozen=True)
-class Pyramid:
-    """The octaves of images (h, w), the enlarged one first."""
-
-    size: tuple[int, int]
-    octaves: tuple[Octave, ...]
-
-    @property
-    def total(self) -> int:
-        """The number of elements of all octaves."""
-        last = self.octaves[-1]
-        return last.offset + last.count
-
-    @property
-    def levels(self) -> list[tuple[int, Octave]]:
-        """Offset and octave of each level, as in :class:`caloric.image.scalespace.Ladder`."""
-        levels = []
-        for octave in self.octaves:
-            layers = LAYERS if octave is self.octaves[-1] else SCALES
-            plane = octave.height * octave.width
-            levels += [(octave.offset + i * plane, octave) for i in range(layers)]
-        return levels
-
-
-@lru_cache(maxsize=256)
-def pyramid(height: int, width: int) -> Pyramid:
-    """Return the pyramid of images of that size."""
-    octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
-    h, w, first, step = height, width, scalespace.SHARP, 1.0
-    while min(h, w) >= SMALLEST:
-        before = octaves[-1]
-        octaves.append(Octave(before.offset + before.count, h, w, step, 0.0, first))
-        h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
-    return Pyramid((height, width), tuple(octaves))
+from caloric.image.scalespace import SCALES
 
 
 @once
@@ -124,15 +61,8 @@ def _layers(base: Tensor, first: float) -> Tensor:
     return torch.stack(layers, 1)
 
 
-def build(images: Tensor, pyramid: Pyramid, fused: bool = False) -> Tensor:
-    """Return the pyramids (b, total) of images (b, h, w) with values 0 to 1.
-
-    With ``fused`` they are computed by Triton kernels, which are not differentiable.
-    """
-    if fused:
-        from caloric.gpu import scalespace_kernels
-
-        return scalespace_kernels.build(images, pyramid)
+def build(images: Tensor, pyramid: Pyramid) -> Tensor:
+    """Return the pyramids (b, total) of images (b, h, w) with values 0 to 1."""
     b = len(images)
     octaves = [_layers(enlarged(images), pyramid.octaves[0].first)]
     base = images

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from caloric.gpu.caches import once
-from caloric.gpu.scalespace import LAYERS, Pyramid
+from caloric.gpu.pyramid import LAYERS, Pyramid
 from caloric.image import scalespace
 from caloric.image.scalespace import SCALES
 

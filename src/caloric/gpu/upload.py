@@ -1,4 +1,4 @@
-"""Images on their way to a device: bytes travel as they are, and the device makes them grey."""
+"""Upload: raw pixels are copied to the device and converted to grayscale there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +45,11 @@ class Kind:
         if isinstance(image, torch.Tensor):
             return cls(tuple(image.shape), str(image.dtype), True)
         return cls(image.shape, image.dtype.newbyteorder("=").str[1:], False)
+
+    @property
+    def layout(self) -> str:
+        """The layout of a batch, as in :func:`to_grey`."""
+        return "tensors" if self.tensor else "arrays"
 
     @property
     def size(self) -> tuple[int, int]:
@@ -170,8 +175,7 @@ def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
 
 def on_device(image: Image, kernel: Kernel, device: Any) -> Tensor:
     """Return the grey pixels (h, w) of an image on the device, checked."""
-    layout = "tensors" if isinstance(image, torch.Tensor) else "arrays"
-    pixels = upload([image], device)
+    layout, pixels = Kind.of(image).layout, upload([image], device)
     grey = to_grey(pixels, layout)
     if pixels.is_floating_point() or kernel.feature == "intensity":
         check(ranges(pixels, grey, layout, kernel)[0].cpu().numpy(), kernel)

@@ -17,15 +17,17 @@ from caloric.gpu.caches import once
 from caloric.image import views
 from caloric.image.views import View
 from caloric.kernels import Kernel
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 from caloric.types import FloatArray, Mask
 
-_RECORDED = 1 << 26  # turned pixels: a recorded graph keeps their memory
+_RECORDED = 1 << 26  # rotated pixels: a recorded graph keeps their memory
+
+Uploaded = tuple[Tensor, Tensor | None]  # grey pixels and mask (h, w) on the device
 
 
 def uploaded(
     image: upload.Image, mask: Mask | None, kernel: Kernel, device: Any
-) -> tuple[Tensor, Tensor | None] | None:
+) -> Uploaded | None:
     """Return grey pixels and mask (h, w) of an image on the device; None if they do not fit."""
     try:
         with torch.no_grad(), cuda_streams.using(device):
@@ -55,7 +57,7 @@ class Begun:
         if any(parts is None for parts in arrived):  # there was no room for all candidates
             more = self.again()
             return None if more is None else more.features(size)
-        plan = self.running[0].plan
+        options = self.running[0].options
         maps, scores, values = [], [], []
         begin = 0
         for parts in arrived:
@@ -74,11 +76,11 @@ class Begun:
             values.append(described if len(rows) == len(described) else described[rows])
         frames = Frames.unchecked(np.concatenate(maps), np.concatenate(scores))
         whole = values[0] if len(values) == 1 else np.concatenate(values)
-        return plan.features(frames, whole.astype(plan.output, copy=False), size)
+        return options.features(frames, whole.astype(options.output, copy=False), size)
 
 
 def begin(
-    grey: Tensor, mask: Tensor | None, factor: int, turns: list[View], plan: Plan, device: Any
+    image: Uploaded, factor: int, turns: list[View], options: ExtractOptions, device: Any
 ) -> Begun | None:
     """Begin with the views of one tilt of an image (h, w) that is reduced by the factor first.
 
@@ -86,44 +88,40 @@ def begin(
     """
 
     def again() -> Begun | None:
-        return begin(grey, mask, factor, turns, plan, device)
+        return begin(image, factor, turns, options, device)
 
+    grey, _ = image
     small = (grey.shape[0] // factor, grey.shape[1] // factor)
     size = _largest(turns, small)
     if not batches.addressable(*size, device):
         return None
     back = np.stack([views.enlarged(view.to_image(small), factor) for view in turns])
-    parts = [
-        turns[start : start + batches.AT_ONCE] for start in range(0, len(turns), batches.AT_ONCE)
-    ]
+    parts = [turns[start : start + batches.BATCH] for start in range(0, len(turns), batches.BATCH)]
     try:
         with torch.no_grad(), cuda_streams.using(device):
-            running = [_begin(grey, mask, factor, part, size, plan) for part in parts]
+            running = [_begin(image, factor, part, size, options) for part in parts]
             return Begun(running, back, again)
     except torch.OutOfMemoryError:
         return None
 
 
 def _begin(
-    grey: Tensor,
-    mask: Tensor | None,
-    factor: int,
-    turns: list[View],
-    size: tuple[int, int],
-    plan: Plan,
+    image: Uploaded, factor: int, turns: list[View], size: tuple[int, int], options: ExtractOptions
 ) -> Running:
-    most = graphs.capacity(size, plan)
+    most = graphs.capacity(size, options)
 
     def work(grey: Tensor, mask: Tensor | None) -> download.Packed:
         pixels, seen = _render(*_reduced(grey, mask, factor), tuple(turns), size, factor)
-        batch = pipeline.extract(pixels, plan, seen, most)
-        return download.pack(batch, upload.ranges(pixels, pixels, upload.GREY, plan.recipe.kernel))
+        batch = pipeline.extract(pixels, options, seen, most)
+        return download.pack(
+            batch, upload.ranges(pixels, pixels, upload.GREY, options.recipe.kernel)
+        )
 
-    if len(turns) * turns[0].tilt * size[0] * size[1] > _RECORDED:
-        packed = work(grey, mask)
-    else:
-        packed = graphs.extraction(work, plan, ("views", factor, tuple(turns), most), grey, mask)
-    return Running(packed, cuda_streams.download(packed.bytes), None, plan, size)
+    fixed = options.max_features is not None
+    recordable = fixed and len(turns) * turns[0].tilt * size[0] * size[1] <= _RECORDED
+    key = (options, "views", factor, tuple(turns), most) if recordable else None
+    packed = graphs.recorded(work, key, *image)
+    return Running(packed, cuda_streams.download(packed.bytes), None, options, size)
 
 
 def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:

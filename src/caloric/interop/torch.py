@@ -16,15 +16,15 @@ from caloric.descriptor import whitening
 from caloric.descriptor.recipes import Descriptor as Recipe
 from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
-from caloric.detector.detection import Options
 from caloric.errors import InputError
 from caloric.gpu import cuda_streams, density, graphs, pooling, scalespace
 from caloric.gpu.download import DeviceFeatures as DeviceFeatures
+from caloric.gpu.pyramid import Measurement, Owners, pyramid
 from caloric.gpu.upload import check, check_type, to_grey
 from caloric.gpu.upload import ranges as pixel_ranges
 from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
-from caloric.plan import Plan
+from caloric.options import ExtractOptions
 
 
 class Descriptor(nn.Module):
@@ -117,14 +117,12 @@ class Descriptor(nn.Module):
         b, n = lafs.shape[:2]
         if b * n == 0 or 0 in image.shape:
             return image.new_zeros((b * n, self.table.shape[1]))
-        pyramid = scalespace.pyramid(*image.shape[2:])
-        rows = scalespace.build(image[:, 0], pyramid)
-        index = torch.arange(b, device=image.device).repeat_interleave(n)
+        layout = pyramid(*image.shape[2:])
+        rows = scalespace.build(image[:, 0], layout)
         recipe = self.recipe
-        harmonics = density.measured(
-            rows, pyramid, lafs.reshape(-1, 2, 3), index, recipe.sampling, recipe.kernel,
-            recipe.power, self.order,
-        )  # fmt: skip
+        what = Measurement(recipe.sampling, recipe.kernel, recipe.power, self.order)
+        frames = lafs.reshape(-1, 2, 3)
+        harmonics = density.measured(rows, layout, frames, Owners(0, n), what, rows.dtype)
         return harmonics @ self.table.to(harmonics.dtype)
 
 
@@ -143,11 +141,11 @@ def extract(
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError("images: expected a tensor (b, 1 or 3, h, w)")
-    plan = Plan(
-        recipe_of(descriptor), Options(max_features=max_features, affine=affine, upright=upright)
+    options = ExtractOptions(
+        descriptor=descriptor, max_features=max_features, affine=affine, upright=upright
     )
     if 0 in images.shape:
-        d = plan.recipe.dimension
+        d = options.recipe.dimension
         shapes = ((2, 3), (), (d,))
         return tuple(
             torch.zeros((len(images), max_features, *shape), device=images.device)
@@ -157,9 +155,9 @@ def extract(
     callers = torch.cuda.current_stream(images.device) if images.is_cuda else None
     with torch.no_grad(), cuda_streams.using(images.device):
         grey = to_grey(images, "tensors")
-        for ranges in pixel_ranges(images, grey, "tensors", plan.recipe.kernel).cpu().numpy():
-            check(ranges, plan.recipe.kernel)
-        batch: Any = graphs.run(grey, plan, None)
+        for ranges in pixel_ranges(images, grey, "tensors", options.recipe.kernel).cpu().numpy():
+            check(ranges, options.recipe.kernel)
+        batch: Any = graphs.run(grey, options, None)
         parts = (batch.maps.float(), batch.strengths, batch.descriptors)
         results = tuple(_padded(part, max_features) for part in parts)
     if callers is not None:

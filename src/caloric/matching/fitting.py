@@ -209,24 +209,37 @@ def factors(covariances: FloatArray) -> FloatArray:
     return np.asarray(_MODELLED**2 / (_MODELLED**2 + variance))
 
 
-def fit(
-    p: FloatArray,
-    q: FloatArray,
-    model: GeometryModel,
-    matrix: FloatArray,
-    threshold: float,
-    cameras: Sequence[FloatArray] | None = None,
-    factors: FloatArray | None = None,
-) -> FloatArray:
-    """Return the model of matches p and q (m, 2) at the nearest minimum, as its matrix.
+@dataclass(frozen=True, eq=False)
+class Correspondences:
+    """Matched points p and q (m, 2), and the kind of model that is to be estimated from them.
+
+    ``cameras`` are the calibration matrices (3, 3) of both images, for an essential matrix;
+    ``factors`` (m,) weight the matches; ``frames`` (m, 2, 3) of both images are given if known.
+    """
+
+    p: FloatArray
+    q: FloatArray
+    model: GeometryModel
+    cameras: list[FloatArray] | None = None
+    factors: FloatArray | None = None
+    frames: tuple[FloatArray, FloatArray] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of matches."""
+        return len(self.p)
+
+
+def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> FloatArray:
+    """Return the model of matches at the minimum nearest to ``matrix``, as its matrix.
 
     Matches that miss by ``threshold`` pixels or more do not count, nor do those that miss by more
-    than the others make likely. ``factors`` (m,) multiply the weights. The model stays as it is if
+    than the others make likely. The model stays as it is if
     a step would be infinite.
     """
+    p, q, model, factors = matches.p, matches.q, matches.model, matches.factors
     units = _Units.of(p, q)
     x, y, scale = units.of_points(p), units.of_points(q), units.scale
-    now = units.start(model, matrix, cameras)
+    now = units.start(model, matrix, matches.cameras)
     limit = threshold
     for _ in range(_STEPS):
         here = now.at(x, y)

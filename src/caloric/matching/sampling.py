@@ -59,10 +59,11 @@ def search(
         in_pixels = np.linalg.inv(cameras[1]).T @ models @ np.linalg.inv(cameras[0])
     scores = _weights(_squares(in_pixels, p, q, model), 2 * threshold).sum(1)
     best, highest = None, 0.0
+    matches = fitting.Correspondences(p, q, model, cameras)
     for i in np.argsort(-scores, kind="stable")[:_FITTED]:
         matrix = models[i]
         for times in (2.0, 1.0):
-            fitted = fitting.fit(p, q, model, matrix, times * threshold, cameras)
+            fitted = fitting.fit(matches, matrix, times * threshold)
             if not np.isfinite(fitted).all():
                 break
             matrix = fitted

@@ -55,11 +55,10 @@ class Settings:
         ratio = None if self.ratio == 1 else self.ratio
         return asdict(self) | {"views": views[self.views], "ratio": ratio}
 
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         """Return the options of ``caloric match`` that differ from its defaults."""
-        usual = asdict(Settings())
-        given = {k: v for k, v in asdict(self).items() if v != usual[k]}
-        return {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in given.items()}
+        defaults = asdict(Settings())
+        return {k: v for k, v in asdict(self).items() if v != defaults[k]}
 
 
 def number(name: str, text: str) -> float:
@@ -82,11 +81,13 @@ def choices() -> Report:
     }
 
 
-def command(paths: tuple[str, str], options: Mapping[str, str]) -> str:
+def command(paths: tuple[str, str], options: Mapping[str, Any]) -> str:
     """Return the command that writes this page, as it is typed into a shell."""
     words = ["caloric", "match", *paths]
     for name, value in options.items():
-        words += ["--" + name.replace("_", "-"), value]
+        words.append("--" + name.replace("_", "-"))
+        if value is not True:
+            words.append(f"{value:g}" if isinstance(value, float) else str(value))
     return shlex.join([*words, "--html", "matches.html"])
 
 

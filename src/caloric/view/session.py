@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from caloric.detector.detection import FEATURES
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch, match_images
+from caloric.options import ExtractOptions
 from caloric.view import closeup, result, still
 from caloric.view.pictures import Picture as Picture
 from caloric.view.result import MODELS as MODELS
@@ -22,8 +22,7 @@ class Session:
     """Up to two pictures and cached results; one result is computed at a time."""
 
     pictures: dict[str, Picture] = field(default_factory=dict)
-    most: int = FEATURES
-    contrast: float | None = None
+    options: ExtractOptions = field(default_factory=ExtractOptions)
     chosen: dict[str, str] = field(default_factory=dict)  # initial settings of the page
     _results: OrderedDict[tuple[Any, ...], ImageMatch] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
@@ -63,10 +62,8 @@ class Session:
         with self._lock:
             known = self._results.get(key)  # another thread may have computed it meanwhile
             if known is None:
-                known = match_images(
-                    a.grey, b.grey, max_features=self.most, contrast=self.contrast,
-                    **settings.arguments(),
-                )  # fmt: skip
+                options = self.options.to_json() | settings.arguments()
+                known = match_images(a.grey, b.grey, **options)
                 self._results[key] = known
                 while len(self._results) > _KEPT:
                     self._results.popitem(last=False)
@@ -75,11 +72,9 @@ class Session:
     def summary(self, settings: Settings) -> Report:
         """Return a result for the page, with the command that computes it."""
         a, b = self.both()
-        options = settings.options()
-        if self.most != FEATURES:
-            options["max_features"] = str(self.most)
-        if self.contrast is not None:
-            options["contrast"] = f"{self.contrast:g}"
+        own = self.options.to_json()
+        own.pop("descriptor", None)  # the page chooses it
+        options = settings.options() | own
         command = result.command((a.path or a.name, b.path or b.name), options)
         return {**result.summary(self.matched(settings)), "command": command}
 

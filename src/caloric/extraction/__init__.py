@@ -1,0 +1,1 @@
+"""From an image to its features: tiled (CPU), oblique (simulated views), dispatch (devices)."""

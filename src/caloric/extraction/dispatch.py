@@ -1,0 +1,236 @@
+"""The choice of where features are extracted: on the CPU or a device, one image or many."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.detector.options import DetectOptions
+from caloric.errors import Failure, InputError
+from caloric.extraction import oblique, tiled
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.gpu import devices
+from caloric.image import tiles
+from caloric.image.pixels import low_contrast, unused_range
+from caloric.options import ExtractOptions
+from caloric.runtime import threads
+
+R = TypeVar("R")
+_log = logging.getLogger(__name__)
+_FEW = 100  # fewer features than this can be a sign of a wrong range
+
+
+@threads.single_threaded_blas
+def extract_one(
+    image: Any,
+    mask: Any,
+    options: ExtractOptions,
+    device: str = "cpu",
+    memory: int = tiles.MEMORY,
+    on_device: bool = False,
+) -> Any:
+    """Return the features of an image; with ``on_device`` they stay on the device.
+
+    An image that does not fit into device memory is processed on the CPU.
+    """
+    target = devices.resolve(device)
+    check_device(target, options, on_device)
+    features: Any = None
+    if options.views is not None:
+        features = oblique.begin(image, mask, options, (1, *options.tilts), device, memory)()
+    elif target is not None:
+        from caloric.gpu import batches
+
+        item = _prepared(image, mask)
+        if 0 not in item[0].shape:
+            features = batches.extract_one(item, options, target, on_device)
+    if features is None:
+        pixels = tiled.checked_source(image, options.recipe.kernel)
+        allowed = tiled.allowed_by(mask, pixels.size)
+        frames, values = tiled.find(pixels, allowed, options, memory)
+        features = options.features(frames, values, pixels.size)
+        if on_device:
+            features = _uploaded(features, target)
+    if isinstance(features, Failure):
+        raise InputError(features.reason)
+    advise(image, len(features), options)
+    return features
+
+
+def check_device(target: Any, options: ExtractOptions, on_device: bool) -> None:
+    """Raise InputError if a request cannot be served where it should be."""
+    if on_device and (target is None or options.views is not None):
+        raise InputError("on_device=True needs a device, such as 'cuda', and no views")
+    if target is not None and options.detector != "dog":
+        raise InputError(f"detector {options.detector!r} needs device='cpu'")
+
+
+def extract_each(
+    images: Iterable[tuple[Any, Any]],
+    options: ExtractOptions,
+    device: str = "cpu",
+    memory: int = tiles.MEMORY,
+    on_device: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Yield (index, features) of images with their masks, or a Failure with the reason.
+
+    ``images`` yields (image, mask or None); an image that could not be read is a :class:`Failure`,
+    which is passed on. A device processes images of one size together, so results come in any
+    order.
+    """
+    target = devices.resolve(device)
+    check_device(target, options, on_device)
+    if options.views is not None:
+        yield from _each_oblique(images, options, device, memory)
+    elif target is not None:
+        yield from _each_on_device(images, options, target, memory, on_device)
+    else:
+        for index, (image, mask) in enumerate(images):
+            work = partial(extract_one, image, mask, options, memory=memory)
+            yield index, _or_failure(image, work)
+
+
+def extract_list(
+    images: list[Any],
+    masks: Any,
+    options: ExtractOptions,
+    device: str,
+    memory: int,
+    on_device: bool,
+) -> list[Features]:
+    """Return the features of images in their order; raise InputError for the first that fails."""
+    count = len(images)
+    if masks is not None and (not isinstance(masks, list | tuple) or len(masks) != count):
+        raise InputError(f"mask: {count} images need a list of {count} masks, or None")
+    pairs = zip(images, [None] * count if masks is None else masks, strict=True)
+    results: dict[int, Features] = {}
+    for index, result in extract_each(pairs, options, device, memory, on_device):
+        if isinstance(result, Failure):
+            raise InputError(result.reason)
+        results[index] = result
+    return [results[i] for i in range(count)]
+
+
+def describe_frames(
+    image: Any, frames: Frames, options: ExtractOptions, device: Any, memory: int
+) -> NDArray[np.generic]:
+    """Return the descriptors (n, d) of given frames, on a device or, if it is None, on the CPU."""
+    pixels = tiled.checked_source(image, options.recipe.kernel)
+    if 0 in pixels.size or len(frames) == 0:
+        return np.zeros((len(frames), options.recipe.dimension), options.output)
+    if device is not None:
+        from caloric.gpu import batches
+
+        whole = pixels.read(*(slice(0, n) for n in pixels.size))
+        on_device = batches.describe_frames(whole, frames.maps, options, device)
+        if on_device is not None:
+            return on_device.astype(options.output, copy=False)
+    return tiled.describe(pixels, frames, options, memory)
+
+
+def _each_oblique(
+    images: Iterable[tuple[Any, Any]], options: ExtractOptions, device: str, memory: int
+) -> Iterator[tuple[int, Features | Failure]]:
+    """Yield the features of all views of each image; a device starts on the next one meanwhile."""
+
+    def finished(index: int, image: Any, pending: Any) -> tuple[int, Features | Failure]:
+        result = pending if isinstance(pending, Failure) else _or_failure(image, pending)
+        if isinstance(result, Features):
+            advise(image, len(result), options)
+        return index, result
+
+    tilts = (1, *options.tilts)
+    last = None
+    for index, (image, mask) in enumerate(images):
+        begin = partial(oblique.begin, image, mask, options, tilts, device, memory)
+        pending = index, image, _or_failure(image, begin)
+        if last is not None:
+            yield finished(*last)
+        last = pending
+    if last is not None:
+        yield finished(*last)
+
+
+def _each_on_device(
+    images: Iterable[tuple[Any, Any]],
+    options: ExtractOptions,
+    device: Any,
+    memory: int,
+    on_device: bool,
+) -> Iterator[tuple[int, Any]]:
+    from caloric.gpu import batches
+
+    pending: dict[int, tuple[Any, Any]] = {}  # an image that does not fit is needed again
+    early: list[tuple[int, Any]] = []
+
+    def items() -> Iterator[tuple[int, batches.Item]]:
+        for index, (image, mask) in enumerate(images):
+            item = _or_failure(image, partial(_prepared, image, mask))
+            if isinstance(item, Failure):
+                early.append((index, item))
+                continue
+            pending[index] = (image, mask)
+            if 0 in item[0].shape:
+                early.append((index, on_cpu(index)))
+            else:
+                yield index, item
+
+    def on_cpu(index: int) -> Any:
+        image, mask = pending.pop(index)
+        result = _or_failure(image, partial(extract_one, image, mask, options, memory=memory))
+        if on_device and isinstance(result, Features):
+            return _uploaded(result, device)
+        return result
+
+    for index, result in batches.extract_all(items(), options, device, on_device):
+        yield from early
+        early.clear()
+        if result is None:
+            yield index, on_cpu(index)
+            continue
+        image, _ = pending.pop(index)
+        if not isinstance(result, Failure):
+            advise(image, len(result), options)
+        yield index, result
+    yield from early
+
+
+def _prepared(image: Any, mask: Any) -> Any:
+    """Return an image and its mask as a device takes them; raise InputError if it cannot."""
+    from caloric.gpu import upload
+
+    pixels = upload.prepared(image)
+    return pixels, tiled.checked_mask(mask, upload.Kind.of(pixels).size)
+
+
+def _uploaded(features: Features, device: Any) -> Any:
+    from caloric.gpu import download
+
+    return download.sent(features, device)
+
+
+def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:
+    if isinstance(image, Failure):
+        return image
+    try:
+        return work()
+    except InputError as error:
+        return Failure(str(error))
+    except MemoryError:
+        return Failure("not enough memory")
+
+
+def advise(image: Any, count: int, options: DetectOptions) -> None:
+    """Log a warning if there are few features because the image uses little of its range."""
+    why = None
+    if count < max(_FEW, (options.max_features or 0) // 2):
+        why = unused_range(image)
+    if why is None and count < _FEW:
+        why = low_contrast(image)
+    if why is not None:
+        size = " x ".join(map(str, np.shape(image)[1::-1]))
+        _log.warning("only %d features in an image of %s: %s", count, size, why)

@@ -1,0 +1,143 @@
+"""The features of one image on the CPU, computed tile by tile; the same for any tiles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.descriptor.engine import check_range, describe_levels
+from caloric.descriptor.options import DescribeOptions
+from caloric.detector import detection, extrema
+from caloric.detector.detection import Strongest
+from caloric.detector.extrema import Extrema, joined
+from caloric.detector.options import DetectOptions
+from caloric.errors import InputError
+from caloric.frames import Frames
+from caloric.image import tiles
+from caloric.image.pixels import Source, source
+from caloric.kernels import Kernel
+from caloric.options import ExtractOptions
+from caloric.types import FloatArray, Mask
+
+Allowed: TypeAlias = Callable[[FloatArray], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The features of a tile: the extremum of each, its frame and its descriptor."""
+
+    extrema: Extrema
+    maps: FloatArray
+    values: NDArray[np.generic]
+
+
+def find(
+    image: Source, allowed: Allowed | None, options: DetectOptions, memory: int
+) -> tuple[Frames, NDArray[np.generic]]:
+    """Return the frames of an image and their descriptors (n, d).
+
+    ``allowed`` says at which positions (n, 2) there may be features. If the options are not
+    :class:`ExtractOptions`, frames are not described: d is 0.
+    """
+    request = options if isinstance(options, ExtractOptions) else None
+    if 0 in image.size:
+        return Frames.empty(), np.zeros((0, 0)) if request is None else request.empty_values
+    farthest = 0.0 if request is None else request.recipe.sampling.farthest()
+    halo = tiles.halo(max(farthest * options.stretch, options.farthest))
+    strongest = Strongest(options.max_features)
+    whole = None
+    if options.detector == "opencv":
+        pixels = image.read(*(slice(0, n) for n in image.size))
+        whole = detection.by_opencv(pixels, options.contrast, options.edge)
+    parts = []
+    for tile, space in tiles.spaces(image.read, image.size, halo, memory):
+        peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole
+        peaks = peaks[tile.owns(peaks.xy)]
+        if allowed is not None:
+            peaks = peaks[allowed(peaks.xy)]
+        peaks = strongest.select(peaks)
+        ladder = space.ladder()
+        maps, rows = detection.frames(ladder, peaks, options.affine, options.upright)
+        values: NDArray[np.generic] = np.zeros((len(maps), 0))
+        if request is not None:
+            values = describe_levels(ladder, maps, request)
+        parts.append(_Part(peaks[rows], maps, values))
+        del space, ladder  # the next tile takes their memory
+    return _merged(parts, options.max_features)
+
+
+def _merged(parts: list[_Part], limit: int | None) -> tuple[Frames, NDArray[np.generic]]:
+    """Return the strongest features of all tiles; those of one tile are in order already."""
+    if len(parts) == 1:
+        part, scores = parts[0], parts[0].extrema.response[:limit].astype(np.float32)
+        return Frames(part.maps[:limit], scores), part.values[:limit]
+    peaks = joined([part.extrema for part in parts])
+    order = peaks.order()[:limit]
+    # Copy each row once: the descriptors of a large image are most of the memory.
+    rank = np.full(len(peaks), -1)
+    rank[order] = np.arange(len(order))
+    maps = np.empty((len(order), 2, 3))
+    values = np.empty((len(order), *parts[0].values.shape[1:]), parts[0].values.dtype)
+    for part in parts:
+        rows, rank = rank[: len(part.maps)], rank[len(part.maps) :]
+        maps[rows[rows >= 0]] = part.maps[rows >= 0]
+        values[rows[rows >= 0]] = part.values[rows >= 0]
+    return Frames(maps, peaks.response[order].astype(np.float32)), values
+
+
+def describe(
+    image: Source, frames: Frames, options: DescribeOptions, memory: int
+) -> NDArray[np.generic]:
+    """Return the descriptors (n, d) of given frames of an image."""
+    recipe = options.recipe
+    result = np.zeros((len(frames), recipe.dimension), options.output)
+    stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
+    margin = tiles.halo(recipe.sampling.farthest() * stretch)
+
+    def has_frames(tile: tiles.Tile) -> bool:
+        return bool(tile.owns(frames.xy).any())
+
+    for tile, space in tiles.spaces(image.read, image.size, margin, memory, has_frames):
+        rows, ladder = tile.owns(frames.xy), space.ladder()
+        result[rows] = describe_levels(ladder, frames.maps[rows], options)
+        del space, ladder  # the next tile takes their memory
+    return result
+
+
+def checked_source(image: Any, kernel: Kernel) -> Source:
+    """Return the image as a source that raises InputError for intensities the kernel cannot use."""
+    pixels = source(image)
+
+    def read(rows: slice, columns: slice) -> NDArray[np.float32]:
+        part = pixels.read(rows, columns)
+        check_range(part, kernel)
+        return part
+
+    return replace(pixels, read=read) if kernel.feature == "intensity" else pixels
+
+
+def checked_mask(mask: ArrayLike | None, size: tuple[int, int]) -> Mask | None:
+    """Return a mask as booleans (h, w); raise InputError if it is not of the image's size."""
+    if mask is None:
+        return None
+    array = np.asarray(mask)
+    if array.shape != size:
+        raise InputError(f"mask: shape {array.shape} is not the image's {size}")
+    return np.asarray(array != 0)
+
+
+def allowed_by(mask: ArrayLike | None, size: tuple[int, int]) -> Allowed | None:
+    """Return which positions (n, 2) a mask allows, as a function of them."""
+    checked = checked_mask(mask, size)
+    if checked is None:
+        return None
+    h, w = size
+
+    def allowed(xy: FloatArray) -> NDArray[np.bool_]:
+        column = np.clip(np.rint(xy[:, 0]).astype(int), 0, w - 1)
+        row = np.clip(np.rint(xy[:, 1]).astype(int), 0, h - 1)
+        return np.asarray(checked[row, column])
+
+    return allowed

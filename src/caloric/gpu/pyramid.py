@@ -1,0 +1,107 @@
+"""The layout of the scale spaces of a batch, and what is found in them, for all backends.
+
+A row of a tensor (b, total) holds the scale space of one image: six layers per octave, octave after
+octave. A level is an offset, a height and a width, so that one kernel can read from all of them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from torch import Tensor
+
+from caloric.descriptor.sampling import Sampling
+from caloric.image import scalespace
+from caloric.image.scalespace import FIRST, SCALES, SMALLEST
+from caloric.kernels import Kernel
+
+LAYERS = SCALES + 3
+
+
+@dataclass(frozen=True)
+class Octave:
+    """The offset in a row of the six layers (6, h, w) of an octave, and their pixel grid.
+
+    ``first`` is the smoothing of the base of the octave, in its pixels.
+    """
+
+    offset: int
+    height: int
+    width: int
+    step: float
+    origin: float
+    first: float
+
+    @property
+    def count(self) -> int:
+        """The number of elements of the octave."""
+        return LAYERS * self.height * self.width
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """The octaves of images (h, w), the enlarged one first."""
+
+    size: tuple[int, int]
+    octaves: tuple[Octave, ...]
+
+    @property
+    def total(self) -> int:
+        """The number of elements of all octaves."""
+        last = self.octaves[-1]
+        return last.offset + last.count
+
+    @property
+    def levels(self) -> list[tuple[int, Octave]]:
+        """Offset and octave of each level, as in :class:`caloric.image.scalespace.Ladder`."""
+        levels = []
+        for octave in self.octaves:
+            layers = LAYERS if octave is self.octaves[-1] else SCALES
+            plane = octave.height * octave.width
+            levels += [(octave.offset + i * plane, octave) for i in range(layers)]
+        return levels
+
+
+@lru_cache(maxsize=256)
+def pyramid(height: int, width: int) -> Pyramid:
+    """Return the pyramid of images of that size."""
+    octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
+    h, w, first, step = height, width, scalespace.SHARP, 1.0
+    while min(h, w) >= SMALLEST:
+        before = octaves[-1]
+        octaves.append(Octave(before.offset + before.count, h, w, step, 0.0, first))
+        h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
+    return Pyramid((height, width), tuple(octaves))
+
+
+@dataclass(frozen=True, eq=False)
+class Peaks:
+    """Up to c extrema per image.
+
+    ``keys`` (b, c) are int64, 0 for an empty slot; ``places`` (b, c, 3) are x, y and σ in pixels of
+    the image, in float64; ``counts`` (b,) are the numbers of candidates.
+    """
+
+    keys: Tensor
+    places: Tensor
+    counts: Tensor
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is measured around a frame: angular harmonics up to ``order`` at each sample.
+
+    ``power`` is the exponent of the gradient's magnitude.
+    """
+
+    sampling: Sampling
+    kernel: Kernel
+    power: float
+    order: int
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Which image a frame is in: frame i of a list is in image (``begin`` + i) // ``per``."""
+
+    begin: int
+    per: int

@@ -1,0 +1,150 @@
+"""Image files decoded ahead of their use on threads, by the CPU or by the decoder of a GPU."""
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from caloric.errors import Failure, InputError
+from caloric.image import reading
+from caloric.runtime import threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Decoder = Literal["cpu", "gpu"]
+T = TypeVar("T")
+_ORIENTATION = 274  # EXIF tag; 1 is upright
+
+_BATCH = 32  # files that nvJPEG decodes together
+_AHEAD = 128  # files decoded ahead
+_BYTES = 1 << 30  # of images decoded ahead, estimated by the largest so far
+
+
+def read_ahead(
+    files: Sequence[T], read: Callable[[T], Any], ahead: int = _AHEAD
+) -> Iterator[Any | Failure]:
+    """Yield the result of ``read`` for each file in order, or a Failure.
+
+    Up to ``ahead`` files are read on threads before they are needed.
+    """
+
+    def safely(file: T) -> Any | Failure:
+        try:
+            return read(file)
+        except InputError as error:
+            return Failure(str(error))
+        except MemoryError:
+            return Failure(f"{file}: not enough memory")
+
+    with ThreadPoolExecutor(min(threads.count(), ahead), "caloric-files") as pool:
+        pending: deque[Future[Any]] = deque()
+        begun, largest = 0, 0
+        for index in range(len(files)):
+            limit = min(ahead, max(1, _BYTES // largest if largest else threads.count()))
+            while begun < len(files) and begun - index < limit:
+                pending.append(pool.submit(safely, files[begun]))
+                begun += 1
+            result = pending.popleft().result()
+            largest = max(largest, getattr(result, "nbytes", 1))
+            yield result
+
+
+def check_decoder(decode: Decoder, device: Any) -> None:
+    """Raise InputError if ``decode`` is "gpu" and the device, None for the CPU, has no decoder."""
+    if decode == "cpu":
+        return
+    if device is None or device.type != "cuda":
+        raise InputError("decoding on the GPU needs a GPU: use --device cuda")
+    try:
+        import torchvision  # noqa: F401
+    except ImportError:
+        raise InputError("decoding on the GPU needs torchvision with nvJPEG") from None
+
+
+def open_images(files: Sequence[str], device: Any = None, decode: Decoder = "cpu") -> Iterator[Any]:
+    """Yield the images in order, or a Failure each.
+
+    For a device many files are decoded ahead; on the CPU, whose threads extract features, one. With
+    ``decode="gpu"`` JPEGs are decoded by nvJPEG where possible.
+    """
+    if device is not None and decode == "gpu":
+        return _decoded_by_gpu(files, device)
+    return read_ahead(files, reading.open_image, 2 if device is None else _AHEAD)
+
+
+def jpeg_bytes(path: str) -> "Tensor | None":
+    """Return the bytes of a JPEG that nvJPEG can decode; None if the CPU must decode it.
+
+    Those are images rotated by EXIF, JPEGs that are not RGB or grey, and other files.
+    """
+    import torch
+    from PIL import Image
+
+    if not path.lower().endswith((".jpg", ".jpeg")):
+        return None
+    try:
+        content = np.fromfile(path, np.uint8)
+        with Image.open(io.BytesIO(content.tobytes())) as image:
+            upright = image.getexif().get(_ORIENTATION, 1) == 1
+            if upright and image.format == "JPEG" and image.mode in ("RGB", "L"):
+                return torch.from_numpy(content)
+    except Exception:  # as many types as decoders; reading the pixels reports the error
+        return None
+    return None
+
+
+def by_nvjpeg(contents: "list[Tensor]", device: Any) -> "list[Tensor | None]":
+    """Return JPEGs decoded on the device, uint8 (3, h, w); None for what it cannot decode.
+
+    Decoders differ by one or two levels of 255, and features accordingly.
+    """
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    try:
+        return list(decode_jpeg(contents, mode=ImageReadMode.RGB, device=device))
+    except RuntimeError:
+        if len(contents) == 1:
+            return [None]
+        return [by_nvjpeg([content], device)[0] for content in contents]
+
+
+def _decoded_by_gpu(files: Sequence[str], device: Any) -> Iterator[Any]:
+    """Yield the images in order; the device decodes a batch while the last one is used."""
+    import torch
+
+    def read(path: str) -> Any:
+        content = jpeg_bytes(path)
+        return reading.open_image(path) if content is None else (path, content)
+
+    def decode(batch: list[Any]) -> list[Any]:
+        jpegs = [i for i, item in enumerate(batch) if isinstance(item, tuple)]
+        if jpegs:
+            pixels = by_nvjpeg([batch[i][1] for i in jpegs], device)
+            torch.cuda.synchronize(device)
+            for i, image in zip(jpegs, pixels, strict=True):
+                path = batch[i][0]
+                batch[i] = next(read_ahead([path], reading.open_image)) if image is None else image
+        return batch
+
+    def batches() -> Iterator[list[Any]]:
+        batch = []
+        for item in read_ahead(files, read):
+            batch.append(item)
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    with ThreadPoolExecutor(1, "caloric-decoder") as decoder:
+        ahead: deque[Future[list[Any]]] = deque()
+        for batch in batches():
+            ahead.append(decoder.submit(decode, batch))
+            if len(ahead) > 2:
+                yield from ahead.popleft().result()
+        while ahead:
+            yield from ahead.popleft().result()

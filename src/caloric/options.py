@@ -1,0 +1,99 @@
+"""ExtractOptions: one request for features, as all functions, commands and collections pass it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.descriptor.options import DescribeKeywords, DescribeOptions
+from caloric.detector.options import DetectKeywords, DetectOptions
+from caloric.errors import InputError, unknown
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.image import views as simulated
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions(DetectOptions, DescribeOptions):
+    """What to extract from an image: how to detect frames, and how to describe them.
+
+    It has the fields of :class:`DetectOptions` and :class:`DescribeOptions`. Wrong values raise
+    InputError, so that no work starts with them. Options are hashable, and can be stored as JSON.
+
+    Parameters
+    ----------
+    views : 2, 4 or 8, optional
+        Add features of simulated oblique views with tilts up to this number, to match planes seen
+        from very different angles. Each view adds up to 1,500 features divided by its tilt, fewer
+        if ``max_features`` is less, and all there are if it is None. All features are in the
+        coordinates of the image; those of the image itself come first. Not with ``upright``.
+
+    Examples
+    --------
+    >>> from caloric import ExtractOptions
+    >>> options = ExtractOptions(descriptor="heat", max_features=2000)
+    >>> options.to_json()
+    {'descriptor': 'heat', 'max_features': 2000}
+    >>> ExtractOptions.from_json(options.to_json()) == options
+    True
+    """
+
+    views: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every option."""
+        DetectOptions.__post_init__(self)
+        DescribeOptions.__post_init__(self)
+        if simulated.largest_tilt(self.views) > 1 and self.upright:
+            raise InputError("views cannot be combined with upright=True")
+
+    @property
+    def tilts(self) -> tuple[int, ...]:
+        """The tilts of the simulated views."""
+        return tuple(tilt for tilt in simulated.TILTS if tilt <= (self.views or 1))
+
+    def for_tilt(self, tilt: int) -> Self:
+        """Return the options for views of one tilt, which have fewer features than the image."""
+        if tilt == 1 or self.max_features is None:
+            return self
+        return replace(self, max_features=min(self.max_features, simulated.FEATURES) // tilt)
+
+    def features(
+        self, frames: Frames, values: NDArray[np.generic], size: tuple[int, int]
+    ) -> Features:
+        """Return frames and descriptors (n, d) of an image of size (h, w) as Features."""
+        return Features(frames, values, size, self.name, self.fingerprint, self.views or 1)
+
+    def empty(self, size: tuple[int, int]) -> Features:
+        """Return the features of an image that has none."""
+        return self.features(Frames.empty(), self.empty_values, size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that differ from the defaults, as values that JSON can store."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = {f.name: given[f.name] for f in fields(self) if given[f.name] != f.default}
+        if self.layout is not None or not isinstance(self.descriptor, str):
+            raise InputError(
+                "a custom kernel, recipe or layout cannot be stored as JSON; name a descriptor"
+            )
+        if self.parameters:
+            given["parameters"] = dict(self.parameters)
+        return given
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the options that :meth:`to_json` stored."""
+        known = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise unknown("option", name, known)
+        parameters = tuple(sorted(dict(values.get("parameters", {})).items()))
+        return cls(**{**values, "parameters": parameters})
+
+
+class ExtractKeywords(DetectKeywords, DescribeKeywords, total=False):
+    """The fields of :class:`ExtractOptions` besides the descriptor, for type checkers."""
+
+    views: int | None

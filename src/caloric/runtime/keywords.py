@@ -1,0 +1,85 @@
+"""Functions whose keywords are the fields of an options class, declared and documented there."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import wraps
+from inspect import Parameter
+from typing import Any, ParamSpec, TypeVar
+
+from caloric.errors import unknown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def documentation(options: type) -> dict[str, str]:
+    """Return the entry of each field in the numpydoc "Parameters" of a class and its bases."""
+    entries: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Parameters\n----------\n")
+        for entry in re.split(r"\n(?=\S)", section.split("\n\n")[0]):
+            name, separator, _ = entry.partition(" : ")
+            if separator:
+                entries[name] = entry
+    return entries
+
+
+def summary(options: type, name: str) -> str:
+    """Return the first sentence of the documentation of a field, without markup."""
+    text = " ".join(documentation(options)[name].split("\n")[1:])
+    sentence = re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))[0]
+    return re.sub(r":\w+:|[`\"]", "", sentence)
+
+
+def check(names: Iterable[str], function: Callable[..., Any], *more: str) -> None:
+    """Raise InputError for the first name that is no keyword of ``function`` and not in ``more``.
+
+    The error suggests the nearest name.
+    """
+    listed = inspect.signature(function).parameters.values()
+    known = [p.name for p in listed if p.kind is not Parameter.VAR_KEYWORD]
+    for name in names:
+        if name not in (*known, *more):
+            raise unknown("option", name, (*known, *more))
+
+
+def takes(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function with ``**options`` so that help and documentation list the fields.
+
+    In the signature, and in the docstring in place of the entry ``**options``, are the fields of
+    the dataclass that are not parameters of the function already. If the class has a field
+    ``parameters``, the function takes other keywords as well, and checks them.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        known = {p.name for p in own}
+        added = [f for f in fields(options) if f.name not in known and f.name != "parameters"]
+        open_ended = "parameters" in (f.name for f in fields(options))
+        listed = own + [
+            Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+            for f in added
+        ]
+        if open_ended:
+            listed.append(Parameter("parameters", Parameter.VAR_KEYWORD, annotation=float))
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not open_ended:
+                check(kwargs, checked)
+            return function(*args, **kwargs)
+
+        entries = documentation(options)
+        names = [f.name for f in added] + (["parameters"] if open_ended else [])
+        block = "\n".join(entries[name] for name in names)
+        text = inspect.cleandoc(function.__doc__ or "")
+        checked.__doc__ = re.sub(
+            r"^\*\*options\n(    .*\n)*", lambda _: block + "\n", text, flags=re.M
+        )
+        checked.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
+        return checked
+
+    return decorate

@@ -1,0 +1,100 @@
+"""Where features are extracted."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric.errors import Failure
+from caloric.extraction import dispatch
+from caloric.image import scalespace
+from caloric.options import ExtractOptions
+
+IMAGE = photographs.grey("camera", (160, 120))
+OPTIONS = ExtractOptions(max_features=40)
+
+
+def _depth(monkeypatch, module, name, work):
+    """Return how many functions of the package are active at the first call of one of them."""
+    inner, depths = getattr(module, name), []
+
+    def counted(*args, **kwargs):
+        frames = inspect.stack()
+        modules = [frame.frame.f_globals.get("__name__", "") for frame in frames]
+        own = [
+            frame.function
+            for frame, owner in zip(frames, modules, strict=True)
+            # The decorators that every verb has are not steps of the computation.
+            if owner.startswith("caloric.") and frame.function not in ("checked", "limited")
+        ]
+        depths.append(len(own) + 1)  # and the function itself
+        return inner(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, counted)
+    work()
+    return depths[0]
+
+
+def test_the_path_to_the_first_smoothed_pixel_is_short(monkeypatch):
+    """Six functions: extract, extract_one, find, spaces, build, octaves."""
+    depth = _depth(monkeypatch, scalespace, "octaves", lambda: caloric.extract(IMAGE))
+    assert depth <= 6
+
+
+def test_the_path_on_a_device_is_short(monkeypatch):
+    """Nine at most; with Triton kernels one of them is the function that starts the kernel."""
+    from caloric.gpu import scalespace as on_device
+
+    work = lambda: caloric.extract(IMAGE, max_features=40, device="torch:cpu")  # noqa: E731
+    assert _depth(monkeypatch, on_device, "_layers", work) <= 9
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
+def test_many_images_give_what_each_gives(device):
+    images = [IMAGE, IMAGE[:100], IMAGE]
+    masks = [None, np.ones((100, 160)), IMAGE > 100]
+    each = [
+        dispatch.extract_one(image, mask, OPTIONS, device)
+        for image, mask in zip(images, masks, strict=True)
+    ]
+    together = caloric.extract_many(images, masks=masks, max_features=40, device=device)
+    listed = caloric.extract(images, mask=masks, max_features=40, device=device)
+    for one, other, third in zip(each, together, listed, strict=True):
+        np.testing.assert_array_equal(one.frames.maps, other.frames.maps)
+        np.testing.assert_allclose(one.descriptors, other.descriptors, atol=1e-6)
+        np.testing.assert_array_equal(other.descriptors, third.descriptors)
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
+@pytest.mark.parametrize("views", [None, 2])
+def test_a_bad_image_among_many_is_a_failure(device, views):
+    options = ExtractOptions(max_features=40, views=views)
+    bad = np.full((50, 60), np.nan)
+    images = [(IMAGE, None), (bad, None), (Failure("a.png: broken"), None), (IMAGE, np.ones(3))]
+    results = dict(dispatch.extract_each(images, options, device))
+    assert len(results[0]) >= 40
+    assert "NaN" in results[1].reason
+    assert results[2] == Failure("a.png: broken")
+    assert "mask" in results[3].reason
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
+def test_an_empty_image_has_no_features(device):
+    for image in (np.zeros((0, 5)), np.zeros((7, 0, 3), np.uint8)):
+        features = caloric.extract(image, "heat", device=device, dtype="uint8")
+        assert features.descriptors.shape == (0, 128)
+        assert features.descriptors.dtype == np.uint8
+        assert len(caloric.detect(image)) == 0
+        (listed,) = caloric.extract_many([image], device=device)
+        assert len(listed) == 0
+
+
+def test_requests_that_no_device_serves_are_errors():
+    with pytest.raises(caloric.InputError, match="on_device"):
+        caloric.extract(IMAGE, on_device=True)
+    with pytest.raises(caloric.InputError, match="needs device='cpu'"):
+        caloric.extract(IMAGE, detector="opencv", device="torch:cpu")
+    with pytest.raises(caloric.InputError, match="list of 2 masks"):
+        caloric.extract_many([IMAGE, IMAGE], masks=[None])
