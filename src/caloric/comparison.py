@@ -93,6 +93,21 @@ def refined(
     return replace(matches, refined=moved.maps, covariances=moved.covariances)
 
 
+def matched_maps(
+    features_a: Features | Frames, features_b: Features | Frames, matches: Matches
+) -> tuple[FloatArray, FloatArray]:
+    """Return the frames (m, 2, 3) of matches in both images; refined ones where there are any."""
+    a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
+    for frames, column in ((a, 0), (b, 1)):
+        used = matches.indices[:, column]
+        if len(used) and not 0 <= used.min() <= used.max() < len(frames):
+            raise InputError("matches refer to features that do not exist; are they of this pair?")
+    second = matches.refined
+    if second is None:
+        second = b.maps[matches.indices[:, 1]]
+    return a.maps[matches.indices[:, 0]], second
+
+
 def maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
     """Return the maps (m, 2, 3) of frames, keypoints or points."""
     if isinstance(frames, Features):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric import pipeline, viz
-from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import Failure, InputError
 from caloric.extraction import dispatch, oblique
@@ -21,7 +21,6 @@ from caloric.image import tiles
 from caloric.image.pixels import several
 from caloric.image.reading import read_image
 from caloric.image.views import TILTS
-from caloric.kernels import Kernel
 from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbours import Matches, check_ratio
 from caloric.options import ExtractOptions
@@ -130,7 +129,7 @@ _MODELS: dict[GeometryModel, str] = {
 def match_images(
     image_a: ArrayLike | str | Path,
     image_b: ArrayLike | str | Path,
-    descriptor: str | Descriptor | Kernel = "caloric",
+    descriptor: DescriptorLike = "caloric",
     *,
     model: GeometryModel = "homography",
     ratio: float | None = 0.9,

@@ -6,14 +6,14 @@ geometry. Extraction is in :mod:`caloric.extraction`.
 
 import numbers
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric import comparison
 from caloric.descriptor.options import DescribeKeywords, DescribeOptions
-from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import InputError, known_options
 from caloric.extraction import dispatch, tiled
@@ -22,7 +22,6 @@ from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import several, source, to_grey
-from caloric.kernels import Kernel
 from caloric.matching import geometry, refinement
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
@@ -70,7 +69,7 @@ def detect(
     chosen = DetectOptions(**options)
     pixels = source(image)
     allowed = tiled.allowed_by(mask, pixels.size)
-    frames, _ = tiled.find(pixels, allowed, chosen, _checked_memory(memory))
+    frames, _ = tiled.find(pixels, allowed, chosen, tiles.checked_memory(memory))
     dispatch.advise(image, len(frames), chosen)
     return frames
 
@@ -80,7 +79,7 @@ def detect(
 def describe(
     image: ArrayLike,
     frames: Frames,
-    descriptor: str | Descriptor | Kernel = "caloric",
+    descriptor: DescriptorLike = "caloric",
     *,
     device: str = "cpu",
     memory: int = tiles.MEMORY,
@@ -118,23 +117,40 @@ def describe(
     (50, 128)
     """
     request = ExtractOptions.of(descriptor, options, describe)
-    target, memory = devices.resolve(device), _checked_memory(memory)
+    target, memory = devices.resolve(device), tiles.checked_memory(memory)
     if not isinstance(frames, Frames):
         raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
     return dispatch.describe_frames(image, frames, request, target, memory)
 
 
+class _Keywords(ExtractKeywords, total=False):
+    mask: Any
+    device: str
+    memory: int
+    on_device: bool
+
+
+@overload
+def extract(
+    image: list[Any] | tuple[Any, ...],
+    descriptor: DescriptorLike = ...,
+    **options: Unpack[_Keywords],
+) -> list[Features]: ...
+@overload
+def extract(
+    image: Any, descriptor: DescriptorLike = ..., **options: Unpack[_Keywords]
+) -> Features: ...
 @keywords.takes(ExtractOptions)
 def extract(
     image: Any,
-    descriptor: str | Descriptor | Kernel = "caloric",
+    descriptor: DescriptorLike = "caloric",
     *,
     mask: Any = None,
     device: str = "cpu",
     memory: int = tiles.MEMORY,
     on_device: bool = False,
     **options: Unpack[ExtractKeywords],
-) -> Features:
+) -> Features | list[Features]:
     """Detect frames and describe them, over one scale space.
 
     Parameters
@@ -171,10 +187,9 @@ def extract(
     ((50, 128), (50, 2))
     """
     request = ExtractOptions.of(descriptor, options, extract)
-    memory, images = _checked_memory(memory), several(image)
+    memory, images = tiles.checked_memory(memory), several(image)
     if images is not None:
-        results: Any = dispatch.extract_list(images, mask, request, device, memory, on_device)
-        return results  # type: ignore[no-any-return]
+        return dispatch.extract_list(images, mask, request, device, memory, on_device)
     result: Features = dispatch.extract_one(image, mask, request, device, memory, on_device)
     return result
 
@@ -182,7 +197,7 @@ def extract(
 @keywords.takes(ExtractOptions)
 def extract_many(
     images: Sequence[Any],
-    descriptor: str | Descriptor | Kernel = "caloric",
+    descriptor: DescriptorLike = "caloric",
     *,
     masks: Sequence[Any] | None = None,
     device: str = "cpu",
@@ -223,43 +238,25 @@ def extract_many(
     [50, 50, 50]
     """
     request = ExtractOptions.of(descriptor, options, extract_many)
-    memory = _checked_memory(memory)
+    memory = tiles.checked_memory(memory)
     return dispatch.extract_list(list(images), masks, request, device, memory, on_device)
 
 
-def _checked_memory(memory: int) -> int:
-    number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
-    if not number or not 0 < memory < np.inf:
-        raise InputError(f"memory must be a number of bytes, got {memory!r}")
-    return int(memory)
+class _MatchKeywords(TypedDict, total=False):
+    mutual: bool
+    ratio: float | None
+    radius: float
+    refine: bool
+    images: tuple[ArrayLike, ArrayLike] | None
+    device: str
 
 
 @overload
 def match(
-    features_a: Sequence[tuple[Any, Any]],
-    features_b: None = ...,
-    *,
-    mutual: bool = ...,
-    ratio: float | None = ...,
-    radius: float = ...,
-    device: str = ...,
+    features_a: Sequence[tuple[Any, Any]], **options: Unpack[_MatchKeywords]
 ) -> list[Matches]: ...
-
-
 @overload
-def match(
-    features_a: Any,
-    features_b: Any,
-    *,
-    mutual: bool = ...,
-    ratio: float | None = ...,
-    radius: float = ...,
-    refine: bool = ...,
-    images: tuple[ArrayLike, ArrayLike] | None = ...,
-    device: str = ...,
-) -> Matches: ...
-
-
+def match(features_a: Any, features_b: Any, **options: Unpack[_MatchKeywords]) -> Matches: ...
 @known_options
 @threads.single_threaded_blas
 def match(
@@ -437,14 +434,7 @@ def verify(
     """
     if not isinstance(matches, Matches):
         raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
-    a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
-    for frames, column in ((a, 0), (b, 1)):
-        used = matches.indices[:, column]
-        if len(used) and not 0 <= used.min() <= used.max() < len(frames):
-            raise InputError("matches refer to features that do not exist; are they of this pair?")
-    first, second = a.maps[matches.indices[:, 0]], matches.refined
-    if second is None:
-        second = b.maps[matches.indices[:, 1]]
+    first, second = comparison.matched_maps(features_a, features_b, matches)
     return geometry.estimate(
         first[:, :, 2],
         second[:, :, 2],

@@ -10,9 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from caloric.descriptor import recipes
 from caloric.descriptor.layout import Layout
-from caloric.descriptor.recipes import Descriptor
+from caloric.descriptor.recipes import Descriptor, DescriptorLike
 from caloric.errors import InputError
-from caloric.kernels import Kernel
 from caloric.runtime import keywords
 from caloric.types import Normalisation
 
@@ -40,7 +39,7 @@ class DescribeOptions:
         Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
     """
 
-    descriptor: str | Descriptor | Kernel = "caloric"
+    descriptor: DescriptorLike = "caloric"
     layout: Layout | None = None
     normalisation: Normalisation | None = None
     dtype: DTypeLike = "float32"
@@ -59,7 +58,7 @@ class DescribeOptions:
     @classmethod
     def of(
         cls,
-        descriptor: str | Descriptor | Kernel,
+        descriptor: DescriptorLike,
         given: Mapping[str, Any],
         function: Callable[..., Any],
     ) -> Self:

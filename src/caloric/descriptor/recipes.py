@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
 from caloric.descriptor import whitening
 from caloric.descriptor.layout import Grid, Layout, Rings
@@ -58,6 +58,9 @@ class Descriptor:
         """Return a hash, the same for two recipes only if their descriptors are comparable."""
         learned = "" if self.whitening is None else whitening.fingerprint(self.whitening)
         return hashlib.sha256(f"{self!r} {domain_sizes!r} {learned}".encode()).hexdigest()[:16]
+
+
+DescriptorLike: TypeAlias = str | Descriptor | Kernel  # what functions accept as a descriptor
 
 
 # Lengths are in half-widths of the patch. The widths are about one grid spacing; they were chosen

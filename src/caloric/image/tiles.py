@@ -7,6 +7,7 @@ limit, they are kept in a temporary file.
 """
 
 import math
+import numbers
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -77,6 +78,14 @@ class Tile:
             for a, b, end in ranges
         )
         return rows, columns
+
+
+def checked_memory(memory: int) -> int:
+    """Return a number of bytes as an integer; raise InputError if it is not one."""
+    number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
+    if not number or not 0 < memory < np.inf:
+        raise InputError(f"memory must be a number of bytes, got {memory!r}")
+    return int(memory)
 
 
 def halo(farthest: float) -> int:
