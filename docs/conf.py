@@ -6,6 +6,7 @@ from sphinx_gallery.scrapers import figure_rst
 
 import caloric
 from caloric import demo, viz
+from caloric.kernels import KERNELS
 from caloric.paper import figures
 from caloric.theory import toy
 
@@ -25,7 +26,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # ArrayLike spelt out is unreadable
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "_figures", "examples"]
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["page.css"]
@@ -86,6 +87,17 @@ def draw(app):
     viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(folder / "features.png")
 
 
+def list_kernels(app):
+    """Write the reference of all registered kernels, which kernels.md includes."""
+    text = ""
+    for name, cls in KERNELS.items():
+        defaults = ", ".join(f"{key}={value}" for key, value in cls.defaults.items())
+        text += f".. autoclass:: {cls.__module__}.{cls.__name__}\n\n"
+        text += f"   The descriptor ``\"{name}\"`` has ``{defaults}``.\n\n"
+    (Path(app.srcdir) / "_figures" / "kernels.rst").write_text(text, "utf-8")
+
+
 def setup(app):
     app.connect("builder-inited", draw)
+    app.connect("builder-inited", list_kernels)
     app.connect("autodoc-process-docstring", escape_bars)

@@ -9,11 +9,10 @@ import pytest
 import caloric
 from caloric.descriptor import density, normalise, pooling, recipes
 from caloric.descriptor.sampling import SquarePatch
-from caloric.kernels import Kernel
+from caloric.kernels import KERNELS, Kernel
 from caloric.theory.gaussians import gaussian, periodic_gaussian
 from paths import GOLDEN
 
-PLAIN = [n for n in caloric.descriptors() if n != "caloric"]
 DESCRIPTORS = GOLDEN / "descriptors.npz"
 
 
@@ -46,7 +45,7 @@ def relative(got, expected):
 
 
 @pytest.mark.parametrize("normalisation", ["none", "l2", "clip", "root"])
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", KERNELS)
 def test_describe_patches_is_the_direct_sum(name, normalisation):
     patches = smooth_patches()
     got = caloric.describe_patches(patches, name, normalisation=normalisation)
@@ -193,11 +192,11 @@ def test_symmetries_of_the_square_change_nothing():
 
 def test_descriptor_turns_with_the_patch():
     patches = smooth_patches(3)
-    for name in PLAIN:
+    for name in KERNELS:
         straight = caloric.describe_patches(patches, name).reshape(3, 4, 4, 8)
         turned = caloric.describe_patches(np.rot90(patches, -1, (1, 2)), name).reshape(3, 4, 4, 8)
         expected = np.rot90(straight, -1, (1, 2))
-        if "field" not in name:
+        if KERNELS[name].feature == "orientation":
             expected = np.roll(expected, 2, -1)
         np.testing.assert_allclose(turned, expected, atol=2e-5)
 
@@ -263,8 +262,8 @@ def test_pixel_types_agree(dtype):
 
 def test_gain_and_offset_change_nothing():
     patches = smooth_patches(2)
-    for name in PLAIN:
-        if "field" not in name:
+    for name in KERNELS:
+        if KERNELS[name].feature == "orientation":
             plain = caloric.describe_patches(patches, name)
             np.testing.assert_allclose(
                 caloric.describe_patches(0.4 * patches + 0.3, name), plain, atol=1e-5
@@ -306,7 +305,7 @@ def test_golden_vectors():
     """Made by tests/golden/make.py; a change here is a change of every user's descriptors."""
     stored = np.load(DESCRIPTORS)
     patches = stored["patches"]
-    for name in PLAIN:
+    for name in KERNELS:
         got = caloric.describe_patches(patches, name)
         # Of the squares: the root makes rounding of entries near 0 a thousand times larger.
         np.testing.assert_allclose(got**2, stored[name] ** 2, rtol=1e-5, atol=1e-7)

@@ -19,7 +19,9 @@ def ratios_to_quadrature(printed, reference):
     """Printed formula over the defining integral at σd = σs = .3, angle taken out."""
     x, y = random_places()
     p = {"sigma_d": 0.3, "sigma_r": 1.0, "sigma_s": 0.3}
-    truth = np.array([reference(0.0, a, 0.0, b, **p) for a, b in zip(x, y, strict=True)])
+    truth = np.array(
+        [reference(oracle.Pair(0.0, a, 0.0, b), **p) for a, b in zip(x, y, strict=True)]
+    )
     return printed(x, y, 0.3, 0.3) * periodic_gaussian(0.0, 1.0) / truth
 
 
@@ -86,7 +88,7 @@ def test_10_boxed_heat_does_not_decay_along_the_level_line():
         x = rng.uniform(-1, 1, 2)
         y = x + 0.6 * rng.standard_normal(2)
         beta, phi = np.array(0.2), np.array(0.4)
-        truth = oracle.heat(float(beta), x, float(phi), y, sigma_d=0.3, sigma_a=0.3)
+        truth = oracle.heat(oracle.Pair(0.2, x, 0.4, y), sigma_d=0.3, sigma_a=0.3)
         ratios.append(float(errata.printed_heat_box(beta, x, phi, y, 0.3, 0.3)) / truth)
     assert max(ratios) / min(ratios) > 1.5
 

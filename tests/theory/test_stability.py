@@ -43,7 +43,7 @@ def test_every_kernel_is_finite(name, sigma_d, spread, sigma_s, x, y, angles):
         "sigma_d": sigma_d, "sigma_r": spread, "sigma_a": spread, "sigma_l": spread,
         "sigma_s": sigma_s,
     }  # fmt: skip
-    p = {k: v for k, v in values.items() if k in KERNELS[name].__dataclass_fields__}
+    p = KERNELS[name].defaults | {k: v for k, v in values.items() if k in KERNELS[name].defaults}
     result = caloric.kernel(name, **p)(
         angles[0], np.array(x), angles[1], sigma_d * np.array(y) / np.sqrt(2)
     )
@@ -64,7 +64,7 @@ def test_tables_are_finite(sigma_a, dtype):
 
 
 @pytest.mark.parametrize("normalisation", ["none", "l2", "clip", "root"])
-@pytest.mark.parametrize("name", [n for n in KERNELS if "field" not in n])
+@pytest.mark.parametrize("name", [n for n in KERNELS if KERNELS[n].feature == "orientation"])
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_flat_patches_have_descriptor_zero(name, value, normalisation):
     patches = np.full((2, 16, 16), value, np.float32)
@@ -76,5 +76,5 @@ def test_flat_patches_have_descriptor_zero(name, value, normalisation):
 def test_flat_response_maps_are_finite(name):
     maps = caloric.response_map(np.full((8, 8), 0.5), name)
     assert np.isfinite(maps).all()
-    if "field" not in name:
+    if KERNELS[name].feature == "orientation":
         assert not maps.any()

@@ -12,7 +12,7 @@ from caloric.descriptor import whitening
 from caloric.descriptor.layout import Grid, Layout, Rings
 from caloric.descriptor.sampling import Foveated, Sampling, SquarePatch
 from caloric.errors import InputError, unknown
-from caloric.kernels import Kernel, kernel, make
+from caloric.kernels import KERNELS, Kernel, kernel, make
 from caloric.types import Normalisation
 
 
@@ -61,21 +61,6 @@ class Descriptor:
 
 
 DescriptorLike: TypeAlias = str | Descriptor | Kernel  # what functions accept as a descriptor
-
-
-# Lengths are in half-widths of the patch. The widths are about one grid spacing; they were chosen
-# before any tuning, and none was fitted to a benchmark.
-_PLAIN: dict[str, dict[str, float]] = {
-    "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
-    "dsp": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
-    "dsp-inner": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-both": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-domain": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3},
-    "heat": {"sigma_d": 0.2, "sigma_a": 0.4},
-    "similarity": {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65},
-    "distribution-field": {"sigma_d": 0.2, "sigma_l": 0.08},
-    "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.3, "sigma_l": 0.08},
-}
 
 # Similar to the default, without learned parts: the exact similarity kernel on foveated samples,
 # lengths in σ of the frame, 128 entries that are not whitened.
@@ -132,7 +117,7 @@ def descriptors() -> tuple[str, ...]:
     >>> caloric.descriptors()[:2]
     ('caloric', 'sift')
     """
-    return ("caloric", *_PLAIN)
+    return ("caloric", *KERNELS)
 
 
 VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned")
@@ -140,8 +125,8 @@ VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned
 
 
 def _named(name: object) -> Descriptor:
-    if isinstance(name, str) and name in _PLAIN:
-        return Descriptor(kernel(name, **_PLAIN[name]))
+    if isinstance(name, str) and name in KERNELS:
+        return Descriptor(kernel(name, **KERNELS[name].defaults))
     if name == "caloric":
         return _default()
     if name == "caloric-unlearned":

@@ -2,49 +2,46 @@
 
 A descriptor is linear in the gradient-orientation density of a patch,
 h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y), and the kernel K distinguishes one descriptor from another.
-To add a kernel, write a subclass of :class:`~caloric.kernels.base.Kernel` in a new file and list it
-here.
 """
 
 from dataclasses import MISSING, fields
+from importlib import import_module
 
 from caloric.errors import InputError, unknown
 from caloric.kernels.base import Kernel
-from caloric.kernels.distribution_field import DistributionField
-from caloric.kernels.distribution_field_heat import DistributionFieldHeat
-from caloric.kernels.dsp import Dsp
-from caloric.kernels.dsp_both import DspBoth
-from caloric.kernels.dsp_domain import DspDomain
-from caloric.kernels.dsp_inner import DspInner
-from caloric.kernels.heat import Heat
-from caloric.kernels.sift import Sift
-from caloric.kernels.similarity import Similarity
 
-KERNELS: dict[str, type[Kernel]] = {
-    cls.name: cls
-    for cls in (
-        Sift,
-        Dsp,
-        DspInner,
-        DspBoth,
-        DspDomain,
-        Heat,
-        Similarity,
-        DistributionField,
-        DistributionFieldHeat,
-    )
-}
+# The only list of kernels: "dsp-inner" is the class DspInner of kernels/dsp_inner.py.
+_NAMES = (
+    "sift",
+    "dsp",
+    "dsp-inner",
+    "dsp-both",
+    "dsp-domain",
+    "heat",
+    "similarity",
+    "distribution-field",
+    "distribution-field-heat",
+)
+
+
+def _kernel_class(name: str) -> type[Kernel]:
+    module = import_module(f"caloric.kernels.{name.replace('-', '_')}")
+    cls: type[Kernel] = getattr(module, name.title().replace("-", ""))
+    return cls
+
+
+KERNELS = {name: _kernel_class(name) for name in _NAMES}
 
 
 def kernel(name: str, **parameters: float) -> Kernel:
-    """Return a kernel of the theory, as a function of the gradient's angle and place.
+    """Return a kernel of the theory, as a function of the gradient's angle and position.
 
     Parameters
     ----------
     name : str
         For example "sift", "dsp-inner", "similarity" or "heat"; the page on kernels lists all.
     **parameters : float
-        Widths of the diffusion that replace the defaults of the kernel.
+        Widths of the diffusion: all those of the kernel that have no default.
 
     Returns
     -------

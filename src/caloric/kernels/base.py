@@ -3,6 +3,7 @@
 import math
 import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
@@ -14,6 +15,7 @@ from caloric.theory.gaussians import gaussian, periodic_gaussian
 from caloric.types import FloatArray
 
 Feature = Literal["orientation", "intensity"]
+Parameters = Mapping[str, float]
 _MAX_SIGMA_S = 2.0
 
 
@@ -29,6 +31,9 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str]
+    defaults: ClassVar[Parameters]
+    """The parameters of the built-in descriptor of the same name; lengths are in half-widths of the
+    patch. Widths are about one grid spacing, and none was fitted to a benchmark."""
     feature: ClassVar[Feature] = "orientation"
     depends_on_difference: ClassVar[bool] = False
     """Whether K depends on β and φ only through φ − β, so that its table needs only one β."""
@@ -46,7 +51,7 @@ class Kernel(ABC):
                     continue
                 if not number or not isinstance(value, numbers.Integral) or value < 1:
                     raise InputError(
-                        f"{self.name}: {field.name} must be a whole number from 1; got {value!r}"
+                        f"{self.name}: {field.name} must be a positive integer; got {value!r}"
                     )
                 object.__setattr__(self, field.name, int(value))
                 continue

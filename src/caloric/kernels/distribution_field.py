@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caloric.kernels.base import IntensityKernel
+from caloric.kernels.base import IntensityKernel, Parameters
 from caloric.theory.gaussians import gaussian_2d
 from caloric.types import FloatArray
 
@@ -19,6 +19,7 @@ class DistributionField(IntensityKernel):
     """
 
     name: ClassVar[str] = "distribution-field"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.2, "sigma_l": 0.08}
 
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from caloric.kernels.base import IntensityKernel
+from caloric.kernels.base import IntensityKernel, Parameters
 from caloric.theory.gaussians import gaussian_2d
 from caloric.types import FloatArray
 
@@ -21,6 +21,7 @@ class DistributionFieldHeat(IntensityKernel):
     """
 
     name: ClassVar[str] = "distribution-field-heat"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.2, "sigma_a": 0.3, "sigma_l": 0.08}
 
     sigma_a: float
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from caloric.kernels.base import AngularKernel
+from caloric.kernels.base import AngularKernel, Parameters
 from caloric.theory.diffusion import log_scales
 from caloric.theory.gaussians import gaussian_2d
 from caloric.types import FloatArray
@@ -23,6 +23,7 @@ class Dsp(AngularKernel):
     """
 
     name: ClassVar[str] = "dsp"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3, "nodes": 65}
 
     sigma_s: float
     nodes: int | None = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caloric.kernels.base import AngularKernel
+from caloric.kernels.base import AngularKernel, Parameters
 from caloric.theory.diffusion import linear_scale
 from caloric.types import FloatArray
 
@@ -20,6 +20,7 @@ class DspDomain(AngularKernel):
     """
 
     name: ClassVar[str] = "dsp-domain"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3}
 
     sigma_s: float
 

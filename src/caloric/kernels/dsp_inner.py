@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from caloric.kernels.base import AngularKernel
+from caloric.kernels.base import AngularKernel, Parameters
 from caloric.theory.gaussians import stretched_gaussian
 from caloric.types import FloatArray
 
@@ -22,6 +22,7 @@ class DspInner(AngularKernel):
     """
 
     name: ClassVar[str] = "dsp-inner"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.16, "sigma_r": 0.4, "sigma_s": 0.3}
 
     sigma_s: float
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caloric.kernels.base import Kernel
+from caloric.kernels.base import Kernel, Parameters
 from caloric.theory import diffusion
 from caloric.types import FloatArray
 
@@ -23,6 +23,7 @@ class Heat(Kernel):
     """
 
     name: ClassVar[str] = "heat"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.2, "sigma_a": 0.4}
 
     sigma_a: float
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from caloric.kernels.base import AngularKernel
+from caloric.kernels.base import AngularKernel, Parameters
 from caloric.theory.gaussians import gaussian_2d
 from caloric.types import FloatArray
 
@@ -19,6 +19,7 @@ class Sift(AngularKernel):
     """
 
     name: ClassVar[str] = "sift"
+    defaults: ClassVar[Parameters] = {"sigma_d": 0.2, "sigma_r": 0.4}
 
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray

@@ -16,6 +16,16 @@ from caloric.types import FloatArray
 _REACH = 10.0
 
 
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A descriptor entry (β, x) and a pixel (φ, y), with x and y of shape (2,)."""
+
+    beta: float
+    x: FloatArray
+    phi: float
+    y: FloatArray
+
+
 def _normal(x: FloatArray, sigma: float) -> FloatArray:
     return np.asarray(norm.pdf(x, scale=sigma))
 
@@ -35,11 +45,9 @@ def wrapped(phi: float, sigma: float) -> float:
     return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200.0, 201.0), sigma)))
 
 
-def sift(
-    beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_r: float
-) -> float:
+def sift(at: Pair, *, sigma_d: float, sigma_r: float) -> float:
     """Return eq. 2 as it is printed."""
-    return wrapped(beta - phi, sigma_r) * float(_normal_2d(y - x, sigma_d))
+    return wrapped(at.beta - at.phi, sigma_r) * float(_normal_2d(at.y - at.x, sigma_d))
 
 
 def _scale_integral(
@@ -54,109 +62,63 @@ def _scale_integral(
     return float(values.sum() * step)
 
 
-def dsp(
-    beta: float,
-    x: FloatArray,
-    phi: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_r: float,
-    sigma_s: float,
-) -> float:
+def dsp(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
     """Return k̃ · ∫ e^s k_σd(y − e^s x) k_σs(s) ds, the log-scale diffusion of eq. 22."""
-    integral = _scale_integral(np.exp, lambda s: y - np.exp(s) * x, 0.0, sigma_d, sigma_s)
-    return wrapped(beta - phi, sigma_r) * integral
+    integral = _scale_integral(np.exp, lambda s: at.y - np.exp(s) * at.x, 0.0, sigma_d, sigma_s)
+    return wrapped(at.beta - at.phi, sigma_r) * integral
 
 
-def dsp_inner(
-    beta: float,
-    x: FloatArray,
-    phi: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_r: float,
-    sigma_s: float,
-) -> float:
+def dsp_inner(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
     """Return k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds, with only the inner exponential linearised."""
-    integral = _scale_integral(np.exp, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
-    return wrapped(beta - phi, sigma_r) * integral
+    integral = _scale_integral(np.exp, lambda s: at.y - (1 + s) * at.x, 0.0, sigma_d, sigma_s)
+    return wrapped(at.beta - at.phi, sigma_r) * integral
 
 
-def dsp_both(
-    beta: float,
-    x: FloatArray,
-    phi: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_r: float,
-    sigma_s: float,
-) -> float:
+def dsp_both(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
     """Return k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds, with both exponentials linearised."""
-    integral = _scale_integral(lambda s: 1 + s, lambda s: y - (1 + s) * x, 0.0, sigma_d, sigma_s)
-    return wrapped(beta - phi, sigma_r) * integral
+    integral = _scale_integral(
+        lambda s: 1 + s, lambda s: at.y - (1 + s) * at.x, 0.0, sigma_d, sigma_s
+    )
+    return wrapped(at.beta - at.phi, sigma_r) * integral
 
 
-def dsp_domain(
-    beta: float,
-    x: FloatArray,
-    phi: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_r: float,
-    sigma_s: float,
-) -> float:
+def dsp_domain(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
     """Return k̃ · ∫ c k_σd(cy − x) N(c; 1, σs²) dc, with the whole patch rescaled by 1/c."""
-    integral = _scale_integral(lambda c: c, lambda c: c * y - x, 1.0, sigma_d, sigma_s)
-    return wrapped(beta - phi, sigma_r) * integral
+    integral = _scale_integral(lambda c: c, lambda c: c * at.y - at.x, 1.0, sigma_d, sigma_s)
+    return wrapped(at.beta - at.phi, sigma_r) * integral
 
 
 def similarity_bin(
-    low: float,
-    high: float,
-    x: FloatArray,
-    phi: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_r: float,
-    sigma_s: float = 0.0,
+    at: Pair, half: float, *, sigma_d: float, sigma_r: float, sigma_s: float = 0.0
 ) -> float:
-    """Return the mass that a pixel (φ, y) adds to low ≤ β < high at x, over all (α, s, b).
+    """Return the mass that a pixel (φ, y) adds to the bin β ± half at x, over all (α, s, b).
 
     After a rotation by α the gradient has direction φ − α, so the mass is an integral over an
     interval of α and its wraps, and no Dirac comb has to be resolved.
     """
     nodes, weights = np.polynomial.legendre.leggauss(200)
-    half = (high - low) / 2
     s, step = _line(0.0, sigma_s, 1_001) if sigma_s else (np.zeros(1), 1.0)
     prior = _normal(s, sigma_s) if sigma_s else np.ones(1)
     total = 0.0
     for wrap in range(-4, 5):
-        alpha = phi - high + half * (nodes + 1) + 2 * np.pi * wrap
-        cos, sin = np.cos(alpha), np.sin(alpha)
-        turned = np.stack([cos * x[0] - sin * x[1], sin * x[0] + cos * x[1]], -1)
-        moved = np.exp(s)[None, :, None] * turned[:, None, :]
-        inner = (np.exp(s) * prior * _normal_2d(y - moved, sigma_d)).sum(1) * step
+        alpha = at.phi - at.beta + half * nodes + 2 * np.pi * wrap
+        rotated = _rotations(alpha) @ at.x
+        moved = np.exp(s)[None, :, None] * rotated[:, None, :]
+        inner = (np.exp(s) * prior * _normal_2d(at.y - moved, sigma_d)).sum(1) * step
         total += float(half * (weights * _normal(alpha, sigma_r) * inner).sum())
     return total
 
 
-def heat(
-    beta: float, x: FloatArray, phi: float, y: FloatArray, *, sigma_d: float, sigma_a: float
-) -> float:
+def heat(at: Pair, *, sigma_d: float, sigma_a: float) -> float:
     """Return the mean over A ~ N(I, σa²) of |A^Tĝ| δ(∠A^Tĝ − β) k_σd(y − Ax), as a triple sum.
 
     A has two rows in the frame of the gradient: p = A^Tĝ, which must be r v(β) (area element
     r dr dβ), and m = A^Tĝ⊥, which is free. The sum runs over r, m₁ and m₂.
     """
-    v = np.array([np.cos(beta), np.sin(beta)])
-    g = np.array([np.cos(phi), np.sin(phi)])
+    v = np.array([np.cos(at.beta), np.sin(at.beta)])
+    g = np.array([np.cos(at.phi), np.sin(at.phi)])
     normal = np.array([-g[1], g[0]])
-    length = float(np.hypot(*x))
+    length = float(np.hypot(*at.x))
     fine = min(sigma_a, sigma_d / max(length, 1e-12)) / 3
     count = int(np.ceil(2 * _REACH * sigma_a / fine)) | 1
     r, step_r = np.linspace(0, 1 + _REACH * sigma_a, 2 * count + 1, retstep=True)
@@ -165,37 +127,26 @@ def heat(
     row = r[:, None] * v
     weight_r = r * r * _normal_2d(row - g, sigma_a)
     weight_r[0] /= 2
-    along = r * float(v @ x)
-    across = (m1[:, None] * x[0] + m2[None, :] * x[1]).ravel()
+    along = r * float(v @ at.x)
+    across = (m1[:, None] * at.x[0] + m2[None, :] * at.x[1]).ravel()
     weight_m = (
         _normal(m1 - normal[0], sigma_a)[:, None] * _normal(m2 - normal[1], sigma_a)
     ).ravel()
     total = 0.0
     for i in np.flatnonzero(weight_r > weight_r.max() * 1e-18):
-        offset = y - along[i] * g - across[:, None] * normal
+        offset = at.y - along[i] * g - across[:, None] * normal
         total += float(weight_r[i] * (weight_m @ _normal_2d(offset, sigma_d)))
     return total * float(step_r) * step_1 * step_2
 
 
-def distribution_field(
-    level: float, x: FloatArray, value: float, y: FloatArray, *, sigma_d: float, sigma_l: float
-) -> float:
+def distribution_field(at: Pair, *, sigma_d: float, sigma_l: float) -> float:
     """Return eq. 8 as it is printed."""
-    return float(norm.pdf(level, value, sigma_l)) * float(_normal_2d(y - x, sigma_d))
+    return float(norm.pdf(at.beta, at.phi, sigma_l)) * float(_normal_2d(at.y - at.x, sigma_d))
 
 
-def distribution_field_heat(
-    level: float,
-    x: FloatArray,
-    value: float,
-    y: FloatArray,
-    *,
-    sigma_d: float,
-    sigma_a: float,
-    sigma_l: float,
-) -> float:
+def distribution_field_heat(at: Pair, *, sigma_d: float, sigma_a: float, sigma_l: float) -> float:
     """Return k_σl · the mean over A ~ N(I, σa²) of k_σd(y − Ax), summed over the entries of A."""
-    length = float(np.hypot(*x))
+    length = float(np.hypot(*at.x))
     fine = min(sigma_a, sigma_d / max(length, 1e-12)) / 3
     count = int(np.ceil(2 * _REACH * sigma_a / fine)) | 1
     mean = 1.0
@@ -205,9 +156,9 @@ def distribution_field_heat(
         prior = _normal(first - first.mean(), sigma_a)[:, None] * _normal(
             second - second.mean(), sigma_a
         )
-        reached = first[:, None] * x[0] + second * x[1]
-        mean *= float((prior * _normal(y[row] - reached, sigma_d)).sum() * step_1 * step_2)
-    return float(norm.pdf(level, value, sigma_l)) * mean
+        reached = first[:, None] * at.x[0] + second * at.x[1]
+        mean *= float((prior * _normal(at.y[row] - reached, sigma_d)).sum() * step_1 * step_2)
+    return float(norm.pdf(at.beta, at.phi, sigma_l)) * mean
 
 
 @dataclass(frozen=True)
@@ -244,7 +195,7 @@ class _Moves:
     weight: FloatArray
 
 
-def _turns(alpha: FloatArray) -> FloatArray:
+def _rotations(alpha: FloatArray) -> FloatArray:
     cos, sin = np.cos(alpha), np.sin(alpha)
     return np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2)
 
@@ -262,7 +213,7 @@ def _move(
         return _Moves(A @ x + b, np.swapaxes(A, 1, 2), ones)
     s = p.get("sigma_s", 0.0) * rng.standard_normal(n)
     if name == "similarity":
-        Z = np.exp(s)[:, None, None] * _turns(p["sigma_r"] * rng.standard_normal(n))
+        Z = np.exp(s)[:, None, None] * _rotations(p["sigma_r"] * rng.standard_normal(n))
         return _Moves(Z @ x + b, np.swapaxes(Z, 1, 2), ones)
     if name == "dsp":
         return _Moves(np.exp(s)[:, None] * x + b, None, np.exp(s))

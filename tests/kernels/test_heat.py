@@ -1,0 +1,6 @@
+import kernel_draws
+from caloric.theory import oracle
+
+
+def test_integral():
+    kernel_draws.assert_is_integral("heat", oracle.heat, 16)

@@ -1,0 +1,43 @@
+"""Each kernel file is registered, tested and complete."""
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+import caloric
+from caloric import kernels
+from caloric.kernels import KERNELS
+
+MODULES = {
+    path.stem
+    for path in Path(kernels.__file__).parent.glob("*.py")
+    if path.stem not in ("__init__", "base")
+}
+
+
+def test_each_kernel_file_is_registered():
+    registered = {name.replace("-", "_") for name in KERNELS}
+    missing = MODULES - registered
+    assert not missing, f"add to _NAMES of {kernels.__file__}: {', '.join(sorted(missing))}"
+
+
+def test_order_of_descriptors():
+    assert caloric.descriptors()[:10] == (
+        "caloric", "sift", "dsp", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity",
+        "distribution-field", "distribution-field-heat",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_defaults_are_complete(name):
+    cls = KERNELS[name]
+    required = {field.name for field in fields(cls) if field.default is MISSING}
+    assert required <= set(cls.defaults)
+    assert cls(**cls.defaults).name == name
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_kernel_has_a_test_file(name):
+    path = Path(__file__).parent / f"test_{name.replace('-', '_')}.py"
+    assert path.exists(), f"compare {name} to its integral in tests/kernels/{path.name}"
