@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-ch
 TOOL := .venv/.tool
 READY := .venv/.ready
 
-.PHONY: demo paper test beside test-plain lint docs wheels whitening sanitize cross clean
+.PHONY: demo paper test beside test-plain golden lint docs wheels whitening sanitize cross clean
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
@@ -32,6 +32,11 @@ test: lint
 beside: docs
 	$(BIN)/python -m pytest $(BESIDE)
 	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/detector tests/test_pipeline.py tests/image/test_tiles.py
+
+# The golden vectors of one descriptor: make golden KERNEL=heat. A file that exists is replaced only
+# with OVERWRITE=1.
+golden: $(READY)
+	$(BIN)/python tests/golden/make.py $(if $(OVERWRITE),--overwrite) $(KERNEL)
 
 # Everything once more without the compiled core.
 test-plain: $(READY)

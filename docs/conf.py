@@ -93,7 +93,7 @@ def list_kernels(app):
     for name, cls in KERNELS.items():
         defaults = ", ".join(f"{key}={value}" for key, value in cls.defaults.items())
         text += f".. autoclass:: {cls.__module__}.{cls.__name__}\n\n"
-        text += f"   The descriptor ``\"{name}\"`` has ``{defaults}``.\n\n"
+        text += f'   The descriptor ``"{name}"`` has ``{defaults}``.\n\n'
     (Path(app.srcdir) / "_figures" / "kernels.rst").write_text(text, "utf-8")
 
 

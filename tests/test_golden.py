@@ -1,23 +1,22 @@
-"""Golden vectors: what every path must give, from the plain one to a GPU.
+"""Golden vectors: the results that every implementation must reproduce, from NumPy to a GPU.
 
-Made by tests/golden/make.py. A change here is a change of every user's results: it needs a line in
-the CHANGELOG.
+tests/golden/make.py writes them. A change of a vector changes the results of every user: it needs
+a line in the CHANGELOG.
 """
-
-import runpy
 
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
 import caloric
-import paths
 from caloric.bench.speed import setting
+from caloric.descriptor import recipes
+from caloric.kernels import KERNELS
 from caloric.runtime import native
+from golden import make
 from tools import builds
 
-MAKE = runpy.run_path(str(paths.GOLDEN / "make.py"))
-GOLDEN = np.load(paths.GOLDEN / "pipeline.npz")
+GOLDEN = np.load(make.path("pipeline"))
 
 
 def kinds():
@@ -29,7 +28,7 @@ def kinds():
 
 
 def devices():
-    """PyTorch's, where it is installed: its own CPU path, and a GPU with the Triton kernels."""
+    """Return the devices of PyTorch, if installed: its CPU, and a GPU with the Triton kernels."""
     try:
         import torch
     except ImportError:
@@ -42,7 +41,7 @@ PATHS = [("0", "cpu"), *((kind, "cpu") for kind in kinds()), *(("", name) for na
 
 @pytest.fixture(params=PATHS, ids=lambda path: path[0] or path[1])
 def device(request):
-    """One path after the other: the plain one, each build of the core, each device."""
+    """Return the device of each implementation: NumPy, each build of the core, each device."""
     kind, device = request.param
     with setting(**{native.SETTING: kind}):
         yield device
@@ -55,38 +54,60 @@ def share(found, expected, near):
     return np.mean(cKDTree(found).query(expected, p=np.inf)[0] <= near)
 
 
-@pytest.mark.parametrize("name", MAKE["DEFAULTS"])
+def load(name):
+    file = make.path(name)
+    assert file.exists(), f"no golden vectors of {name!r}; write them: make golden KERNEL={name}"
+    return np.load(file)
+
+
+def test_each_file_is_listed():
+    files = {path.stem for path in make.GOLDEN.rglob("*.npz")}
+    assert files <= set(make.NAMES)
+    assert set(caloric.descriptors()) <= set(make.NAMES)
+
+
+@pytest.mark.parametrize("kind", ["0", *kinds()])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels(kind, name):
+    stored = load(name)
+    with setting(**{native.SETTING: kind}):
+        descriptors = caloric.describe_patches(stored["patches"], name)
+    # Compare squares: the root amplifies rounding of entries near 0 a thousand times.
+    np.testing.assert_allclose(descriptors**2, stored["descriptors"] ** 2, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", make.DEFAULTS)
 def test_descriptors(device, name):
-    found = caloric.describe(MAKE["images"]()[0], MAKE["frames"](), name, device=device)
-    expected = GOLDEN[f"descriptors {name}"]
-    there = np.linalg.norm(expected, axis=1) > 0
-    assert there.sum() > 70
-    np.testing.assert_array_equal(np.linalg.norm(found, axis=1) > 0, there)
-    cosines = (found.astype(np.float64) * expected).sum(1)[there]
+    descriptors = caloric.describe(make.image(), make.frames(), name, device=device)
+    expected = load(name)["descriptors"]
+    nonzero = np.linalg.norm(expected, axis=1) > 0
+    assert nonzero.sum() > 70
+    np.testing.assert_array_equal(np.linalg.norm(descriptors, axis=1) > 0, nonzero)
+    cosines = (descriptors.astype(np.float64) * expected).sum(1)[nonzero]
     assert cosines.min() > 0.9999
 
 
 def test_frames(device):
-    found = caloric.extract(MAKE["images"]()[0], max_features=MAKE["FEATURES"], device=device)
+    found = caloric.extract(make.image(), max_features=make.FEATURES, device=device)
     assert builds.share(found.frames.maps, GOLDEN["found_maps"]) >= 0.99
     np.testing.assert_allclose(found.scores, GOLDEN["found_scores"], rtol=2e-3)
 
 
 def test_affine_frames(device):
-    options = {"max_features": MAKE["FEATURES"], "affine": True, "device": device}
-    found = caloric.extract(MAKE["images"]()[0], **options)
+    options = {"max_features": make.FEATURES, "affine": True, "device": device}
+    found = caloric.extract(make.image(), **options)
     assert builds.share(found.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
 
 
 def test_matches_and_geometry(device):
     features = [
-        caloric.extract(image, max_features=MAKE["FEATURES"], device=device)
-        for image in (MAKE["images"]()[0], GOLDEN["image_b"])
+        caloric.extract(image, max_features=make.FEATURES, device=device)
+        for image in (make.image(), GOLDEN["image_b"])
     ]
     matches = caloric.match(*features, device=device)
     sides = zip(features, matches.indices.T, strict=True)
     points = [one.frames.xy[rows] for one, rows in sides]
-    # With the distance: a place may have two directions, and so two matches.
+    # With the distance, because a position can have two orientations and so two matches.
     found = np.concatenate([*points, matches.distances[:, None]], 1)
     expected = np.concatenate(
         [GOLDEN["points_a"], GOLDEN["points_b"], GOLDEN["distances"][:, None]], 1
@@ -101,9 +122,54 @@ def test_matches_and_geometry(device):
 
 
 def test_alignment(device):
-    found = caloric.align(MAKE["template"](), GOLDEN["image_b"], device=device)
+    found = caloric.align(make.template(), GOLDEN["image_b"], device=device)
     assert found.converged
     np.testing.assert_allclose(found.transform, GOLDEN["alignment"], atol=5e-3)
-    truth = MAKE["MOVED"].copy()
-    truth[:, 2] += truth[:, :2] @ MAKE["CORNER"]
+    truth = make.MOVED.copy()
+    truth[:, 2] += truth[:, :2] @ make.CORNER
     np.testing.assert_allclose(found.transform, truth, atol=0.1)
+
+
+def test_refine(device):
+    stored = load("refine")
+    assert 120 < stored["moved"].sum() < 150
+    refined = caloric.refine(
+        make.image(), GOLDEN["image_b"], stored["maps_a"], stored["maps_b"], device=device
+    )
+    # Measured: 3e-5 px between NumPy, the builds of the core and torch on the CPU.
+    near = 1e-3 if device == "cuda" else 2e-4
+    same = refined.moved == stored["moved"]
+    assert same.mean() >= (0.98 if device == "cuda" else 1)
+    np.testing.assert_allclose(refined.maps[same], stored["maps"][same], atol=near)
+    moved = refined.moved & stored["moved"]
+    np.testing.assert_allclose(
+        refined.covariances[moved], stored["covariances"][moved], rtol=10 * near, atol=near**2
+    )
+    assert np.isinf(refined.covariances[~refined.moved][:, 0, 0]).all()
+
+
+def shapes(maps):
+    """Return rows (n, 7) that are close for similar frames: position, scale, shape."""
+    sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
+    linear = maps[:, :, :2] / sigma[:, None, None]
+    return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], linear.reshape(-1, 4)], 1)
+
+
+def test_views(device):
+    stored = load("views")
+    features = caloric.extract(make.image(), **make.VIEWS, device=device)
+    rows, expected = shapes(features.frames.maps), shapes(stored["maps"])
+    distances, nearest = cKDTree(rows).query(expected, p=np.inf)
+    common = distances <= builds.NEAR
+    assert common.mean() >= 0.98
+    assert share(expected, rows, builds.NEAR) >= 0.98
+    if device != "cpu":
+        # All views of a tilt are rendered in one size, so that beyond the image they differ from
+        # views that end there: compare the features whose samples are inside.
+        xy, sigma = stored["maps"][:, :, 2], np.linalg.svd(stored["maps"][:, :, :2])[1][:, 0]
+        reach = recipes.descriptor("caloric").sampling.reach
+        common &= np.minimum(xy, 511 - xy).min(1) > reach * sigma
+        assert common.sum() > 60
+    descriptors = features.descriptors[nearest[common]].astype(np.float64)
+    cosines = (descriptors * stored["descriptors"][common]).sum(1)
+    assert cosines.min() > 0.9999

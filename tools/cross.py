@@ -32,7 +32,8 @@ TESTS = (
 CHOSEN = (
     "test_errata or (test_tiles and make_no_difference and not affine and not detector)"
     " or (test_native and (blur or enlarging or extrema or processor or matching or refuses))"
-    " or ({kind} and (golden or whole_pipeline or (test_descriptors and caloric and not 32)))"
+    " or ({kind} and ((golden and not test_kernels) or whole_pipeline"
+    " or (test_descriptors and caloric and not 32)))"
 )
 
 

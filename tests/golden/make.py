@@ -1,9 +1,11 @@
-"""Write descriptors.npz and pipeline.npz beside this file: what users have stored, and rely on.
+"""Write one file of golden vectors: the results that every implementation must reproduce.
 
-Run it only when results are meant to change, and say so in the CHANGELOG:
-``python tests/golden/make.py``. tests/test_golden.py holds every path to them.
+``python tests/golden/make.py NAME`` or ``make golden KERNEL=NAME`` writes the vectors of one
+descriptor, or of "pipeline", "refine" or "views". A file that exists is kept unless overwriting is
+requested, because its vectors are what users have stored. tests/test_golden.py compares.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -14,11 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import caloric
 import photographs
 from caloric.kernels import KERNELS
+from paths import GOLDEN, ROOT
 
 DEFAULTS = ("caloric", "caloric-64", "caloric-unlearned")
 FEATURES = 400
 MOVED = photographs.similarity(0.9, 12.0, (5.0, -3.0), (256.0, 256.0))
 CORNER, SIDE = (190, 140), 128  # of the template: column and row
+VIEWS = {"max_features": 60, "views": 2}
 
 
 def patches() -> np.ndarray:
@@ -30,20 +34,19 @@ def patches() -> np.ndarray:
     return np.rint(255 * np.array([corner, blob, noise])).astype(np.uint8)
 
 
-def images() -> tuple[np.ndarray, np.ndarray]:
-    """A photograph, and the same turned, shrunk and moved."""
-    image = photographs.grey("camera")
-    return image, photographs.warp(image, MOVED)
+def image() -> np.ndarray:
+    """A photograph (512, 512) from the package of scikit-image."""
+    return photographs.grey("camera")
 
 
 def template() -> np.ndarray:
-    """A part of the photograph, to be found in the moved one."""
-    (x, y), image = CORNER, images()[0]
-    return image[y : y + SIDE, x : x + SIDE]
+    """A part of the photograph, to be found in the second image."""
+    x, y = CORNER
+    return image()[y : y + SIDE, x : x + SIDE]
 
 
 def frames() -> caloric.Frames:
-    """Frames as anybody may bring them: round, sheared, turned, mirrored, at the rim and beyond."""
+    """Frames of any kind: round, sheared, rotated, mirrored, at the border and outside."""
     rng = np.random.default_rng(0)
     count = 80
     maps = rng.integers(-64, 65, (count, 2, 3)) / 16
@@ -54,13 +57,20 @@ def frames() -> caloric.Frames:
     return caloric.Frames(maps, np.zeros(count))
 
 
+def descriptors(name: str) -> dict[str, np.ndarray]:
+    """Descriptors of patches for a kernel, and of frames for the default and its variants."""
+    if name in KERNELS:
+        return {"patches": patches(), "descriptors": caloric.describe_patches(patches(), name)}
+    return {"descriptors": caloric.describe(image(), frames(), name)}
+
+
 def pipeline() -> dict[str, np.ndarray]:
     """Every stage from pixels to geometry."""
-    a, b = images()
-    features = [caloric.extract(image, max_features=FEATURES) for image in (a, b)]
+    a, b = image(), photographs.warp(image(), MOVED)
+    features = [caloric.extract(each, max_features=FEATURES) for each in (a, b)]
     matches = caloric.match(*features)
-    made = {
-        "image_b": b,  # kept: OpenCV's own warps differ between processors
+    return {
+        "image_b": b,  # stored, because warps by OpenCV differ between processors
         "found_maps": features[0].frames.maps,
         "found_scores": features[0].frames.scores,
         "points_a": features[0].frames.xy[matches.indices[:, 0]],
@@ -70,13 +80,63 @@ def pipeline() -> dict[str, np.ndarray]:
         "affine_maps": caloric.detect(a, max_features=FEATURES, affine=True).maps,
         "alignment": caloric.align(template(), b).transform,
     }
-    for name in DEFAULTS:
-        made[f"descriptors {name}"] = caloric.describe(a, frames(), name)
-    return made
+
+
+def refine() -> dict[str, np.ndarray]:
+    """Frames of matches refined: exact, up to a pixel off, incorrect, and without texture."""
+    a, b = image(), np.load(path("pipeline"))["image_b"]
+    rng = np.random.default_rng(0)
+    detected = caloric.detect(a, max_features=160).maps.copy()
+    detected[150:, :, 2] = rng.uniform((60, 20), (200, 60), (10, 2))  # the sky
+    exact = MOVED[:, :2] @ detected + np.pad(MOVED[:, 2:], ((0, 0), (2, 0)))
+    offsets = rng.uniform(-1, 1, (160, 2))
+    offsets[:20] = 0
+    offsets[140:150] *= 40
+    moved = exact.copy()
+    moved[:, :, 2] += offsets
+    refined = caloric.refine(a, b, detected, moved)
+    return {
+        "maps_a": detected,
+        "maps_b": moved,
+        "maps": refined.maps,
+        "moved": refined.moved,
+        "covariances": refined.covariances,
+    }
+
+
+def views() -> dict[str, np.ndarray]:
+    """Features of the photograph and of its simulated views."""
+    features = caloric.extract(image(), **VIEWS)
+    return {"maps": features.frames.maps, "descriptors": features.descriptors}
+
+
+OTHERS = {"pipeline": pipeline, "refine": refine, "views": views}
+NAMES = (*KERNELS, *DEFAULTS, *OTHERS)
+
+
+def path(name: str) -> Path:
+    """Return the file of golden vectors called ``name``."""
+    return GOLDEN / f"{name}.npz" if name in OTHERS else GOLDEN / "descriptors" / f"{name}.npz"
+
+
+def write(name: str, overwrite: bool = False) -> str:
+    """Write one file and return what to do next; raise FileExistsError rather than replace it."""
+    file = path(name)
+    shown = file.relative_to(ROOT)
+    if file.exists() and not overwrite:
+        raise FileExistsError(
+            f"{shown} exists. If results must change: make golden KERNEL={name} OVERWRITE=1"
+        )
+    np.savez_compressed(file, **(OTHERS[name]() if name in OTHERS else descriptors(name)))
+    return f"wrote {shown}: commit it, and add a line to CHANGELOG.md"
 
 
 if __name__ == "__main__":
-    here = Path(__file__).parent
-    by_patch = {name: caloric.describe_patches(patches(), name) for name in KERNELS}
-    np.savez_compressed(here / "descriptors.npz", patches=patches(), **by_patch)
-    np.savez_compressed(here / "pipeline.npz", **pipeline())
+    parser = argparse.ArgumentParser(description="Write one file of golden vectors.")
+    parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    options = parser.parse_args()
+    try:
+        print(write(options.name, options.overwrite))
+    except FileExistsError as error:
+        sys.exit(str(error))
