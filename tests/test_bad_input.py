@@ -46,7 +46,7 @@ def test_optional_parameters_may_be_off_but_not_negative():
         with pytest.raises(caloric.InputError, match=parameter):
             caloric.kernel("similarity", sigma_d=0.2, sigma_r=0.4, **{parameter: -0.1})
     for nodes in (0, 2.5, True):
-        with pytest.raises(caloric.InputError, match="nodes must be a whole number"):
+        with pytest.raises(caloric.InputError, match="nodes must be a positive integer"):
             caloric.kernel("dsp", **GOOD["dsp"], nodes=nodes)
 
 
@@ -142,9 +142,9 @@ def test_first_of_equal_scores_wins():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: caloric.Grid(cells=0), "cells must be a whole number"),
-        (lambda: caloric.Grid(cells=2.5), "cells must be a whole number"),
-        (lambda: caloric.Grid(directions=0), "directions must be a whole number"),
+        (lambda: caloric.Grid(cells=0), "cells must be a positive integer"),
+        (lambda: caloric.Grid(cells=2.5), "cells must be a positive integer"),
+        (lambda: caloric.Grid(directions=0), "directions must be a positive integer"),
         (lambda: caloric.Grid(extent=0.0), "extent must be a positive number"),
         (lambda: caloric.Grid(extent=np.nan), "extent must be a positive number"),
         (lambda: caloric.Grid(average="never"), "average must be True, False or 'auto'"),
@@ -152,7 +152,7 @@ def test_first_of_equal_scores_wins():
         (lambda: caloric.Rings(radii=0.3), "radii must be numbers"),
         (lambda: caloric.Rings(radii=(0.2, 0.4, 0.2)), "radii must be distinct"),
         (lambda: caloric.Rings(radii=(np.nan,)), "radii must be distinct numbers"),
-        (lambda: caloric.Rings(angles=0), "angles must be a whole number"),
+        (lambda: caloric.Rings(angles=0), "angles must be a positive integer"),
         (lambda: caloric.Rings(angles=(4, 4)), "4 radii but 2 numbers of angles"),
     ],
 )

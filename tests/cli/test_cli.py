@@ -79,16 +79,6 @@ def test_the_python_of_the_recipes_runs_and_is_better():
     assert len(scope["matches"]) > 200
 
 
-def test_the_worked_example_of_a_kernel_runs():
-    text = (README.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 2
-    scope: dict[str, object] = {"__name__": "example"}
-    exec("\n".join(blocks), scope)
-    assert scope["features"].descriptors.shape == (500, 128)
-    assert scope["mean"] > 0.1
-
-
 def test_what_was_meant_is_suggested(monkeypatch, capsys, pair):
     code, _, err = run(monkeypatch, capsys, "match", *pair, "--descriptor", "heet")
     assert code == 2

@@ -1,4 +1,4 @@
-"""Layouts: the places x and the directions (or levels) β of the entries of a descriptor.
+"""Layouts: the positions x and the directions (or levels) β of the entries of a descriptor.
 
 Entries are ordered by place, and within a place by β: entry = place · directions + direction.
 """
@@ -57,7 +57,7 @@ class Layout(ABC):
 
 def _count(value: object, what: str) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{what} must be a whole number from 1, got {value!r}")
+        raise InputError(f"{what} must be a positive integer, got {value!r}")
 
 
 def _check(layout: Layout) -> None:
