@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING run as they are printed."""
+"""The worked examples of CONTRIBUTING run as they are printed, and its tools are consistent."""
 
 import re
 import textwrap
@@ -21,3 +21,9 @@ def test_a_new_kernel(monkeypatch):
     monkeypatch.setitem(KERNELS, "student", scope["Student"])
     exec(test, scope)
     scope["test_integral"]()
+
+
+def test_pre_commit_uses_the_version_of_ruff_that_lint_uses():
+    (pinned,) = re.findall(r"^ruff==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+    hooks = re.findall(r"\[ruff==(\S+)\]", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert set(hooks) == {pinned}

@@ -31,8 +31,10 @@ function bars(first, second) {
   const wide = w / first.length;
   [[first, "#e0713f", h / 4], [second, "#3f9fd0", 3 * h / 4]].forEach(([values, colour, zero]) => {
     c.fillStyle = colour;
-    values.forEach((value, i) => c.fillRect(i * wide, zero - Math.max(0, value) / most * h / 4,
-      Math.max(1, wide - 0.8), Math.abs(value) / most * h / 4));
+    for (const [i, value] of values.entries()) {
+      const [top, height] = [Math.max(0, value), Math.abs(value)].map((v) => (v / most) * h / 4);
+      c.fillRect(i * wide, zero - top, Math.max(1, wide - 0.8), height);
+    }
     c.fillStyle = "#8a94a0";
     c.fillRect(0, zero, w, 1);
   });

@@ -172,7 +172,8 @@ async function showDetail(shown, i) {
   if (!shown.found || shown.stale || i < 0) return;
   $("announced").textContent = matchWords(shown.found, i);
   if ($("drawer").hidden) return;
-  const { found } = shown, key = `${found.descriptor} ${i}`, mine = hovering = new AbortController();
+  const { found } = shown, key = `${found.descriptor} ${i}`, mine = new AbortController();
+  hovering = mine;
   try {
     if (!details.has(key)) {
       await new Promise((done) => setTimeout(done, 60));  // it may be passed by

@@ -8,7 +8,7 @@ function outline(c, corners, { x, y, scale }) {
     c.strokeStyle = colour;
     c.lineWidth = width;
     c.beginPath();
-    corners.forEach(([u, v], k) => (k ? c.lineTo(x + scale * u, y + scale * v) : c.moveTo(x + scale * u, y + scale * v)));
+    for (const [u, v] of corners) c.lineTo(x + scale * u, y + scale * v);
     c.closePath();
     c.stroke();
   }

@@ -19,7 +19,8 @@ export class Shown {
   // True if the result for these settings is there.
   async ask(settings, filter) {
     this.asking?.abort();
-    const own = this.asking = new AbortController();
+    const own = new AbortController();
+    this.asking = own;
     this.settings = settings;
     this.stage.section.classList.add("stale");
     this.stage.section.setAttribute("aria-busy", "true");

@@ -59,7 +59,7 @@ export class Swipe {
     gestures(this.canvas, {
       hover: () => {},
       click: (x) => this.to(x / this.width),
-      drag: (x, y, dx, dy) => this.pan(-dx, -dy),
+      drag: (_x, _y, dx, dy) => this.pan(-dx, -dy),
       zoom: (by, x, y) => this.zoom(by, x, y),
     });
     this.divider.addEventListener("pointerdown", (e) => this.divider.setPointerCapture(e.pointerId));
