@@ -1,13 +1,13 @@
-# Every target sets up what it needs in .venv; nothing else on the machine is touched.
+# Every target sets up what it needs in .venv and touches nothing else on the machine.
 PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-# Python compiles what it imports when it is first imported: a third of the time of setting up is saved.
+# Python compiles modules at their first import, which saves a third of the set-up time.
 PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-# Two sets of packages: what the tool and its demonstration need, and what the checks need.
+# Two sets of packages: for the tool and its demonstration, and for the checks.
 TOOL := .venv/.tool
 READY := .venv/.ready
 
-.PHONY: demo paper test beside test-plain golden lint docs wheels whitening sanitize cross clean
+.PHONY: demo paper test test-rest test-all test-plain golden lint docs wheels whitening sanitize cross clean
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
@@ -19,35 +19,48 @@ paper: $(READY)
 whitening: $(READY)
 	$(BIN)/python -m tools.learn_whitening
 
-# Most tests use one core: those of the theory, the documentation and the part without the compiled
-# core run beside the others.
-BESIDE := tests/paper tests/theory tests/kernels tests/descriptor
+PYTEST := $(BIN)/python -m pytest
 
-test: lint
+# Most tests use one core, so that two processes share the work: $(1) writes to a log, which is shown
+# after the output of $(2).
+define both
 	@rm -f .venv/beside.*; \
-	( $(MAKE) --no-print-directory beside > .venv/beside.log 2>&1; echo $$? > .venv/beside.status ) & \
-	$(BIN)/python -m pytest $(BESIDE:%=--ignore=%); status=$$?; wait; cat .venv/beside.log; \
+	( ( $(1) ) > .venv/beside.log 2>&1; echo $$? > .venv/beside.status ) & \
+	$(2); status=$$?; wait; cat .venv/beside.log; \
 	test $$status -eq 0 && test "$$(cat .venv/beside.status)" -eq 0
+endef
 
-beside: docs
-	$(BIN)/python -m pytest $(BESIDE)
-	CALORIC_NATIVE=0 $(BIN)/python -m pytest tests/detector tests/test_pipeline.py tests/image/test_tiles.py
+# What takes about as long as all other fast tests, with lint.
+BESIDE := tests/theory tests/kernels tests/descriptor tests/detector tests/matching tests/image tests/gpu
+
+# For every change: static checks and the tests that are not marked slow.
+test: $(READY)
+	$(call both,$(MAKE) --no-print-directory lint && $(PYTEST) -m 'not slow' $(BESIDE),\
+	  $(PYTEST) -m 'not slow' $(BESIDE:%=--ignore=%))
+
+# What make test leaves out: slow tests, the documentation, and the plain Python version of the core.
+test-rest: $(READY)
+	$(call both,$(MAKE) --no-print-directory docs && \
+	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' tests/detector tests/test_pipeline.py tests/image/test_tiles.py,\
+	  $(PYTEST) -m slow)
+
+test-all: test test-rest
 
 # The golden vectors of one descriptor: make golden KERNEL=heat. A file that exists is replaced only
 # with OVERWRITE=1.
 golden: $(READY)
 	$(BIN)/python tests/golden/make.py $(if $(OVERWRITE),--overwrite) $(KERNEL)
 
-# Everything once more without the compiled core.
+# All tests without the compiled core.
 test-plain: $(READY)
-	CALORIC_NATIVE=0 $(BIN)/python -m pytest
+	CALORIC_NATIVE=0 $(PYTEST)
 
-# The compiled core in a build that checks itself: addresses and undefined behaviour.
+# The compiled core with the address and undefined-behavior sanitizers.
 sanitize: $(READY)
 	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(BIN)/python -m pytest tests/runtime/test_native.py tests/image/test_tiles.py tests/detector tests/test_pipeline.py
+	  $(PYTEST) tests/runtime/test_native.py tests/image/test_tiles.py tests/detector tests/test_pipeline.py
 
 # The other platform, aarch64 or x86-64: the core by a cross compiler, its tests under emulation.
 cross: $(TOOL)
@@ -60,7 +73,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The wheels as people get them: built, installed into an environment of their own, tested there.
+# Wheels: built, installed into a separate environment and tested there.
 wheels: $(READY)
 	rm -rf dist .venv/installed
 	$(BIN)/python -m build --outdir dist .
@@ -72,7 +85,7 @@ wheels: $(READY)
 
 docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
-	@echo "The documentation: docs/_build/html/index.html"
+	@echo "Documentation: docs/_build/html/index.html"
 
 $(TOOL): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'

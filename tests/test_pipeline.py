@@ -141,7 +141,9 @@ def test_pixel_types_agree():
     assert len(caloric.extract(colour, max_features=300)) == 300
 
 
-@pytest.mark.parametrize("path", ["0", ""], ids=["plain", "core"])
+@pytest.mark.parametrize(
+    "path", [pytest.param("0", marks=pytest.mark.slow), ""], ids=["plain", "core"]
+)
 def test_same_bytes_for_any_number_of_threads(path):
     code = (
         "import os, sys, hashlib, cv2, caloric\n"

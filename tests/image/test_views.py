@@ -166,6 +166,7 @@ def test_other_numbers_are_refused(image, wrong):
         caloric.extract(image, views=wrong)
 
 
+@pytest.mark.slow
 def test_the_device_sees_the_same(image):
     pytest.importorskip("torch")
     cpu = caloric.extract(image, views=2, max_features=400)

@@ -104,6 +104,7 @@ def test_a_scene_that_is_not_quite_a_plane_is_fitted_as_a_whole(monkeypatch):
     assert whole < 0.7 * missed()
 
 
+@pytest.mark.slow
 def test_unrelated_matches_without_a_ratio_test_are_not_believed():
     """Thousands of random matches, whose frames the search uses too."""
     for model in ("fundamental", "essential"):

@@ -43,6 +43,7 @@ def page(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_every_figure_is_there_and_is_a_picture(page):
     html = (page / "index.html").read_text(encoding="utf-8")
     shown = re.findall(r'<img src="([^"]+)" alt="[^"]+"', html)
@@ -55,6 +56,7 @@ def test_every_figure_is_there_and_is_a_picture(page):
     assert "https://" not in html
 
 
+@pytest.mark.slow
 def test_results_say_what_the_issue_of_the_paper_is(page):
     results = json.loads((page / "results.json").read_text(encoding="utf-8"))
     np.testing.assert_allclose(results["toy"]["algorithm_1"], (1, 0.25), atol=1e-3)
@@ -79,6 +81,7 @@ def test_results_say_what_the_issue_of_the_paper_is(page):
     assert shift < 0.03
 
 
+@pytest.mark.slow
 def test_the_documents_say_what_comes_out(page):
     results = json.loads((page / "results.json").read_text(encoding="utf-8"))
     said = " ".join((DOCS / "paper.md").read_text("utf-8").split())

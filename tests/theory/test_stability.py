@@ -51,7 +51,9 @@ def test_every_kernel_is_finite(name, sigma_d, spread, sigma_s, x, y, angles):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sigma_a", [0.003, 0.03, 0.1, 0.2, 1.0])
+@pytest.mark.parametrize(
+    "sigma_a", [0.003, 0.03, 0.1, pytest.param(0.2, marks=pytest.mark.slow), 1.0]
+)
 def test_tables_are_finite(sigma_a, dtype):
     rng = np.random.default_rng(1)
     patches = rng.random((3, 6, 6))

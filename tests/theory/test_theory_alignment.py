@@ -157,7 +157,7 @@ def test_intensity_finds_a_patch_of_a_photograph():
     assert [s.sigma for s in found.path.steps] == list(intensity.SIGMAS)
 
 
-@pytest.mark.parametrize("dimensions", [1, 2])
+@pytest.mark.parametrize("dimensions", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_intensity_energy_is_smoothed_and_its_gradient_that_of_differences(dimensions):
     image = camera() if dimensions == 2 else camera()[40]
     cut = np.s_[40:72] if dimensions == 1 else np.s_[40:72, 50:82]
