@@ -38,10 +38,14 @@ test: $(READY)
 	$(call both,$(MAKE) --no-print-directory lint && $(PYTEST) -m 'not slow' $(BESIDE),\
 	  $(PYTEST) -m 'not slow' $(BESIDE:%=--ignore=%))
 
+# Tests that compare what the compiled core computes, run without it as well, or with sanitizers.
+CORE := $(addprefix tests/,detector image/test_tiles.py image/test_tiff.py image/test_scalespace.py \
+  matching/test_neighbours.py matching/test_geometry.py test_pipeline.py)
+
 # What make test leaves out: slow tests, the documentation, and the plain Python version of the core.
 test-rest: $(READY)
 	$(call both,$(MAKE) --no-print-directory docs && \
-	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' tests/detector tests/test_pipeline.py tests/image/test_tiles.py,\
+	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' $(CORE),\
 	  $(PYTEST) -m slow)
 
 test-all: test test-rest
@@ -60,7 +64,7 @@ sanitize: $(READY)
 	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(PYTEST) tests/runtime/test_native.py tests/image/test_tiles.py tests/detector tests/test_pipeline.py
+	  $(PYTEST) tests/runtime/test_native.py $(CORE)
 
 # The other platform, aarch64 or x86-64: the core by a cross compiler, its tests under emulation.
 cross: $(TOOL)

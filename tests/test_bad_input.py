@@ -5,59 +5,14 @@ import pytest
 
 import caloric
 import photographs
-from caloric.descriptor import normalise, recipes
+from caloric.descriptor import normalise
 from caloric.theory.energy import winner
-
-GOOD = {
-    "sift": {"sigma_d": 0.2, "sigma_r": 0.4},
-    "dsp": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-inner": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-both": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
-    "dsp-domain": {"sigma_d": 0.2, "sigma_r": 0.4, "sigma_s": 0.3},
-    "heat": {"sigma_d": 0.2, "sigma_a": 0.4},
-    "similarity": {"sigma_d": 0.2, "sigma_r": 0.4},
-    "distribution-field": {"sigma_d": 0.2, "sigma_l": 0.1},
-    "distribution-field-heat": {"sigma_d": 0.2, "sigma_a": 0.4, "sigma_l": 0.1},
-}
-
-
-def test_every_kernel_of_the_contract_is_there():
-    assert set(GOOD) <= set(caloric.descriptors())
-    for name, parameters in GOOD.items():
-        assert caloric.kernel(name, **parameters).name == name
 
 
 @pytest.mark.parametrize("call", [caloric.kernel, lambda n: caloric.describe_patches([], n)])
 def test_an_unknown_name_lists_the_known(call):
     with pytest.raises(caloric.InputError, match=r"unknown .* 'surf'.*sift.*heat"):
         call("surf")
-
-
-@pytest.mark.parametrize("value", [0, -0.1, np.nan, np.inf, "wide", None, True, [0.1]])
-@pytest.mark.parametrize(("name", "parameter"), [(n, p) for n, ps in GOOD.items() for p in ps])
-def test_parameters_are_checked_by_name(name, parameter, value):
-    with pytest.raises(caloric.InputError, match=f"{name}: {parameter} must be a finite number"):
-        caloric.kernel(name, **(GOOD[name] | {parameter: value}))
-
-
-def test_optional_parameters_may_be_off_but_not_negative():
-    assert caloric.kernel("similarity", sigma_d=0.2, sigma_r=0.4, sigma_s=0).sigma_s == 0
-    for parameter in ("sigma_s", "growth"):
-        with pytest.raises(caloric.InputError, match=parameter):
-            caloric.kernel("similarity", sigma_d=0.2, sigma_r=0.4, **{parameter: -0.1})
-    for nodes in (0, 2.5, True):
-        with pytest.raises(caloric.InputError, match="nodes must be a positive integer"):
-            caloric.kernel("dsp", **GOOD["dsp"], nodes=nodes)
-
-
-def test_missing_and_unknown_parameters():
-    with pytest.raises(caloric.InputError, match="heat: parameter 'sigma_a' is missing"):
-        caloric.kernel("heat", sigma_d=0.2)
-    with pytest.raises(caloric.InputError, match=r"heat: no parameter 'sigma_r'.*sigma_a"):
-        caloric.kernel("heat", sigma_d=0.2, sigma_a=0.2, sigma_r=0.3)
-    recipe = recipes.descriptor("heat")
-    with pytest.raises(caloric.InputError, match=r"unknown option 'sigma_r'.*sigma_a"):
-        caloric.describe_patches(np.zeros((1, 8, 8)), recipe, sigma_r=0.3)
 
 
 def test_a_mistyped_option_names_the_right_one():
@@ -139,47 +94,6 @@ def test_first_of_equal_scores_wins():
     assert winner([[0.5, 0.5], [0.5, 0.5]]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: caloric.Grid(cells=0), "cells must be a positive integer"),
-        (lambda: caloric.Grid(cells=2.5), "cells must be a positive integer"),
-        (lambda: caloric.Grid(directions=0), "directions must be a positive integer"),
-        (lambda: caloric.Grid(extent=0.0), "extent must be a positive number"),
-        (lambda: caloric.Grid(extent=np.nan), "extent must be a positive number"),
-        (lambda: caloric.Grid(average="never"), "average must be True, False or 'auto'"),
-        (lambda: caloric.Rings(radii=()), "radii must be distinct numbers"),
-        (lambda: caloric.Rings(radii=0.3), "radii must be numbers"),
-        (lambda: caloric.Rings(radii=(0.2, 0.4, 0.2)), "radii must be distinct"),
-        (lambda: caloric.Rings(radii=(np.nan,)), "radii must be distinct numbers"),
-        (lambda: caloric.Rings(angles=0), "angles must be a positive integer"),
-        (lambda: caloric.Rings(angles=(4, 4)), "4 radii but 2 numbers of angles"),
-    ],
-)
-def test_layouts_are_checked(make, message):
-    with pytest.raises(caloric.InputError, match=message):
-        make()
-
-
-def test_lists_of_radii_are_fine():
-    assert caloric.Rings(radii=[0, 0.3], angles=[1, 6]).dimension == 56
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_places_have_two_coordinates(name):
-    kernel = caloric.kernel(name, **GOOD[name])
-    for bad in (0.5, [0.1, 0.2, 0.3], [[0.1]]):
-        with pytest.raises(caloric.InputError, match="x must have a last axis of 2"):
-            kernel(0.0, bad, 0.0, [0.0, 0.0])
-        with pytest.raises(caloric.InputError, match="y must have a last axis of 2"):
-            kernel(0.0, [0.0, 0.0], 0.0, bad)
-
-
-def test_scale_cannot_spread_without_end():
-    with pytest.raises(caloric.InputError, match="sigma_s is the spread of the logarithm"):
-        caloric.kernel("dsp", sigma_d=0.2, sigma_r=0.4, sigma_s=40)
-
-
 def test_a_kernel_that_meets_no_pixel_says_so():
     with pytest.raises(caloric.InputError, match="zero at every point"):
         caloric.describe_patches(np.zeros((1, 8, 8)), "sift", sigma_d=1e-4)
@@ -204,14 +118,6 @@ def test_byte_order_and_types_of_types_do_not_matter():
     plain = caloric.describe_patches(patches, "sift", dtype=np.float32)
     np.testing.assert_array_equal(caloric.describe_patches(patches.astype(">f4"), "sift"), plain)
     assert caloric.describe_patches(patches, "sift", dtype=np.uint8).dtype == np.uint8
-
-
-def test_a_kernel_is_a_descriptor():
-    patches = np.random.default_rng(0).random((2, 8, 8))
-    kernel = caloric.kernel("heat", sigma_d=0.2, sigma_a=0.4)
-    np.testing.assert_array_equal(
-        caloric.describe_patches(patches, kernel), caloric.describe_patches(patches, "heat")
-    )
 
 
 def test_foveated_descriptors_need_an_image():

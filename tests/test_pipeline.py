@@ -11,7 +11,6 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 from skimage import feature as skimage_feature
 from skimage.feature import match_descriptors as skimage_match
 from skimage.measure import ransac
@@ -22,7 +21,7 @@ import caloric
 import photographs
 from caloric import Frames, viz
 from caloric.interop import opencv, skimage
-from caloric.matching import geometry, neighbours
+from caloric.kernels import KERNELS
 
 VIEW = photographs.similarity(1.3, 25, (10.3, -4.2), (255, 255))
 
@@ -46,8 +45,8 @@ def right_share(a, b, matches):
 def test_descriptors_follow_the_image(descriptor):
     a, b = pair(descriptor)
     share, count = right_share(a, b, caloric.match(a, b))
-    if "field" in descriptor:
-        # Intensities do not turn with the frame's own light, but they do match here.
+    if descriptor in KERNELS and KERNELS[descriptor].feature == "intensity":
+        # Intensities change with the illumination, which is the same here.
         assert count > 50
         return
     assert share > 0.8
@@ -181,120 +180,6 @@ def test_threads_leave_blas_as_it_was():
         together = list(pool.map(lambda i: caloric.extract(i).descriptors, images))
     for a, b in zip(alone, together, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_matching_is_exact():
-    """Against all distances at once: nearest, mutual, ratio, and the ratio to another place."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((n, 24)).astype(np.float32) for n in (1500, 1300))
-    b[:400] = a[:400] + 0.5 * rng.standard_normal((400, 24))
-    xy = rng.uniform(0, 60, (1300, 2))
-    distance = cdist(a, b)
-    nearest = distance.argmin(1)
-    order = np.sort(distance, 1)
-    back = distance.argmin(0)
-    for mutual in (False, True):
-        for ratio, places in ((None, None), (0.8, None), (0.8, xy)):
-            keep = np.ones(1500, bool)
-            if mutual:
-                keep &= back[nearest] == np.arange(1500)
-            if ratio and places is None:
-                keep &= order[:, 0] < ratio * order[:, 1]
-            elif ratio:
-                for i, j in enumerate(nearest):
-                    elsewhere = np.abs(xy - xy[j]).max(1) > 10
-                    keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
-            found = neighbours.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
-            expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
-            assert {tuple(row) for row in found.indices} == expected
-            np.testing.assert_allclose(
-                found.distances, distance[found.indices[:, 0], found.indices[:, 1]], atol=1e-3
-            )
-            assert (np.diff(found.distances) >= 0).all()
-
-
-def test_matching_many_without_the_whole_matrix():
-    rng = np.random.default_rng(1)
-    a = rng.standard_normal((33_000, 8)).astype(np.float32)
-    found = neighbours.match_descriptors(a, a[::-1], mutual=True, ratio=None)
-    assert len(found) > 32_000
-    assert (found.indices.sum(1) == 32_999).mean() > 0.999
-
-
-def test_matching_odd_input():
-    none = np.zeros((0, 8), np.float32)
-    some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
-    for a, b in ((none, some), (some, none), (none, none)):
-        assert neighbours.match_descriptors(a, b).indices.shape == (0, 2)
-    assert len(neighbours.match_descriptors(some, some[:1], ratio=None)) == 1
-    with pytest.raises(caloric.InputError, match="8 and 7 dimensions"):
-        caloric.match(some, some[:, :7])
-    with pytest.raises(caloric.InputError, match=r"shape \(n, d\)"):
-        caloric.match(some[0], some)
-    with pytest.raises(caloric.InputError, match="NaN"):
-        caloric.match(some * np.nan, some)
-    with pytest.raises(caloric.InputError, match="ratio"):
-        caloric.match(some, some, ratio=1.5)
-    a, b = pair("sift")[0], pair("heat")[0]
-    with pytest.raises(caloric.InputError, match="'sift' and of 'heat' cannot be compared"):
-        caloric.match(a, b)
-
-
-def scene(model, outliers=0.4, seed=0):
-    """Matched points of a known geometry, with noise and outliers."""
-    rng = np.random.default_rng(seed)
-    n = 300
-    K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
-    world = np.column_stack([rng.uniform(-2, 2, (n, 2)), rng.uniform(4, 9, n)])
-    R = cv2.Rodrigues(np.array([0.05, 0.2, 0.03]))[0]
-    t = np.array([0.6, 0.05, 0.1])
-    if model == "homography":
-        world[:, 2] = 5 + 0.3 * world[:, 0]
-    a = world @ K.T
-    b = (world @ R.T + t) @ K.T
-    a, b = a[:, :2] / a[:, 2:], b[:, :2] / b[:, 2:]
-    if model == "affine":
-        b = a @ np.array([[0.9, 0.2], [-0.1, 1.1]]).T + [5, -3]
-    b = b + 0.3 * rng.standard_normal((n, 2))
-    wrong = rng.random(n) < outliers
-    b[wrong] = rng.uniform(0, 600, (int(wrong.sum()), 2))
-    return a, b, ~wrong, K
-
-
-@pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "essential"])
-def test_verify_finds_the_geometry(model):
-    a, b, right, K = scene(model)
-    cameras = (K, K) if model == "essential" else None
-    found = geometry.estimate(a, b, model=model, intrinsics=cameras)
-    assert found.matrix.shape == ((2, 3) if model == "affine" else (3, 3))
-    assert found.inliers[right].mean() > 0.97
-    assert found.inliers[~right].mean() < 0.1
-    again = geometry.estimate(a, b, model=model, intrinsics=cameras)
-    np.testing.assert_array_equal(found.matrix, again.matrix)
-    np.testing.assert_array_equal(found.inliers, again.inliers)
-
-
-@pytest.mark.parametrize("model", ["homography", "affine", "fundamental"])
-def test_verify_without_enough_to_go_on(model):
-    for points in (
-        np.zeros((0, 2)),
-        np.zeros((2, 2)),
-        np.ones((50, 2)),
-        np.arange(6).reshape(3, 2),
-    ):
-        found = geometry.estimate(points, points, model=model)
-        assert found.inliers.shape == found.residuals.shape == (len(points),)
-        if model != "affine":
-            assert found.matrix is None
-
-
-def test_verify_checks_what_it_is_given():
-    with pytest.raises(caloric.InputError, match="unknown model 'plane'"):
-        geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="plane")
-    with pytest.raises(caloric.InputError, match="needs intrinsics"):
-        geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="essential")
-    with pytest.raises(caloric.InputError, match="9 points in the first image but 8"):
-        geometry.estimate(np.zeros((9, 2)), np.zeros((8, 2)))
 
 
 def test_the_whole_way():
@@ -452,37 +337,6 @@ def test_features_of_other_recipes_are_not_compared():
         caloric.match(plain, small)
     with pytest.raises(caloric.InputError, match="frames but descriptors of shape"):
         replace(plain, descriptors=plain.descriptors[1:])
-
-
-def test_duplicates_match_once():
-    rng = np.random.default_rng(0)
-    a = rng.random((6, 8), dtype=np.float32)
-    found = caloric.match(np.concatenate([a, a]), a, ratio=None)
-    np.testing.assert_array_equal(np.sort(found.indices[:, 0]), np.arange(6))
-
-
-def test_the_second_neighbour_is_elsewhere_however_many_are_here():
-    """Seven copies of the nearest at one place, which four rounds of looking do not get past."""
-    rng = np.random.default_rng(1)
-    a, far = rng.random((2, 1, 8), dtype=np.float32)
-    copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
-    b = np.concatenate([copies, far])
-    xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
-    assert len(neighbours.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
-    assert len(neighbours.match_descriptors(a, b, ratio=0.1)) == 0
-
-
-@pytest.mark.parametrize("offset", [0, 100, 10_000])
-def test_neighbours_are_exact_far_from_the_origin(offset):
-    rng = np.random.default_rng(2)
-    a = rng.standard_normal((200, 64))
-    b = a + 0.3 * rng.standard_normal((200, 64))
-    a, b = (a + offset).astype(np.float32), (b + offset).astype(np.float32)
-    found = caloric.match(a, b, mutual=False, ratio=None)
-    true = cdist(a.astype(np.float64), b.astype(np.float64))
-    np.testing.assert_array_equal(found.indices[:, 1], true.argmin(1)[found.indices[:, 0]])
-    np.testing.assert_allclose(found.distances, true[tuple(found.indices.T)], rtol=1e-3)
-    assert caloric.match(a, a, ratio=None).distances.max() == 0
 
 
 def test_bright_floats_are_clipped_not_wrapped():

@@ -215,11 +215,3 @@ def test_kinds_of_tiff_that_decoders_disagree_on():
     shallow = (rgba // 257).astype(np.uint8)
     read = reading.decode(saved(Image.fromarray(shallow), format="TIFF"))
     np.testing.assert_array_equal(read, shallow)
-
-
-def test_grey_does_not_depend_on_how_an_array_lies_in_memory():
-    image = colour()
-    expected = to_grey(image)
-    np.testing.assert_array_equal(to_grey(np.asfortranarray(image)), expected)
-    turned = np.ascontiguousarray(np.rot90(image))
-    np.testing.assert_array_equal(to_grey(np.rot90(turned, -1)), expected)

@@ -5,30 +5,17 @@ import os
 import cv2
 import numpy as np
 import pytest
-import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caloric
 import photographs
 from caloric.bench.speed import setting
-from caloric.image import tiff, tiles
+from caloric.image import tiles
 from caloric.runtime import memory, native
+from same_features import agree
 
 TILES = 20_000_000  # bytes: an image of 512 x 512 in four tiles
-
-
-def agree(whole, tiled):
-    """The same features: the same bytes by the compiled core; OpenCV rounds by position."""
-    assert len(whole) == len(tiled)
-    if len(whole) == 0:
-        return
-    if native.core() is not None:
-        assert whole.frames.maps.tobytes() == tiled.frames.maps.tobytes()
-        assert whole.descriptors.tobytes() == tiled.descriptors.tobytes()
-        return
-    np.testing.assert_allclose(tiled.frames.maps, whole.frames.maps, atol=1e-3)
-    assert np.quantile(np.abs(whole.descriptors - tiled.descriptors).max(1), 0.99) < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -153,85 +140,6 @@ def test_memory_is_used_again_and_never_shared(monkeypatch):
 # ---- files
 
 
-@pytest.fixture(scope="module")
-def mosaic():
-    """Large enough to be read by windows, and not the same anywhere."""
-    tile = photographs.colour("coffee")
-    image = np.tile(tile, (5, 4, 1))
-    return (image * np.linspace(0.5, 1, image.shape[1])[:, None]).astype(np.uint8)
-
-
-KINDS = {
-    "strips": {},
-    "deflate": {"compression": "zlib", "rowsperstrip": 50},
-    "tiles": {"tile": (256, 384), "compression": "zlib", "predictor": True},
-    "big": {"bigtiff": True, "tile": (128, 128)},
-    "big-endian": {"byteorder": ">", "rowsperstrip": 33},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("type_", ["rgb", "grey", "16 bits", "float"])
-def test_tiff_by_windows(kind, type_, mosaic, tmp_path):
-    if type_ == "float" and KINDS[kind].get("predictor"):
-        pytest.skip("a predictor of integers")
-    values = {
-        "rgb": mosaic,
-        "grey": mosaic[..., 0],
-        "16 bits": mosaic[..., 1].astype(np.uint16) * 257,
-        "float": mosaic[..., 2].astype(np.float32) / 255,
-    }[type_]
-    path = tmp_path / "image.tif"
-    photometric = "rgb" if values.ndim == 3 else "minisblack"
-    tifffile.imwrite(path, values, photometric=photometric, **KINDS[kind])
-    opened = caloric.open_image(path)
-    assert isinstance(opened, tiff.TiffWindows)
-    assert opened.shape == values.shape
-    for rows, columns in ((slice(0, 1), slice(0, 1)), (slice(100, 777), slice(1000, 2399))):
-        assert np.array_equal(opened.window(rows, columns), values[rows, columns])
-
-
-def test_features_of_a_tiff_are_those_of_its_pixels(mosaic, tmp_path):
-    path = tmp_path / "image.tif"
-    tifffile.imwrite(path, mosaic, photometric="rgb", tile=(256, 256), compression="zlib")
-    size = 100_000_000
-    agree(
-        caloric.extract(mosaic, max_features=500, memory=size),
-        caloric.extract(caloric.open_image(path), max_features=500, memory=size),
-    )
-
-
-def test_other_files_are_read_as_a_whole(mosaic, tmp_path):
-    small = tmp_path / "small.tif"
-    tifffile.imwrite(small, mosaic[:100, :100], photometric="rgb")
-    assert np.array_equal(caloric.open_image(small), mosaic[:100, :100])
-    turned = tmp_path / "turned.tif"
-    extra = [(274, "H", 1, 3, True)]
-    tifffile.imwrite(turned, mosaic, photometric="rgb", extratags=extra)
-    assert np.array_equal(caloric.open_image(turned), mosaic[::-1, ::-1])
-    with pytest.raises(caloric.InputError, match="no such file"):
-        caloric.open_image(tmp_path / "none.tif")
-    (tmp_path / "text.tif").write_bytes(b"II*\0 not a file of pixels")
-    with pytest.raises(caloric.InputError, match=r"text\.tif"):
-        caloric.open_image(tmp_path / "text.tif")
-
-
-def test_a_damaged_strip_says_which(mosaic, tmp_path):
-    path = tmp_path / "image.tif"
-    tifffile.imwrite(path, mosaic, photometric="rgb", rowsperstrip=100, compression="zlib")
-    with tifffile.TiffFile(path) as file:
-        at = file.pages[0].dataoffsets[7]
-    data = bytearray(path.read_bytes())
-    data[at : at + 200] = bytes(200)
-    path.write_bytes(data)
-    opened = caloric.open_image(path)
-    with pytest.raises(caloric.InputError, match="strip or tile 7 is damaged"):
-        caloric.extract(opened)
-
-
-# ---- what was once wrong
-
-
 @pytest.mark.parametrize("shape", [(7, 1500), (10, 1500), (14, 1500), (1500, 14), (15, 1500)])
 def test_thin_images_in_tiles(shape):
     image = cv2.GaussianBlur(np.random.default_rng(0).random(shape), (0, 0), 1.0)
@@ -270,23 +178,3 @@ def test_no_room_for_a_temporary_file(monkeypatch):
     monkeypatch.setattr(tiles.os, "posix_fallocate", full)
     with pytest.raises(caloric.InputError, match="set TMPDIR to another folder"):
         tiles._room((100, 100), 0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
-def test_windows_in_forked_processes(mosaic, tmp_path):
-    path = tmp_path / "image.tif"
-    tifffile.imwrite(path, mosaic, photometric="rgb", tile=(64, 64))
-    opened = caloric.open_image(path)
-    children = []
-    for _ in range(3):
-        child = os.fork()
-        if child == 0:
-            good = all(
-                np.array_equal(
-                    opened.window(slice(y, y + 64), slice(0, 2000)), mosaic[y : y + 64, :2000]
-                )
-                for y in range(0, 1900, 64)
-            )
-            os._exit(0 if good else 1)
-        children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]

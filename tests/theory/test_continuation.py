@@ -3,19 +3,10 @@
 import numpy as np
 import pytest
 
-from caloric.theory import diffusion, energy, toy
+from caloric.theory import toy
 from caloric.theory.continuation import continuation, descend
 from caloric.theory.signals import Bumps
-
-
-def smoothed(function, point, sigma, nodes=41):
-    """function ⋆ k_σ by Gauss-Hermite in every coordinate: an oracle for diffused costs."""
-    t, weights = np.polynomial.hermite_e.hermegauss(nodes)
-    weights = weights / weights.sum()
-    grids = np.meshgrid(*[t] * len(point), indexing="ij")
-    mass = np.prod(np.meshgrid(*[weights] * len(point), indexing="ij"), axis=0)
-    points = np.asarray(point) + sigma * np.stack(grids, -1).reshape(-1, len(point))
-    return float(np.array([function(p) for p in points]) @ mass.ravel())
+from gauss_hermite import smoothed
 
 
 def test_bumps_blur_square_shift():
@@ -39,37 +30,6 @@ def test_diffused_toy_is_the_smoothed_toy(point):
     for sigma in (0.1, 0.3):
         expected = smoothed(toy.undiffused_cost, point, sigma)
         assert toy.cost(np.array(point), sigma) == pytest.approx(expected, rel=1e-6)
-
-
-def test_diffused_penalties():
-    c = np.array([0.2, 0.9, -0.1])
-    for sigma in (0.0, 0.3):
-        for plain, closed in (
-            (energy.binary_penalty, diffusion.binary_penalty),
-            (energy.choice_penalty, diffusion.choice_penalty),
-        ):
-            assert closed(c, sigma) == pytest.approx(smoothed(plain, c, sigma, 7), rel=1e-10)
-
-
-def test_penalty_is_zero_just_at_a_single_winner():
-    assert energy.choice_penalty([0, 1, 0]) == 0
-    for c in ([0, 0, 0], [1, 1, 0], [0.5, 0.5, 0]):
-        assert energy.choice_penalty(c) > 0
-
-
-def test_costs_of_a_single_winner_are_its_own():
-    c = np.array([0, 1])
-    assert energy.cost(c**2, [3.0, 2.0], energy.choice_penalty(c)) == 2.0
-    assert energy.cost(c, [-3.0, -2.0], energy.choice_penalty(c)) == -2.0
-
-
-def test_dissimilarity_and_winner():
-    template = energy.OrientationDensity(
-        np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0.0, 1.0]), np.array([2.0, 3.0])
-    )
-    assert energy.dissimilarity(lambda beta, x: beta + x[:, 0], template) == -6.0
-    assert template.heaviest(1).weights.tolist() == [3.0]
-    assert energy.winner([[0.1, 0.4], [0.9, 0.2]]) == (1, 0)
 
 
 def test_algorithm_1_reaches_the_global_minimum_of_the_toy():

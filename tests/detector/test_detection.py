@@ -1,6 +1,5 @@
 """Detection: the same extrema as OpenCV's, and frames that follow the image."""
 
-import cv2
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
@@ -8,66 +7,6 @@ from scipy.spatial import cKDTree
 import caloric
 import photographs
 from caloric.detector import extrema
-from caloric.detector.affine_shape import STRENGTH
-from caloric.image import scalespace
-
-
-def in_common(a, b):
-    """The share of extrema (x, y, σ) of a that b has too."""
-    distance, nearest = cKDTree(b[:, :2]).query(a[:, :2])
-    return np.mean((distance < 0.05 * a[:, 2]) & (np.abs(a[:, 2] / b[nearest, 2] - 1) < 0.03))
-
-
-@pytest.mark.parametrize("name", ["camera", "brick", "coffee"])
-def test_opencv_finds_the_same_extrema(name):
-    image = photographs.grey(name)
-
-    def opencv(precise):
-        found = cv2.SIFT_create(enable_precise_upscale=precise).detect(image)
-        return np.unique([(*k.pt, k.size / 2) for k in found], axis=0)
-
-    frames = caloric.detect(image, upright=True, max_features=None)
-    ours = np.column_stack([frames.xy, frames.sigma])
-    # OpenCV enlarges as we do, and then forgets the quarter pixel.
-    theirs = opencv(precise=False) - (0.25, 0.25, 0)
-    fine, theirs = (v[v[:, 2] < 1.7] for v in (ours, theirs))
-    # We accept more: OpenCV drops an extremum unless it settles within half a sample.
-    assert in_common(theirs, fine) > 0.92
-    assert in_common(fine, theirs) > 0.78
-    # Coarser octaves have their pixels where the image has them, as OpenCV's have when it enlarges
-    # in its other way.
-    theirs = opencv(precise=True)
-    coarse, theirs = (v[v[:, 2] > 4] for v in (ours, theirs))
-    assert in_common(theirs, coarse) > 0.85
-    assert in_common(coarse, theirs) > 0.75
-
-
-def test_scale_space_is_the_blur_it_claims():
-    """The levels of a Gaussian blob are Gaussian blobs of the added width, at the same place."""
-    y, x = np.mgrid[:120, :140].astype(np.float64)
-    width, centre = 6.0, (63.3, 51.8)
-    r2 = (x - centre[0]) ** 2 + (y - centre[1]) ** 2
-    space = scalespace.build(np.exp(-r2 / (2 * width**2)).astype(np.float32))
-    for level in space.ladder().levels[:12]:
-        h, w = level.pixels.shape
-        v, u = np.mgrid[:h, :w] * level.step + level.origin
-        # Enlarged, the image is taken to have a blur of its own, and has some more.
-        added = 3 / 16 - scalespace.CAMERA**2 if level.step < 1 else 0
-        total = width**2 + level.sigma**2 + added
-        there = np.exp(-((u - centre[0]) ** 2 + (v - centre[1]) ** 2) / (2 * total))
-        expected = there * width**2 / total
-        inner = (slice(h // 5, -h // 5), slice(w // 5, -w // 5))
-        assert np.abs(level.pixels - expected)[inner].max() < 0.004
-
-
-def test_a_window_on_an_octave_is_that_octave():
-    image = np.random.default_rng(0).random((90, 110)).astype(np.float32)
-    whole = scalespace.octave(scalespace.Base(image, scalespace.SHARP, 1.0))
-    reach = scalespace.reach(scalespace.SHARP)
-    part = scalespace.octave(scalespace.Base(image[:, 10:], scalespace.SHARP, 1.0, (10, 0)))
-    expected = whole.pixels[:, :, 10 + reach :]
-    np.testing.assert_allclose(part.pixels[:, :, reach:], expected, atol=1e-6)
-
 
 CHANGES = {
     "a quarter pixel": (1.0, 0, (0.25, -0.4)),
@@ -111,23 +50,6 @@ def test_frames_follow_the_image(change):
         followed += bool(((turns < 0.2) & (sizes < 0.2)).any())
     assert len(expected) > 20
     assert followed / len(expected) > (0.7 if scale in (1.0, 2.0, 3.0) else 0.6)
-
-
-@pytest.mark.parametrize(("ratio", "turn"), [(1.0, 0.0), (1.4, 2.5), (2.0, 0.5), (2.8, 1.2)])
-def test_affine_frames_take_the_shape_of_a_blob(ratio, turn):
-    """A round frame on an elliptic blob becomes most of the ellipse, and keeps its σ."""
-    y, x = np.mgrid[:200, :200] - 100.0
-    u, v = np.cos(turn) * x + np.sin(turn) * y, -np.sin(turn) * x + np.cos(turn) * y
-    image = 0.2 + 0.6 * np.exp(-(u**2 / ratio + v**2 * ratio) / (2 * 8**2))
-    frames = [caloric.detect(image, affine=adapt, upright=True) for adapt in (False, True)]
-    round_, adapted = (f[[np.argmin(np.hypot(*(f.xy - 100).T))]] for f in frames)
-    np.testing.assert_allclose(adapted.sigma, round_.sigma, rtol=1e-6)
-    A = adapted.maps[0, :, :2]
-    values, vectors = np.linalg.eigh(A @ A.T)
-    assert np.sqrt(values[1] / values[0]) == pytest.approx(ratio**STRENGTH, rel=0.1)
-    if ratio > 1:
-        angle = np.arctan2(vectors[1, 1], vectors[0, 1])
-        assert abs((angle - turn + np.pi / 2) % np.pi - np.pi / 2) < 0.05
 
 
 def test_options_of_detect():

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from caloric import cli
 from caloric.errors import InputError
 from caloric.paper import report, side_by_side, table1
-from caloric.paper.letters import ALPHABET, Move, random_move, render
 from paths import DOCS
 
 # What `make paper` chooses among 28 candidates, each with one other, for the sake of time.
@@ -116,49 +115,3 @@ def test_debug_shows_the_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["caloric", "--debug", "paper", str(taken)])
     with pytest.raises(ValueError, match="not a folder"):
         cli.main()
-
-
-def test_letters_move_as_the_theory_says():
-    """The patch shows f ∘ τ: shifting τ by +b moves the picture by −b."""
-    still = render("L")
-    shifted = render("L", Move(np.eye(2), np.array([2 / 32, 0.0])))
-    np.testing.assert_allclose(shifted[:, :-1], still[:, 1:], atol=1e-6)
-    assert 0 < still.min() < 0.2
-    assert still.max() == pytest.approx(1, abs=1e-3)
-    assert len({render(c).tobytes() for c in ALPHABET}) == 26
-
-
-def test_deformations_are_seeded_and_of_their_strength():
-    moves = [random_move(np.random.default_rng(s), 0.3) for s in range(2000)]
-    spread = np.std([m.A - np.eye(2) for m in moves])
-    assert spread == pytest.approx(0.3, rel=0.05)
-    again = table1.deform(3, 1, (0.2,))
-    np.testing.assert_array_equal(again.copies, table1.deform(3, 1, (0.2,)).copies)
-
-
-def test_forced_choice_counts_by_hand():
-    """margins, choices and shares against a plain loop over pairs and draws."""
-    letters = table1.deform(0, 2, (0.4,))
-    how = table1.method("sift", sigma_d=0.3, sigma_r=0.8)
-    margin = table1.margins(letters, how)["l2"]
-    choice = table1.choices(margin)
-    right = []
-    raw = how.describe(np.concatenate([letters.originals, letters.copies[0].reshape(-1, 24, 24)]))
-    unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
-    ours, theirs = unit[:26], unit[26:].reshape(26, 2, -1)
-    for number, (a, b) in enumerate(table1.PAIRS):
-        for r in range(2):
-            for s in range(2):
-                correct = np.sum((ours[a] - theirs[a, r]) ** 2) + np.sum(
-                    (ours[b] - theirs[b, s]) ** 2
-                )
-                wrong = np.sum((ours[a] - theirs[b, s]) ** 2) + np.sum(
-                    (ours[b] - theirs[a, r]) ** 2
-                )
-                assert choice[0, number, r, s] == pytest.approx(wrong - correct, abs=1e-4)
-                right.append(correct < wrong)
-    resampled = table1.bootstrap(choice, resamples=20)
-    assert resampled.shape == (21, 1)
-    share = table1.intervals(resampled)[0]
-    assert share.mean == pytest.approx(np.mean(right), abs=2e-3)
-    assert share.low <= share.mean <= share.high

@@ -1,0 +1,83 @@
+"""Upload: arrays of any kind become the same grayscale pixels as on the CPU."""
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+import caloric
+import photographs
+from caloric.bench.agreement import compared
+from caloric.descriptor.recipes import descriptor
+from caloric.gpu import upload
+from caloric.image.pixels import to_grey
+from torch_device import DEVICE, HERE, photograph
+
+
+def test_tensors_are_images():
+    image = photograph("coffee")
+    colour = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+    plain = caloric.extract(image, max_features=50)
+    grey = torch.from_numpy(image)
+    channels = torch.from_numpy(np.moveaxis(colour, 2, 0).copy())
+    for tensor in (grey, grey[None], channels, channels.float() / 255):
+        for device in ("cpu", HERE):
+            found = caloric.extract(tensor, max_features=50, device=device)
+            assert compared(plain, found)[0] >= 0.98
+    several = caloric.extract(torch.stack([channels, channels]), max_features=50, device=HERE)
+    assert len(several) == 2
+    with pytest.raises(caloric.InputError, match="tensor"):
+        caloric.extract(torch.zeros(2, 30, 30), device=HERE)
+    with pytest.raises(caloric.InputError, match="tensor of"):
+        caloric.extract(torch.zeros(30, 30, dtype=torch.int64), device=HERE)
+    with pytest.raises(caloric.InputError, match="NaN"):
+        caloric.extract(torch.full((30, 30), torch.nan), device=HERE)
+
+
+def _kinds():
+    """The same picture in all the forms that users have it in."""
+    colours = cv2.resize(photographs.colour("astronaut"), (97, 81))
+    grey = photograph(size=(97, 81))
+    half = (grey / 255).astype(np.float16)
+    alpha = np.dstack([colours, np.linspace(0, 255, colours[..., 0].size).reshape(grey.shape)])
+    frozen = grey.copy()
+    frozen.setflags(write=False)
+    return {
+        "grey": grey, "colours": colours, "one channel": grey[..., None],
+        "alpha": alpha.astype(np.uint8), "uint16": grey.astype(np.uint16) * 257,
+        "big endian": (grey.astype(np.uint16) * 257).astype(">u2"), "bool": grey > 100,
+        "float16": half, "float32": half.astype(np.float32), "float64": colours / 255,
+        "Fortran order": np.asfortranarray(colours), "a view": colours[::-1, ::-1],
+        "read-only": frozen, "a list": (grey / 255).tolist(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", _kinds())
+def test_all_kinds_of_arrays_are_grey_as_on_the_cpu(kind):
+    image = _kinds()[kind]
+    prepared = upload.prepared(image)
+    pixels = upload.on_device(prepared, descriptor("caloric").kernel, DEVICE)
+    np.testing.assert_array_equal(pixels.cpu().numpy(), to_grey(image))
+
+
+@pytest.mark.parametrize(
+    ("image", "name", "message"),
+    [
+        (np.full((40, 40), np.nan, np.float32), "caloric", "NaN"),
+        (np.pad(np.full((20, 20), np.inf), 9), "caloric", "NaN or infinite"),
+        (np.pad(np.full((20, 20), 200.0), 9), "caloric", r"floats from 0 to 200"),
+        (np.pad(np.full((20, 20), 1.5), 9), "distribution-field", r"needs intensities"),
+        (np.zeros((40, 40), np.int32), "caloric", "pixels of type int32"),
+    ],
+)
+def test_wrong_pixels_are_the_errors_of_the_cpu(image, name, message):
+    good = np.full((*image.shape,), 0.5)
+    told = []
+    for device in ("cpu", HERE):
+        with pytest.raises(caloric.InputError, match=message) as error:
+            caloric.extract([good, image], name, device=device)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+# Devices, and what does not fit.

@@ -1,0 +1,32 @@
+"""The scale space: its blur, and windows on it."""
+
+import numpy as np
+
+from caloric.image import scalespace
+
+
+def test_scale_space_is_the_blur_it_claims():
+    """The levels of a Gaussian blob are Gaussian blobs of the added width, at the same place."""
+    y, x = np.mgrid[:120, :140].astype(np.float64)
+    width, centre = 6.0, (63.3, 51.8)
+    r2 = (x - centre[0]) ** 2 + (y - centre[1]) ** 2
+    space = scalespace.build(np.exp(-r2 / (2 * width**2)).astype(np.float32))
+    for level in space.ladder().levels[:12]:
+        h, w = level.pixels.shape
+        v, u = np.mgrid[:h, :w] * level.step + level.origin
+        # Enlarged, the image is taken to have a blur of its own, and has some more.
+        added = 3 / 16 - scalespace.CAMERA**2 if level.step < 1 else 0
+        total = width**2 + level.sigma**2 + added
+        there = np.exp(-((u - centre[0]) ** 2 + (v - centre[1]) ** 2) / (2 * total))
+        expected = there * width**2 / total
+        inner = (slice(h // 5, -h // 5), slice(w // 5, -w // 5))
+        assert np.abs(level.pixels - expected)[inner].max() < 0.004
+
+
+def test_a_window_on_an_octave_is_that_octave():
+    image = np.random.default_rng(0).random((90, 110)).astype(np.float32)
+    whole = scalespace.octave(scalespace.Base(image, scalespace.SHARP, 1.0))
+    reach = scalespace.reach(scalespace.SHARP)
+    part = scalespace.octave(scalespace.Base(image[:, 10:], scalespace.SHARP, 1.0, (10, 0)))
+    expected = whole.pixels[:, :, 10 + reach :]
+    np.testing.assert_allclose(part.pixels[:, :, reach:], expected, atol=1e-6)

@@ -1,0 +1,138 @@
+"""Descriptors as PyTorch modules, and inside kornia."""
+
+import numpy as np
+import pytest
+import torch
+
+import caloric
+from caloric.interop import torch as interop
+from torch_device import DEVICE, HERE, photograph
+
+
+@pytest.mark.parametrize("name", caloric.descriptors()[1:])
+def test_modules_describe_patches_and_have_gradients(name):
+    torch.manual_seed(0)
+    module = interop.Descriptor(name)
+    patches = torch.rand(6, 1, 32, 32)
+    expected = caloric.describe_patches(patches[:, 0].numpy(), name)
+    np.testing.assert_allclose(module(patches).numpy(), expected, atol=1e-5)
+    assert "table" in module.state_dict()
+    flat = torch.full((2, 1, 32, 32), 0.5, requires_grad=True)
+    module(flat).sum().backward()
+    assert torch.isfinite(flat.grad).all()
+    small = interop.Descriptor(name, patch_size=8).double()
+    some = torch.rand(2, 1, 8, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(small, (some,), eps=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", caloric.descriptors())
+def test_modules_have_gradients_to_frames_and_pixels(name):
+    torch.manual_seed(0)
+    image = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 34, 34, dtype=torch.float64), 3, 1)
+    laf = torch.tensor([[[[1.3, 0.2, 15.3], [-0.3, 1.1, 16.1]]]], dtype=torch.float64)
+    laf.requires_grad_()
+    module = interop.Descriptor(name).double()
+    assert torch.autograd.gradcheck(lambda f: module(image, f), (laf,), eps=1e-7, atol=1e-4)
+    pixels = image.clone().requires_grad_()
+    weights = torch.rand(module.dimension, dtype=torch.float64)
+    (slopes,) = torch.autograd.grad((module(pixels, laf) @ weights).sum(), pixels)
+    way = torch.rand_like(pixels)
+    with torch.no_grad():
+        step = 1e-6
+        ahead, behind = (module(image + s * step * way, laf) @ weights for s in (1, -1))
+    assert (slopes * way).sum().item() == pytest.approx(
+        (ahead - behind).item() / (2 * step), rel=1e-3, abs=1e-6
+    )
+    flat = torch.full((1, 1, 32, 32), 0.5, dtype=torch.float64, requires_grad=True)
+    module(flat, laf).sum().backward()
+    assert torch.isfinite(flat.grad).all()
+
+
+@pytest.mark.parametrize("name", ["caloric", "heat"])
+def test_modules_describe_frames_like_the_pipeline(name):
+    image = photograph("camera")
+    frames = caloric.detect(image, max_features=40)
+    pixels = torch.from_numpy(image)[None, None].float() / 255
+    found = interop.Descriptor(name)(pixels, torch.from_numpy(frames.to_laf()))
+    expected = caloric.describe(image, frames, name)
+    assert found.shape == (1, 40, expected.shape[1])
+    assert ((found[0].numpy() * expected).sum(1) >= 0.9999).all()
+
+
+def test_modules_own_their_tables():
+    module = interop.Descriptor("sift")
+    module.load_state_dict({k: 0 * v for k, v in module.state_dict().items()})
+    assert interop.Descriptor("sift").table.abs().max() > 0
+
+
+def test_modules_take_nothing_half_precision_and_lost_frames():
+    module = interop.Descriptor("sift")
+    image = torch.rand(1, 1, 40, 40, generator=torch.Generator().manual_seed(0))
+    assert module(image[:0, :, :32, :32]).shape == (0, 128)
+    assert module(image, torch.zeros(1, 0, 2, 3)).shape == (1, 0, 128)
+    lafs = torch.tensor([[[[3.0, 0, 20], [0, 3, 20]], [[torch.nan, 0, 20], [0, 3, 20]]]])
+    found = module(image, lafs)[0]
+    assert (found[1] == 0).all()
+    half = module.half()(image.half(), lafs.half())[0]
+    assert half.dtype == torch.float16
+    np.testing.assert_allclose(half[0].float(), found[0], atol=2e-3)
+    wide = interop.Descriptor("sift")(image.double(), lafs.double())[0]
+    np.testing.assert_allclose(wide[0], found[0], atol=1e-5)
+
+
+def test_modules_say_what_is_wrong():
+    module = interop.Descriptor("sift")
+    for arguments, match in (
+        ((torch.rand(3, 32, 32),), "expected shape"),
+        ((torch.rand(3, 1, 16, 16),), "patch_size=32"),
+        ((torch.rand(3, 1, 32, 32), torch.rand(2, 4, 2, 3)), "lafs"),
+    ):
+        with pytest.raises(caloric.InputError, match=match):
+            module(*arguments)
+    with pytest.raises(caloric.InputError, match="divide by 255"):
+        module(torch.zeros(1, 1, 32, 32, dtype=torch.uint8))
+    with pytest.raises(caloric.InputError, match="patch_size"):
+        interop.Descriptor("sift", patch_size=1)
+    with pytest.raises(caloric.InputError, match="divide by 255"):
+        interop.extract(torch.full((1, 1, 30, 30), 99.0))
+    with pytest.raises(caloric.InputError, match="rings"):
+        interop.Descriptor("caloric")(torch.rand(1, 1, 32, 32))
+    with pytest.raises(caloric.InputError, match="tensor"):
+        interop.extract(np.zeros((1, 1, 30, 30)))
+
+
+def test_features_stay_tensors():
+    image = photograph()
+    images = torch.from_numpy(np.stack([image, image[::-1].copy()]))[:, None].to(DEVICE)
+    lafs, scores, values = interop.extract(images, max_features=120)
+    assert lafs.shape == (2, 120, 2, 3)
+    assert values.shape == (2, 120, 128)
+    own = caloric.extract(image, max_features=120, device=HERE)
+    # How many go at once decides on the last bits of a product, of half precision on a GPU.
+    close = 1e-5 if HERE == "torch:cpu" else 1e-3
+    np.testing.assert_allclose(own.descriptors, values[0, : len(own)].cpu().numpy(), atol=close)
+    np.testing.assert_array_equal(own.scores, scores[0, : len(own)].cpu().numpy())
+
+
+@pytest.mark.filterwarnings("default")
+def test_inside_kornia():
+    feature = pytest.importorskip("kornia.feature")
+    image = photograph()
+    pixels = torch.from_numpy(image)[None, None].float() / 255
+    frames = caloric.detect(image, max_features=60)
+    lafs = torch.from_numpy(frames.to_laf())
+    ours = feature.LAFDescriptor(interop.Descriptor("heat"), patch_size=32)
+    theirs = feature.LAFDescriptor(feature.SIFTDescriptor(32, rootsift=True), patch_size=32)
+    assert ours(pixels, lafs).shape == theirs(pixels, lafs).shape == (1, 60, 128)
+    patches = feature.extract_patches_from_pyramid(pixels, lafs, PS=32)
+    expected = caloric.describe_patches(patches[0, :, 0].numpy(), "heat")
+    np.testing.assert_allclose(ours(pixels, lafs)[0].numpy(), expected, atol=1e-4)
+
+    class Detector(torch.nn.Module):
+        def forward(self, image, mask=None):
+            return lafs, torch.tensor(frames.scores)[None]
+
+    local = feature.LocalFeature(Detector(), ours)
+    found, _, described = local(pixels)
+    assert described.shape == (1, 60, 128)
+    torch.testing.assert_close(found, lafs)

@@ -1,0 +1,98 @@
+"""Nearest neighbours: exact, unique, and the ratio to the second one elsewhere."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+import caloric
+import photographs
+from caloric.matching import neighbours
+
+
+def test_matching_is_exact():
+    """Against all distances at once: nearest, mutual, ratio, and the ratio to another place."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, 24)).astype(np.float32) for n in (1500, 1300))
+    b[:400] = a[:400] + 0.5 * rng.standard_normal((400, 24))
+    xy = rng.uniform(0, 60, (1300, 2))
+    distance = cdist(a, b)
+    nearest = distance.argmin(1)
+    order = np.sort(distance, 1)
+    back = distance.argmin(0)
+    for mutual in (False, True):
+        for ratio, places in ((None, None), (0.8, None), (0.8, xy)):
+            keep = np.ones(1500, bool)
+            if mutual:
+                keep &= back[nearest] == np.arange(1500)
+            if ratio and places is None:
+                keep &= order[:, 0] < ratio * order[:, 1]
+            elif ratio:
+                for i, j in enumerate(nearest):
+                    elsewhere = np.abs(xy - xy[j]).max(1) > 10
+                    keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
+            found = neighbours.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
+            expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
+            assert {tuple(row) for row in found.indices} == expected
+            np.testing.assert_allclose(
+                found.distances, distance[found.indices[:, 0], found.indices[:, 1]], atol=1e-3
+            )
+            assert (np.diff(found.distances) >= 0).all()
+
+
+def test_matching_many_without_the_whole_matrix():
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((33_000, 8)).astype(np.float32)
+    found = neighbours.match_descriptors(a, a[::-1], mutual=True, ratio=None)
+    assert len(found) > 32_000
+    assert (found.indices.sum(1) == 32_999).mean() > 0.999
+
+
+def test_matching_odd_input():
+    none = np.zeros((0, 8), np.float32)
+    some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
+    for a, b in ((none, some), (some, none), (none, none)):
+        assert neighbours.match_descriptors(a, b).indices.shape == (0, 2)
+    assert len(neighbours.match_descriptors(some, some[:1], ratio=None)) == 1
+    with pytest.raises(caloric.InputError, match="8 and 7 dimensions"):
+        caloric.match(some, some[:, :7])
+    with pytest.raises(caloric.InputError, match=r"shape \(n, d\)"):
+        caloric.match(some[0], some)
+    with pytest.raises(caloric.InputError, match="NaN"):
+        caloric.match(some * np.nan, some)
+    with pytest.raises(caloric.InputError, match="ratio"):
+        caloric.match(some, some, ratio=1.5)
+    image = photographs.grey("camera")
+    a, b = (caloric.extract(image, name, max_features=800) for name in ("sift", "heat"))
+    with pytest.raises(caloric.InputError, match="'sift' and of 'heat' cannot be compared"):
+        caloric.match(a, b)
+
+
+def test_duplicates_match_once():
+    rng = np.random.default_rng(0)
+    a = rng.random((6, 8), dtype=np.float32)
+    found = caloric.match(np.concatenate([a, a]), a, ratio=None)
+    np.testing.assert_array_equal(np.sort(found.indices[:, 0]), np.arange(6))
+
+
+def test_the_second_neighbour_is_elsewhere_however_many_are_here():
+    """Seven copies of the nearest at one place, which four rounds of looking do not get past."""
+    rng = np.random.default_rng(1)
+    a, far = rng.random((2, 1, 8), dtype=np.float32)
+    copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
+    b = np.concatenate([copies, far])
+    xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
+    assert len(neighbours.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
+    assert len(neighbours.match_descriptors(a, b, ratio=0.1)) == 0
+
+
+@pytest.mark.parametrize("offset", [0, 100, 10_000])
+def test_neighbours_are_exact_far_from_the_origin(offset):
+    rng = np.random.default_rng(2)
+    a = rng.standard_normal((200, 64))
+    b = a + 0.3 * rng.standard_normal((200, 64))
+    a, b = (a + offset).astype(np.float32), (b + offset).astype(np.float32)
+    found = caloric.match(a, b, mutual=False, ratio=None)
+    true = cdist(a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_array_equal(found.indices[:, 1], true.argmin(1)[found.indices[:, 0]])
+    np.testing.assert_allclose(found.distances, true[tuple(found.indices.T)], rtol=1e-3)
+    assert caloric.match(a, a, ratio=None).distances.max() == 0

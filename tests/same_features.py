@@ -1,0 +1,18 @@
+"""Equality of features from whole images and from parts."""
+
+import numpy as np
+
+from caloric.runtime import native
+
+
+def agree(whole, tiled):
+    """Assert equality: bit-identical from the compiled core; OpenCV rounds by position."""
+    assert len(whole) == len(tiled)
+    if len(whole) == 0:
+        return
+    if native.core() is not None:
+        assert whole.frames.maps.tobytes() == tiled.frames.maps.tobytes()
+        assert whole.descriptors.tobytes() == tiled.descriptors.tobytes()
+        return
+    np.testing.assert_allclose(tiled.frames.maps, whole.frames.maps, atol=1e-3)
+    assert np.quantile(np.abs(whole.descriptors - tiled.descriptors).max(1), 0.99) < 1e-3
