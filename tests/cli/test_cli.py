@@ -66,6 +66,7 @@ def test_the_python_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch
     assert scope["maps"].shape == (8, 32, 32)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_recipes_runs_and_is_better():
     """Inliers of the same OpenCV script, before its one line changed and after."""
     pytest.importorskip("kornia")
@@ -88,6 +89,7 @@ def test_what_was_meant_is_suggested(monkeypatch, capsys, pair):
     assert "did you mean" not in run(monkeypatch, capsys, "match", *pair, "--model", "zzz")[2]
 
 
+@pytest.mark.slow
 def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
     """As an installed, typed package."""
     pytest.importorskip("mypy")
@@ -259,6 +261,7 @@ def test_one_bad_image_does_not_end_the_run(pair, tmp_path, monkeypatch, capsys)
     assert "name an .h5, an .npz or a folder" in err
 
 
+@pytest.mark.slow
 def test_demo_shows_the_difference(tmp_path, monkeypatch, capsys):
     code, out, _ = run(monkeypatch, capsys, "demo", tmp_path / "out")
     assert code == 0
