@@ -22,11 +22,12 @@ def test_each_kernel_file_is_registered():
     assert not missing, f"add to _NAMES of {kernels.__file__}: {', '.join(sorted(missing))}"
 
 
-def test_order_of_descriptors():
-    assert caloric.descriptors()[:10] == (
+def test_the_order_of_descriptors_is_kept():
+    order = (
         "caloric", "sift", "dsp", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity",
         "distribution-field", "distribution-field-heat",
     )  # fmt: skip
+    assert tuple(name for name in caloric.descriptors() if name in order) == order
 
 
 @pytest.mark.parametrize("name", KERNELS)
