@@ -30,8 +30,8 @@ define both
 	test $$status -eq 0 && test "$$(cat .venv/beside.status)" -eq 0
 endef
 
-# What takes about as long as all other fast tests, with lint.
-BESIDE := tests/theory tests/kernels tests/descriptor tests/detector tests/matching tests/image tests/gpu
+# With lint, these take about as long as all other fast tests.
+BESIDE := $(addprefix tests/,alignment bench cli descriptor detector gpu image kernels matching theory)
 
 # For every change: static checks and the tests that are not marked slow.
 test: $(READY)
