@@ -1,139 +1,235 @@
-// What each kind of processor has its own build of. Shapes are row-major; all images are float.
+// Types and functions of the five stages. The functions are compiled once per instruction set, each time in
+// the namespace CALORIC_BUILD; a table of them is selected at run time. Arrays are row-major, images are float.
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace caloric {
 
-// An image (height, width) of the scale space, or a window on one; pixel (i, j) lies at
-// (left + j, top + i) * step + origin.
-struct Level {
-  const float *pixels;
-  int height, width;
-  double step, origin;
-  std::int64_t left, top;
+using i64 = std::int64_t;
+
+// ---- Scale space
+
+// The layers of an octave, each smoothed from the one before it and the first from the base.
+struct SmoothingTask {
+  const float *base;  // (height, width), or half of both if it is upsampled
+  i64 base_stride;    // floats between the rows of the base
+  bool upsample;
+  i64 height, width;                // of the layers
+  std::vector<float *> layers;      // (height, width) each
+  std::vector<const float *> taps;  // (2 radius + 1,) each
+  std::vector<int> radii;
 };
 
-// Columns of a table in groups of COLUMNS, rows in blocks of BLOCK, whose harmonics stay in the first
-// cache; of each group in each block the rows that are not all zero.
-constexpr int COLUMNS = 4, BLOCK = 128;
-struct Factor {
-  std::vector<std::int64_t> starts;   // (blocks * groups + 1): where each begins, block by block
-  std::vector<std::int32_t> rows;     // (entries,)
-  std::vector<float> values;          // (entries, COLUMNS)
-  std::vector<std::int32_t> columns;  // (groups * COLUMNS): where each belongs; `width` for those that fill up
-  std::int64_t height, width;         // of the table as it came
-};
+// ---- Extrema
 
-// Two columns of all factors that belong to places which mirror each other: the first holds half of what
-// is alike in them, the second half of what is opposite. A sine turns round in the mirror.
-struct Mirrored {
-  std::int64_t first, second;
-  bool turns;
-};
-
-// What multiplies the harmonics of a density; see caloric.descriptor.pooling.Table.
-struct Table {
-  std::vector<Factor> factors;
-  std::vector<Mirrored> mirrored;
-  std::vector<std::int64_t> partners;  // (points,): the one that mirrors each, or itself
-  const float *synthesis;              // (bins, 2 * order + 1), or null
-  std::int64_t bins;
-  int order;
-};
-
-// Where a density is measured, in sigma of a frame, and what multiplies the power of the gradient
-// there; runs of points share a level. Partners are in one run.
-struct Points {
-  const float *x, *y, *factors;
-  const std::int64_t *partners;
-  std::int64_t count;
-  const std::int64_t *runs;  // (number of runs + 1): where each begins
-  std::int64_t number_of_runs;
-  float power;
-};
-
-// A set of frames: maps (n, 2, 3), and of each and each run the level it is read from.
-struct Frames {
-  const double *maps;
-  const std::int64_t *levels;
-  std::int64_t count;
+// The Gaussian images of an octave, at most MAX_IMAGES. D_i is the difference of images i + 1 and i.
+constexpr int MAX_IMAGES = 16;
+struct Octave {
+  std::vector<const float *> images;  // (height, width) each
+  i64 height, width;
 };
 
 struct Candidate {
   std::int32_t layer, row, column;
 };
 
-// The two nearest of a row of a: scores, and the column of the first.
-struct Best {
-  float *first, *second;
-  std::int64_t *nearest;
+// Defined in caloric.detector.extrema.
+struct ExtremumConstants {
+  int max_fits;
+  double min_determinant, move_threshold, max_offset, scales_per_octave, contrast, edge_ratio;
 };
 
-// Rows of numbers as bytes q, of which a row is scale q with an error of length `error`: a product of two
-// rows is known from their bytes to within error_a |b| + error_b |a|. Most products are far from the
-// largest, and are told apart from it by bytes, at a quarter of the work. Rows are padded to a multiple of
-// 16 numbers; `packed` has those of a one after the other, those of b in groups of 8, of each 4 bytes at a time.
-struct Bytes {
-  std::vector<std::int8_t> packed;
+// A sub-pixel extremum: the position of the fit, the offset of the peak from it, and D at the peak.
+struct Extremum {
+  double layer, row, column, dx, dy, dlayer, value;
+};
+
+// ---- Descriptor
+
+// An image of the scale space, or a window of one; pixel (i, j) is at (left + j, top + i) * step + origin.
+struct Level {
+  const float *pixels;
+  int height, width;
+  double step, origin;
+  i64 left, top;
+};
+
+// A factor of a table. Columns are in groups of COLUMNS, rows in blocks of BLOCK, whose harmonics fit in the
+// L1 cache. Of each group in each block only the rows that are not all zero are stored.
+constexpr int COLUMNS = 4, BLOCK = 128;
+struct Factor {
+  std::vector<i64> starts;            // (blocks * groups + 1,): first entry of each group, block by block
+  std::vector<std::int32_t> rows;     // (entries,)
+  std::vector<float> values;          // (entries, COLUMNS)
+  std::vector<std::int32_t> columns;  // (groups * COLUMNS,): original column indices; `width` is padding
+  i64 height, width;                  // of the original matrix
+};
+
+// Packs a matrix (height, width), with its columns in the given order (width,).
+Factor pack_factor(const float *matrix, i64 height, i64 width, const i64 *column_order);
+
+// Two columns, over all factors, of positions that are mirror images. The first holds half of their even part,
+// the second half of their odd part. Reflection changes the sign of a sine.
+struct MirroredColumns {
+  i64 first, second;
+  bool is_sine;
+};
+
+// The matrix that multiplies the harmonics of a density; see caloric.descriptor.pooling.Table.
+struct Table {
+  std::vector<Factor> factors;
+  std::vector<MirroredColumns> mirrored;
+  std::vector<i64> partners;     // (points,): index of the mirror image of each point, or of the point itself
+  std::vector<float> synthesis;  // (bins, 2 order + 1), or empty
+  i64 bins;                      // 1 without synthesis
+  int order;
+
+  i64 points() const;
+  i64 entries() const { return factors[0].width * bins; }
+};
+
+// The sampling points of a density in units of a frame's sigma, and the factor of each. A run is a range of
+// points that are read from the same level; mirrored points are in the same run.
+struct Points {
+  const float *x, *y;  // (count + lanes,): whole vectors are read
+  const float *factors;
+  const i64 *partners;
+  i64 count;
+  const i64 *runs;  // (run_count + 1,): first point of each
+  i64 run_count;
+  float power;  // of the gradient magnitude
+};
+
+struct Frames {
+  const double *maps;  // (count, 2, 3)
+  const i64 *levels;   // (count, run_count): index of the level of each run
+  i64 count;
+};
+
+// ---- Neighbours
+
+// Rows quantized to int8: a row is scale * q plus an error of norm `error`. The product of two quantized rows
+// is therefore exact within error_a |b| + error_b |a|. Rows are padded to a multiple of 16. The rows of b are
+// interleaved in groups of 8, 4 bytes at a time.
+struct QuantizedRows {
+  std::vector<std::int8_t> values;
   std::vector<float> scale, error;
-  float longest = 0;  // of all rows
-  std::int64_t depth = 0;
+  float max_norm = 0;
+  i64 depth = 0;  // padded
 };
 
-// Refinement of matches: caloric.matching.refinement has the formulas and the constants.
-constexpr int REFINED_SIDE = 21, REFINED_LAGS = 6;
+constexpr i64 padded_depth(i64 depth) { return (depth + 15) / 16 * 16; }
 
-struct RefineConstants {
-  double spacing, settled, longest, damping, fall, rise, raised, relative, hopeless, nothing, least, finest;
+// Descriptors a (rows, depth), and b in panels (depth, 2 lanes) with padding after the last column.
+struct Descriptors {
+  const float *a, *half_a;  // half_a (rows,): half the squared norms
+  i64 rows, depth;
+  const float *b, *half_b;  // half_b (padded columns,): infinite in the padding
+  i64 columns;
+  const QuantizedRows *quantized_b;  // or null
 };
 
-// An image at 1, 1/2, 1/4, ... of its size: pixel i of a level is pixel i 2^level of it.
-struct RefineLevel {
+// Columns whose positions are within `radius` of the nearest cannot be the second nearest.
+struct Exclusion {
+  const double *xy;  // (columns, 2), or null
+  double radius;
+};
+
+struct NearestResult {
+  i64 *nearest;           // (rows,): column
+  float *best, *second;   // (rows,): scores
+  float *best_of_column;  // (padded columns,): updated
+};
+
+// ---- Refinement of matches; caloric.matching.refinement has the formulas and the constants
+
+constexpr int PATCH_SIDE = 21, NOISE_LAGS = 6;  // SIDE and LAGS there
+
+struct RefinementConstants {
+  double spacing, tolerance, max_step, damping, damping_decrease, damping_increase, min_increased_damping,
+      relative_damping, max_cost, power_epsilon, diagonal_epsilon, min_noise_spacing;
+};
+
+// An image of a pyramid: pixel i of level n is pixel i 2^n of the original image.
+struct PyramidLevel {
   const float *pixels;
   int height, width;
 };
 
-struct RefineFilters {
-  const float *smooth, *slope;  // (SIDE, SIDE)
+// The filters and the number of steps at one blur.
+struct RefinementFilters {
+  const float *smooth, *derivative;  // (PATCH_SIDE, PATCH_SIDE)
   int steps;
 };
 
-struct RefineJob {
-  std::vector<RefineLevel> first, second;
-  std::vector<RefineFilters> filters;            // of each blur
-  const float *window;                           // (SIDE, SIDE): roots of the weights
-  const double *noise, *variances, *correlations;  // of the images (2,), of levels (n,) and (n, 4)
-  RefineConstants constants;
-  const double *a, *b;               // (count, 2, 3)
-  double *maps, *shifts, *figures;   // (count, 2, 3), (count, 2, 2), (count, 3)
-  std::int64_t count;
+struct RefinementTask {
+  std::vector<PyramidLevel> first, second;
+  std::vector<RefinementFilters> filters;
+  const float *window;         // (PATCH_SIDE, PATCH_SIDE): square roots of the weights
+  const double *noise;         // (2,): noise level of each image
+  const double *variances;     // (levels,)
+  const double *correlations;  // (levels, 4)
+  RefinementConstants constants;
+  const double *a, *b;  // (count, 2, 3)
+  double *maps;         // (count, 2, 3): refined b
+  double *covariances;  // (count, 2, 2): of the shift, in sigma of the frame
+  double *statistics;   // (count, 3): cost before and after, mean square gradient of the template
+  i64 count;
 };
 
-void refine_portable(const RefineJob &job);
-void refine_avx2(const RefineJob &job);
-void refine_avx512(const RefineJob &job);
-void refine_neon(const RefineJob &job);
+// ---- Builds
+
+using SmoothOctave = void(const SmoothingTask &task, i64 top, i64 bottom);
+using FindCandidates = std::vector<Candidate>(const Octave &octave, float threshold, i64 top, i64 bottom);
+using RefineExtrema = std::vector<Extremum>(const Octave &octave, const i64 *candidates, i64 count,
+                                            const ExtremumConstants &constants);
+using Describe = void(const std::vector<Level> &levels, i64 height, i64 width, const Frames &frames,
+                      const Points &points, const Table &table, float *raw);
+using PackPanels = std::vector<float>(const float *b, i64 columns, i64 depth);
+using Multiply = void(const float *a, i64 rows, i64 depth, const float *panels, i64 columns, float *result);
+using QuantizeColumns = QuantizedRows(const float *b, i64 columns, i64 depth);
+using FindNearest = void(const Descriptors &descriptors, const Exclusion &exclusion, const NearestResult &result);
+using RefineMatches = void(const RefinementTask &task);
 
 struct Kernels {
-  void (*octave)(const float *base, std::int64_t stride, bool enlarged, float *const *layers, std::int64_t height,
-                 std::int64_t width, const float *const *taps, const int *radii, int count, std::int64_t top,
-                 std::int64_t bottom);
-  void (*candidates)(const float *const *levels, int count, std::int64_t height, std::int64_t width,
-                     float limit, std::int64_t top, std::int64_t bottom, std::vector<Candidate> &found);
-  void (*describe)(const std::vector<Level> &levels, std::int64_t height, std::int64_t width,
-                   const Frames &frames, const Points &points, const Table &table, float *raw);
-  void (*product)(const float *a, std::int64_t rows, std::int64_t depth, const float *b,
-                  std::int64_t columns, float *result);
-  void (*nearest)(const float *a, const float *half_a, std::int64_t rows, std::int64_t depth,
-                  const float *packed_b, const float *half_b, std::int64_t columns, const double *xy,
-                  double radius, const Best &best, float *best_of_b, const Bytes *bytes);
-  Bytes (*bytes_of)(const float *a, std::int64_t rows, std::int64_t depth);
-  void (*refine)(const RefineJob &job);
-  int lanes;
+  SmoothOctave *smooth_octave;
+  FindCandidates *find_candidates;
+  RefineExtrema *refine_extrema;
+  Describe *describe;
+  PackPanels *pack_panels;
+  Multiply *multiply;
+  QuantizeColumns *quantize_columns;
+  FindNearest *find_nearest;
+  RefineMatches *refine_matches;
+  i64 lanes;
 };
 
-extern const Kernels kernels_portable, kernels_avx2, kernels_avx512, kernels_neon;
+#ifdef CALORIC_BUILD
+namespace CALORIC_BUILD {
+SmoothOctave smooth_octave;
+FindCandidates find_candidates;
+RefineExtrema refine_extrema;
+Describe describe;
+PackPanels pack_panels;
+Multiply multiply;
+QuantizeColumns quantize_columns;
+FindNearest find_nearest;
+RefineMatches refine_matches;
+}  // namespace CALORIC_BUILD
+#endif
+
+namespace portable {
+extern const Kernels kernels;
+}
+namespace avx2 {
+extern const Kernels kernels;
+}
+namespace avx512 {
+extern const Kernels kernels;
+}
+namespace neon {
+extern const Kernels kernels;
+}
 
 }  // namespace caloric

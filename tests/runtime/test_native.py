@@ -24,6 +24,12 @@ from tools import builds
 
 core = pytest.importorskip("caloric_native")
 FAST = [kind for kind in core.kinds() if kind != "portable"]
+EXTREMA = {**extrema.REFINEMENT, "contrast": 0.01, "edge_ratio": 10.0}
+REFINEMENT = {
+    "spacing": 0.5, "tolerance": 1e-4, "max_step": 0.4, "damping": 1e-3, "damping_decrease": 5.0,
+    "damping_increase": 10.0, "min_increased_damping": 1e-2, "relative_damping": 1e-6,
+    "max_cost": 9.0, "power_epsilon": 1e-12, "diagonal_epsilon": 1e-9, "min_noise_spacing": 0.5,
+}  # fmt: skip
 
 
 def by(kind, function, *args, **kwargs):
@@ -123,6 +129,20 @@ def test_descriptors(kind, name, image):
     assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
 
 
+def nearest(a, b, xy, radius, screen):
+    """Return the nearest columns, the best two scores, and the best scores of the columns."""
+    half_a, half_b = ((0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b))
+    column = np.empty(len(a), np.int64)
+    best, second, best_of_column = (
+        np.full(n, -np.inf, np.float32) for n in (len(a), len(a), len(b))
+    )
+    core.nearest(
+        a=a, half_a=half_a, b=core.pack(b), half_b=half_b, xy=xy, radius=radius, column=column,
+        best=best, second=second, best_of_column=best_of_column, screen=screen,
+    )  # fmt: skip
+    return column, best, second, best_of_column
+
+
 # Of AVX2, AVX-512 and NEON alike. If these are meant to change, say so in CHANGELOG.md.
 BYTES = {
     "octaves": "10c5205cd24085f7",
@@ -145,7 +165,7 @@ def computed():
     yield "octaves", octave.tobytes() + twice.tobytes()
     places = core.candidates(octave, 0.01, 1, 149)
     assert len(places) > 20
-    found = core.refine(octave, places, *extrema.REFINEMENT, extrema.SCALES, 0.01, 10.0)
+    found = core.refine_extrema(octave, places, EXTREMA)
     assert len(found) > 10
     yield "extrema", places.tobytes() + found.tobytes()
     order, points, frames = 3, 61, 100
@@ -158,25 +178,25 @@ def computed():
     partners = np.concatenate([np.arange(20)[::-1], np.arange(20, points)[::-1]])
     mirrored = np.array([[0, 3, 0], [10, 11, 0], [20, 26, 1]])
     columns = [rng.permutation(factor.shape[1]) for factor in factors]
-    table = core.Table(factors, columns, partners, mirrored, synthesis, order)
+    table = core.Table(
+        factors, columns, partners=partners, mirrored=mirrored, synthesis=synthesis, order=order
+    )
     raw = np.empty((frames, 45), np.float32)
     for power in (1.0, 0.25):
         core.describe(
-            [(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], 150, 211, maps,
-            rng.integers(0, 2, (frames, 2)), rng.integers(-256, 257, (2, points)).astype("f") / 64,
-            rng.integers(1, 65, points).astype(np.float32) / 64, np.array([0, 20, points]), power,
-            table, raw,
+            levels=[(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], size=(150, 211),
+            maps=maps, level_indices=rng.integers(0, 2, (frames, 2)),
+            offsets=rng.integers(-256, 257, (2, points)).astype("f") / 64,
+            factors=rng.integers(1, 65, points).astype(np.float32) / 64,
+            runs=np.array([0, 20, points]), power=power, table=table, raw=raw,
         )  # fmt: skip
         yield "descriptors", raw.tobytes()
     a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
-    half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
-    nearest = np.empty(90, np.int64)
-    rows = [np.full(n, -np.inf, np.float32) for n in (90, 90, 131)]
-    # Bytes, where they are fast, tell which products need not be computed, and change nothing.
-    core.nearest(a, half[0], core.pack(b), half[1], None, 0.0, nearest, *rows, core.screen(b))
+    # The int8 bound, where it is fast, only skips products that do not matter.
+    found = nearest(a, b, None, 0.0, core.screen(b))
     product = np.empty((90, 131), np.float32)
     core.product(a, core.pack(b), product)
-    yield "neighbours", nearest.tobytes() + b"".join(row.tobytes() for row in rows)
+    yield "neighbours", b"".join(array.tobytes() for array in found)
     yield "neighbours", product.tobytes()
     side, band = refinement.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
     numbers = [rng.integers(-64, 65, (side, side)) * (band < reach) / 256 for reach in (4, 5, 3, 4)]
@@ -188,9 +208,11 @@ def computed():
     second = maps + rng.integers(-16, 17, maps.shape) / 64
     found = np.empty((40, 2, 3)), np.empty((40, 2, 2)), np.empty((40, 3))
     core.refine_matches(
-        [image, image[::2, ::2].copy()], [image], maps, second, window, filters, [3, 2],
-        [0.5, 1e-4, 0.4, 1e-3, 5.0, 10.0, 1e-2, 1e-6, 9.0, 1e-12, 1e-9, 0.5], np.array([0.25, 0.5]),
-        np.array([1.0, 0.25]), np.array([[1.0, 0, 0, 0], [1, 0.5, 0.25, 0]]), *found,
+        first=[image, image[::2, ::2].copy()], second=[image], a=maps, b=second, window=window,
+        filters=filters, steps=[3, 2], constants=REFINEMENT, noise=np.array([0.25, 0.5]),
+        variances=np.array([1.0, 0.25]),
+        correlations=np.array([[1.0, 0, 0, 0], [1, 0.5, 0.25, 0]]),
+        maps=found[0], covariances=found[1], statistics=found[2],
     )  # fmt: skip
     assert (found[0] != second).any()
     yield "refinement", b"".join(v.tobytes() for v in found)
@@ -271,14 +293,8 @@ def test_bytes_leave_out_only_what_does_not_matter(rows, columns, depth, places,
     b[: columns // 3] = b[0]  # equals
     b[columns // 2 :] *= rng.integers(0, 2, (columns - columns // 2, 1))  # and zeros
     a, b = (v if rng.random() < 0.8 else np.zeros_like(v) for v in (a, b))
-    half = [(0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b)]
     xy = rng.uniform(0, 30, (columns, 2)) if places else None
-    found = []
-    for screen in (None, core.screen(b)):
-        arrays = [np.full(n, -np.inf, np.float32) for n in (rows, rows, columns)]
-        nearest = np.empty(rows, np.int64)
-        core.nearest(a, half[0], core.pack(b), half[1], xy, 10.0, nearest, *arrays, screen)
-        found.append([nearest, *arrays])
+    found = [nearest(a, b, xy, 10.0, screen) for screen in (None, core.screen(b))]
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -299,7 +315,16 @@ def test_the_second_nearest_behind_many_at_one_place():
 
 def test_it_refuses_what_does_not_fit():
     line = np.zeros(3, np.float32)
-    square, none = np.zeros((4, 4), np.float32), np.zeros((0, 3), int)
+    square = np.zeros((4, 4), np.float32)
+
+    def table(**arguments):
+        fitting = {
+            "factors": [square], "columns": [np.arange(4)], "partners": np.arange(4),
+            "mirrored": np.zeros((0, 3), int), "synthesis": None, "order": 0,
+        }  # fmt: skip
+        return core.Table(**(fitting | arguments))
+
+    table()
     for call in (
         lambda: core.octave(square, False, np.zeros((1, 4, 5), np.float32), [line], 0, 4),
         lambda: core.octave(square, False, square[None].copy(), [line[:2]], 0, 4),
@@ -307,11 +332,11 @@ def test_it_refuses_what_does_not_fit():
         lambda: core.octave(square, False, square[None].copy(), [line], -1, 4),
         lambda: core.octave(square, False, square[None].copy(), [], 0, 4),
         lambda: core.candidates(np.zeros((3, 5, 5), np.float32), 0.1, 0, 5),
-        lambda: core.Table([square], [np.arange(4)], np.arange(4), none, None, 1),
-        lambda: core.Table([square], [np.zeros(4, int)], np.arange(4), none, None, 0),
-        lambda: core.Table([square], [np.arange(4)], np.array([1, 2, 3, 0]), none, None, 0),
-        lambda: core.Table([square], [np.arange(4)], np.arange(4), np.array([[0, 4, 0]]), None, 0),
-        lambda: core.Table([], [], np.arange(0), none, None, 0),
+        lambda: table(order=1),
+        lambda: table(columns=[np.zeros(4, int)]),
+        lambda: table(partners=np.array([1, 2, 3, 0])),
+        lambda: table(mirrored=np.array([[0, 4, 0]])),
+        lambda: table(factors=[], columns=[], partners=np.arange(0)),
         lambda: core.product(square, core.pack(np.zeros((2, 3), np.float32)), square.copy()),
         lambda: core.use("abacus"),
     ):
@@ -322,7 +347,45 @@ def test_it_refuses_what_does_not_fit():
 def test_candidates_beyond_the_octave_are_left_alone():
     octave = np.zeros((6, 8, 8), np.float32)
     at = np.array([[0, 0, 0], [3, 7, 7], [99, 3, 3], [-5, -5, -5]])
-    assert len(core.refine(octave, at, *extrema.REFINEMENT, 3, 0.01, 10.0)) == 0
+    assert len(core.refine_extrema(octave, at, EXTREMA)) == 0
+
+
+@pytest.mark.parametrize("name", EXTREMA)
+def test_constants_of_extrema_are_read_by_name(name):
+    octave, at = np.zeros((6, 8, 8), np.float32), np.zeros((0, 3), int)
+    others = {key: value for key, value in EXTREMA.items() if key != name}
+    for constants, message in (
+        (others, f"'{name}' is missing"),
+        (EXTREMA | {name: "large"}, f"'{name}' must be a number"),
+        (EXTREMA | {name + "s": 1.0}, f"'{name}s' is unknown"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            core.refine_extrema(octave, at, constants)
+
+
+def test_sizes_that_are_fixed_at_compile_time():
+    assert (core.PATCH_SIDE, core.NOISE_LAGS) == (refinement.SIDE, refinement.LAGS)
+
+
+@pytest.mark.parametrize("name", REFINEMENT)
+def test_constants_of_refinement_are_read_by_name(name):
+    side, none = np.ones((21, 21), np.float32), np.zeros((0, 2, 3))
+    others = {key: value for key, value in REFINEMENT.items() if key != name}
+
+    def refine(constants):
+        core.refine_matches(
+            first=[side], second=[side], a=none, b=none, window=side, filters=[(side, side)],
+            steps=[1], constants=constants, noise=np.ones(2), variances=np.ones(1),
+            correlations=np.ones((1, 4)), maps=none.copy(), covariances=np.zeros((0, 2, 2)),
+            statistics=np.zeros((0, 3)),
+        )  # fmt: skip
+
+    refine(REFINEMENT)
+    for constants, message in (
+        (others, f"'{name}' is missing"), (REFINEMENT | {name + "s": 1.0}, f"'{name}s' is unknown"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            refine(constants)
 
 
 def run(kind, code):

@@ -86,7 +86,8 @@ class Table:
         partners = np.arange(self.points) if self.mirror is None else self.mirror[0]
         return native.core().Table(
             [factor for factor, _, _ in parts], [order for _, order, _ in parts],
-            partners, np.concatenate(pairs), self.synthesis, self.order,
+            partners=partners, mirrored=np.concatenate(pairs), synthesis=self.synthesis,
+            order=self.order,
         )  # fmt: skip
 
     @property
@@ -494,8 +495,9 @@ def _compiled(
     def block(rows: range) -> None:
         part = slice(rows.start, rows.stop)
         core.describe(
-            levels, *ladder.size, maps[part], indices[part], points.offsets, factors, runs, power,
-            compiled, result[part],
+            levels=levels, size=ladder.size, maps=maps[part], level_indices=indices[part],
+            offsets=points.offsets, factors=factors, runs=runs, power=power, table=compiled,
+            raw=result[part],
         )  # fmt: skip
 
     # A few blocks per thread; the results of the core do not depend on the blocks.

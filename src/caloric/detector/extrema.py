@@ -23,7 +23,10 @@ FITS = 5  # parabolas fitted to a candidate, at most
 REGULAR = 1e-20  # a Hessian with a smaller determinant is singular
 MOVED = 0.6  # pixels from the peak, in x or y, beyond which a candidate moves
 ACCEPTED = 1.5  # samples from the peak, in x, y and scale, up to which it is accepted
-REFINEMENT = (FITS, REGULAR, MOVED, ACCEPTED)
+REFINEMENT = {
+    "max_fits": FITS, "min_determinant": REGULAR, "move_threshold": MOVED, "max_offset": ACCEPTED,
+    "scales_per_octave": SCALES,
+}  # fmt: skip
 V = TypeVar("V", bound=Any)
 
 
@@ -175,6 +178,7 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float, edge: float) ->
     The columns are the first of :func:`_refine`.
     """
     core = native.core()
+    constants = {**REFINEMENT, "contrast": contrast, "edge_ratio": edge}
 
     # In strips, so that the differences fit in the cache; the strips of all octaves form one list,
     # so that threads do not wait for each other at the end of each octave.
@@ -184,7 +188,7 @@ def _refined_extrema(octaves: Sequence[Octave], contrast: float, edge: float) ->
         indices = _candidates(pixels, inner, 0.5 * contrast / SCALES)
         if core is None:
             return indices
-        return np.asarray(core.refine(pixels, indices, *REFINEMENT, SCALES, contrast, edge))
+        return np.asarray(core.refine_extrema(pixels, indices, constants))
 
     strips = [threads.strips(octave.pixels.shape[1] - 2) for octave in octaves]
     tasks = [(o.pixels, rows) for o, ranges in zip(octaves, strips, strict=True) for rows in ranges]

@@ -195,9 +195,12 @@ def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
         part = slice(rows.start, rows.stop)
         with lock:  # what is known of b already rules out most rows
             highest = tops.copy()
-        parts = [array[part] for array in outputs]
-        left = sets.a[part], sets.half_a[part]
-        core.nearest(*left, packed, sets.half_b, xy, sets.radius, *parts, highest, screen)
+        column, best, second = (array[part] for array in outputs)
+        core.nearest(
+            a=sets.a[part], half_a=sets.half_a[part], b=packed, half_b=sets.half_b, xy=xy,
+            radius=sets.radius, column=column, best=best, second=second, best_of_column=highest,
+            screen=screen,
+        )  # fmt: skip
         with lock:
             np.maximum(tops, highest, out=tops)
 

@@ -435,11 +435,17 @@ def _by_core(
     by = [filters(blur) for blur in BLURS]
     result = np.empty((len(a), 2, 3)), np.empty((len(a), 2, 2)), np.empty((len(a), 3))
     core.refine_matches(
-        first, second, np.ascontiguousarray(a), np.ascontiguousarray(b),
-        ROOT.reshape(SIDE, SIDE), [(one.smooth, one.slope) for one in by], list(STEPS),
-        [SPACING, SETTLED, LONGEST, DAMPING, FALL, RISE, RAISED, RELATIVE, HOPELESS, NOTHING, LEAST,
-         FINEST],
-        np.array(noise), np.array(variances), np.array(correlations), *result,
+        first=first, second=second, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b),
+        window=ROOT.reshape(SIDE, SIDE), filters=[(one.smooth, one.slope) for one in by],
+        steps=list(STEPS),
+        constants={
+            "spacing": SPACING, "tolerance": SETTLED, "max_step": LONGEST, "damping": DAMPING,
+            "damping_decrease": FALL, "damping_increase": RISE, "min_increased_damping": RAISED,
+            "relative_damping": RELATIVE, "max_cost": HOPELESS, "power_epsilon": NOTHING,
+            "diagonal_epsilon": LEAST, "min_noise_spacing": FINEST,
+        },
+        noise=np.array(noise), variances=np.array(variances), correlations=np.array(correlations),
+        maps=result[0], covariances=result[1], statistics=result[2],
     )  # fmt: skip
     return result
 

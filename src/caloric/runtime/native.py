@@ -11,7 +11,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 7
+VERSION = 8
 
 
 @cache
