@@ -81,8 +81,8 @@ def draw(app):
     folder.mkdir(exist_ok=True)
     figures.signals(folder / "signals.png")
     figures.diffused_landscapes(folder / "diffused.png", toy.solve())
-    cat = demo.view().original
-    halves = np.split(demo.kernels_picture(cat), 2, axis=1)
+    cat = demo.changed_view().original
+    halves = np.split(demo.draw_kernels(cat), 2, axis=1)
     viz.Picture(np.concatenate(halves)).save(folder / "kernels.png")
     viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(folder / "features.png")
 

@@ -6,6 +6,9 @@ import cv2
 import numpy as np
 from skimage import data
 
+from caloric.synthetic import similarity as similarity
+from caloric.synthetic import warp as warp
+
 
 @lru_cache
 def grey(name="camera", size=None):
@@ -19,32 +22,12 @@ def colour(name="coffee"):
     return getattr(data, name)()
 
 
-def similarity(scale, degrees, shift, centre):
-    """2 x 3: scale and turn about ``centre``, then shift."""
-    a = np.radians(degrees)
-    A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
-    return np.concatenate([A, (np.asarray(centre) - A @ centre + shift)[:, None]], 1)
-
-
-def warp(image, affine):
-    """The image moved by a 2 x 3 map, anti-aliased, as large as it was."""
-    A = affine[:, :2]
-    shrink = np.linalg.svd(A)[1].min()
-    if shrink < 1:
-        # What the map shrinks must first lose the detail that the result cannot hold.
-        image = cv2.GaussianBlur(image, (0, 0), 0.5 * np.sqrt(1 / shrink**2 - 1))
-    h, w = image.shape[:2]
-    return cv2.warpAffine(
-        image, affine, (w, h), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
-    )
-
-
 def apply(affine, xy):
     return xy @ affine[:, :2].T + affine[:, 2]
 
 
 def squares():
-    """Corners alike in many directions."""
+    """Corners that are similar in many directions."""
     image = np.zeros((240, 320), np.uint8)
     for y in range(20, 220, 40):
         for x in range(20, 300, 40):
@@ -53,7 +36,7 @@ def squares():
 
 
 def book(views, size=(640, 480), step=10.0):
-    """An open book with a photograph on each page, from a camera that goes round it."""
+    """An open book with a photograph on each page, from a camera that moves around it."""
     w, h = size
     camera = np.array([[1.2 * w, 0, w / 2], [0, 1.2 * w, h / 2], [0, 0, 1.0]])
     pages = [grey(name, (400, 400)) for name in ("astronaut", "coffee")]

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import pipeline
+from caloric import pipeline, synthetic
 from caloric.bench.methods import opencv_keypoints
 from caloric.bench.metrics import average_precision, bootstrap
 from caloric.descriptor import recipes
@@ -27,7 +26,7 @@ from caloric.frames import Frames
 from caloric.matching.neighbours import neighbours
 from caloric.runtime import threads
 from caloric.types import FloatArray
-from tools import synthetic, training
+from tools import training
 
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 DRAWS = 3
@@ -81,10 +80,7 @@ def _score(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
 
 def _moved(image: NDArray[np.uint8], matrix: FloatArray, centre: FloatArray) -> NDArray[np.uint8]:
     affine = np.column_stack([matrix, centre - matrix @ centre])
-    h, w = image.shape
-    shrink = np.linalg.svd(matrix, compute_uv=False)[1]
-    smooth = synthetic.antialiased(image.astype(np.float32), float(shrink))
-    moved = cv2.warpAffine(smooth, affine, (w, h), flags=cv2.INTER_CUBIC)
+    moved = synthetic.warp(image.astype(np.float32), affine, border=0)
     return np.asarray(np.clip(np.rint(moved), 0, 255), np.uint8)
 
 

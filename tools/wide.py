@@ -1,8 +1,8 @@
-"""``python -m tools wide``: planes from aside, unrelated pairs, and the confidence fitted to both.
+"""``python -m tools wide``: oblique views, unrelated pairs, and the confidence fitted to both.
 
-Related pairs are photographs rendered as a camera would see them from aside, before another
-photograph, with changes of light, noise and compression; unrelated ones are photographs of two
-scenes. Scenes are in two halves: coefficients that are fitted to one are tested on the other.
+Related pairs are photographs and oblique views of them in front of another photograph, with changes
+of illumination, noise and compression; unrelated ones are photographs of two scenes. Scenes are in
+two halves: coefficients that are fitted to one are tested on the other.
 """
 
 import os
@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations
-from math import acos, cos, pi, sin
+from math import pi
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import caloric
-from caloric import pipeline
+from caloric import pipeline, synthetic
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.image.pixels import source
@@ -41,7 +41,6 @@ _PICTURES = (
     "immunohistochemistry", "hubble_deep_field", "coins", "page", "clock", "moon", "text",
 )  # fmt: skip
 _SIZE = (640, 800)
-_FINER = 6  # pixels rendered per pixel, across and down
 _LONGEST = 800
 _DECAY = 0.1
 _TOLERATED = (1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4, 4.0)
@@ -75,40 +74,30 @@ def _photograph(path: str) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA))
 
 
-def from_aside(
-    plane: NDArray[np.uint8], behind: NDArray[np.uint8], tilt: float, rng: np.random.Generator
+def oblique(
+    plane: NDArray[np.uint8], background: NDArray[np.uint8], tilt: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], FloatArray]:
-    """Return how a camera sees a plane from aside, before something else, and the homography."""
+    """Return a random oblique view of a plane in front of another image, and the homography."""
     h, w = plane.shape
+    size = (_SIZE[1], _SIZE[0])
     focal = 1.3 * max(h, w)
-    side, roll = rng.uniform(0, 2 * pi, 2)
-    axis = np.array([cos(side), sin(side), 0.0])
-    turned = (
-        cv2.Rodrigues(roll * np.array([0, 0, 1.0]))[0] @ cv2.Rodrigues(acos(1 / tilt) * axis)[0]
+    axis, roll = rng.uniform(0, 2 * pi, 2)
+    distance = focal * rng.uniform(0.9, 1.6)
+    view = synthetic.oblique(
+        plane.shape, tilt, axis=axis, roll=roll, focal=focal, distance=distance
     )
-    seen_from = np.column_stack([turned[:, :2], [0, 0, focal * rng.uniform(0.9, 1.6)]])
-    camera = np.diag([focal, focal, 1.0])
-    middle = np.array([[1, 0, -(w - 1) / 2], [0, 1, -(h - 1) / 2], [0, 0, 1.0]])
-    homography = camera @ seen_from @ middle
     corners = np.array([[[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]]], np.float64)
-    there = cv2.perspectiveTransform(corners, homography)[0]
-    shift = np.array([_SIZE[1], _SIZE[0]]) / 2 - (there.min(0) + there.max(0)) / 2
-    shift += rng.uniform(-60, 60, 2)
-    homography = np.array([[1, 0, shift[0]], [0, 1, shift[1]], [0, 0, 1.0]]) @ homography
-    half = (_FINER - 1) / 2
-    finer = np.array([[_FINER, 0, half], [0, _FINER, half], [0, 0, 1.0]]) @ homography
-    fine, size = (_FINER * _SIZE[1], _FINER * _SIZE[0]), (_SIZE[1], _SIZE[0])
-    rendered, where = (
-        cv2.resize(cv2.warpPerspective(v, finer, fine), size, interpolation=cv2.INTER_AREA) / 255
-        for v in (plane, np.full_like(plane, 255))
+    mapped = cv2.perspectiveTransform(corners, view)[0]
+    shift = np.array(size) / 2 - (mapped.min(0) + mapped.max(0)) / 2 + rng.uniform(-60, 60, 2)
+    homography = synthetic.translation(shift) @ view
+    rendered, opacity = (
+        synthetic.render(v, homography, size) / 255 for v in (plane, np.full_like(plane, 255))
     )
-    around = cv2.resize(behind, size, interpolation=cv2.INTER_AREA) / 255
-    pixels = where * rendered + (1 - where) * around
-    pixels = pixels ** rng.uniform(0.7, 1.4) * rng.uniform(0.75, 1)
-    pixels += rng.choice([0.005, 0.015, 0.025]) * rng.standard_normal(pixels.shape)
-    quality = [cv2.IMWRITE_JPEG_QUALITY, int(rng.integers(75, 95))]
-    encoded = cv2.imencode(".jpg", (255 * np.clip(pixels, 0, 1)).astype(np.uint8), quality)[1]
-    return np.asarray(cv2.imdecode(encoded, cv2.IMREAD_GRAYSCALE), np.uint8), homography
+    around = cv2.resize(background, size, interpolation=cv2.INTER_AREA) / 255
+    pixels = opacity * rendered + (1 - opacity) * around
+    gamma, gain = rng.uniform(0.7, 1.4), rng.uniform(0.75, 1)
+    changed = synthetic.relit(pixels, gamma, gain, rng.choice([0.005, 0.015, 0.025]), rng)
+    return synthetic.compressed(changed, int(rng.integers(75, 95))), homography
 
 
 def _error(found: FloatArray | None, truth: FloatArray, shape: tuple[int, ...]) -> float:
@@ -146,7 +135,7 @@ def trial(job: Job) -> list[Report]:
     truth = None
     if job.tilt:
         rng = np.random.default_rng(job.seed)
-        second, truth = from_aside(first, second, job.tilt, rng)
+        second, truth = oblique(first, second, job.tilt, rng)
     rows = []
     for level in LEVELS:
         pair = caloric.match_images(first, second, views=None if level == 1 else level)

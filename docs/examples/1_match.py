@@ -2,8 +2,9 @@
 Match two photographs and draw the matches
 ==========================================
 
-The two are a photograph and the same one turned, smaller, darker and blurred. ``match_images``
-takes arrays or files; what it returns has the matched points, the geometry, and a picture.
+The two images are a photograph and a rotated, smaller, darker and blurred view of it.
+``match_images`` takes arrays or files; its result has the matched points, the geometry, and a
+picture.
 """
 
 import cv2
@@ -11,13 +12,12 @@ import numpy as np
 from skimage import data
 
 import caloric
+from caloric import synthetic
 
 first = data.chelsea()
-turn = cv2.getRotationMatrix2D((225, 150), 40, 0.8)
-second = cv2.GaussianBlur(
-    cv2.warpAffine(first, turn, (451, 330), borderValue=(90, 90, 90)), (0, 0), 1
-)
-second = (0.7 * second).astype(np.uint8)
+motion = synthetic.similarity(0.8, -40, (0, 0), (225, 150))
+second = synthetic.warp(first, motion, (451, 330), border=(90, 90, 90))
+second = (0.7 * cv2.GaussianBlur(second, (0, 0), 1)).astype(np.uint8)
 
 pair = caloric.match_images(first, second)
 print(pair)
@@ -30,13 +30,13 @@ print(points_first[:3].round(2))
 print(points_second[:3].round(2))
 
 # %%
-# How far are they from where the rotation puts them? They are refined to a fraction of a pixel:
+# Their error with respect to the known motion: they are refined to a fraction of a pixel.
 
-truth = points_first @ turn[:, :2].T + turn[:, 2]
+truth = points_first @ motion[:, :2].T + motion[:, 2]
 print("median error:", np.median(np.linalg.norm(truth - points_second, axis=1)).round(3), "pixels")
 
 # %%
-# The picture; ``show()`` opens it, and notebooks show it by themselves. Colours are the error under
-# the homography that was found.
+# ``show()`` opens the picture, and notebooks display it. Colors are errors with respect to the
+# estimated homography.
 
 pair.save("matches.png")

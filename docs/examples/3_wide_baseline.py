@@ -1,10 +1,10 @@
 """
-A wall seen from aside
-======================
+An oblique view
+===============
 
-Seen from 78 degrees aside, a picture is a fifth as wide as it was. Local features no longer look
-alike. ``match_images`` then simulates views from aside, where the photographs themselves give no
-geometry that is believed (``views="auto"``, the default).
+From an oblique viewpoint, 78° from the surface normal, an image is a fifth as wide, and local
+features no longer look alike. If the original images yield no reliable geometry, ``match_images``
+simulates oblique views (``views="auto"``, the default).
 """
 
 import cv2
@@ -13,8 +13,8 @@ import numpy as np
 import caloric
 from caloric import demo
 
-aside = demo.from_aside()
-first, second = aside.original, aside.changed
+view = demo.oblique_view()
+first, second = view.original, view.changed
 pair = caloric.match_images(first, second)
 print(pair)
 print("simulated views up to a tilt of", pair.level)
@@ -31,15 +31,14 @@ xy_a = np.float64([points_a[m.queryIdx].pt for m in good])
 xy_b = np.float64([points_b[m.trainIdx].pt for m in good])
 
 
-def right(p, q):
-    """How many matches are within 3 pixels of the truth."""
-    truth = np.c_[p, np.ones(len(p))] @ aside.homography.T
-    return int((np.linalg.norm(truth[:, :2] / truth[:, 2:] - q, axis=1) < 3).sum())
+def correct(p, q):
+    """Return the number of matches within 3 pixels of the ground truth."""
+    return int((view.errors(p, q) < 3).sum())
 
 
-print("OpenCV's SIFT:", right(xy_a, xy_b), "of", len(good), "matches are right")
-print("Caloric:", right(pair.points_a, pair.points_b), "of", len(pair))
+print("OpenCV's SIFT:", correct(xy_a, xy_b), "of", len(good), "matches are correct")
+print("Caloric:", correct(pair.points_a, pair.points_b), "of", len(pair))
 
 # %%
 
-pair.save("aside.png")
+pair.save("oblique.png")

@@ -12,10 +12,11 @@ import numpy as np
 from skimage import data
 
 import caloric
+from caloric import synthetic
 
 first = cv2.cvtColor(data.chelsea(), cv2.COLOR_RGB2GRAY)
-turn = cv2.getRotationMatrix2D((225, 150), 15, 0.9)
-second = cv2.warpAffine(first, turn, (451, 300), flags=cv2.INTER_CUBIC)
+motion = synthetic.similarity(0.9, -15, (0, 0), (225, 150))
+second = synthetic.warp(first, motion, border=0)
 second = np.clip(second + np.random.default_rng(0).normal(0, 3, second.shape), 0, 255).astype(
     np.uint8
 )
@@ -33,7 +34,7 @@ print(refined.moved.sum(), "of", len(matches), "moved")
 # Errors of the right matches, before and after:
 
 xy_a, xy_b = (np.float64([k.pt for k in points]) for points in (keypoints_a, keypoints_b))
-truth = xy_a @ turn[:, :2].T + turn[:, 2]
+truth = xy_a @ motion[:, :2].T + motion[:, 2]
 before, after = (np.linalg.norm(truth - q, axis=1) for q in (xy_b, refined.xy))
 right = before < 3
 print("median error before:", np.median(before[right]).round(3), "pixels")

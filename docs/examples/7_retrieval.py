@@ -8,12 +8,12 @@ steps for arrays. Each image has one vector, the sum of its descriptors about th
 codebook.
 """
 
-import cv2
 import matplotlib.pyplot as plt
 import numpy as np
 from skimage import data
 
 import caloric
+from caloric import synthetic
 from caloric.collection import retrieval
 
 rng = np.random.default_rng(0)
@@ -21,8 +21,9 @@ images = []
 for photograph in (data.chelsea(), data.coffee(), data.rocket(), data.astronaut()):
     h, w = photograph.shape[:2]
     for _ in range(3):
-        turn = cv2.getRotationMatrix2D((w / 2, h / 2), rng.uniform(-40, 40), rng.uniform(0.7, 1.4))
-        images.append(cv2.warpAffine(photograph, turn, (w, h), borderMode=cv2.BORDER_REFLECT))
+        degrees, scale = rng.uniform(-40, 40), rng.uniform(0.7, 1.4)
+        motion = synthetic.similarity(scale, -degrees, (0, 0), (w / 2, h / 2))
+        images.append(synthetic.warp(photograph, motion))
 
 features = caloric.extract(images, max_features=800)
 codebook = retrieval.learn(lambda: iter(features), len(features))

@@ -268,8 +268,8 @@ def test_demo_shows_the_difference(tmp_path, monkeypatch, capsys):
     right = {line.split()[0]: int(line.split()[1]) for line in out.splitlines()[:2]}
     assert right["caloric"] > right["sift"] > 0
     assert cv2.imread(str(tmp_path / "out" / "demo.png")).std() > 20
-    aside = re.search(r"SIFT: (\d+) of \d+ matches right; Caloric: (\d+) of", out)
-    assert int(aside[1]) < 10 < 100 < int(aside[2])
+    oblique = re.search(r"SIFT: (\d+) of \d+ matches correct; Caloric: (\d+) of", out)
+    assert int(oblique[1]) < 10 < 100 < int(oblique[2])
     page = (tmp_path / "out" / "index.html").read_text("utf-8")
     assert page.count("<img") == 3
     assert str(tmp_path / "out" / "index.html") in out

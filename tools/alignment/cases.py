@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric import synthetic
 from caloric.alignment import align
 from caloric.bench import datasets
 from caloric.bench.methods import read_grey
@@ -106,9 +107,7 @@ def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatAr
         change = rng.standard_normal((2, 2))
         A = A + strength * AFFINE * change / np.linalg.norm(change)
     if kind in ("rotation", "all"):
-        turn = strength * TURN * rng.choice([-1, 1])
-        c, s = np.cos(turn), np.sin(turn)
-        A = np.array([[c, -s], [s, c]]) @ A
+        A = synthetic.rotation(strength * TURN * rng.choice([-1, 1])) @ A
     if kind in ("scale", "all"):
         A = SCALE ** (strength * rng.choice([-1, 1])) * A
     return A, b
@@ -191,17 +190,9 @@ def make(
     middle = (TEMPLATE - 1) / 2
     offset = (IMAGE - 1) / 2 + b - A @ np.full(2, middle)
     truth = np.column_stack([A, offset])
-    # From image pixels to those of the photograph: the inverse map, and the corner of the crop.
-    inverse_linear = np.linalg.inv(A)
-    inverse = np.column_stack([inverse_linear, np.array([left, top]) - inverse_linear @ offset])
-    smallest = float(np.linalg.svd(A, compute_uv=False)[-1])
-    fine = photograph
-    if smallest < 1:  # against aliasing
-        fine = _blurred(photograph, 0.5 * float(np.sqrt(1 / smallest**2 - 1)))
-    flags, border = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, float(photograph.mean())
-    image = np.asarray(
-        cv2.warpAffine(fine, inverse, (IMAGE, IMAGE), flags=flags, borderValue=border), np.float32
-    )
+    # From the photograph to the image: the corner of the crop, then the map.
+    motion = np.column_stack([A, offset - A @ [left, top]])
+    image = synthetic.warp(photograph, motion, (IMAGE, IMAGE), border=float(photograph.mean()))
     if covered:
         others = [p for i, p in enumerate(photographs) if i != index and min(p.shape) >= IMAGE]
         other = others[int(rng.integers(len(others)))]

@@ -7,6 +7,6 @@ from caloric import demo
 DOCS = Path(__file__).parents[2] / "docs"
 
 if __name__ == "__main__":
-    said, picture = demo.aside_picture(demo.from_aside())
+    scores, picture = demo.compare_oblique(demo.oblique_view())
     picture.save(DOCS / "first.jpg")
-    print(said)
+    print(scores)

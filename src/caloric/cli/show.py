@@ -21,15 +21,15 @@ from caloric.runtime import native, threads
 def demo(
     out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
 ) -> None:
-    """Make a page of three things that Caloric does, in about ten seconds, without input."""
+    """Write a three-part demo page (about ten seconds; no input needed)."""
     from caloric.demo import run
 
     with console.working("matching, aligning and drawing"):
-        scores, said, page = run(console.folder(out))
+        scores, oblique, page = run(console.folder(out))
     for s in scores:
-        typer.echo(f"{s.descriptor:10} {s.right:5} of {len(s.error):5} matches are right")
-    typer.echo(f"from 78 degrees aside: {said}")
-    typer.echo(f"the page, for a browser: {page}")
+        typer.echo(f"{s.name:10} {s.correct:5} of {len(s.errors):5} matches correct")
+    typer.echo(f"oblique view, 78° from the surface normal: {oblique}")
+    typer.echo(f"page: {page}")
 
 
 def paper(
@@ -38,7 +38,7 @@ def paper(
     """Regenerate every figure and table of the paper, with a report (about two minutes)."""
     from caloric.paper.report import write
 
-    folder, line = console.folder(out), console.progress_lines()
+    folder, line = console.folder(out), console.line_printer()
     line("this takes about two minutes on two cores")
     index = write(folder, lambda message: line(f"{message} ..."))
     typer.echo(f"the paper, regenerated: {index}")
