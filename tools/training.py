@@ -15,10 +15,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric import synthetic
 from caloric.bench.correspondence import corresponding
 from caloric.bench.methods import opencv_keypoints, read_grey
 from caloric.bench.metrics import average_precision, right_matches
-from caloric.bench.pairs import Camera, fundamental
+from caloric.bench.pair_data import Camera, fundamental
 from caloric.descriptor import engine, whitening
 from caloric.descriptor.options import DescribeOptions
 from caloric.descriptor.recipes import Descriptor
@@ -29,7 +30,6 @@ from caloric.image.pixels import to_grey
 from caloric.matching.neighbours import neighbours
 from caloric.runtime import threads
 from caloric.types import FloatArray
-from tools import synthetic
 
 PICTURES = (
     "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png",

@@ -16,7 +16,7 @@ from caloric import pipeline
 from caloric.alignment import align, templates
 from caloric.alignment.align import Alignment
 from caloric.alignment.schedule import SCHEDULE
-from caloric.bench.pairs import Camera, fundamental
+from caloric.bench.pair_data import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
 from caloric.matching import fitting

@@ -1,0 +1,71 @@
+"""Image pairs with ground truth are read from the layouts of public data sets."""
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric.bench import pair_data
+from caloric.bench.correspondence import project
+
+
+def planar(folder, name="wall"):
+    """A pair in Oxford's layout: six views, all of them the same change of the first."""
+    scene = folder / name
+    scene.mkdir()
+    image = photographs.grey("brick", (320, 320))
+    change = photographs.similarity(1.1, 12, (6, -4), (160, 160))
+    homography = np.vstack([change, [0, 0, 1]])
+    cv2.imwrite(str(scene / "img1.png"), image)
+    for k in range(2, 7):
+        cv2.imwrite(str(scene / f"img{k}.png"), photographs.warp(image, change))
+        np.savetxt(scene / f"H1to{k}p", homography)
+    return homography
+
+
+def test_layouts_are_recognized(tmp_path):
+    homography = planar(tmp_path)
+    found = pair_data.read(tmp_path)
+    assert len(found) == 5
+    np.testing.assert_allclose(found[0].truth, homography)
+    points = tmp_path / "points" / "one"
+    points.mkdir(parents=True)
+    image = photographs.grey("camera", (200, 200))
+    for k in "12":
+        cv2.imwrite(str(points / f"{k}.png"), image)
+    xy = np.random.default_rng(0).uniform(10, 190, (12, 2))
+    np.savetxt(points / "points.txt", np.hstack([xy, xy + np.array([3, 5])]))
+    (pair,) = pair_data.read(tmp_path / "points")
+    np.testing.assert_allclose(project(pair.truth, xy), xy + np.array([3, 5]), atol=1e-6)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    cv2.imwrite(str(photos / "a_1.png"), photographs.grey("coffee", (300, 200)))
+    changed = pair_data.read(photos)
+    assert len(changed) == pair_data.CHANGES
+    # The changed photograph, warped back, is the photograph where both show it.
+    one = changed[0]
+    size = one.first().shape[::-1]
+    back = cv2.warpPerspective(one.second(), np.linalg.inv(one.truth), size)
+    visible = cv2.warpPerspective(np.ones_like(one.second()), np.linalg.inv(one.truth), size) > 0
+    assert np.corrcoef(back[visible], one.first()[visible])[0, 1] > 0.8
+    with pytest.raises(caloric.InputError, match="no such folder"):
+        pair_data.read(tmp_path / "none")
+
+
+def test_distances_are_to_the_ground_truth():
+    rng = np.random.default_rng(1)
+    k = np.array([[500.0, 0, 320], [0, 510, 240], [0, 0, 1]])
+    rotation = cv2.Rodrigues(np.array([0.02, 0.2, -0.05]))[0]
+    a = pair_data.Camera(k, np.eye(3), np.zeros(3))
+    b = pair_data.Camera(k, rotation, np.array([0.8, 0.1, 0.05]))
+    world = rng.uniform((-2, -2, 4), (2, 2, 9), (80, 3))
+    p, q = (
+        z[:, :2] / z[:, 2:]
+        for z in ((world - camera.centre) @ camera.rotation.T @ k.T for camera in (a, b))
+    )
+    cameras = pair_data.Pair("x", "x", None, None, ("", ""), (a, b))
+    assert pair_data.distances(cameras, p, q).max() < 1e-6
+    assert np.median(pair_data.distances(cameras, p, q + 5)) > 0.5
+    plane = pair_data.Pair("x", "x", None, None, ("", ""), np.eye(3))
+    np.testing.assert_allclose(pair_data.distances(plane, p, p + np.array([3, 4])), 5)
