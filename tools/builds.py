@@ -21,7 +21,7 @@ from scipy.spatial import cKDTree
 from skimage import data
 
 import caloric
-from caloric.bench.speed import setting
+from caloric.bench.speed_contenders import setting
 from caloric.runtime import native
 
 PICTURES = (

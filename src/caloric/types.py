@@ -1,6 +1,7 @@
 """Names of array types and choices that several modules share."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 Pixels: TypeAlias = NDArray[np.float32]  # grayscale, (h, w)
 Mask: TypeAlias = NDArray[np.bool_]  # (h, w)
+Report: TypeAlias = dict[str, Any]  # results that are written as JSON
+Log: TypeAlias = Callable[[str], None]  # prints a line of progress
 
 Detector = Literal["dog", "opencv"]
 Normalisation = Literal["none", "l2", "clip", "root"]

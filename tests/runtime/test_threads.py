@@ -1,6 +1,5 @@
-"""One owner of threads; start-up; the benchmark of speed in its small form."""
+"""One owner of threads, and start-up."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,16 +7,12 @@ import threading
 import time
 
 import cv2
-import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
 import caloric
 import photographs
-from caloric.bench import speed
-from caloric.cli import app
-from caloric.runtime import native, threads
-from tools.pages import speed as speed_page
+from caloric.runtime import threads
 
 
 def test_each_keeps_the_order(monkeypatch):
@@ -136,71 +131,3 @@ def test_import_is_light():
     code = "import caloric, sys; print({'scipy', 'PIL', 'torch', 'tifffile'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-# ---- caloric bench speed
-
-
-@pytest.fixture(scope="module")
-def image_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("speed") / "camera.png"
-    cv2.imwrite(str(path), photographs.grey("camera")[:200, :240])
-    return path
-
-
-@pytest.mark.slow
-def test_bench_speed(image_file, tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    monkeypatch.setattr(speed, "MATCHED", 300)
-    monkeypatch.setattr(speed, "SIZES", (0.05,))
-    before = dict(os.environ), cv2.getNumThreads()
-    plot, results = tmp_path / "speed.png", tmp_path / "speed.json"
-    arguments = ["bench", "speed", str(image_file), "--rounds", "1", "--threads", "1,2"]
-    arguments += ["--max-features", "100", "--large", "0.2", "--json", str(results)]
-    done = CliRunner().invoke(app, [*arguments, "--plot", str(plot)], catch_exceptions=False)
-    assert done.exit_code == 0
-    report = json.loads(results.read_text())
-    paths = ["plain"] if native.core() is None else ["core", "plain"]
-    for number in ("1", "2"):
-        tasks = report["threads"][number]
-        assert set(tasks) == {"extract", "detect", "describe", "closed forms", "match"}
-        for path in paths:
-            assert tasks["extract"][f"caloric, {path}"]["ratio"] > 0
-            assert tasks["describe"][f"heat, {path}"]["seconds"] > 0
-        assert set(tasks["closed forms"]) == {"sift", "dsp-inner", "dsp-both"}
-        for names in tasks.values():
-            assert next(iter(names.values()))["ratio"] == 1
-    assert report["large"][0]["peak bytes"] > 1e7
-    assert report["side by side"]["gain"] > 0
-    assert set(report["with OpenCV alone"]["2"]["extract"]) >= {"OpenCV SIFT", "caloric, plain"}
-    assert report["versions"]["opencv"] == cv2.__version__
-    assert "## Side by side" in speed_page.page(report)
-    assert plot.stat().st_size > 10_000
-    assert (dict(os.environ), cv2.getNumThreads()) == before
-    for line in ("extract", "match", "megapixels"):
-        assert line in done.stdout
-
-
-def test_bench_speed_says_what_is_wrong(image_file):
-    from typer.testing import CliRunner
-
-    for arguments, message in (
-        ([str(image_file), "--threads", "two"], "--threads must be numbers"),
-        (["none.png"], "no such file"),
-    ):
-        done = CliRunner().invoke(app, ["bench", "speed", *arguments])
-        assert isinstance(done.exception, caloric.InputError)
-        assert message in str(done.exception)
-
-
-def test_the_same_matches_as_faiss():
-    pytest.importorskip("faiss")
-    assert speed.same_matches(1000) == 1
-
-
-def test_large_images_of_the_benchmark():
-    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    large = speed._scaled(pixels, 0.01)
-    assert abs(large.size - 10_000) < 200
-    assert (large[:3, :4] == pixels).all()
