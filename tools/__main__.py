@@ -33,7 +33,7 @@ def patches(
     from caloric.bench import report
     from tools import patches as benchmark
 
-    lines = benchmark.run(data, most, console.progress_lines())
+    lines = benchmark.run(data, most, console.line_printer())
     if json_path is not None:
         figures = {
             x.method: {
@@ -58,7 +58,7 @@ def claims(json_path: JsonOut = None) -> None:
 
     from tools import claims as benchmark
 
-    results = benchmark.run(console.progress_lines())
+    results = benchmark.run(console.line_printer())
     if json_path is not None:
         console.write_text(json_path, json.dumps(vars(results), indent=1))
     if json_path != "-":
@@ -84,7 +84,7 @@ def models(
 
     console.check_outputs(json_path, None)
     budgets = max_features or list(benchmark.BUDGETS)
-    report = benchmark.run(scenes, budgets, console.progress_lines())
+    report = benchmark.run(scenes, budgets, console.line_printer())
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":
@@ -110,7 +110,7 @@ def wide(
     from tools.pages import wide as pages
 
     console.check_outputs(json_path, None)
-    report = benchmark.run(data, wide_pairs, oxford, pairs, seed, console.progress_lines())
+    report = benchmark.run(data, wide_pairs, oxford, pairs, seed, console.line_printer())
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":
@@ -146,7 +146,7 @@ def scale(
     report = json.loads(before.read_text()) if only and before and before.exists() else {}
     report |= benchmark.run(
         data, oxford, images, sections,
-        console.progress_lines(),
+        console.line_printer(),
     )  # fmt: skip
     if json_path is not None:
         console.write_report(json_path, report)
@@ -165,7 +165,7 @@ def kills(
     from tools.drills import kills as benchmark
 
     console.check_outputs(json_path, None)
-    report = benchmark.run(data, count, 300, seed, console.progress_lines())
+    report = benchmark.run(data, count, 300, seed, console.line_printer())
     if json_path is not None:
         console.write_report(json_path, report)
     wrong = [k for k in report["kills"] if not k["the same store"] or k["written again"]]
@@ -232,7 +232,7 @@ def align(
         report = json.loads(before.read_text())
     report |= benchmark.run(
         data, strecha or [], cases, seed, sections,
-        console.progress_lines(),
+        console.line_printer(),
     )  # fmt: skip
     if json_path is not None:
         console.write_report(json_path, report)

@@ -1,20 +1,18 @@
 """The benchmarks' own arithmetic, and their small forms on data made here."""
 
 import json
-from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import caloric
 import photographs
 from caloric import Frames, InputError, cli
 from caloric.bench import correspondence, datasets, evaluate, methods, metrics
 from caloric.descriptor import recipes
 from caloric.image import reading
-from tools import claims, patches, synthetic, training
+from tools import claims, patches, training
 from tools.__main__ import app as tools_app
 from tools.drills import fuzz
 from tools.pages import accuracy
@@ -226,19 +224,6 @@ def test_benchmarks_without_data_say_so(tmp_path):
         datasets.oxford(tmp_path)
 
 
-def test_synthetic_pairs_show_what_they_claim():
-    """The homography of a change is the one that the pixels followed."""
-    image = photographs.grey("camera")
-    rng = np.random.default_rng(3)
-    change = replace(synthetic.draw(rng, image.shape), blur=0, noise=0, gamma=1, gain=1, quality=95)
-    moved = synthetic.apply(image, change, rng)
-    a, b = (caloric.extract(i, max_features=800) for i in (image, moved))
-    geometry = caloric.verify(a, b, caloric.match(a, b))
-    assert metrics.corner_error(geometry.matrix, change.homography, image.shape) < 3
-    strong = [synthetic.affine_map(rng, 0.4) for _ in range(50)]
-    assert min(np.linalg.svd(m, compute_uv=False)[1] for m in strong) > 0.35
-
-
 def write_strecha(folder):
     """A slanted plane at depth 4 seen by three cameras; image 0 is the photograph itself."""
     (folder / "images").mkdir(parents=True)
@@ -343,20 +328,3 @@ def test_mutations_are_seeded_and_different():
 def test_what_is_broken_was_whole_before():
     for data in fuzz.originals():
         assert min(reading.decode(data).shape[:2]) >= 120
-
-
-def test_the_gpu_benchmark_takes_any_photographs(tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    from caloric.bench import gpu_users
-
-    with pytest.raises(caloric.InputError, match=r"photographs .* are needed"):
-        gpu_users.photographs(tmp_path, 64, 64, 1)
-    cv2.imwrite(str(tmp_path / "only.png"), photographs.grey("brick", (120, 140)))
-    images = gpu_users.photographs(tmp_path, 96, 128, 3)
-    assert [image.shape for image in images] == [(96, 128, 3)] * 3
-    assert not np.array_equal(images[0], images[1])
-    monkeypatch.setattr(gpu_users, "IMAGES", 2)
-    monkeypatch.setattr(gpu_users, "_seconds", lambda work, *_: float(bool(work() or True)))
-    report = gpu_users.files(tmp_path, "torch:cpu", lambda message: None)
-    assert report["files"] == 2
-    assert report["images a second, decoded by the cpu"] > 0

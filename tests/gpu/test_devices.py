@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import caloric
 from caloric import cli
-from caloric.bench.agreement import compared
 from caloric.gpu import devices
+from tools.gpu.agreement import compared
 from torch_device import HERE, photograph
 
 

@@ -6,11 +6,11 @@ import torch
 
 import caloric
 import photographs
-from caloric.bench.agreement import compared
 from caloric.descriptor.recipes import descriptor
 from caloric.gpu import backend, batches, density, extrema, graphs, scalespace
 from caloric.gpu.pyramid import Measurement, Owners, pyramid
 from caloric.options import ExtractOptions
+from tools.gpu.agreement import compared
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)

@@ -5,8 +5,8 @@ import pytest
 
 import caloric
 import photographs
-from caloric.bench.agreement import compared
 from caloric.runtime import native
+from tools.gpu.agreement import compared
 from torch_device import HERE, photograph
 
 

@@ -7,10 +7,10 @@ import torch
 
 import caloric
 import photographs
-from caloric.bench.agreement import compared
 from caloric.descriptor.recipes import descriptor
 from caloric.gpu import upload
 from caloric.image.pixels import to_grey
+from tools.gpu.agreement import compared
 from torch_device import DEVICE, HERE, photograph
 
 

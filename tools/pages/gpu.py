@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tools.gpu.report import failures
 from tools.pages.markdown import table
 
 Report = dict[str, Any]
@@ -134,9 +135,7 @@ def _description(report: Report) -> Iterator[str]:
 
 def _missed(report: Report) -> list[str]:
     """Return a line on the targets of the benchmark that this run did not reach."""
-    from caloric.bench import gpu  # needs PyTorch
-
-    missed = gpu.failures(report)
+    missed = failures(report)
     return [f"Targets that this run did not reach: {'; '.join(missed)}.", ""] if missed else []
 
 

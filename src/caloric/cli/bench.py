@@ -1,11 +1,9 @@
 """``caloric bench``: benchmarks that users run on their own data and machines."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from caloric.cli import console
 from caloric.cli.options import Device
@@ -14,18 +12,18 @@ from caloric.errors import InputError
 app = typer.Typer(help="Run benchmarks on local copies of public data sets.", no_args_is_help=True)
 
 
-Data = Annotated[Path, typer.Option("--data", help="The folder of the data set.")]
+Data = Annotated[Path, typer.Option("--data", help="The directory of the data set.")]
 JsonOut = Annotated[
     str | None,
-    typer.Option("--json", help="Write all figures as JSON to this file; - for standard output."),
+    typer.Option("--json", help="Write all results as JSON to this file; - for standard output."),
 ]
 PlotOut = Annotated[
-    Path | None, typer.Option("--plot", help="Write a plot of the figures to this file.")
+    Path | None, typer.Option("--plot", help="Write a plot of the results to this file.")
 ]
 CacheIn = Annotated[
     Path | None,
     typer.Option(
-        "--cache", help="A folder to cache predictions in; the metrics are always recomputed."
+        "--cache", help="A directory to cache predictions in; metrics are always recomputed."
     ),
 ]
 Only = Annotated[str, typer.Option("--only", help="Only these scenes, separated by commas.")]
@@ -34,14 +32,13 @@ Only = Annotated[str, typer.Option("--only", help="Only these scenes, separated 
 def _bench(
     name: str, data: Path, json_path: str | None, plot: Path | None, cache: Path | None, only: str
 ) -> None:
-    from rich.progress import Progress
     from rich.table import Table
 
     from caloric.bench import datasets, evaluate, methods, report
 
     console.check_outputs(json_path, plot, inputs=(data,))
     if methods.absent():
-        typer.echo(f"not installed, so not compared: {', '.join(methods.absent())}", err=True)
+        typer.echo(f"not compared, because not installed: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
     if only:
         chosen = only.split(",")
@@ -50,14 +47,12 @@ def _bench(
         if missing:
             raise InputError(f"{data}: no scene {', '.join(missing)} in it")
         pairs = [p for p in pairs if p.first.parent.name in chosen or p.group in chosen]
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=len(pairs))
-        results = evaluate.evaluate(
-            pairs,
-            methods.fixed() + methods.pipelines(),
-            cache,
-            lambda pair: progress.update(task, advance=1, description=pair),
-        )
+    results = evaluate.evaluate(
+        pairs,
+        methods.fixed() + methods.pipelines(),
+        cache,
+        console.Progress().counter("pairs", len(pairs)),
+    )
     summary = report.summarise(name, pairs, results)
     if json_path is not None:
         console.write_text(json_path, report.dumps(summary))
@@ -112,31 +107,23 @@ def pairs(
     ] = None,
     only: Only = "",
 ) -> None:
-    """Compare from two files to their geometry, with OpenCV, COLMAP and features of your own."""
-    from rich.progress import Progress
+    """Compare end-to-end two-view geometry with OpenCV, COLMAP and your own features."""
     from rich.table import Table
 
+    from caloric.bench import contenders, pair_data
     from caloric.bench import pairs as benchmark
 
     console.check_outputs(json_path, None, inputs=(data, *(features or ())))
-    chosen = benchmark.read(data)
+    chosen = pair_data.read(data)
     if only:
         names = only.split(",")
         chosen = [pair for pair in chosen if pair.scene in names]
         if not chosen:
             raise InputError(f"{data}: no scene {only} in it")
-    contenders = benchmark.default_contenders(max_features)
-    contenders += [benchmark.from_file(path) for path in features or []]
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("pairs", total=len(chosen) * len(contenders))
-        results = dict(
-            benchmark.run(
-                chosen,
-                contenders,
-                lambda name: progress.update(task, advance=1, description=name),
-            )
-        )
-    report = benchmark.summarise(chosen, results)
+    compared = contenders.default_contenders(max_features)
+    compared += [contenders.from_file(path) for path in features or []]
+    progress = console.Progress().counter("pairs", len(chosen) * len(compared))
+    report = benchmark.summarise(chosen, dict(benchmark.run(chosen, compared, progress)))
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":
@@ -156,7 +143,7 @@ def speed(
     thread_counts: Annotated[
         str, typer.Option("--threads", help="Numbers of threads, separated by commas.")
     ] = "1,2",
-    rounds: Annotated[int, typer.Option(help="Timed rounds, after one to warm up.")] = 15,
+    rounds: Annotated[int, typer.Option(help="Timed rounds, after one warm-up round.")] = 15,
     large: Annotated[
         str,
         typer.Option(help="Sizes of large images in megapixels, separated by commas; 0 for none."),
@@ -169,47 +156,26 @@ def speed(
     console.check_outputs(json_path, plot, inputs=(image,))
     numbers = console.numbers(thread_counts, "--threads", int)
     sizes = [size for size in console.numbers(large, "--large", float) if size]
-    report = benchmark.run(image, max_features, numbers, rounds, sizes, console.progress_lines())
-    if json_path is not None:
-        console.write_report(json_path, report)
+    settings = benchmark.Settings(image, max_features, numbers, rounds, sizes)
+    report = benchmark.run(settings, console.line_printer())
     if plot is not None:
         speed_report.plot(report, plot)
-    if json_path != "-":
-        for line in speed_report.table(report):
-            typer.echo(line)
+    console.report_results(json_path, report, speed_report.table(report))
 
 
 @app.command()
 def gpu(
-    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
-    oxford: Annotated[
-        Path | None,
-        typer.Option(help="The folder of Oxford Affine, to compare the accuracy with the CPU."),
-    ] = None,
+    data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     json_path: JsonOut = None,
     device: Device = "cuda",
-    commit: Annotated[
-        str | None, typer.Option(help="The commit that is measured, for the report.")
-    ] = None,
 ) -> None:
-    """Measure images, frames and pairs per second on a GPU, and its limits."""
+    """Compare images and pairs per second on the CPU and on a GPU."""
     from caloric.gpu import devices
 
     console.check_outputs(json_path, None, inputs=(data,))
-    devices.resolve(device)
+    if devices.resolve(device) is None:
+        raise InputError("no GPU found; see `caloric info`, or name one with --device")
     from caloric.bench import gpu as benchmark
 
-    def keep(report: dict[str, Any]) -> None:
-        if console.json_file(json_path) is not None:
-            console.write_report(str(json_path), report)
-
-    report = benchmark.run(data, oxford, device, commit, console.progress_lines(), keep)
-    if json_path == "-":
-        typer.echo(json.dumps(report, indent=1))
-    if json_path != "-":
-        for line in benchmark.lines(report):
-            typer.echo(line)
-    failures = benchmark.failures(report)
-    if failures:
-        typer.echo(f"not reached: {'; '.join(failures)}", err=True)
-        raise typer.Exit(1)
+    report = benchmark.run(data, device, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))

@@ -1,4 +1,4 @@
-"""Printing, progress and the checks of output files that all commands share."""
+"""Printing, progress, and checks of output files, shared by all commands."""
 
 import json
 import signal
@@ -6,21 +6,26 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from threading import Timer
-from typing import Any, TypeVar
+from typing import TypeVar
+from weakref import finalize
 
 import typer
+from rich import progress
 from rich.console import Console
 
 from caloric.errors import InputError
 from caloric.runtime.files import check_target, replacing
+from caloric.types import Log, Report
 
 Number = TypeVar("Number", int, float)
+_SECONDS_BETWEEN_LINES = 10
 
 
 def tables() -> Console:
-    """Return a console for tables, which are not broken to 80 columns where output is a file."""
+    """Return a console for tables; a file gets lines of 160 columns."""
     return Console(width=None if sys.stdout.isatty() else 160)
 
 
@@ -49,22 +54,22 @@ def check_outputs(
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Raise an error if an output is an input, or a file of a data set that is one.
+    """Raise an error if an output would overwrite an input, or a file of an input directory.
 
-    A report of an earlier run may lie beside the data.
+    A report of an earlier run may be in the directory of the data.
     """
     sources = [Path(source) for source in inputs if Path(source).exists()]
     for path in (path for path in outputs if path.exists()):
         for source in sources:
-            # Also by another name: a link, a relative path, other letters where case is ignored.
+            # Also under another name: a link, a relative path, or other case on some file systems.
             inside = source.is_dir() and path.resolve().is_relative_to(source.resolve())
             ours = path.suffix == ".json" and path.name != "cameras.json"
             if (inside and not ours) or path.samefile(source):
-                raise InputError(f"{path}: that is an input, and would be overwritten")
+                raise InputError(f"{path}: is an input and would be overwritten")
 
 
 def folder(path: Path) -> Path:
-    """Return a folder to write to; raise an error if it is a file or has no name."""
+    """Return a directory to write to; raise an error if it is a file or has no name."""
     if path == Path():
         raise InputError("name a folder to write to")
     if path.exists() and not path.is_dir():
@@ -81,9 +86,18 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
-def write_report(path: str, report: dict[str, Any]) -> None:
-    """Write the figures of a benchmark as indented JSON."""
+def write_report(path: str, report: Report) -> None:
+    """Write the results of a benchmark as indented JSON."""
     write_text(path, json.dumps(report, indent=1) + "\n")
+
+
+def report_results(json_path: str | None, report: Report, lines: Iterable[str]) -> None:
+    """Write a report to ``--json`` if it is given; print the lines unless that is stdout."""
+    if json_path is not None:
+        write_report(json_path, report)
+    if json_path != "-":
+        for line in lines:
+            typer.echo(line)
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Number]:
@@ -95,13 +109,13 @@ def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Numbe
 
 
 def skipped(name: str, reason: str) -> None:
-    """Report an image that could not be used, with its name once."""
+    """Report an image that cannot be used."""
     line = reason if reason.startswith(name) else f"{name}: {reason}"
     typer.echo(f"skipped: {line}", err=True)
 
 
-def progress_lines() -> Callable[[str], None]:
-    """Return a function that prints a line to stderr while a benchmark is running."""
+def line_printer() -> Log:
+    """Return a function that prints a line to stderr, for the steps of long work."""
     console = Console(stderr=True)
     return lambda message: console.print(f"  {message}", highlight=False)
 
@@ -134,7 +148,7 @@ def raise_on_interrupt() -> None:
 
 @contextmanager
 def keeping(what: str) -> Iterator[None]:
-    """Say what is kept if the work is interrupted."""
+    """Report what is kept if the work is interrupted."""
     try:
         yield
     except Interrupted as error:
@@ -142,31 +156,52 @@ def keeping(what: str) -> Iterator[None]:
 
 
 class Progress:
-    """Print how many items are done, the rate and the time left.
+    """Report how much of counted work is done: a bar on a terminal, elsewhere plain lines.
 
-    On a terminal that is one line that is rewritten, elsewhere a line every ten seconds.
+    Plain lines are printed every ten seconds and at the end. All output goes to stderr.
     """
 
     def __init__(self) -> None:
         """Start the clock."""
-        self.console = Console(stderr=True)
-        self.started = self.printed = time.monotonic()
+        self._bars = progress.Progress(
+            progress.TextColumn("  {task.description}"), progress.BarColumn(),
+            progress.MofNCompleteColumn(), progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )  # fmt: skip
+        self._tasks: dict[str, progress.TaskID] = {}
+        self._started = self._printed = time.monotonic()
+        finalize(self, self._bars.stop)  # an error leaves the terminal with a cursor
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` items called ``what`` are done."""
-        now = time.monotonic()
-        if not self.console.is_terminal and done < total and now - self.printed < 10:
+        if not self._bars.console.is_terminal:
+            self._print(what, done, total)
             return
-        self.printed = now
-        rate = done / max(now - self.started, 1e-9)
-        left = duration((total - done) / rate) + " left" if done < total else ""
-        line = f"  {done:,} of {total:,} {what}, {rate:.3g} a second  {left or 'done'}"
-        ends = "\n" if not self.console.is_terminal or done >= total else "\r"
-        self.console.print(f"{line:<70}", highlight=False, end=ends)
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total)
+        self._bars.start()
+        self._bars.update(self._tasks[what], completed=done, total=total)
+        if self._bars.finished:
+            self._bars.stop()
+
+    def _print(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done < total and now - self._printed < _SECONDS_BETWEEN_LINES:
+            return
+        self._printed = now
+        rate = done / max(now - self._started, 1e-9)
+        left = f"{duration((total - done) / max(rate, 1e-9))} left" if done < total else "done"
+        line = f"  {done:,} of {total:,} {what}, {rate:.3g} per second, {left}"
+        self._bars.console.print(line, highlight=False)
+
+    def counter(self, what: str, total: int) -> Log:
+        """Return a function that reports one more item at each call."""
+        done = count(1)
+        return lambda _: self(what, next(done), total)
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in the unit that fits."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

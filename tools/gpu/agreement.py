@@ -1,7 +1,8 @@
-"""How well the features of two devices or decoders agree."""
+"""Agreement of the features of two devices or decoders."""
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from caloric.features import Features
 
@@ -11,8 +12,6 @@ def compared(reference: Features, other: Features) -> tuple[float, NDArray[np.fl
 
     Cosines (n,) are those of the descriptors of common frames whose direction agrees to 0.01.
     """
-    from scipy.spatial import cKDTree
-
     tree = cKDTree(other.frames.xy)
     common, cosines = 0, []
     for i, near in enumerate(tree.query_ball_point(reference.frames.xy, 0.05)):

@@ -11,58 +11,25 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from caloric import pipeline
 from caloric.alignment import align
-from caloric.bench import datasets
-from caloric.bench.agreement import compared
-from caloric.errors import InputError
+from caloric.bench.gpu import SIZES, gray_photographs, photographs
+from caloric.bench.speed_contenders import setting
 from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.gpu import devices, graphs
 from caloric.image import loading
-from caloric.image.reading import read_image
 from caloric.options import ExtractOptions
+from caloric.runtime import native
+from caloric.types import Log, Report
+from tools.gpu.agreement import compared
 
-Report = dict[str, Any]
-Progress = Callable[[str], None]
-Colours = NDArray[np.uint8]
-
-SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1080, 1920, 4000)}
 IMAGES = 320
 CALLS = (1, 8, 32)  # images per call, besides all
 _REPEATED = 3
 MATCHED = 4096
 _PAIRED = 24  # images whose pairs are matched
-
-
-def photographs(folder: Path, height: int, width: int, count: int) -> list[Colours]:
-    """Return ``count`` different photographs of one size, in colour.
-
-    Where the folder has fewer, parts of them are taken too, larger and larger.
-    """
-    paths = datasets.photographs(folder)
-    if not paths:
-        raise InputError(f"{folder}: photographs (.jpg, .png) are needed in it")
-    images = []
-    for number in range(count):
-        pixels = read_image(paths[number % len(paths)])
-        pixels = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2)
-        pixels = np.ascontiguousarray(pixels[..., :3])
-        if pixels.dtype == np.uint16:
-            pixels = np.right_shift(pixels.astype(np.uint16), 8)
-        larger = 1 + 0.1 * (number // len(paths))
-        scale = larger * max(height / pixels.shape[0], width / pixels.shape[1])
-        how = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-        size = [
-            max(n, round(scale * p)) for n, p in ((width, pixels.shape[1]), (height, len(pixels)))
-        ]
-        resized = cv2.resize(pixels.astype(np.uint8), size, interpolation=how)
-        top, left = (resized.shape[0] - height) // 2, (resized.shape[1] - width) // 2
-        window = resized[top : top + height, left : left + width]
-        images.append(np.ascontiguousarray(window, np.uint8))
-    return images
 
 
 def _seconds(work: Callable[[], Any], warm: int = 3, repeated: int = 0) -> float:
@@ -84,16 +51,16 @@ def _in_calls(images: Sequence[Any], size: int, most: int, device: str) -> None:
         pipeline.extract(part[0] if size == 1 else part, max_features=most, device=device)
 
 
-def arrays(folder: Path, device: str, progress: Progress) -> Report:
+def arrays(folder: Path, device: str, log: Log) -> Report:
     """Return images a second from NumPy arrays to :class:`Features` on the host, by call size."""
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
         colours = photographs(folder, height, width, IMAGES)
         grey = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in colours]
-        figures: Report = {}
+        results: Report = {}
         for kind, images in (("colour", colours), ("grey", grey)):
-            progress(f"{name}, {kind} arrays")
-            own = figures[kind] = {}
+            log(f"{name}, {kind} arrays")
+            own = results[kind] = {}
             for size in (IMAGES, *CALLS):
                 took = _seconds(
                     partial(_in_calls, images, size, most, device), 3 if size > 8 else 1
@@ -102,13 +69,13 @@ def arrays(folder: Path, device: str, progress: Progress) -> Report:
                 own[f"images a second, {calls}"] = IMAGES / took
             own["milliseconds, one by one, mean"] = 1000 / own["images a second, calls of 1"]
         stay = partial(pipeline.extract, colours, max_features=most, device=device, on_device=True)
-        figures["images a second, one list, features stay on the device"] = IMAGES / _seconds(stay)
+        results["images a second, one list, features stay on the device"] = IMAGES / _seconds(stay)
         graphs.forget()
-        report[name] = figures
+        report[name] = results
     return report
 
 
-def files(folder: Path, device: str, progress: Progress) -> Report:
+def files(folder: Path, device: str, log: Log) -> Report:
     """Return images a second from JPEG files of 800 x 640 to features, for each decoder."""
     options = ExtractOptions(max_features=2000)
     target = devices.resolve(device)
@@ -130,7 +97,7 @@ def files(folder: Path, device: str, progress: Progress) -> Report:
 
         results = {}
         for decode in ("cpu", "gpu") if nvjpeg(device) else ("cpu",):
-            progress(f"JPEG files, decoded by the {decode}")
+            log(f"JPEG files, decoded by the {decode}")
             report[f"images a second, decoded by the {decode}"] = IMAGES / _seconds(
                 partial(run, decode)
             )
@@ -159,9 +126,9 @@ def nvjpeg(device: str) -> bool:
         return False
 
 
-def pairs(folder: Path, device: str, progress: Progress) -> Report:
+def pairs(folder: Path, device: str, log: Log) -> Report:
     """Return pairs of 4,096 x 4,096 features matched a second, and whether the CPU agrees."""
-    progress("pairs")
+    log("pairs")
     images = photographs(folder, 1080, 1920, _PAIRED)
     features = [
         found[:MATCHED]
@@ -199,9 +166,9 @@ def _on_device(features: Features, device: str) -> Any:
     return sent(features, devices.resolve(device))
 
 
-def views(folder: Path, device: str, progress: Progress) -> Report:
+def views(folder: Path, device: str, log: Log) -> Report:
     """Return the milliseconds of all simulated views of two images of 800 x 640."""
-    progress("simulated views")
+    log("simulated views")
     images = photographs(folder, 640, 800, 2)
     took = _seconds(lambda: pipeline.extract_many(images, views=8, device=device), repeated=9)
     one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repeated=9)
@@ -225,9 +192,9 @@ ALIGNED = (256, 512, 1024)  # pixels across templates
 REFINED = 2000  # matches
 
 
-def precision(folder: Path, device: str, progress: Progress) -> Report:
+def precision(folder: Path, device: str, log: Log) -> Report:
     """Return the milliseconds of alignments and of refinement, on the CPU and the device."""
-    progress("alignment and refinement")
+    log("alignment and refinement")
     image = photographs(folder, 1536, 2048, 1)[0]
     report: Report = {}
     for side in ALIGNED:
@@ -249,4 +216,20 @@ def precision(folder: Path, device: str, progress: Progress) -> Report:
     refine = partial(pipeline.refine, first, second, *frames)
     report[f"refine {REFINED:,} matches"] = _on_both(refine, device, 9)
     graphs.forget()
+    return report
+
+
+def on_cpu(photographs: Path, log: Log) -> Report:
+    """Return images per second of one process with two threads, for the same images."""
+    report: Report = {}
+    for name, (height, width, most) in SIZES.items():
+        log(f"on the CPU: {name}")
+        images = gray_photographs(photographs, height, width, 4)
+        with setting(CALORIC_THREADS="2"):
+            pipeline.extract(images[0], max_features=most)
+            started = time.perf_counter()
+            for image in images:
+                pipeline.extract(image, max_features=most)
+            took = (time.perf_counter() - started) / len(images)
+        report[name] = {"images a second": 1 / took, "compiled core": native.core() is not None}
     return report

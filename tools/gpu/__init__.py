@@ -1,0 +1,1 @@
+"""``python -m tools gpu``: the acceptance test of the GPU code, and its measured limits."""

@@ -1,0 +1,75 @@
+"""Run all parts of the GPU benchmark."""
+
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from caloric.bench.gpu import photographs as read_photographs
+from caloric.bench.report import versions
+from caloric.errors import InputError
+from caloric.gpu import devices
+from caloric.runtime import native, threads
+from caloric.types import Log, Report
+from tools.gpu import checks, users
+from tools.gpu import device as alone
+
+
+def _driver() -> str | None:
+    try:
+        result = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True, text=True, timeout=20, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.split("\n")[0].strip()
+
+
+def run(
+    photographs: Path,
+    oxford: Path | None,
+    device_name: str,
+    commit: str | None,
+    log: Log,
+    keep: Callable[[Report], None],
+) -> Report:
+    """Return the report of all parts; ``keep`` is called with the report after each part."""
+    device = devices.resolve(device_name)
+    if device is None or device.type != "cuda":
+        raise InputError("this benchmark needs a GPU that PyTorch sees")
+    read_photographs(photographs, 64, 64, 1)  # raises an error before the work
+    name = str(device)
+    report: Report = {
+        "about": {
+            "device": torch.cuda.get_device_name(device), "driver": _driver(),
+            "cuda": torch.version.cuda, "versions": versions(), "commit": commit,
+            "threads": threads.count(), "compiled core": native.core() is not None,
+        }
+    }  # fmt: skip
+    parts: dict[str, Callable[[], Report]] = {
+        # What users get:
+        "arrays": lambda: users.arrays(photographs, name, log),
+        "files": lambda: users.files(photographs, name, log),
+        "pairs": lambda: users.pairs(photographs, name, log),
+        "views": lambda: users.views(photographs, name, log),
+        "precision": lambda: users.precision(photographs, name, log),
+        "cpu": lambda: users.on_cpu(photographs, log),
+        "agreement": lambda: checks.agreement(photographs, name, log),
+        "out of memory": lambda: checks.out_of_memory(photographs, name),
+        # The device alone:
+        "limits": lambda: alone.limits(device),
+        "images": lambda: alone.throughput(photographs, device, log),
+        "description": lambda: alone.describing(photographs, device),
+        "search": lambda: alone.searching(device),
+        "kernels": lambda: checks.fused_kernels(photographs, device),
+    }
+    if oxford is not None:
+        parts["oxford"] = partial(checks.accuracy, oxford, name, log)
+    for part, measured in parts.items():
+        log(part)
+        report[part] = measured()
+        keep(report)
+    return report
