@@ -21,18 +21,15 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.bench import gpu
 from caloric.interop import colmap, colmap_command
 from caloric.matching import confidence
-from caloric.paper import errata
-from paths import DOCS, README, RESULTS
+from paths import DOCS, README
 from tools import builds, models, wide
 from tools.alignment import benchmark as align_benchmark
 from tools.drills import kills
-from tools.pages import accuracy as accuracy_page
-from tools.pages import alignment as alignment_page
-from tools.pages import collections as collections_page
-from tools.pages import gpu as gpu_page
+from tools.gpu.report import failures
 from tools.pages import pairs as pairs_page
-from tools.pages import speed as speed_page
+from tools.pages import registry
 from tools.pages import wide as wide_page
+from tools.pages.markdown import results
 
 # Minutes, or data that is not here.
 LONG = {"bench", "paper", "make", "pip"}
@@ -150,29 +147,22 @@ def test_no_command_is_forgotten():
     assert [rest for name, rest in lines() if name == "make"][:2] == ["demo", "test"]
 
 
-def test_the_alignment_page_has_the_figures_of_the_benchmark():
-    report = json.loads((RESULTS / "align.json").read_text())
+@pytest.mark.parametrize("name", registry.PAGES)
+def test_generated_pages_are_up_to_date(name):
+    """``python -m tools pages`` writes them."""
+    assert (DOCS / name).read_text("utf-8") == registry.PAGES[name]()
+
+
+def test_the_results_of_alignment():
+    report = results("align")
     assert set(report) == set(align_benchmark.SECTIONS)
-    assert (DOCS / "align.md").read_text() == alignment_page.page(report)
     used = [SCHEDULE.agreement, SCHEDULE.sharpness, SCHEDULE.offset]
     assert report["confidence"]["used"] == used
     np.testing.assert_allclose(report["confidence"]["fitted"], used, rtol=0.25)
 
 
-def test_the_accuracy_page_is_what_the_results_say(tmp_path):
-    accuracy_page.write(
-        [RESULTS / "oxford.json"],
-        RESULTS / "claims.json",
-        RESULTS / "ablation.json",
-        tmp_path / "accuracy.md",
-    )
-    written = (tmp_path / "accuracy.md").read_text(encoding="utf-8")
-    assert written == (DOCS / "accuracy.md").read_text(encoding="utf-8")
-
-
-def test_the_page_of_scale_has_the_figures_of_the_benchmark():
-    report = json.loads((RESULTS / "scale.json").read_text())
-    assert (DOCS / "scale.md").read_text() == collections_page.page(report)
+def test_the_results_of_scale():
+    report = results("scale")
     assert report["rates"]["the same bytes from all"]
     assert report["tiny"]["images"] == 50_000
     assert max(report["tiny"][f"{who}, bytes"] for who in ("client", "scheduler")) < 1e9
@@ -182,67 +172,58 @@ def test_the_page_of_scale_has_the_figures_of_the_benchmark():
 
 
 def test_twenty_kills_were_survived():
-    found = json.loads((RESULTS / "kills.json").read_text())["kills"]
+    found = results("kills")["kills"]
     assert len(found) == 20
     assert {one["killed"] for one in found} == set(kills.VICTIMS)
     assert all(one["the same store"] and not one["written again"] for one in found)
 
 
 def test_the_collections_page_has_the_models_of_the_benchmark():
-    report = json.loads((RESULTS / "models.json").read_text())
+    report = results("models")
     text = (DOCS / "collections.md").read_text()
     assert "\n".join(models.lines(report)).rstrip() in text
 
 
-def test_the_errata_page_is_the_list():
-    page = (DOCS / "errata.md").read_text("utf-8")
-    assert page == errata.page()
-
-
-def test_the_speed_page_is_what_was_measured():
-    report = json.loads((RESULTS / "speed.json").read_text())
-    assert (DOCS / "speed.md").read_text() == speed_page.page(report)
-    # The README says "half the time".
+def test_the_results_of_speed():
+    """The README says "half the time"."""
+    report = results("speed")
     assert report["threads"]["1"]["extract"]["caloric, core"]["ratio"] < 0.55
 
 
 def test_the_page_was_quick_with_10000_matches():
     """``python -m tools view``: its figures are kept, and here is what must hold of them."""
-    report = json.loads((RESULTS / "view.json").read_text())
+    report = results("view")
     assert report["matches"] >= 10_000
     assert report["first paint, milliseconds"] < 1000
     assert report["frames a second"] > 30
 
 
-def test_the_gpu_page_is_what_was_measured():
-    report = json.loads((RESULTS / "gpu.json").read_text())
-    assert (DOCS / "gpu.md").read_text() == gpu_page.page(report)
-    # Short times differ from machine to machine; the page says what was not reached.
-    missed = gpu.failures(report)
+def test_the_results_of_the_gpu():
+    report = results("gpu")
+    # Short times differ between machines; the page reports the targets that were missed.
+    missed = failures(report)
     assert set(missed) <= {"one array in 2 ms", "all views of two images in 60 ms"}
     assert all(name in (DOCS / "gpu.md").read_text() for name in missed)
     slow = json.loads(json.dumps(report))
     slow["arrays"]["800 x 640, 2,000 features"]["colour"]["milliseconds, one by one, mean"] = 7
     slow["agreement"]["lowest cosine of common frames"] = 0.99
-    assert {"cosines of common frames", "one array in 2 ms"} <= set(gpu.failures(slow))
+    assert {"cosines of common frames", "one array in 2 ms"} <= set(failures(slow))
     own = report["arrays"]["800 x 640, 2,000 features"]["colour"]
     one, rate = own["milliseconds, one by one, mean"], own["images a second, one list"]
     said = f"{one:.1f} ms from array to features, and {rate:,.0f} images a second in a list"
     assert said in README.read_text("utf-8")
 
 
-def test_the_platforms_page_is_what_was_measured():
-    results = json.loads((RESULTS / "builds.json").read_text("utf-8"))
-    assert len(results) == 10
-    for name, agreement in results.items():
+def test_the_builds_agree():
+    compared = results("builds")
+    assert len(compared) == 10
+    for name, agreement in compared.items():
         for what, least in builds.PROMISED.items():
             assert agreement[what] >= least, (name, what)
-    assert (DOCS / "platforms.md").read_text("utf-8") == builds.page()
 
 
-def test_the_page_of_wide_baselines_and_the_coefficients_of_the_confidence():
-    report = wide_page.unpacked(json.loads(wide_page.RESULTS.read_text("utf-8")))
-    assert (DOCS / "wide.md").read_text("utf-8") == wide_page.page(report)
+def test_the_coefficients_of_the_confidence():
+    report = wide_page.unpacked(results("wide"))
     for name, used in (("with frames", confidence.WITH_FRAMES), ("without", confidence.WITHOUT)):
         found = wide.calibration(report["pairs"], name)
         np.testing.assert_allclose(found["coefficients"], used, atol=0.02)
@@ -250,9 +231,8 @@ def test_the_page_of_wide_baselines_and_the_coefficients_of_the_confidence():
     assert {v["believed"] for v in (report["wide"] | report["oxford"]).values()} == {True}
 
 
-def test_the_page_of_pairs():
-    assert (DOCS / "pairs.md").read_text("utf-8") == pairs_page.page()
-    assert "\n".join(pairs_page.summary()).rstrip() in README.read_text("utf-8")
+def test_the_table_of_the_readme():
+    assert pairs_page.summary() in README.read_text("utf-8")
 
 
 def test_public_functions_have_parameters_results_and_examples():
@@ -271,7 +251,7 @@ def test_the_api_page_has_every_public_name():
     missing = [
         name
         for name in caloric.__all__
-        if name not in ("__version__", "ImagePair") and not (name == "Frames" and modules)
+        if name != "__version__" and not (name == "Frames" and modules)
         and not re.search(rf"auto\w+:: caloric\.{name}\n", page)
     ]  # fmt: skip
     assert missing == []

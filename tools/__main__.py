@@ -1,23 +1,23 @@
 """``python -m tools``: benchmarks, drills and page writers that only developers run."""
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from caloric.cli import console
+from caloric.cli.options import Device
 from caloric.errors import InputError, unknown
-from caloric.runtime.files import check_target, replacing
+from caloric.runtime.files import replacing
+from caloric.types import Report
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 
-Data = Annotated[Path, typer.Option("--data", help="The folder of the data set.")]
+Data = Annotated[Path, typer.Option("--data", help="The directory of the data set.")]
 JsonOut = Annotated[
     str | None,
-    typer.Option("--json", help="Write all figures as JSON to this file; - for standard output."),
+    typer.Option("--json", help="Write all results as JSON to this file; - for standard output."),
 ]
 
 
@@ -25,7 +25,7 @@ JsonOut = Annotated[
 def patches(
     data: Data,
     json_path: JsonOut = None,
-    most: Annotated[int, typer.Option(help="Largest number of places per sequence.")] = 300,
+    most: Annotated[int, typer.Option(help="Largest number of keypoints per sequence.")] = 300,
 ) -> None:
     """Measure verification, matching and retrieval on the patches of HPatches."""
     from rich.table import Table
@@ -53,7 +53,7 @@ def patches(
 
 @app.command()
 def claims(json_path: JsonOut = None) -> None:
-    """Test the claims of the paper on heat and the closed forms, on pictures of scikit-image."""
+    """Test the claims of the paper on heat and the closed forms, on images of scikit-image."""
     from rich.table import Table
 
     from tools import claims as benchmark
@@ -67,12 +67,14 @@ def claims(json_path: JsonOut = None) -> None:
         for name, values in results.accuracy.items():
             cost = f"{results.cost[name]['median']:.2f}"
             table.add_row(name, *(f"{v['mAP']:.3f}" for v in values), cost)
-        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        console.tables().print(table)
 
 
 @app.command()
 def models(
-    scenes: Annotated[list[Path], typer.Argument(help="Folders with images/ and cameras.json.")],
+    scenes: Annotated[
+        list[Path], typer.Argument(help="Directories with images/ and cameras.json.")
+    ],
     json_path: JsonOut = None,
     max_features: Annotated[
         list[int] | None,
@@ -85,46 +87,36 @@ def models(
     console.check_outputs(json_path, None)
     budgets = max_features or list(benchmark.BUDGETS)
     report = benchmark.run(scenes, budgets, console.line_printer())
-    if json_path is not None:
-        console.write_report(json_path, report)
-    if json_path != "-":
-        for line in benchmark.lines(report):
-            typer.echo(line)
+    console.report_results(json_path, report, benchmark.lines(report))
 
 
 @app.command()
 def wide(
     data: Annotated[
-        Path, typer.Option("--data", help="A folder of photographs, SCENE_NUMBER.jpg.")
+        Path, typer.Option("--data", help="A directory of photographs, SCENE_NUMBER.jpg.")
     ],
     json_path: JsonOut = None,
     wide_pairs: Annotated[
-        Path | None, typer.Option("--wide", help="Folders with 1.jpg, 2.jpg and points.txt.")
+        Path | None, typer.Option("--wide", help="Directories with 1.jpg, 2.jpg and points.txt.")
     ] = None,
-    oxford: Annotated[Path | None, typer.Option(help="The folder of Oxford Affine.")] = None,
+    oxford: Annotated[Path | None, typer.Option(help="Oxford Affine.")] = None,
     pairs: Annotated[int, typer.Option(help="Number of related, and of unrelated pairs.")] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the pairs.")] = 0,
 ) -> None:
-    """Match planes from aside and unrelated pairs; fit and test the confidence of geometries."""
+    """Match oblique views and unrelated pairs; fit and test the confidence of geometries."""
     from tools import wide as benchmark
     from tools.pages import wide as pages
 
     console.check_outputs(json_path, None)
     report = benchmark.run(data, wide_pairs, oxford, pairs, seed, console.line_printer())
-    if json_path is not None:
-        console.write_report(json_path, report)
-    if json_path != "-":
-        for line in pages.lines(report):
-            typer.echo(line)
+    console.report_results(json_path, report, pages.lines(report))
 
 
 @app.command()
 def scale(
-    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     json_path: JsonOut = None,
-    oxford: Annotated[
-        Path | None, typer.Option(help="The folder of Oxford Affine, to test retrieval.")
-    ] = None,
+    oxford: Annotated[Path | None, typer.Option(help="Oxford Affine, to test retrieval.")] = None,
     images: Annotated[int, typer.Option(help="Number of tiny images for the Dask run.")] = 50_000,
     only: Annotated[
         str | None,
@@ -148,15 +140,12 @@ def scale(
         data, oxford, images, sections,
         console.line_printer(),
     )  # fmt: skip
-    if json_path is not None:
-        console.write_report(json_path, report)
-    if json_path != "-":
-        typer.echo(collections.page(report))
+    console.report_results(json_path, report, [collections.page(report)])
 
 
 @app.command()
 def kills(
-    data: Annotated[Path, typer.Option("--data", help="A folder of photographs.")],
+    data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     json_path: JsonOut = None,
     count: Annotated[int, typer.Option("--kills", help="Number of kills.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the random moments.")] = 0,
@@ -170,7 +159,7 @@ def kills(
         console.write_report(json_path, report)
     wrong = [k for k in report["kills"] if not k["the same store"] or k["written again"]]
     total = len(report["kills"])
-    typer.echo(f"{total - len(wrong)} of {total} ended with the store of an undisturbed run")
+    typer.echo(f"{total - len(wrong)} of {total} ended with the same store as an undisturbed run")
     if wrong:
         raise typer.Exit(1)
 
@@ -179,7 +168,7 @@ def kills(
 def view(
     image: Annotated[
         Path | None,
-        typer.Argument(help="A picture with 10,000 features; by default one of scikit-image's."),
+        typer.Argument(help="An image with 10,000 features; by default one from scikit-image."),
     ] = None,
     json_path: JsonOut = None,
 ) -> None:
@@ -188,12 +177,8 @@ def view(
 
     console.check_outputs(json_path, None)
     report = benchmark.run(image)
-    if json_path is not None:
-        console.write_report(json_path, report)
-    if json_path != "-":
-        for name, value in report.items():
-            if isinstance(value, int | float):
-                typer.echo(f"{name}: {value:,.0f}")
+    numbers = {k: v for k, v in report.items() if isinstance(v, int | float)}
+    console.report_results(json_path, report, (f"{k}: {v:,.0f}" for k, v in numbers.items()))
 
 
 @app.command()
@@ -201,7 +186,7 @@ def align(
     data: Data,
     strecha: Annotated[
         list[Path] | None,
-        typer.Option(help="Folders with images/ and cameras.json, for refined matches."),
+        typer.Option(help="Directories with images/ and cameras.json, for refined matches."),
     ] = None,
     json_path: JsonOut = None,
     cases: Annotated[int, typer.Option(help="Number of cases per cell.")] = 100,
@@ -220,13 +205,13 @@ def align(
     console.check_outputs(json_path, None)
     sections = only.split(",") if only else [*benchmark.SECTIONS]
     if cases < 1:
-        raise InputError(f"--cases must be a whole number from 1, got {cases}")
+        raise InputError(f"--cases must be a positive integer, got {cases}")
     for name in sections:
         if name not in benchmark.SECTIONS:
             raise unknown("section", name, benchmark.SECTIONS)
     if not strecha and "refine" in sections:
         sections.remove("refine")
-    report: dict[str, Any] = {}
+    report: Report = {}
     before = console.json_file(json_path)
     if only and before is not None and before.exists():
         report = json.loads(before.read_text())
@@ -234,57 +219,68 @@ def align(
         data, strecha or [], cases, seed, sections,
         console.line_printer(),
     )  # fmt: skip
-    if json_path is not None:
-        console.write_report(json_path, report)
-    if json_path != "-":
-        for line in alignment.tables(report):
-            typer.echo(line)
+    console.report_results(json_path, report, (f"{table}\n" for table in alignment.tables(report)))
 
 
 @app.command()
-def accuracy_page(
-    results: Annotated[
-        list[Path], typer.Argument(help="JSON files of `caloric bench oxford`, fischer, hpatches.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .md.")],
-    claims_path: Annotated[
-        Path | None, typer.Option("--claims", help="JSON file of claims.")
+def gpu(
+    data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
+    oxford: Annotated[
+        Path | None, typer.Option(help="Oxford Affine, to compare the accuracy with the CPU.")
     ] = None,
-    ablation: Annotated[Path | None, typer.Option(help="JSON file of tools.ablation.")] = None,
+    json_path: JsonOut = None,
+    device: Device = "cuda",
+    commit: Annotated[
+        str | None, typer.Option(help="The commit that is measured, for the report.")
+    ] = None,
 ) -> None:
-    """Write the accuracy page of the documentation from the figures of its benchmarks."""
-    from tools.pages import accuracy
+    """Run the acceptance test of the GPU code: rates, limits, and agreement with the CPU."""
+    from tools.gpu import benchmark, report
 
-    check_target(output)
-    accuracy.write(results, claims_path, ablation, output)
-    typer.echo(f"written: {output}")
+    console.check_outputs(json_path, None, inputs=(data,))
+
+    def keep(results: Report) -> None:
+        if console.json_file(json_path) is not None:
+            console.write_report(str(json_path), results)
+
+    results = benchmark.run(
+        benchmark.Inputs(data, oxford, device, commit), console.line_printer(), keep
+    )
+    console.report_results(json_path, results, report.lines(results))
+    failures = report.failures(results)
+    if failures:
+        typer.echo(f"requirements not met: {'; '.join(failures)}", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()
-def page(
-    kind: Annotated[str, typer.Argument(help="speed, gpu, alignment or collections.")],
-    results: Annotated[Path, typer.Argument(help="The JSON file of the benchmark.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .md.")],
+def merge_wide(
+    results: Annotated[list[Path], typer.Argument(help="JSON files of `python -m tools wide`.")],
 ) -> None:
-    """Write another page of the documentation from the figures of its benchmark."""
-    from caloric.bench import speed_report
-    from tools.pages import alignment, collections, gpu, speed
+    """Merge runs of the wide-baseline benchmark into docs/results/wide.json."""
+    from tools.pages.markdown import RESULTS
+    from tools.pages.wide import packed
 
-    writers = {
-        "speed": speed.page,
-        "gpu": gpu.page,
-        "alignment": alignment.page,
-        "collections": collections.page,
-    }
-    if kind not in writers:
-        raise unknown("page", kind, writers)
-    check_target(output)
-    report = json.loads(results.read_text())
-    with replacing(output) as file:
-        file.write(writers[kind](report).encode())
-    if kind == "speed":
-        speed_report.plot(report, output.with_name("speed.png"))
-    typer.echo(f"written: {output}")
+    merged = packed([json.loads(path.read_text("utf-8")) for path in results])
+    (RESULTS / "wide.json").write_text(json.dumps(merged), encoding="utf-8")
+
+
+@app.command()
+def pages(
+    plots: Annotated[
+        bool, typer.Option("--plots", help="Draw the plots and images again.")
+    ] = False,
+) -> None:
+    """Write all generated pages of the documentation from the results in docs/results."""
+    from tools.pages import registry
+    from tools.pages.markdown import DOCS
+
+    for name, page in registry.PAGES.items():
+        with replacing(DOCS / name) as file:
+            file.write(page().encode())
+        typer.echo(f"written: {DOCS / name}")
+    if plots:
+        registry.draw(DOCS)
 
 
 @app.command()
@@ -295,13 +291,10 @@ def fuzz(
     ] = 0,
 ) -> None:
     """Extract broken image files: each must give features or an error of one line."""
-    from rich.progress import Progress
-
     from tools.drills.fuzz import run
 
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("files", total=files)
-        report = run(files, first, lambda done: progress.update(task, completed=done))
+    progress = console.Progress()
+    report = run(files, first, lambda done: progress("files", done, files))
     for outcome, count in sorted(report.outcomes.items()):
         typer.echo(f"{outcome:9} {count:7}")
     for seed, text in report.broken:

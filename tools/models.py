@@ -6,11 +6,9 @@ import sqlite3
 import struct
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -20,11 +18,9 @@ from caloric.collection import engines, exporting, extraction, matching, pairing
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_command
 from caloric.runtime import threads
-from caloric.types import FloatArray
+from caloric.types import FloatArray, Log, Report
 from tools.pages.markdown import table
 
-Report = dict[str, Any]
-Progress = Callable[[str], None]
 BUDGETS = (4000, 8000)
 PEERS: dict[str, dict[str, bool]] = {
     "COLMAP SIFT": {},
@@ -152,7 +148,7 @@ def _caloric_model(images: Path, out: Path, most: int) -> tuple[colmap_command.M
     return model, seconds
 
 
-def run(scenes: list[Path], budgets: list[int], progress: Progress) -> Report:
+def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:
     """Return COLMAP's two models of each scene, and Caloric's with as many features as each."""
     report: Report = {"about": {"versions": versions(), "threads": threads.count()}}
     for most, scene in product(budgets, scenes):
@@ -180,7 +176,7 @@ def run(scenes: list[Path], budgets: list[int], progress: Progress) -> Report:
 
 
 def lines(report: Report) -> list[str]:
-    """Return one Markdown table per scene, as lines."""
+    """Return one Markdown table per scene, with the times of its steps."""
     text = []
     for scene, results in report.items():
         if scene == "about":
@@ -192,7 +188,7 @@ def lines(report: Report) -> list[str]:
              f"{v['median error of cameras, of the baseline']:.2%}", f"{v['seconds']:.0f} s"]
             for name, v in results.items()
         ]  # fmt: skip
-        text += table(head, rows)
+        text += [table(head, rows), ""]
         steps = next(v["steps"] for v in results.values() if "steps" in v)
         text += [f"Steps: {', '.join(f'{k} {v:.1f} s' for k, v in steps.items())}.", ""]
     return text

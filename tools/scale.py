@@ -22,10 +22,9 @@ from caloric.collection.extraction import Kept
 from caloric.collection.sources import Photograph
 from caloric.image import reading
 from caloric.runtime import threads
+from caloric.types import Log, Report
 from tools.drills import kills
 
-Report = dict[str, Any]
-Progress = Callable[[str], None]
 NEAREST = 20
 _COPIES = 6
 _FEATURES = 2000
@@ -57,7 +56,7 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def rates(photographs: Path, progress: Progress) -> Report:
+def rates(photographs: Path, progress: Log) -> Report:
     """Return the rates and sizes of all steps, by one and by two workers of one thread each."""
     settings, options = extraction.Settings(max_features=_FEATURES), matching.Matching()
     report: Report = {}
@@ -138,7 +137,7 @@ def _tiny_job(folder: str, out: str, address: str) -> None:
     sys.stdout.write(f"{len(summary.found)} {len(summary.skipped)} {peak(os.getpid())}")
 
 
-def tiny(photographs: Path, count: int, progress: Progress) -> Report:
+def tiny(photographs: Path, count: int, progress: Log) -> Report:
     """Return the memory of client and scheduler for many tiny images through Dask."""
     image = cv2.imread(str(datasets.photographs(photographs)[0]), cv2.IMREAD_GRAYSCALE)
     if image is None:
@@ -180,7 +179,7 @@ def _plan_job(count: int) -> None:
     sys.stdout.write(f"{len(groups)} {took} {peak(os.getpid())}")
 
 
-def plan(count: int, progress: Progress) -> Report:
+def plan(count: int, progress: Log) -> Report:
     """Return the cost of the client's plan for many images."""
     progress(f"a plan of {count} images")
     shards, took, memory = _in_process(_plan_job, count)
@@ -207,7 +206,7 @@ def _pairs_job(count: int) -> None:
     sys.stdout.write(f"{len(pairs)} {len(planned)} {took} {peak(os.getpid())}")
 
 
-def plan_pairs(count: int, progress: Progress) -> Report:
+def plan_pairs(count: int, progress: Log) -> Report:
     """Return the cost of the client's plan of the matches of many images."""
     progress(f"a plan of the matches of {count} images")
     pairs, shards, took, memory = _in_process(_pairs_job, count)
@@ -217,7 +216,7 @@ def plan_pairs(count: int, progress: Progress) -> Report:
     }  # fmt: skip
 
 
-def retrieved(oxford: Path, progress: Progress) -> Report:
+def retrieved(oxford: Path, progress: Log) -> Report:
     """Return for how many images of Oxford Affine all five of their sequence are retrieved."""
     progress("retrieval on Oxford Affine")
     with tempfile.TemporaryDirectory() as place:
@@ -237,7 +236,7 @@ def retrieved(oxford: Path, progress: Progress) -> Report:
     return {"queries": len(names), "with all five in ten": complete}
 
 
-def searched(progress: Progress) -> Report:
+def searched(progress: Log) -> Report:
     """Return the speed and the recall of an index of a million vectors, exhaustive and in cells."""
     progress("an index of a million vectors")
     rng = np.random.default_rng(0)
@@ -276,7 +275,7 @@ SECTIONS = ("rates", "tiny", "plan", "pairs", "index", "retrieval")
 
 
 def run(
-    photographs: Path, oxford: Path | None, images: int, only: list[str], progress: Progress
+    photographs: Path, oxford: Path | None, images: int, only: list[str], progress: Log
 ) -> Report:
     """Return the report of the requested sections."""
     parts: dict[str, Callable[[], Report]] = {

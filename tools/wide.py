@@ -7,7 +7,7 @@ two halves: coefficients that are fitted to one are tested on the other.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,10 +29,8 @@ from caloric.image.pixels import source
 from caloric.image.views import BLUR, TILTS, View, seen
 from caloric.matching import confidence, neighbours
 from caloric.runtime import threads
-from caloric.types import FloatArray
+from caloric.types import FloatArray, Log, Report
 
-Report = dict[str, Any]
-Progress = Callable[[str], None]
 LEVELS = (1, *TILTS)
 RIGHT = 5.0  # pixels, in the median over the part of the plane that is seen
 RENDERED = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)  # tilts
@@ -340,7 +338,7 @@ def run(
     oxford_data: Path | None,
     count: int,
     seed: int,
-    progress: Progress,
+    progress: Log,
 ) -> Report:
     """Return all figures of wide baselines."""
     files = sorted(str(path) for path in data.iterdir() if path.suffix in (".jpg", ".png"))

@@ -184,19 +184,15 @@ def test_a_benchmark_and_its_second_run(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate._Images, "run", never)
     assert CliRunner().invoke(cli.app, arguments).exit_code == 0
     assert json.loads(out.read_text()) == report
-    target = tmp_path / "page.md"
-    written = CliRunner().invoke(tools_app, ["accuracy-page", str(out), "-o", str(target)])
-    assert written.exit_code == 0, written.output
-    text = target.read_text(encoding="utf-8")
+    text = accuracy.page([out], None, None)
     assert (
         f"| caloric | 128 | {report['same keypoints']['caloric']['figures']['mAP']['mean']:.3f}"
         in text
     )
     assert "### Losses" in text
-    assert (tmp_path / "page-oxford.png").exists()
     out.write_text("{}")
     with pytest.raises(InputError, match="not results of this version"):
-        accuracy.write([out], None, None, target)
+        accuracy.page([out], None, None)
 
 
 def test_damaged_cache_is_made_again(tmp_path):

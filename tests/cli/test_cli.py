@@ -102,7 +102,7 @@ def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
         "both: list[caloric.Features] = caloric.extract([image, image])\n"
         "matches: caloric.Matches = caloric.match(a, a, ratio=0.8)\n"
         "geometry: caloric.Geometry = caloric.verify(a, a, matches, model='affine')\n"
-        "pair: caloric.ImagePair = caloric.match_images(image, 'b.jpg')\n"
+        "pair: caloric.ImageMatch = caloric.match_images(image, 'b.jpg')\n"
         "found: caloric.Alignment = caloric.align(image, image)\n"
         "text: str = caloric.cite('heat')\n"
     )

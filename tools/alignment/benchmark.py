@@ -20,7 +20,7 @@ from caloric.bench.pair_data import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.reading import read_image
 from caloric.matching import fitting
-from caloric.types import FloatArray
+from caloric.types import FloatArray, Log, Report
 from tools.alignment import confidence as align_confidence
 from tools.alignment import peers as align_peers
 from tools.alignment.cases import (
@@ -35,9 +35,6 @@ from tools.alignment.cases import (
     photographs,
     points,
 )
-
-Report = dict[str, Any]
-Progress = Callable[[str], None]
 
 START, SEARCH = "caloric from the identity", "caloric"
 
@@ -129,7 +126,7 @@ def predicted(alignment: Alignment) -> float:
     return float(np.sqrt(variances.mean()))
 
 
-def cells(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+def cells(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     """Return the share of right alignments for every kind and strength of motion."""
     table: Report = {}
     all_outcomes: dict[str, list[Outcome]] = {}
@@ -153,7 +150,7 @@ def cells(photos: Photographs, count: int, seed: int, progress: Progress) -> Rep
     }
 
 
-def hard(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+def hard(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     """Return the results on covered, blurred and inverted images, and on absent templates."""
     report: Report = {}
     caloric: list[Outcome] = []
@@ -198,7 +195,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+def settings(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     """Return the results of the three columns of the paper and of other settings, on two cells."""
     report: Report = {}
     runners: dict[str, Runner] = {name: partial(_ours, **o) for name, o in SETTINGS.items()}
@@ -291,7 +288,7 @@ def correlation(
     return index, centre
 
 
-def finding(photos: Photographs, count: int, seed: int, progress: Progress) -> Report:
+def finding(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     """Return how often the right one of 50 templates is found, with its centre within 5 pixels."""
     middle = np.full(2, (TEMPLATE - 1) / 2)
     right: dict[str, list[bool]] = {"caloric": [], "normalised cross-correlation": []}
@@ -328,7 +325,7 @@ def _fundamental(first: Report, second: Report) -> FloatArray:
     return fundamental(a, b)
 
 
-def refining(folder: Path, progress: Progress, most: int = 4000) -> Report:
+def refining(folder: Path, progress: Log, most: int = 4000) -> Report:
     """Return the errors of verified matches against the cameras, before and after refinement."""
     cameras = json.loads((folder / "cameras.json").read_text())
     names = sorted(cameras)
@@ -371,7 +368,7 @@ SECTIONS = ("cells", "hard", "confidence", "settings", "templates", "refine")
 
 
 def run(
-    data: Path, strecha: list[Path], count: int, seed: int, only: Sequence[str], progress: Progress
+    data: Path, strecha: list[Path], count: int, seed: int, only: Sequence[str], progress: Log
 ) -> Report:
     """Return the report of the requested sections, with versions and data."""
     report: Report = {}

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from caloric.bench.report import versions
 from caloric.collection import engines, extraction, matching, pairing, refining
 from caloric.errors import InputError
+from caloric.types import Report
 
-Report = dict[str, Any]
 VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
 LIMIT = 300  # seconds a run may take
 _TRIES = 5

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.options import ExtractOptions
+from caloric.types import Report
 from caloric.view import server, session
 from caloric.view.pictures import Picture
 from tools.drills import browser
 
-Report = dict[str, Any]
 _MATCHES = 10_000
 _PHOTOGRAPHS = (
     "astronaut", "coffee", "chelsea", "rocket", "camera", "brick",

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,16 +29,20 @@ def _driver() -> str | None:
     return result.stdout.split("\n")[0].strip()
 
 
-def run(
-    photographs: Path,
-    oxford: Path | None,
-    device_name: str,
-    commit: str | None,
-    log: Log,
-    keep: Callable[[Report], None],
-) -> Report:
+@dataclass(frozen=True)
+class Inputs:
+    """Photographs, Oxford Affine if its accuracy is compared, the device, and the commit."""
+
+    photographs: Path
+    oxford: Path | None
+    device: str
+    commit: str | None
+
+
+def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
     """Return the report of all parts; ``keep`` is called with the report after each part."""
-    device = devices.resolve(device_name)
+    photographs = inputs.photographs
+    device = devices.resolve(inputs.device)
     if device is None or device.type != "cuda":
         raise InputError("this benchmark needs a GPU that PyTorch sees")
     read_photographs(photographs, 64, 64, 1)  # raises an error before the work
@@ -45,7 +50,7 @@ def run(
     report: Report = {
         "about": {
             "device": torch.cuda.get_device_name(device), "driver": _driver(),
-            "cuda": torch.version.cuda, "versions": versions(), "commit": commit,
+            "cuda": torch.version.cuda, "versions": versions(), "commit": inputs.commit,
             "threads": threads.count(), "compiled core": native.core() is not None,
         }
     }  # fmt: skip
@@ -66,8 +71,8 @@ def run(
         "search": lambda: alone.searching(device),
         "kernels": lambda: checks.fused_kernels(photographs, device),
     }
-    if oxford is not None:
-        parts["oxford"] = partial(checks.accuracy, oxford, name, log)
+    if inputs.oxford is not None:
+        parts["oxford"] = partial(checks.accuracy, inputs.oxford, name, log)
     for part, measured in parts.items():
         log(part)
         report[part] = measured()

@@ -1,1 +1,1 @@
-"""Writers of documentation pages, from the results of benchmarks."""
+"""Pages of the documentation: templates, with tables of the stored results inserted."""

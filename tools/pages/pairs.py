@@ -1,25 +1,16 @@
-"""Write docs/pairs.md and its figure from the results of ``caloric bench pairs``.
+"""docs/pairs.md and its figure, from the results of ``caloric bench pairs``."""
 
-``python -m tools.pages.pairs``
-"""
-
-import json
 from pathlib import Path
-from typing import Any
 
-from tools.pages.markdown import table
+from caloric.types import Report
+from tools.pages.markdown import render, results, table
 
-DOCS = Path(__file__).parents[2] / "docs"
-_DATA = {
-    "oxford": "Oxford Affine: 40 pairs of 8 scenes, with their homographies",
-    "strecha": "Strecha: 83 pairs of fountain-P11 and Herz-Jesus-P8, with their cameras",
-}
 _COLUMNS = {
-    "right": "right matches",
-    "right, filtered": "right after the filter",
-    "error": "median error of those [px]",
-    "repeatability 1 px": "repeated within 1 px",
-    "repeatability 3 px": "within 3 px",
+    "right": "correct matches",
+    "right, filtered": "correct after the filter",
+    "error": "median error of these [px]",
+    "repeatability 1 px": "repeatability 1 px",
+    "repeatability 3 px": "3 px",
     "AUC 1 px": "AUC 1 px",
     "AUC 3 px": "AUC 3 px",
     "AUC 5 px": "AUC 5 px",
@@ -33,16 +24,16 @@ _LOWER = ("error", "seconds an image", "seconds a pair")
 _INTERVAL = ("AUC 5 px", "AUC 5 degrees")
 
 
-def _cell(figure: dict[str, float], key: str, best: bool) -> str:
-    mean = figure["mean"]
+def _cell(result: Report, key: str, best: bool) -> str:
+    mean = result["mean"]
     text = f"{mean:,.0f}" if mean >= 20 else f"{mean:.3f}"
     text = f"**{text}**" if best else text
     if key in _INTERVAL:
-        text += f" ({figure['low']:.3f} to {figure['high']:.3f})"
+        text += f" ({result['low']:.3f} to {result['high']:.3f})"
     return text
 
 
-def _table(report: dict[str, Any]) -> list[str]:
+def _table(report: Report) -> str:
     contenders = report["contenders"]
     first = next(iter(contenders.values()))
     keys = [key for key in _COLUMNS if key in first]
@@ -58,52 +49,19 @@ def _table(report: dict[str, Any]) -> list[str]:
 
 
 def page() -> str:
-    """Return the text of docs/pairs.md."""
-    lines = [
-        "# From two photographs to their geometry",
-        "",
-        "<!-- Written by `python -m tools.pages.pairs`. -->",
-        "",
-        "What a user gets in the end, with everybody's own detector and at most 2,048 features per image: `caloric bench pairs`.",
-        "Oxford Affine and Herz-Jesus-P8 were never used to choose anything, fountain-P11 was. The best of each column is bold, losses are beside wins.",
-        "",
-        "- *Right matches*: mutual nearest neighbours within 3 px of the truth; for cameras, of the epipolar line. The *filter* is the",
-        "  usual one of each: a ratio of 0.8 for SIFT, the default of `caloric.match` for Caloric.",
-        "- *Repeated*: the share of frames that have a counterpart at the same place, among equally many of each, one per place.",
-        "- *AUC*: the area under the curve of recall against the error of the geometry: the mean error of the corners of the image,",
-        "  or the larger of the angles of rotation and translation. The robust estimator is the same for all, at the threshold",
-        "  that is best for each. In parentheses: the 95 % interval of a bootstrap over scenes (two scenes say little).",
-        "- Matches are refined to sub-pixel agreement by default ([precision](refining.md)); *not refined*: without. Refinement works on",
-        "  anyone's matches: OpenCV's are shown with and without.",
-        "",
-        "![The share of matches within so many pixels of the epipolar line, and of pairs with a pose within so many degrees](pairs.png)",
-        "",
-        "*Strecha. Left: how near matches are to the truth, before (dashed) and after refinement. Right: how many pairs get their relative pose",
-        "within so many degrees.*",
-        "",
-    ]
-    for name, title in _DATA.items():
-        report = json.loads((DOCS / "results" / f"pairs-{name}.json").read_text("utf-8"))
-        lines += [f"## {title}", "", *_table(report)]
-    lines += [
-        "## On your own data",
-        "",
-        "    caloric bench pairs --data FOLDER                       # Oxford, HPatches or Fischer; cameras; or any photographs",
-        "    caloric bench pairs --data FOLDER --features mine.h5    # beside features of another method, as hloc writes them",
-        "",
-        "Photographs without a known geometry are changed synthetically.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def summary() -> list[str]:
-    """Return the table of the README, as lines."""
-    oxford, strecha = (
-        json.loads((DOCS / "results" / f"pairs-{name}.json").read_text("utf-8"))["contenders"]
-        for name in _DATA
+    """Return the text of the page."""
+    return render(
+        "pairs.md",
+        oxford=_table(results("pairs-oxford")),
+        strecha=_table(results("pairs-strecha")),
     )
+
+
+def summary() -> str:
+    """Return the table of the README."""
+    oxford, strecha = (results(f"pairs-{name}")["contenders"] for name in ("oxford", "strecha"))
     columns = (
-        ("right matches", oxford, "right"),
+        ("correct matches", oxford, "right"),
         ("AUC 5 px", oxford, "AUC 5 px"),
         ("AUC 1°", strecha, "AUC 1 degrees"),
         ("5°", strecha, "AUC 5 degrees"),
@@ -140,7 +98,7 @@ def draw(path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    report = json.loads((DOCS / "results" / "pairs-strecha.json").read_text("utf-8"))
+    report = results("pairs-strecha")
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for name, colour in _COLOURS.items():
         if name not in report["contenders"]:
@@ -168,8 +126,3 @@ def draw(path: Path) -> None:
     right.legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    draw(DOCS / "pairs.png")
-    (DOCS / "pairs.md").write_text(page(), encoding="utf-8")

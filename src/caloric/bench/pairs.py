@@ -33,7 +33,7 @@ from caloric.bench.pair_data import Grey, Pair, distances, relative_pose
 from caloric.features import Features
 from caloric.matching import geometry
 from caloric.matching.neighbours import match_descriptors
-from caloric.types import FloatArray
+from caloric.types import FloatArray, Report
 
 _PLACES = "places"
 PIXELS = (1.0, 2.0, 3.0)
@@ -43,8 +43,6 @@ THRESHOLDS = (0.5, 1.0, 2.0, 3.0)  # pixels, of the robust estimator
 CORRECT = 3.0  # pixels: the largest error of a correct match
 ERRORS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # pixels, of a curve
 _SHARES = "share of the filtered matches within these pixels"
-
-Report = dict[str, Any]
 
 
 def one_per_place(xy: FloatArray) -> FloatArray:

@@ -4,7 +4,6 @@ import json
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -15,9 +14,7 @@ from caloric.bench.evaluate import NORMALISED, PIXELS, RATIOS, Result
 from caloric.bench.methods import DEFAULT, KEYPOINTS
 from caloric.bench.metrics import bootstrap
 from caloric.descriptor import recipes
-from caloric.types import FloatArray
-
-Report = dict[str, Any]
+from caloric.types import FloatArray, Report
 
 
 def versions() -> dict[str, str]:

@@ -1,9 +1,8 @@
 """The table and the plot of the speed benchmark."""
 
 from pathlib import Path
-from typing import Any
 
-Report = dict[str, Any]
+from caloric.types import Report
 
 
 def table(report: Report) -> list[str]:

@@ -11,6 +11,7 @@ from caloric.descriptor import density, engine, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
+from caloric.types import Report
 from caloric.view.pictures import Picture, Pixels, address, encoded
 from caloric.view.result import frames
 
@@ -18,7 +19,6 @@ PATCH = 48  # pixels of the side of a displayed patch
 MAPS = 20  # points of the side of a response map
 REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descriptor
 _SEARCHED = 1200  # pixels of the longer side of an image that a square is aligned with
-Report = dict[str, Any]
 
 
 def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:

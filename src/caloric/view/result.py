@@ -12,13 +12,12 @@ from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image.views import TILTS
 from caloric.image_pair import ImageMatch
-from caloric.types import FloatArray, GeometryModel
+from caloric.types import FloatArray, GeometryModel, Report
 
 MODELS = ("homography", "fundamental", "affine")
 VIEWS = ("auto", "none", *map(str, TILTS))
 _FAR = 1e6  # pixels: the residual of a match where there is no geometry
 _SQUARES = (64, 192)  # pixels of the side of the square that is aligned first
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)

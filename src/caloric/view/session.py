@@ -8,13 +8,13 @@ from typing import Any
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch, match_images
 from caloric.options import ExtractOptions
+from caloric.types import Report
 from caloric.view import closeup, result, still
 from caloric.view.pictures import Picture as Picture
 from caloric.view.result import MODELS as MODELS
 from caloric.view.result import Settings as Settings
 
 _KEPT = 8  # cached results
-Report = dict[str, Any]
 
 
 @dataclass

@@ -4,15 +4,14 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
+from caloric.types import Report
 from caloric.view import closeup, pictures, result
 from caloric.view.pictures import Picture
 
 STATIC = Path(__file__).parent / "static"
-Report = dict[str, Any]
 _IMPORT = re.compile(r'^import .* from "\./(.+)";\n', re.MULTILINE)
 
 

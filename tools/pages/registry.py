@@ -1,0 +1,41 @@
+"""All generated pages, and the plots in them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from caloric import demo
+from caloric.bench import report, speed_report
+from caloric.paper import errata
+from tools.pages import (
+    accuracy,
+    alignment,
+    collections,
+    gpu,
+    pairs,
+    platforms,
+    speed,
+    wide,
+)
+from tools.pages.markdown import RESULTS, results
+
+PAGES: dict[str, Callable[[], str]] = {
+    "accuracy.md": lambda: accuracy.page(
+        [RESULTS / "oxford.json"], RESULTS / "claims.json", RESULTS / "ablation.json"
+    ),
+    "align.md": lambda: alignment.page(results("align")),
+    "errata.md": errata.page,
+    "gpu.md": lambda: gpu.page(results("gpu")),
+    "pairs.md": pairs.page,
+    "platforms.md": platforms.page,
+    "scale.md": lambda: collections.page(results("scale")),
+    "speed.md": lambda: speed.page(results("speed")),
+    "wide.md": lambda: wide.page(wide.unpacked(results("wide"))),
+}
+
+
+def draw(folder: Path) -> None:
+    """Draw the plots of the pages, and the image of the README, into a directory."""
+    report.plot(results("oxford"), folder / accuracy.plot_name("oxford"))
+    pairs.draw(folder / "pairs.png")
+    speed_report.plot(results("speed"), folder / "speed.png")
+    demo.compare_oblique(demo.oblique_view())[1].save(folder / "first.jpg")
