@@ -240,7 +240,3 @@ def test_unrelated_images_are_not_believed_at_any_level():
     found = caloric.match_images(a, b)
     assert not found
     assert found.geometry.confidence < 0.5
-
-
-def test_the_former_name_of_the_result_remains():
-    assert caloric.ImagePair is caloric.ImageMatch

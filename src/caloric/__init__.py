@@ -15,7 +15,7 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image.reading import open_image, read_image
-from caloric.image_pair import ImageMatch, ImagePair, match_images
+from caloric.image_pair import ImageMatch, match_images
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbours import Matches
@@ -34,7 +34,6 @@ __all__ = [
     "Geometry",
     "Grid",
     "ImageMatch",
-    "ImagePair",
     "InputError",
     "Matches",
     "Refined",

@@ -114,8 +114,6 @@ class ImageMatch:
         return self.picture().smaller(_SHOWN).png()
 
 
-ImagePair = ImageMatch  # its former name
-
 _SHOWN = 1000  # pixels: the width of the picture in a notebook
 _MODELS: dict[GeometryModel, str] = {
     "homography": "a homography",
