@@ -1,61 +1,74 @@
-"""What tests of the page ask of a browser."""
+"""Helpers of tests that look at the page in a browser."""
 
 import base64
-import json
 
 import cv2
 import numpy as np
 
+from tools.drills.browser import wait
 from tools.drills.view import USED_BEFORE
 
 MATCHED = "performance.getEntriesByName('matched').length > 0"
 
 
-def opened(page, address, used=True):
-    """The page with its matches; as one who has used it before, unless told otherwise."""
-    if used:
-        page.first(USED_BEFORE)
-    page.go(address)
-    page.wait(MATCHED)
+def opened(page, address, first_use=False):
+    """The page with its matches; not for the first time, unless ``first_use``."""
+    if not first_use:
+        page.add_init_script(USED_BEFORE)
+    page.goto(address)
+    wait(page, MATCHED)
     return page
 
 
 def text(page, name):
-    return page.run(f"document.getElementById('{name}').textContent")
+    return page.locator(f"#{name}").text_content()
 
 
 def attribute(page, name, which):
-    return page.run(f"document.getElementById('{name}').getAttribute('{which}')")
+    return page.locator(f"#{name}").get_attribute(which)
 
 
 def hidden(page, name):
-    return page.run(f"document.getElementById('{name}').hidden")
+    return page.evaluate(f"document.getElementById('{name}').hidden")
 
 
 def box(page, selector):
-    return page.run(
-        f"(() => {{ const b = document.querySelector('{selector}').getBoundingClientRect();"
-        " return [b.left, b.top, b.width, b.height]; })()"
-    )
+    return [*page.locator(selector).first.bounding_box().values()]
 
 
 def choose(page, name, value):
-    page.run(
-        f"(() => {{ const e = document.getElementById('{name}'); e.value = {json.dumps(value)};"
-        " performance.clearMarks(); e.dispatchEvent(new Event('change')); })()"
+    page.evaluate(
+        "([name, value]) => { const e = document.getElementById(name); e.value = value;"
+        " performance.clearMarks(); e.dispatchEvent(new Event('change')); }",
+        [name, value],
     )
+
+
+def click(page, name):
+    """Click an element as a script does, whether it is visible or not."""
+    page.evaluate("(name) => document.getElementById(name).click()", name)
 
 
 def press(page, *keys):
     for key in keys:
-        page.key(key, key if len(key) == 1 else "")
+        page.keyboard.press(key)
+
+
+def requested(page):
+    return [request.url for request in page.requests()]
+
+
+def complaints(page):
+    """Exceptions and errors in the console."""
+    return page.page_errors() + [m.text for m in page.console_messages() if m.type == "error"]
 
 
 def pixels(page, selector="#own .matches"):
     """The pixels of a canvas (h, w, 4) after its next frame."""
-    data = page.run(
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
-        f" done(document.querySelector('{selector}').toDataURL()))))"
+    data = page.evaluate(
+        "(selector) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame("
+        "() => done(document.querySelector(selector).toDataURL()))))",
+        selector,
     )
     buffer = np.frombuffer(base64.b64decode(data.split(",")[1]), np.uint8)
     return cv2.imdecode(buffer, cv2.IMREAD_UNCHANGED)

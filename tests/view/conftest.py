@@ -1,4 +1,4 @@
-"""A session with two pictures, and a server of it."""
+"""A session with two images, its server, and a browser."""
 
 from contextlib import ExitStack
 
@@ -28,16 +28,22 @@ def showing():
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium():
-    """The address of a browser, for all tests."""
-    pytest.importorskip("websocket")
-    with browser.started() as address:
-        yield address
+    """A browser for all tests of this directory: Playwright occupies the event loop."""
+    if browser.chromium() is None:
+        pytest.skip("Chromium is not installed")
+    with browser.started() as running:
+        yield running
 
 
 @pytest.fixture
-def page(chromium):
-    """A page that remembers nothing of those of other tests."""
-    with browser.fresh(chromium, 1000, 700) as opened:
-        yield opened
+def page_of(chromium):
+    """Opens a page of a size (width, height), isolated from those of other tests."""
+    with ExitStack() as running:
+        yield lambda *size: running.enter_context(browser.page(chromium, *size))
+
+
+@pytest.fixture
+def page(page_of):
+    return page_of(1000, 700)

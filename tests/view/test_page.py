@@ -16,25 +16,36 @@ import photographs
 from caloric import cli
 from caloric.options import ExtractOptions
 from caloric.view import session
-from in_browser import MATCHED, attribute, box, choose, hidden, opened, pixels, press, text
+from in_browser import (
+    MATCHED,
+    attribute,
+    box,
+    choose,
+    click,
+    complaints,
+    hidden,
+    opened,
+    pixels,
+    press,
+    requested,
+    text,
+)
 from pair_of_pictures import ask, encoded, pair
-from tools.drills import browser as chrome
-
-pytestmark = pytest.mark.skipif(chrome.chromium() is None, reason="no Chromium")
+from tools.drills.browser import wait
 
 
 def test_keys_work_on_load_and_are_listed(served, showing, page):
     address = served(showing)
     opened(page, address)
-    assert page.run("document.activeElement === document.body")  # nothing was clicked
+    assert page.evaluate("document.activeElement === document.body")  # nothing was clicked
     assert hidden(page, "drawer")
     press(page, "n")
-    page.wait("document.querySelectorAll('#detail img').length === 4")
+    wait(page, "document.querySelectorAll('#detail img').length === 4")
     first = text(page, "detail")
     press(page, "n")
-    page.wait(f"document.getElementById('detail').textContent !== {json.dumps(first)}")
+    wait(page, f"document.getElementById('detail').textContent !== {json.dumps(first)}")
     press(page, "p")
-    page.wait(f"document.getElementById('detail').textContent === {json.dumps(first)}")
+    wait(page, f"document.getElementById('detail').textContent === {json.dumps(first)}")
     assert "residual" in text(page, "announced")  # for who does not see the line
     press(page, "o")
     assert attribute(page, "outliers", "aria-pressed") == "true"
@@ -42,27 +53,29 @@ def test_keys_work_on_load_and_are_listed(served, showing, page):
     press(page, "+")
     assert np.abs(before.astype(int) - pixels(page)).max() > 0
     press(page, "r")
-    page.wait("document.querySelectorAll('#responses img').length === 17")
+    wait(page, "document.querySelectorAll('#responses img').length === 17")
     press(page, "Escape")
     assert hidden(page, "drawer")
     press(page, "?")
-    listed = page.run("[...document.querySelectorAll('#help kbd')].map((k) => k.textContent)")
+    listed = page.evaluate("[...document.querySelectorAll('#help kbd')].map((k) => k.textContent)")
     assert set("npgrmbsiodt0?+") <= set(listed)
-    assert page.run("document.getElementById('help').open")
-    page.run("document.getElementById('help').close()")
-    page.run("document.getElementById('details').click(); document.getElementById('ratio').focus()")
+    assert page.evaluate("document.getElementById('help').open")
+    page.evaluate("document.getElementById('help').close()")
+    page.evaluate(
+        "document.getElementById('details').click(); document.getElementById('ratio').focus()"
+    )
     press(page, "d")  # is typed there
     assert not hidden(page, "drawer")
-    page.run(
+    page.evaluate(
         "(() => { const e = document.getElementById('descriptor'); e.focus();"
         " e.dispatchEvent(new PointerEvent('pointerdown')); e.value = 'heat';"
         " performance.clearMarks(); e.dispatchEvent(new Event('change')); })()"
     )
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     press(page, "d")  # who has chosen by mouse is back on the page
     assert hidden(page, "drawer")
-    assert all(url.startswith((address, "data:", "blob:")) for url in page.requested())
-    assert page.complaints() == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in requested(page))
+    assert complaints(page) == []
 
 
 def test_a_stale_result_is_greyed_and_says_so(served, showing, page, monkeypatch):
@@ -75,22 +88,22 @@ def test_a_stale_result_is_greyed_and_says_so(served, showing, page, monkeypatch
     go, compute = threading.Event(), showing.matched
     monkeypatch.setattr(showing, "matched", lambda settings: (go.wait(20), compute(settings))[1])
     choose(page, "descriptor", "heat")
-    page.wait("document.getElementById('own').classList.contains('stale')")
+    wait(page, "document.getElementById('own').classList.contains('stale')")
     assert text(page, "counts") == "matching with heat …"
     assert text(page, "doing") == "matching with heat …"
     assert not hidden(page, "pill")
-    assert "grayscale" in page.run(
+    assert "grayscale" in page.evaluate(
         "getComputedStyle(document.querySelector('#own .matches')).filter"
     )
     assert "221" not in text(page, "result")
-    assert page.run("document.getElementById('mode-swipe').disabled")
+    assert page.evaluate("document.getElementById('mode-swipe').disabled")
     press(page, "n")  # has nothing to show
     go.set()
-    page.wait(MATCHED)
-    assert not page.run("document.getElementById('own').classList.contains('stale')")
+    wait(page, MATCHED)
+    assert not page.evaluate("document.getElementById('own').classList.contains('stale')")
     assert "heat" in text(page, "counts")
     assert hidden(page, "pill")
-    assert page.complaints() == []
+    assert complaints(page) == []
 
 
 def test_failures_are_told_and_nothing_old_stays(served, showing, page, monkeypatch):
@@ -102,15 +115,14 @@ def test_failures_are_told_and_nothing_old_stays(served, showing, page, monkeypa
 
     monkeypatch.setattr(showing, "matched", fails)
     choose(page, "descriptor", "heat")
-    page.wait("!document.getElementById('error').hidden")
+    wait(page, "!document.getElementById('error').hidden")
     assert text(page, "error") == "Not matched: the core melted"
     assert text(page, "counts") == "Not matched: the core melted"
     assert pixels(page)[..., 3].max() == 0
-    assert page.run("document.getElementById('mode-swipe').disabled")
-    page.call("Network.emulateNetworkConditions", offline=True, latency=0,
-              downloadThroughput=0, uploadThroughput=0)  # fmt: skip
+    assert page.evaluate("document.getElementById('mode-swipe').disabled")
+    page.context.set_offline(True)
     choose(page, "descriptor", "sift")
-    page.wait("document.getElementById('error').textContent.includes('does not answer')")
+    wait(page, "document.getElementById('error').textContent.includes('does not answer')")
 
 
 def test_no_matches_are_explained(served, page):
@@ -125,7 +137,7 @@ def test_no_matches_are_explained(served, page):
     press(page, *"npgrosbi0+")
     time.sleep(0.3)
     assert hidden(page, "swipe")
-    assert page.complaints() == []
+    assert complaints(page) == []
 
 
 def test_chance_is_called_chance(served, page):
@@ -133,10 +145,10 @@ def test_chance_is_called_chance(served, page):
     for side, name in (("a", "coffee"), ("b", "camera")):
         data = encoded(photographs.grey(name, (200, 160)))
         showing.put(side, session.Picture.of(f"{name}.png", data))
-    opened(page, served(showing), used=False)
+    opened(page, served(showing), first_use=True)
     assert "may be chance" in text(page, "counts")
     assert "views to tilt 8 tried in vain" in text(page, "counts")
-    assert page.run("document.getElementById('mode-swipe').disabled")
+    assert page.evaluate("document.getElementById('mode-swipe').disabled")
     assert hidden(page, "player")  # there is nothing to play
 
 
@@ -148,9 +160,10 @@ def test_swipe_shows_the_first_picture_where_the_second_is(served, showing, page
 
     def divide(share):
         left, top, width, height = box(page, "#swipe")
-        page.mouse("mousePressed", *middle(page), button="left", clickCount=1)
-        page.mouse("mouseMoved", left + share * width, top + height / 2, button="left")
-        page.mouse("mouseReleased", left + share * width, top + height / 2, button="left")
+        page.mouse.move(*middle(page))
+        page.mouse.down()
+        page.mouse.move(left + share * width, top + height / 2)
+        page.mouse.up()
         assert float(attribute(page, "divider", "aria-valuenow")) == pytest.approx(100 * share)
         return pixels(page, "#swipe canvas")[..., :3].astype(float)
 
@@ -164,13 +177,13 @@ def test_swipe_shows_the_first_picture_where_the_second_is(served, showing, page
     press(page, "ArrowLeft")
     assert float(attribute(page, "divider", "aria-valuenow")) == 96
     choose(page, "model", "affine")  # another geometry, in the same place
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     assert not hidden(page, "swipe")
     choose(page, "model", "fundamental")  # which moves no picture
-    page.wait(MATCHED)
-    page.wait("document.getElementById('swipe').hidden")
+    wait(page, MATCHED)
+    wait(page, "document.getElementById('swipe').hidden")
     assert not hidden(page, "own")
-    assert page.complaints() == []
+    assert complaints(page) == []
 
 
 def middle(page):
@@ -180,9 +193,11 @@ def middle(page):
 
 def test_sift_stands_beside_caloric_after_one_click(served, showing, page):
     opened(page, served(showing))
-    page.run("document.getElementById('mode-beside').click()")
-    page.wait("document.querySelector('#beside .name').textContent.includes('inliers')")
-    names = page.run("[...document.querySelectorAll('.stage > .name')].map((e) => e.textContent)")
+    click(page, "mode-beside")
+    wait(page, "document.querySelector('#beside .name').textContent.includes('inliers')")
+    names = page.evaluate(
+        "[...document.querySelectorAll('.stage > .name')].map((e) => e.textContent)"
+    )
     expected = [
         f"{title}: {len(showing.matched(session.Settings(name)))} inliers"
         for title, name in (("Caloric", "caloric"), ("SIFT", "sift"))
@@ -203,71 +218,70 @@ def test_sift_stands_beside_caloric_after_one_click(served, showing, page):
     assert np.abs(before - moved).mean() > 5
     assert np.abs(moved - along).mean() < 1
     choose(page, "descriptor", "sift")
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     assert text(page, "mode-beside") == "Caloric beside"
     press(page, "s")
     assert hidden(page, "beside")
     choose(page, "threshold", "5")
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     press(page, "s")  # what stands beside has the same settings
     wide = len(showing.matched(session.Settings(threshold=5.0)))
-    page.wait(f"document.querySelector('#beside .name').textContent === 'Caloric: {wide} inliers'")
-    assert page.complaints() == []
+    wait(page, f"document.querySelector('#beside .name').textContent === 'Caloric: {wide} inliers'")
+    assert complaints(page) == []
 
 
 def test_the_alignment_plays_once_by_itself(served, showing, page):
     address = served(showing)
-    opened(page, address, used=False)
-    page.wait("!document.getElementById('player').hidden")
+    opened(page, address, first_use=True)
+    wait(page, "!document.getElementById('player').hidden")
     first = text(page, "sigma")
-    page.wait(f"document.getElementById('sigma').textContent !== {json.dumps(first)}")
-    page.wait("document.getElementById('player').hidden", 15)  # and makes way for the matches
-    page.call("Page.reload")
-    page.wait(MATCHED)
+    wait(page, f"document.getElementById('sigma').textContent !== {json.dumps(first)}")
+    wait(page, "document.getElementById('player').hidden", 15)  # and makes way for the matches
+    page.reload()
+    wait(page, MATCHED)
     time.sleep(0.4)
     assert hidden(page, "player")
     press(page, "g")
-    page.wait("!document.getElementById('player').hidden")
+    wait(page, "!document.getElementById('player').hidden")
     assert attribute(page, "play", "aria-label") == "Pause"
-    page.run("document.getElementById('play').click()")
+    click(page, "play")
     press(page, "Escape")
     assert hidden(page, "player")
 
 
-def saved(folder, name):
-    deadline = time.monotonic() + 20
-    while not (folder / name).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return folder / name
+def downloaded(page, name, folder):
+    """The file that a click on an element saves."""
+    with page.expect_download() as download:
+        click(page, name)
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
 
 
 def test_what_is_shown_can_be_saved_and_made_again(served, showing, page, tmp_path, monkeypatch):
-    page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path),
-              browserContextId=page.context)  # fmt: skip
     opened(page, served(showing))
     choose(page, "descriptor", "sift")
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     press(page, "s")
-    page.wait("document.querySelector('#beside .name').textContent.includes('inliers')")
+    wait(page, "document.querySelector('#beside .name').textContent.includes('inliers')")
     pixels(page)
-    page.run("document.getElementById('save').click()")
-    page.run("document.getElementById('save-picture').click()")
-    image = cv2.imread(str(saved(tmp_path, "matches.png")))
+    click(page, "save")
+    picture = downloaded(page, "save-picture", tmp_path)
+    assert picture.name == "matches.png"
+    image = cv2.imread(str(picture))
     assert image.shape[1] == 1000
     assert image.std() > 20
-    page.run("document.getElementById('save-page').click()")
-    written = saved(tmp_path, "matches.html")
-    page.call("Browser.grantPermissions", permissions=["clipboardReadWrite"],
-              browserContextId=page.context)  # fmt: skip
-    page.run("document.getElementById('copy').click()")
-    page.wait("document.getElementById('copy').textContent === 'Copied'")
+    written = downloaded(page, "save-page", tmp_path)
+    assert written.name == "matches.html"
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    click(page, "copy")
+    wait(page, "document.getElementById('copy').textContent === 'Copied'")
     counts, command = text(page, "counts"), text(page, "command")
-    page.go(written.as_uri())  # with both results
-    page.wait(MATCHED)
+    page.goto(written.as_uri())  # with both results
+    wait(page, MATCHED)
     assert text(page, "counts") == counts
     press(page, "s")
-    page.wait("document.querySelector('#beside .name').textContent.startsWith('Caloric: ')")
+    wait(page, "document.querySelector('#beside .name').textContent.startsWith('Caloric: ')")
     monkeypatch.chdir(tmp_path)
     for name, data in zip(("a.png", "b.png"), pair(), strict=True):
         (tmp_path / name).write_bytes(data)
@@ -287,27 +301,27 @@ DROP = """(async () => {
 
 def drop(page, data, name, x, y):
     content = json.dumps(base64.b64encode(data).decode())
-    page.run(DROP % (content, json.dumps(name), x, y))
+    page.evaluate(DROP % (content, json.dumps(name), x, y))
 
 
-def test_pictures_are_dropped_on_a_narrow_screen(served, page):
+def test_pictures_are_dropped_on_a_narrow_screen(served, page_of):
     showing = session.Session(options=ExtractOptions(max_features=200))
-    page.size(390, 800)
-    page.go(served(showing) + "/")
-    page.wait("document.getElementById('descriptor')?.options.length > 3")
+    page = page_of(390, 800)
+    page.goto(served(showing) + "/")
+    wait(page, "document.getElementById('descriptor')?.options.length > 3")
     assert not hidden(page, "drop-a")
     assert "Two pictures are needed" in text(page, "counts")
     drop(page, b"no picture", "bad.jpg", 0.5, 0.2)
-    page.wait("!document.getElementById('error').hidden")
+    wait(page, "!document.getElementById('error').hidden")
     assert "bad.jpg" in text(page, "error")
     a, b = pair()
     drop(page, a, "ä.png", 0.5, 0.2)
-    page.wait("document.getElementById('drop-a').classList.contains('loaded')")
+    wait(page, "document.getElementById('drop-a').classList.contains('loaded')")
     drop(page, b, "b.png", 0.5, 0.9)
-    page.wait(MATCHED)
+    wait(page, MATCHED)
     assert showing.picture("a").name == "ä.png"
     assert "inliers" in text(page, "counts")
-    assert page.run("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_fifty_megapixels_are_shown(served, page):
@@ -318,16 +332,13 @@ def test_fifty_megapixels_are_shown(served, page):
     began = time.monotonic()
     assert ask(f"{address}/api/responses/a?x=4000&y=3000&s=1500")[0] == 200
     assert time.monotonic() - began < 20  # on a shrunk copy: at full size it took minutes
-    page.go(address + "/")
-    page.wait("performance.getEntriesByName('shown').length > 0", 60)
+    page.goto(address + "/")
+    wait(page, "performance.getEntriesByName('shown').length > 0", 60)
     left, top, width, height = box(page, "#canvas")
-    for _ in range(6):
-        page.mouse("mouseWheel", left + width / 4, top + height / 4, deltaX=0, deltaY=-900)
-    until = time.monotonic() + 30
-    while not any("/api/crop/a" in url for url in page.requested()):
-        assert time.monotonic() < until
-        page.run("0")
-        time.sleep(0.1)
+    page.mouse.move(left + width / 4, top + height / 4)
+    with page.expect_request("**/api/crop/a*"):
+        for _ in range(6):
+            page.mouse.wheel(0, -900)
 
 
 def test_a_page_in_one_file_is_shown_without_a_server(tmp_path, page):
@@ -341,14 +352,14 @@ def test_a_page_in_one_file_is_shown_without_a_server(tmp_path, page):
     content = out.read_text("utf-8")
     assert "http://" not in content
     assert "https://" not in content
-    page.go(out.as_uri())
-    page.wait(MATCHED)
+    page.goto(out.as_uri())
+    wait(page, MATCHED)
     assert f"{text(page, 'counts').split()[0]} inliers" in result.output
-    page.wait("!document.getElementById('player').hidden")  # its alignment is in the file
+    wait(page, "!document.getElementById('player').hidden")  # its alignment is in the file
     press(page, "Escape", "n")
-    page.wait("document.querySelectorAll('#detail img').length === 2")
-    assert page.run("document.getElementById('mode-beside').disabled")
+    wait(page, "document.querySelectorAll('#detail img').length === 2")
+    assert page.evaluate("document.getElementById('mode-beside').disabled")
     press(page, "b")
     assert not hidden(page, "swipe")
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in page.requested())
-    assert page.complaints() == []
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in requested(page))
+    assert complaints(page) == []

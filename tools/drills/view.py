@@ -1,4 +1,4 @@
-"""``python -m tools view``: how soon the page appears, and how smoothly it moves."""
+"""``python -m tools view``: first paint and frame rate of the page."""
 
 import threading
 import time
@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from playwright.sync_api import Page
 
 from caloric.bench.report import versions
 from caloric.errors import InputError
@@ -24,7 +25,7 @@ _PHOTOGRAPHS = (
     "astronaut", "coffee", "chelsea", "rocket", "camera", "brick",
     "grass", "gravel", "page", "coins", "text", "moon",
 )  # fmt: skip
-# The alignment plays by itself at first use only; here it would be measured with the page.
+# The alignment animation plays on first use only; it would distort the measurement.
 USED_BEFORE = "try { localStorage.setItem('caloric-seen', 'yes'); } catch { }"
 
 
@@ -49,7 +50,7 @@ def served(shown: session.Session) -> Iterator[str]:
         listening.close()
 
 
-# A wheel that is sent from outside is answered 30 times a second at most; this one once a frame.
+# Wheel events of the driver are handled at most 30 times per second; these once per frame.
 _ZOOM = """(async (x, y) => {
   const canvas = document.getElementById('canvas'), until = performance.now() + 1500;
   for (let step = 0; performance.now() < until; step += 1) {
@@ -61,24 +62,23 @@ _ZOOM = """(async (x, y) => {
 })"""
 
 
-def _drag_and_zoom(page: browser.Page) -> None:
+def _drag_and_zoom(page: Page) -> None:
     """Drag for a second and a half, then zoom for as long."""
-    box = page.run(
-        "(() => { const b = document.getElementById('canvas').getBoundingClientRect();"
-        " return [b.left, b.top, b.width, b.height]; })()"
-    )
-    x, y = box[0] + box[2] / 4, box[1] + box[3] / 3
-    page.mouse("mousePressed", x, y, button="left", clickCount=1)
+    box = page.locator("#canvas").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 3
+    page.mouse.move(x, y)
+    page.mouse.down()
     deadline, step = time.monotonic() + 1.5, 0
     while time.monotonic() < deadline:
         step += 1
-        page.mouse("mouseMoved", x + 3 * (step % 40), y + 2 * (step % 30), button="left")
-    page.mouse("mouseReleased", x, y, button="left", clickCount=1)
-    page.run(f"{_ZOOM}({x}, {y})")
+        page.mouse.move(x + 3 * (step % 40), y + 2 * (step % 30))
+    page.mouse.up()
+    page.evaluate(f"{_ZOOM}({x}, {y})")
 
 
 def mosaic() -> NDArray[np.uint8]:
-    """Return twelve photographs of scikit-image in one picture (1500, 2560, 3) of many features."""
+    """Return twelve images of scikit-image in one image (1500, 2560, 3) with many features."""
     from skimage import data
 
     tiles = []
@@ -93,7 +93,7 @@ def mosaic() -> NDArray[np.uint8]:
 
 
 def run(image: Path | None = None) -> Report:
-    """Return the figures for a picture matched with itself: as many matches as features."""
+    """Return the results for an image matched with itself: as many matches as features."""
     shown = session.Session(options=ExtractOptions(max_features=_MATCHES + 1000))
     if image is None:
         picture = Picture.of_pixels("twelve photographs", mosaic())
@@ -104,17 +104,17 @@ def run(image: Path | None = None) -> Report:
     matches = len(shown.matched(session.Settings()).matches)
     if matches < _MATCHES:
         raise InputError(f"{picture.name}: {matches} features; {_MATCHES} are needed")
-    with served(shown) as address, browser.page() as page:
-        page.first(USED_BEFORE)
-        page.go(address)
-        page.wait("performance.getEntriesByName('matched').length > 0")
-        times = page.run(
+    with served(shown) as address, browser.started() as chromium, browser.page(chromium) as page:
+        page.add_init_script(USED_BEFORE)
+        page.goto(address)
+        browser.wait(page, "performance.getEntriesByName('matched').length > 0")
+        times = page.evaluate(
             "({ paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime,"
             " shown: performance.getEntriesByName('shown')[0].startTime,"
             " matched: performance.getEntriesByName('matched')[0].startTime })"
         )
-        events = page.traced("devtools.timeline,disabled-by-default-devtools.timeline.frame",
-                             lambda: _drag_and_zoom(page))  # fmt: skip
+        categories = ["devtools.timeline", "disabled-by-default-devtools.timeline.frame"]
+        events = browser.traced(page, categories, lambda: _drag_and_zoom(page))
     frame_times = sorted(e["ts"] for e in events if e["name"] == "DrawFrame")
     intervals = [(b - a) / 1000 for a, b in pairwise(frame_times)]
     return {
