@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
-from caloric import cli, viz
+from caloric import cli
 from caloric.alignment import align, registration, templates
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
@@ -658,12 +658,6 @@ def test_match_command_refines(files):
     assert apart[1] < 0.7 * apart[0]
 
 
-def test_pictures_of_alignments_have_no_path_too():
-    template, image, truth = problem()
-    picture = viz.draw_alignment(template, image, truth, [], "nothing happened").pixels
-    assert picture.dtype == np.uint8
-
-
 def test_made_cases_are_what_they_say():
     photos = [unit(photograph(name, (400, 400))) for name in ("astronaut", "coffee", "camera")]
     for kind in align_cases.KINDS:
@@ -719,22 +713,6 @@ def test_template_benchmark_hides_one_among_fifty():
     which, at = benchmark.correlation(still, [candidates[place - 1], candidates[place]])
     assert which == 1
     np.testing.assert_allclose(at, [90 + 63.5, 100 + 63.5], atol=0.6)
-
-
-def test_pictures_of_any_energies():
-    """Scores are negative energies, and a detector without candidates has an infinite one."""
-    image = photographs.grey("camera", (120, 120))
-    identity = np.array([[1.0, 0, 0], [0, 1, 0]])
-    for energies in ([-0.9], [np.inf], [0.0, 0.0], [1e-9, 3e5], []):
-        steps = [(140.0 / (i + 1), identity, energy) for i, energy in enumerate(energies)]
-        for found in (True, False):
-            picture = viz.draw_alignment(
-                image[:60, :80], image, identity, steps, "x", found=found,
-                others=[((20, 30), identity)],
-            )  # fmt: skip
-            assert picture.pixels.shape[1] == 1232
-            blue = (picture.pixels == (90, 190, 255)).all(-1)
-            assert blue.any()
 
 
 def test_a_template_that_was_found_at_the_wrong_place_is_tried_from_other_starts():

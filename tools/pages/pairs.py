@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from caloric.types import Report
+from caloric.viz import plots
 from tools.pages.markdown import render, results, table
 
 _COLUMNS = {
@@ -82,7 +83,7 @@ def summary() -> str:
     return table(["", *(title for title, _, _ in columns)], rows)
 
 
-_COLOURS = {
+_COLORS = {
     "caloric": "tab:red",
     "caloric, not refined": "tab:red",
     "OpenCV RootSIFT, refined": "tab:blue",
@@ -93,23 +94,19 @@ _COLOURS = {
 
 def draw(path: Path) -> None:
     """Draw the errors of matches before and after refinement, and the curve of poses."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     report = results("pairs-strecha")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for name, colour in _COLOURS.items():
+    figure = plots.new_figure(figsize=(11, 4.2))
+    left, right = figure.subplots(1, 2)
+    for name, color in _COLORS.items():
         if name not in report["contenders"]:
             continue
         contender = report["contenders"][name]
         style = "-" if name in ("caloric", "OpenCV RootSIFT, refined") else "--"
         limits, shares = contender["share of the filtered matches within these pixels"]
-        left.plot(limits, [100 * v for v in shares], style, color=colour, label=name)
+        left.plot(limits, [100 * v for v in shares], style, color=color, label=name)
         errors = contender["errors of the geometry, sorted"]
         recall = [100 * (i + 1) / len(errors) for i in range(len(errors))]
-        right.step(errors, recall, style, where="post", color=colour, label=name)
+        right.step(errors, recall, style, where="post", color=color, label=name)
     left.set(xscale="log", xlabel="distance from the true epipolar line [px]", ylabel="matches [%]")
     left.set_xticks(
         [0.05, 0.1, 0.2, 0.5, 1, 2, 3], labels=["0.05", "0.1", "0.2", "0.5", "1", "2", "3"]
@@ -125,4 +122,3 @@ def draw(path: Path) -> None:
         axes.grid(alpha=0.3)
     right.legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=110)
-    plt.close(figure)

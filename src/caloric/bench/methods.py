@@ -65,7 +65,17 @@ def _code() -> str:
     """Return a hash of Caloric's source, so that results of other code are not reused."""
     root = Path(caloric.__file__).parent
     files = sorted([*root.rglob("*.py"), *(root / "data").iterdir()])
-    ignored = {"bench", "cli", "collection", "demo.py", "interop", "paper", "view", "viz.py"}
+    ignored = {
+        "bench",
+        "cli",
+        "collection",
+        "demo.py",
+        "interop",
+        "paper",
+        "synthetic.py",
+        "view",
+        "viz",
+    }
     relevant = [f for f in files if not ignored & set(f.relative_to(root).parts)]
     return hashlib.sha256(b"".join(f.read_bytes() for f in relevant)).hexdigest()[:12]
 

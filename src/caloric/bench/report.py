@@ -15,6 +15,7 @@ from caloric.bench.methods import DEFAULT, KEYPOINTS
 from caloric.bench.metrics import bootstrap
 from caloric.descriptor import recipes
 from caloric.types import FloatArray, Report
+from caloric.viz import plots
 
 
 def versions() -> dict[str, str]:
@@ -125,24 +126,18 @@ def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
 
 def plot(report: Report, path: Path) -> None:
     """Plot mAP with intervals, and the accuracy of homographies against the ratio threshold."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     methods = report["same keypoints"]
     names = sorted(methods, key=lambda n: methods[n]["figures"]["mAP"]["mean"])
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, 0.32 * len(names) + 1.6), width_ratios=(3, 2), layout="constrained"
-    )
+    figure = plots.new_figure(figsize=(11, 0.32 * len(names) + 1.6))
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     base = methods[DEFAULT]["figures"]["mAP"]["mean"]
     for row, name in enumerate(names):
-        colour = "tab:red" if name == DEFAULT else "tab:gray"
+        color = "tab:red" if name == DEFAULT else "tab:gray"
         gap = methods[name]["ahead of it is the default by"].get("mAP")
         if gap is not None:
             ends = [base - gap["low"], base - gap["high"]]
-            left.plot(ends, [row, row], color=colour, lw=2, alpha=0.5)
-        left.plot(methods[name]["figures"]["mAP"]["mean"], row, "o", color=colour)
+            left.plot(ends, [row, row], color=color, lw=2, alpha=0.5)
+        left.plot(methods[name]["figures"]["mAP"]["mean"], row, "o", color=color)
     left.axvline(base, color="tab:red", lw=0.8, alpha=0.5)
     left.set_yticks(range(len(names)), names)
     left.set_xlabel(f"mAP on {report['dataset']}; bars: 95 % of the difference to the default")
@@ -157,7 +152,6 @@ def plot(report: Report, path: Path) -> None:
     right.grid(alpha=0.3)
     right.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def dumps(report: Report) -> str:

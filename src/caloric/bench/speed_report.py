@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from caloric.types import Report
+from caloric.viz import plots
 
 
 def table(report: Report) -> list[str]:
@@ -47,12 +48,8 @@ def gains_text(report: Report) -> str:
 
 def plot(report: Report, path: Path) -> None:
     """Plot time against pixels, features and threads, and memory against pixels."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    figure = plots.new_figure(figsize=(15, 3.6))
+    axes = figure.subplots(1, 4)
     labels = {"pixels": "megapixels", "features": "features kept", "threads": "threads"}
     for axis, (name, label) in zip(axes, labels.items(), strict=False):
         rows, unit = report["curves"][name], 1e-6 if name == "pixels" else 1
@@ -74,4 +71,3 @@ def plot(report: Report, path: Path) -> None:
     axes[3].set_ylim(0, None)
     axes[3].grid(alpha=0.3)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)

@@ -37,6 +37,7 @@ def _bench(
     from caloric.bench import datasets, evaluate, methods, report
 
     console.check_outputs(json_path, plot, inputs=(data,))
+    console.check_plot(plot)
     if methods.absent():
         typer.echo(f"not compared, because not installed: {', '.join(methods.absent())}", err=True)
     pairs = datasets.DATASETS[name](data)
@@ -154,6 +155,7 @@ def speed(
     from caloric.bench import speed_report
 
     console.check_outputs(json_path, plot, inputs=(image,))
+    console.check_plot(plot)
     numbers = console.numbers(thread_counts, "--threads", int)
     sizes = [size for size in console.numbers(large, "--large", float) if size]
     settings = benchmark.Settings(image, max_features, numbers, rounds, sizes)

@@ -53,6 +53,14 @@ def check_outputs(
         viz.check_format(picture)
 
 
+def check_plot(path: Path | None) -> None:
+    """Raise an error, before the work, if a plot is requested and cannot be drawn."""
+    from caloric.viz import plots
+
+    if path is not None:
+        plots.new_figure()
+
+
 def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
     """Raise an error if an output would overwrite an input, or a file of an input directory.
 

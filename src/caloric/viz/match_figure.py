@@ -1,0 +1,229 @@
+"""Figures of features and matches."""
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from caloric.errors import InputError
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.image.pixels import as_image
+from caloric.matching.geometry import Geometry
+from caloric.matching.neighbours import Matches
+from caloric.types import FloatArray
+from caloric.viz.picture import DIMMED, GAP, Picture, rgb, write
+
+MOST_LINES = 150
+_TALLEST = 900  # pixels
+_HEADER = 36  # pixels of the title
+
+
+def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500) -> Picture:
+    """Draw features onto their image: an ellipse at 3 σ for each, and a line in its direction.
+
+    Parameters
+    ----------
+    image : array (h, w) or (h, w, 3 or 4)
+        The image.
+    features : Features or Frames
+        Its features.
+    most : int
+        Draw the first ``most`` features.
+
+    Returns
+    -------
+    Picture
+        The image with its features; ``save(path)`` and ``show()``.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> from caloric import viz
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> viz.draw_features(image, caloric.detect(image, max_features=20))
+    Picture(160 x 120)
+    """
+    frames = features.frames if isinstance(features, Features) else features
+    if not isinstance(frames, Frames):
+        raise InputError("draw_features needs caloric.Features or Frames; see Frames.from_opencv")
+    canvas = rgb(image)
+    angles = np.linspace(0, 2 * np.pi, 33)
+    circle = 3 * np.stack([np.cos(angles), np.sin(angles)])
+    for a in frames.maps[:most]:
+        # From the center along +x, then around.
+        outline = np.concatenate([np.zeros((2, 1)), circle], 1)
+        points = np.rint(16 * (a[:, :2] @ outline + a[:, 2:])).astype(np.int32).T
+        for color, width in (((0, 0, 0), 3), ((255, 225, 60), 1)):
+            cv2.polylines(canvas, [points], False, color, width, cv2.LINE_AA, 4)
+    return Picture(canvas)
+
+
+def draw_matches(
+    image_a: ArrayLike,
+    image_b: ArrayLike,
+    a: Features | Frames | ArrayLike,
+    b: Features | Frames | ArrayLike,
+    matches: Matches | None = None,
+    geometry: Geometry | None = None,
+    *,
+    errors: ArrayLike | None = None,
+    limit: float = 2.0,
+    title: str = "",
+    most: int = MOST_LINES,
+) -> Picture:
+    """Draw two images side by side, with a line for each match.
+
+    Parameters
+    ----------
+    image_a, image_b : array (h, w) or (h, w, 3 or 4)
+        The images. Both are drawn at the same height.
+    a, b : Features, Frames, or array (m, 2)
+        The matched features; or points, where row i of ``a`` matches row i of ``b``.
+    matches : Matches, optional
+        The result of :func:`caloric.match`.
+    geometry : Geometry, optional
+        The result of :func:`caloric.verify`: only its inliers are drawn, colored by residual.
+    errors : array (m,), optional
+        The error of each match, inlier or not: 0 is green, ``limit`` is orange.
+    limit : float
+        The error, in pixels, of an orange line.
+    title : str
+        Written above the images.
+    most : int
+        Draw at most ``most`` lines, spread over the first image; the title reports it.
+
+    Returns
+    -------
+    Picture
+        The picture; ``save(path)`` and ``show()``.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> from caloric import viz
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> a, b = caloric.extract([image, image[:, 20:]], max_features=50)
+    >>> picture = viz.draw_matches(image, image[:, 20:], a, b, caloric.match(a, b))
+    >>> picture.save("matches.png")  # doctest: +SKIP
+    """
+    if not limit > 0:
+        raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
+    xy_a, xy_b = _matched_points(a, b, matches)
+    if geometry is not None and len(geometry.inliers) != len(xy_a):
+        raise InputError(
+            "geometry: not of these matches; pass the matches that it was estimated from"
+        )
+    distances = None if errors is None else np.asarray(errors, np.float64)
+    if geometry is not None:
+        distances = geometry.residuals if distances is None else distances
+        xy_a, xy_b = xy_a[geometry.inliers], xy_b[geometry.inliers]
+        distances = distances[geometry.inliers]
+    if len(xy_a) != len(xy_b) or (distances is not None and len(distances) != len(xy_a)):
+        raise InputError("draw_matches: points and errors must have the same length")
+    images = [as_image(image) for image in (image_a, image_b)]
+    if not all(image.size for image in images):
+        raise InputError("draw_matches: an image has no pixels")
+    sizes = [image.shape[:2] for image in images]
+    height = min(_TALLEST, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes))
+    pictures = [rgb(image, height) for image in images]
+    lefts = (0, pictures[0].shape[1] + GAP)
+    width = lefts[1] + pictures[1].shape[1]
+    canvas = np.full((_HEADER + height, width, 3), 255, np.uint8)
+    for picture, left in zip(pictures, lefts, strict=True):
+        # Dimmed, so that lines are visible on any image.
+        canvas[_HEADER:, left : left + picture.shape[1]] = DIMMED * picture
+    kept = spread(xy_a, most)
+    shown = [
+        (xy[kept] + 0.5) * (np.array(picture.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)
+        for xy, picture, size, left in zip((xy_a, xy_b), pictures, sizes, lefts, strict=True)
+    ]
+    shares = np.zeros(len(kept)) if distances is None else distances[kept] / limit
+    _draw_lines(canvas, shown[0], shown[1], shares)
+    title_width = width - 16
+    if distances is not None and len(kept) and width > 500:
+        title_width -= _legend(canvas, limit)
+    count = "" if len(xy_a) <= most else f" ({most} drawn)"
+    write(canvas, _fitting(title, count, title_width), (8, _HEADER // 2))
+    return Picture(canvas)
+
+
+def _color(share: FloatArray) -> NDArray[np.uint8]:
+    """Return RGB colors (n, 3), from green at 0 through yellow to orange at 1."""
+    share = np.clip(share, 0, 1)[:, None]
+    stops = np.array([[60, 220, 110], [255, 225, 60], [255, 120, 40]], float)
+    low, high = stops[:-1], stops[1:]
+    part = np.minimum((2 * share).astype(int), 1)[:, 0]
+    inside = 2 * share - part[:, None]
+    return np.asarray(np.rint(low[part] + inside * (high[part] - low[part])), np.uint8)
+
+
+def _matched_points(
+    a: Features | Frames | ArrayLike, b: Features | Frames | ArrayLike, matches: Matches | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the points (m, 2) of matches in both images, refined if the matches are."""
+    points = []
+    for side in (a, b):
+        frames = side.frames if isinstance(side, Features) else side
+        try:
+            xy = frames.xy if isinstance(frames, Frames) else np.asarray(frames, np.float64)
+            points.append(xy.reshape(-1, 2))
+        except (TypeError, ValueError):
+            raise InputError("points: expected Features, Frames, or an array (m, 2)") from None
+    if matches is None:
+        return points[0], points[1]
+    if not isinstance(matches, Matches):
+        raise InputError("matches must be what caloric.match returns")
+    return matches.points(points[0], points[1])
+
+
+def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: FloatArray) -> None:
+    """Draw lines from a to b (n, 2), with dark edges so that they are visible everywhere."""
+    order = np.argsort(-share, kind="stable")  # worst first, so that the best are on top
+    p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # with 4 fractional bits
+    colors = _color(share).tolist()
+    for width, opacity in ((3, 0.25), (1, 0.75)):
+        layer = canvas.copy()
+        for i in order:
+            color = colors[i] if width == 1 else (0, 0, 0)
+            cv2.line(layer, p[i], q[i], color, width, cv2.LINE_AA, 4)
+        canvas[...] = cv2.addWeighted(layer, opacity, canvas, 1 - opacity, 0)
+    for i in order:
+        for at in (p[i], q[i]):
+            cv2.circle(canvas, at, 16 * 4, (0, 0, 0), -1, cv2.LINE_AA, 4)
+            cv2.circle(canvas, at, 16 * 3, colors[i], -1, cv2.LINE_AA, 4)
+
+
+def _legend(canvas: NDArray[np.uint8], limit: float) -> int:
+    """Draw the color scale at the top right; return its width."""
+    bar, right = 90, canvas.shape[1] - 56
+    middle = _HEADER // 2
+    canvas[middle - 6 : middle + 6, right - bar : right] = _color(np.linspace(0, 1, bar))
+    write(canvas, "error  0", (right - bar - 58, middle), 13)
+    write(canvas, f"{limit:g} px", (right + 6, middle), 13)
+    return bar + 124
+
+
+def _fitting(title: str, count: str, width: int) -> str:
+    """Return the title, shortened to a width in pixels, with the count at its end."""
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(14)
+    text = title + count
+    while title and font.getlength(text) > width:
+        title = title[:-1]
+        text = f"{title}…{count}"
+    return text
+
+
+def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
+    """Return the indices of at most ``most`` points, taken in turn from the cells of a grid."""
+    if len(xy) <= most:
+        return np.arange(len(xy))
+    low, high = xy.min(0), xy.max(0)
+    cells = np.floor(12 * (xy - low) / np.maximum(high - low, 1e-9)).astype(int) @ [1, 100]
+    order = np.argsort(cells, kind="stable")
+    turn = np.empty(len(xy), int)
+    for cell in np.unique(cells):
+        members = order[cells[order] == cell]
+        turn[members] = np.arange(len(members))
+    return np.sort(np.lexsort((np.arange(len(xy)), turn))[:most])

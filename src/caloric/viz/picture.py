@@ -1,0 +1,95 @@
+"""Images that are drawn: conversion, text, and files."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.errors import InputError
+from caloric.image.pixels import as_image, as_unit_range
+from caloric.runtime.files import replacing
+
+GAP = 8  # pixels between panels
+DIMMED = 0.6  # brightness of images behind lines
+_TEXT = (20, 20, 20)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """An RGB image, ``pixels`` (h, w, 3) uint8, that notebooks display."""
+
+    pixels: NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        """Return a summary in one line."""
+        h, w = self.pixels.shape[:2]
+        return f"Picture({w} x {h})"
+
+    def smaller(self, width: int) -> "Picture":
+        """Return the picture reduced to a width if it is wider."""
+        h, w = self.pixels.shape[:2]
+        if w <= width:
+            return self
+        size = (width, max(1, round(h * width / w)))
+        small = cv2.resize(self.pixels, size, interpolation=cv2.INTER_AREA)
+        return Picture(np.asarray(small, np.uint8))
+
+    def png(self) -> bytes:
+        """Return the picture as the bytes of a PNG file."""
+        return bytes(cv2.imencode(".png", self.pixels[..., ::-1])[1])
+
+    _repr_png_ = png  # the protocol of notebooks
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture in the format of the file name's suffix, such as .png or .jpg."""
+        path = Path(path)
+        check_format(path)
+        data = cv2.imencode(path.suffix, self.pixels[..., ::-1])[1]
+        with replacing(path) as file:
+            file.write(data.tobytes())
+
+    def show(self) -> None:
+        """Open the picture in the default image viewer."""
+        from PIL import Image
+
+        Image.open(io.BytesIO(self.png())).show()
+
+
+def check_format(path: Path) -> None:
+    """Raise an error if images cannot be written in the format of a file name."""
+    if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
+        raise InputError(f"{path}: cannot write images as {path.suffix!r}; use .png or .jpg")
+
+
+def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int], size: int = 14) -> None:
+    """Write a line of text onto an image, with its left end and vertical center at (x, y)."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    page = Image.fromarray(canvas)
+    ImageDraw.Draw(page).text(at, text, _TEXT, ImageFont.load_default(size), anchor="lm")
+    canvas[...] = np.asarray(page)
+
+
+def rgb(image: object, height: int | None = None) -> NDArray[np.uint8]:
+    """Return an image as RGB bytes (h, w, 3), resized to ``height``.
+
+    An image that uses less than a quarter of its range, such as 12 bits in 16, is stretched.
+    """
+    pixels = as_unit_range(as_image(image), "image")
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, -1)
+    elif pixels.shape[2] == 4:
+        pixels = 1 + pixels[..., 3:] * (pixels[..., :3] - 1)
+    top = float(pixels.max(initial=0))
+    if 0 < top < 0.25:
+        pixels = pixels / top
+    h, w = pixels.shape[:2]
+    scale = 1.0 if height is None else height / h
+    if scale != 1:
+        size = (max(1, round(w * scale)), max(1, round(h * scale)))
+        kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=kind), np.float32)
+    return np.asarray(np.rint(255 * np.clip(pixels, 0, 1)), np.uint8)

@@ -1,0 +1,66 @@
+"""Figures of features and matches."""
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric import viz
+from caloric.matching.geometry import estimate
+
+
+@pytest.fixture(scope="module")
+def pair():
+    image = photographs.grey("brick", (300, 300))
+    change = photographs.similarity(0.9, 20, (5, -8), (150, 150))
+    return caloric.match_images(image, photographs.warp(image, change), max_features=300)
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (300, 300, 3), (300, 300, 4)])
+def test_pictures_of_any_images(pair, shape, tmp_path):
+    image = np.zeros(shape, np.uint16)
+    drawn = viz.draw_matches(
+        image, pair.image_b, pair.features_a, pair.features_b, pair.matches, pair.geometry
+    )
+    assert drawn.pixels.dtype == np.uint8
+    assert drawn.pixels.shape[1] == 608
+    drawn.save(tmp_path / "m.jpg")
+    np.testing.assert_equal(cv2.imread(str(tmp_path / "m.jpg")).shape, drawn.pixels.shape)
+    circles = viz.draw_features(image, pair.features_a)
+    assert (circles.pixels != viz.draw_features(image, caloric.Frames.empty()).pixels).any()
+    with pytest.raises(caloric.InputError, match=r"use \.png or \.jpg"):
+        drawn.save(tmp_path / "m.xyz")
+
+
+def test_matches_are_drawn_where_they_are():
+    """A line from corner to corner of images of different sizes, drawn at the same height."""
+    a, b = np.zeros((100, 200), np.uint8), np.zeros((50, 50), np.uint8)
+    drawn = viz.draw_matches(a, b, [[0, 0]], [[49, 49]], errors=[0.0]).pixels.astype(int)
+    green = (drawn[..., 1] > 150) & (drawn[..., 0] < 120) & (drawn[..., 2] < 160)
+    left, right = green[:, :200], green[:, 208:]
+    assert drawn.shape[1] == 308
+    assert left[36:44, :8].any()
+    assert right[-8:, -8:].any()
+    geometry = estimate([[0, 0]] * 2, [[1, 1]] * 2)
+    for options, message in (
+        ({"errors": [0.0, 1.0]}, "same length"),
+        ({"limit": 0}, "limit must be"),
+        ({"geometry": geometry}, "not of these matches"),
+        ({"matches": np.zeros((1, 2), int)}, "what caloric.match returns"),
+    ):
+        with pytest.raises(caloric.InputError, match=message):
+            viz.draw_matches(a, b, [[0, 0]], [[1, 1]], **options)
+    with pytest.raises(caloric.InputError, match="no pixels"):
+        viz.draw_matches(a[:0], b, [[0, 0]], [[1, 1]])
+    with pytest.raises(caloric.InputError, match="Features or Frames"):
+        viz.draw_features(a, [(1, 2)])
+
+
+def test_a_limited_number_of_lines_is_spread_over_the_image():
+    rng = np.random.default_rng(0)
+    dense, sparse = rng.uniform(0, 10, (500, 2)), rng.uniform(90, 100, (5, 2))
+    kept = viz.spread(np.concatenate([dense, sparse]), 50)
+    assert len(kept) == 50
+    assert set(range(500, 505)) <= set(kept.tolist())
+    np.testing.assert_array_equal(viz.spread(sparse, 50), np.arange(5))
