@@ -5,11 +5,11 @@ from pathlib import Path
 
 from caloric import demo
 from caloric.bench import report, speed_report
-from caloric.paper import errata
 from tools.pages import (
     accuracy,
     alignment,
     collections,
+    errata,
     gpu,
     pairs,
     platforms,

@@ -1,24 +1,30 @@
-"""Errors in the paper, each with the numbers that show it.
+"""Errors in the paper, each with the numbers that prove it.
 
-The wrong formulas are only in this module. Equation numbers are the paper's.
+The formulas as printed are in :mod:`caloric.paper.printed`. Equation numbers are the paper's.
 """
 
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import erfc
 
 from caloric.kernels import kernel
+from caloric.paper.printed import (
+    printed_both_box,
+    printed_both_intro,
+    printed_dsp,
+    printed_gaussian,
+    printed_heat_box,
+    printed_inner_box,
+)
 from caloric.theory import diffusion, energy, toy
-from caloric.theory.gaussians import gaussian, gaussian_2d, periodic_gaussian, stretched_gaussian
+from caloric.theory.gaussians import gaussian, gaussian_2d, periodic_gaussian
 from caloric.theory.oracle import Blobs
 from caloric.types import FloatArray
 
 
 @dataclass(frozen=True)
 class Erratum:
-    """One entry: what is printed, what is correct, and the evidence in words and numbers."""
+    """One entry: the printed and the correct formula, and the evidence in words and numbers."""
 
     number: int
     place: str
@@ -30,65 +36,6 @@ class Erratum:
 
 # A small image with a known gradient, on which the effects are measured.
 BLOBS = Blobs((1.0, -0.7, 0.5), ((0.3, 0.1), (-0.4, 0.35), (0.1, -0.5)), (0.3, 0.25, 0.35))
-
-# The formulas as printed
-
-
-def printed_gaussian(squared_length: FloatArray, sigma: FloatArray, dim: int) -> FloatArray:
-    """Return eq. 1 as printed, with exponent −dim."""
-    return np.exp(-squared_length / (2 * sigma**2)) * (2 * np.pi * sigma**2) ** (-dim)
-
-
-def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Return eq. 24, the box of closed form 1, which is correct but divides by |x|."""
-    length = np.hypot(x[..., 0], x[..., 1])
-    centre = 1 - ((x * y).sum(-1) + sigma_d**2) / length**2
-    near, far = sigma_d / length, np.sqrt(sigma_s**2 + (sigma_d / length) ** 2)
-    return gaussian_2d(y - x, sigma_d) / gaussian(centre, near) * gaussian(centre, far)
-
-
-def printed_both_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Return eqs. 26 to 29, closed form 2 with the constant of eq. 28: σs instead of σs²."""
-    xy, xx = (x * y).sum(-1), (x * x).sum(-1)
-    blob = stretched_gaussian(y - x, x, sigma_d, sigma_s)
-    return np.asarray(blob * (sigma_d**2 + sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx))
-
-
-def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Return eq. 5 with the constant of eq. 28: an extra k_σd, −σs, and |x + y|."""
-    xy, xx = (x * y).sum(-1), (x * x).sum(-1)
-    blob = stretched_gaussian(y + x, x, sigma_d, sigma_s)
-    factor = (sigma_d**2 - sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx)
-    return np.asarray(gaussian_2d(y - x, sigma_d) * blob * factor)
-
-
-def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> FloatArray:
-    """Return eq. 3 as printed: k_σ(y − x) pooled over σ ~ N(σd, spread²), with x not scaled."""
-    # Even steps of log |σ|: the printed domain includes σ = 0, near which every scale matters.
-    t, step = np.linspace(np.log(1e-6), np.log(sigma_d + 8 * spread), 801, retstep=True)
-    sigmas = np.exp(t)
-    both_signs = gaussian(sigmas - sigma_d, spread) + gaussian(-sigmas - sigma_d, spread)
-    weights = both_signs * sigmas * step
-    squared = ((y - x) ** 2).sum(-1)[..., None]
-    pooled = np.exp(-squared / (2 * sigmas**2)) / (2 * np.pi * sigmas**2) @ weights
-    return np.asarray(pooled)
-
-
-def printed_heat_box(
-    beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray, sigma_d: float, sigma_a: float
-) -> FloatArray:
-    """Return Lemma 2 with its constant, which lacks the factor across the gradient."""
-    v, g = diffusion.direction(beta), diffusion.direction(phi)
-    xv, gy = (x * v).sum(-1), (y * g).sum(-1)
-    tau = np.sqrt(xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2))
-    z = -(gy * xv / sigma_d**2 + (g * v).sum(-1) / sigma_a**2) / (2 * tau)
-    w = np.sqrt(np.pi) * np.exp(z * z) * (1 + 2 * z * z) * erfc(z) - 2 * z
-    decay = np.exp(-(gy**2) / (2 * sigma_d**2) - 1 / (2 * sigma_a**2))
-    constant = 8 * np.sqrt(2) * np.pi**1.5 * sigma_d * sigma_a**2
-    return np.asarray(decay * w / (constant * tau**3))
-
-
-# The evidence
 
 
 def _draws(count: int = 2000, seed: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -338,35 +285,13 @@ def erratum_11() -> Erratum:
     worst, determinants = 0.0, []
     for _ in range(200):
         (g1, g2), (x1, x2) = rng.standard_normal((2, 2))
-        sign = np.sign
-        rows = np.array(
-            [
-                [
-                    g2 * x2 * sign(g1 * x1),
-                    -g2 * abs(x1) * sign(g1),
-                    -x2 * abs(g1) * sign(x1),
-                    abs(g1 * x1),
-                ],
-                [
-                    -g1 * x2 * sign(g2 * x1),
-                    g1 * abs(x1) * sign(g2),
-                    -x2 * abs(g2) * sign(x1),
-                    abs(g2 * x1),
-                ],
-                [
-                    -g2 * x1 * sign(g1 * x2),
-                    -g2 * abs(x2) * sign(g1),
-                    x1 * abs(g1) * sign(x2),
-                    abs(g1 * x2),
-                ],
-                [
-                    g1 * x1 * sign(g2 * x2),
-                    g1 * abs(x2) * sign(g2),
-                    x1 * abs(g2) * sign(x2),
-                    abs(g2 * x2),
-                ],
-            ]
-        ) / (np.hypot(g1, g2) * np.hypot(x1, x2))
+        s = np.sign
+        rows = np.array([
+            [g2 * x2 * s(g1 * x1), -g2 * abs(x1) * s(g1), -x2 * abs(g1) * s(x1), abs(g1 * x1)],
+            [-g1 * x2 * s(g2 * x1), g1 * abs(x1) * s(g2), -x2 * abs(g2) * s(x1), abs(g2 * x1)],
+            [-g2 * x1 * s(g1 * x2), -g2 * abs(x2) * s(g1), x1 * abs(g1) * s(x2), abs(g1 * x2)],
+            [g1 * x1 * s(g2 * x2), g1 * abs(x2) * s(g2), x1 * abs(g2) * s(x2), abs(g2 * x2)],
+        ]) / (np.hypot(g1, g2) * np.hypot(x1, x2))  # fmt: skip
         worst = max(worst, float(np.abs(rows @ rows.T - np.eye(4)).max()))
         determinants.append(np.linalg.det(rows))
     numbers = {"orthogonality": worst, "determinant": float(np.mean(determinants))}
@@ -482,13 +407,15 @@ def erratum_16() -> Erratum:
     )
 
 
+_ERRATA = (
+    erratum_1, erratum_2, erratum_3, erratum_4, erratum_5, erratum_6, erratum_7, erratum_8,
+    erratum_9, erratum_10, erratum_11, erratum_12, erratum_13, erratum_14, erratum_15, erratum_16,
+)  # fmt: skip
+
+
 def all_errata() -> tuple[Erratum, ...]:
     """Return all errata, with their numbers computed."""
-    return (
-        erratum_1(), erratum_2(), erratum_3(), erratum_4(), erratum_5(), erratum_6(), erratum_7(),
-        erratum_8(), erratum_9(), erratum_10(), erratum_11(), erratum_12(), erratum_13(),
-        erratum_14(), erratum_15(), erratum_16(),
-    )  # fmt: skip
+    return tuple(erratum() for erratum in _ERRATA)
 
 
 def shown(value: float) -> str:
@@ -502,34 +429,3 @@ def shown(value: float) -> str:
     if abs(value) <= 1e-18:
         return f"about 1e{round(np.log10(abs(value)))}"
     return f"{value:.6g}"
-
-
-def _escaped(text: str) -> str:
-    """Return text as Markdown; formulas, between dollars, stay as they are."""
-    parts = text.split("$")
-    parts[::2] = [re.sub(r"([\[\]*_<|])", r"\\\1", part) for part in parts[::2]]
-    return "$".join(parts)
-
-
-def page() -> str:
-    """Return the documentation page of the errata."""
-    lines = [
-        "# Errata of the paper",
-        "",
-        "<!-- Written from caloric.paper.errata; edit that instead. -->",
-        "",
-        "What is printed wrong in *A Theory of Local Matching: SIFT and Beyond*, what it must be,",
-        "and the numbers that show it. Each is a test; `caloric paper OUT` works them out again.",
-        "",
-    ]
-    for erratum in all_errata():
-        printed, correct, evidence = (
-            _escaped(text) for text in (erratum.printed, erratum.correct, erratum.evidence)
-        )
-        lines += [
-            f"## {erratum.number}. {erratum.place}", "",
-            f"Printed: {printed}", "", f"Right: {correct}", "", evidence, "",
-        ]  # fmt: skip
-        lines += [f"- `{name}`: {shown(value)}" for name, value in erratum.numbers.items()]
-        lines += [""] if erratum.numbers else []
-    return "\n".join(lines).rstrip() + "\n"

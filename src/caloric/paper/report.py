@@ -1,10 +1,7 @@
 """``caloric paper OUT``: compute everything, draw it, and write one page."""
 
-import base64
-import io
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from math import degrees, exp
 from pathlib import Path
@@ -12,36 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from caloric.errors import InputError
-from caloric.paper import errata, side_by_side, table1
+from caloric.paper import errata, html, side_by_side, table1
 from caloric.theory import toy
 from caloric.theory.continuation import Path as Solution
 from caloric.theory.continuation import Step
-
-_STYLE = """
-body { font: 16px/1.55 Georgia, serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1, h2, h3 { font-family: system-ui, sans-serif; line-height: 1.2; }
-h2 { margin-top: 3rem; border-bottom: 2px solid #c0392b; padding-bottom: .2rem; }
-img { max-width: 100%; height: auto; display: block; margin: 1rem auto; }
-img.formula { display: inline; margin: 0; }
-@media (min-width: 48rem) { .errata td:nth-child(3), .errata td:nth-child(4) { min-width: 15rem; } }
-figure { margin: 1.5rem 0; } figcaption { color: #555; font-size: .93rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font: 14px/1.4 system-ui, sans-serif; margin: 1rem 0; }
-th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.better { color: #1b7a3d; font-weight: 600; } .worse { color: #b03020; font-weight: 600; }
-td small { color: #555; }
-/* On a narrow screen each row is a list of its cells, with their headings. */
-@media (max-width: 48rem) {
-  .wide tr { display: block; border-bottom: 2px solid #bbb; padding: .4rem 0; }
-  .wide tr:first-child { display: none; }
-  .wide td { display: flex; gap: .8rem; border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
-  .wide td, .wide td.n { text-align: left; white-space: normal; }
-  .wide td::before { content: attr(data-label); flex: 0 0 7rem; color: #555; }
-}
-.note { background: #faf6ee; border-left: 4px solid #d9a441; padding: .6rem 1rem; }
-code { font-size: .9em; }
-"""
 
 
 def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> Path:
@@ -82,7 +53,7 @@ def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> 
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     page = "\n".join(
         [
-            _head(),
+            _HEAD,
             _toy_section(solution, local),
             _table_section(letters),
             _maps_section(example),
@@ -138,70 +109,6 @@ def _results(
     }  # fmt: skip
 
 
-def _figure(name: str, alt: str, caption: str) -> str:
-    return (
-        f'<figure><img src="{name}" alt="{escape(alt)}"><figcaption>{caption}</figcaption></figure>'
-    )
-
-
-def _row(names: Sequence[str], cells: Sequence[str], first_number: int = 99) -> str:
-    """Return a row of a table; cells from ``first_number`` on are numbers."""
-    parts = []
-    for i, (name, cell) in enumerate(zip(names, cells, strict=True)):
-        kind = ' class="n"' if i >= first_number else ""
-        parts.append(f'<td data-label="{escape(name)}"{kind}><span>{cell}</span></td>')
-    return f"<tr>{''.join(parts)}</tr>"
-
-
-def _head_row(names: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in names)}</tr>"
-
-
-def _math(text: str) -> str:
-    """Return text as HTML: TeX between dollars, and plain notation such as k_σd or e^{−P}."""
-    parts = text.split("$")
-    parts[::2] = [_plain(part) for part in parts[::2]]
-    parts[1::2] = [_formula(part) for part in parts[1::2]]
-    return "".join(parts)
-
-
-def _plain(text: str) -> str:
-    text = escape(text)
-    text = re.sub(r"\^\{([^{}]*)\}|\^(\w)", r"<sup>\1\2</sup>", text)
-    text = re.sub(r"_\{([^{}]*)\}|_(σ?\w+)", r"<sub>\1\2</sub>", text)
-    return re.sub(r"σ([a-z])(?![a-z])", r"σ<sub>\1</sub>", text)
-
-
-_POINTS = 11  # the size of formulas
-
-
-def _formula(tex: str) -> str:
-    """Return a formula as an image whose foot is on the line of the text around it."""
-    from matplotlib import mathtext, rc_context
-    from matplotlib.font_manager import FontProperties
-
-    file = io.StringIO()
-    with rc_context({"mathtext.fontset": "stix"}):
-        size = FontProperties(size=_POINTS)
-        below = mathtext.math_to_image(f"${tex}$", file, prop=size, format="svg")
-    drawn = base64.b64encode(file.getvalue().encode()).decode()
-    return (
-        f'<img class="formula" alt="{escape(tex)}" src="data:image/svg+xml;base64,{drawn}" '
-        f'style="vertical-align:-{below:.1f}pt">'
-    )
-
-
-def _head() -> str:
-    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A Theory of Local Matching, regenerated</title><style>{_STYLE}</style></head><body>
-<h1>A Theory of Local Matching: SIFT and Beyond, regenerated</h1>
-<p>Every figure and table of the paper by Mobahi and Soatto, computed anew by Caloric from the
-corrected formulas. The authors' bitmaps and curves are not available; where an example had to be
-found again, the search is described. All numbers of this page are in
-<a href="results.json">results.json</a>, computed when the page was made.</p>"""
-
-
 def _toy_section(solution: Solution, local: Step) -> str:
     c, theta = solution.point
     steps = "".join(
@@ -213,14 +120,14 @@ def _toy_section(solution: Solution, local: Step) -> str:
 <p>A signal <i>f</i> may be slid by θ. Does it match template <i>p</i>₁ or <i>p</i>₂? The choice is
 <i>c</i>₁ = 1 or 0, and the cost is eq. 12 with its constraint as a penalty.</p>
 {
-        _figure(
+        html.figure(
             "signals.png",
             "Three curves; f slid by .25 coincides with the first template",
             "f slid to the right by .25 lies on p₁ (the paper says left: erratum 14). No shift brings it onto p₂.",
         )
     }
 {
-        _figure(
+        html.figure(
             "landscape.png",
             "Contours of the cost with two minima",
             f"The cost over (c₁, θ). Plain descent from (0, 0) ends in the local minimum "
@@ -231,7 +138,7 @@ def _toy_section(solution: Solution, local: Step) -> str:
 <p>Convolved with a wide Gaussian the cost has one minimum. Found there and followed while the
 Gaussian shrinks, it arrives at ({c:.4f}, {theta:.4f}), the global minimum.</p>
 {
-        _figure(
+        html.figure(
             "diffused.png",
             "Four landscapes from blurred to sharp with a path drawn on them",
             "Diffused costs from a large σ to 0, in closed form. White: the path of the minimiser so far; red: "
@@ -252,13 +159,13 @@ def _table_section(result: table1.Result) -> str:
 between 0 and 2) over 8 × 8 places and 16 directions; the smaller one is what the descriptor
 prefers.</p>
 {
-        _figure(
+        html.figure(
             "letters.png",
             "Two letters, twice",
             f"The example at equal blur: “{equal.first}” and “{equal.second}”, s = {equal.strength:g}.",
         )
     }
-<div class="wide"><table>{_head_row(_EXAMPLE)}{examples}</table></div>
+<div class="wide"><table>{html.head_row(_EXAMPLE)}{examples}</table></div>
 <p class="note"><b>How the examples were found.</b> At s = .2, of {equal.searched:,} combinations of
 two letters and two seeded deformations, the one is shown in which SIFT is most clearly wrong and heat
 right. At equal blur (same σd, σr = σa) there are {equal.only_heat_right:,} such combinations, and
@@ -268,7 +175,7 @@ right. At equal blur (same σd, σr = σa) there are {equal.only_heat_right:,} s
 to a sharp heat. The second example repeats that comparison. An example proves nothing either way;
 the statistics follow.</p>
 {
-        _figure(
+        html.figure(
             "statistics.png",
             "Share of wrong choices against strength of deformation",
             "Share of wrong choices, lower is better; 95 % intervals. Neighbouring curves share their letters, so "
@@ -283,10 +190,18 @@ difference to SIFT of the same group in points of a hundred with its 95 % interv
 deformations, the same resamples for both). “Root” compares the square roots of the entries.
 Numbers behind a name are σd, then σr or σa, then σs; the best ones were chosen on other
 deformations.</p>
-<div class="wide"><table>{_head_row(_SHARES)}{rows}</table></div>
+<div class="wide"><table>{html.head_row(_SHARES)}{rows}</table></div>
 <p>In words:</p><ul>{"".join(f"<li>{line}</li>" for line in verdict(result))}</ul>"""
 
 
+_HEAD = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A Theory of Local Matching, regenerated</title><style>{html.STYLE}</style></head><body>
+<h1>A Theory of Local Matching: SIFT and Beyond, regenerated</h1>
+<p>Every figure and table of the paper by Mobahi and Soatto, recomputed by Caloric from the
+corrected formulas. The authors' bitmaps and curves are not available; where an example had to be
+found again, the search is described. All numbers of this page are in
+<a href="results.json">results.json</a>.</p>"""
 _EXAMPLE = ("example", "descriptor", "correct pairing", "wrong pairing", "verdict")
 _SHARES = ("group", "descriptor", *(f"s = {s:g}" for s in table1.STRENGTHS))
 _ALGORITHMS = ("algorithm", "how", "template", "rotation off by", "scale", "shift")
@@ -299,7 +214,7 @@ def _example_rows(title: str, e: table1.Example) -> str:
         verdict = "right" if right < wrong else "wrong"
         style = "better" if right < wrong else "worse"
         lines.append(
-            _row(
+            html.row(
                 _EXAMPLE,
                 [
                     f"{escape(title)}: “{e.first}”, “{e.second}”", method.label, f"{right:.2f}",
@@ -324,7 +239,7 @@ def _share_row(row: table1.Row) -> str:
             )
         cells.append(f"{share.mean:.3f}{extra}")
     label = row.method.label + (", root" if row.compared == "root" else "")
-    return _row(_SHARES, [escape(row.group), label, *cells], 2)
+    return html.row(_SHARES, [escape(row.group), label, *cells], 2)
 
 
 def verdict(result: table1.Result) -> list[str]:
@@ -352,14 +267,14 @@ def _maps_section(e: table1.Example) -> str:
 <p>h(β, ·) over the whole patch, for the directions the paper prints: β = kπ/8, which is half of the
 circle (erratum 15).</p>
 {
-        _figure(
+        html.figure(
             "response_sift.png",
             "Grid of response maps of SIFT",
             f"<i>h</i><sub>SIFT</sub> ({e.sift_method.label}): each direction is blurred in place.",
         )
     }
 {
-        _figure(
+        html.figure(
             "response_heat.png",
             "Grid of response maps of heat",
             f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the centre and spreads with "
@@ -379,7 +294,7 @@ def _algorithms_section(three: side_by_side.SideBySide) -> str:
         turn, scale, shift = side_by_side.WHERE.error(outcome.where)
         chosen_template = side_by_side.TEMPLATES[outcome.template]
         errors = f"{turn:.1f}°", f"{scale:.1%}", f"{shift:.3f}"
-        rows += _row(_ALGORITHMS, [outcome.title, note, chosen_template, *errors], 3)
+        rows += html.row(_ALGORITHMS, [outcome.title, note, chosen_template, *errors], 3)
     truth, where = side_by_side.TEMPLATES[side_by_side.TRUTH], side_by_side.WHERE
     turn, scale, shift = where.error(side_by_side.NEAREST)
     agreement = float(np.corrcoef(three.exact_scores.ravel(), three.sift_scores.ravel())[0, 1])
@@ -393,14 +308,14 @@ where? It is “{truth}”, turned by {degrees(where.alpha):.0f}°, {
 shifted by ({where.b[0]:g}, {where.b[1]:g}). The candidates are what a detector might give: frames
 elsewhere, and one at the letter, off by {turn:.0f}°, {scale:.0%} of scale and {shift:.3f}.</p>
 {
-        _figure(
+        html.figure(
             "algorithms.png",
             "The image with each algorithm's template drawn on it, and the choice c over sigma",
             "Red: the template each algorithm chose, where it puts it. Algorithm 1 starts from the identity and "
             "is not given the candidates; the other two can only be as good as the best candidate.",
         )
     }
-<div class="wide"><table>{_head_row(_ALGORITHMS)}{rows}</table></div>
+<div class="wide"><table>{html.head_row(_ALGORITHMS)}{rows}</table></div>
 <p>Over all candidates and templates the scores of the exact diffusion and of SIFT correlate by
 {agreement:.2f}: what Lemma 1 neglects changes the scores, but not who wins here.</p>
 <p class="note">What the paper leaves open had to be decided. Templates are scaled to equal energy with
@@ -417,12 +332,12 @@ has no value; the error of scale that Algorithm 1 keeps is the diffusion's at th
 
 def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
     rows = "".join(
-        _row(
+        html.row(
             _ERRATA,
-            [str(e.number), escape(e.place), *map(_math, (e.printed, e.correct, e.evidence))],
+            [str(e.number), escape(e.place), *map(html.math, (e.printed, e.correct, e.evidence))],
         )
         for e in entries
     )
     return f"""<h2>6. Errata</h2>
 <p>What is printed wrong, what is right, and the number that shows it, computed when this page was
-made.</p><div class="wide errata"><table>{_head_row(_ERRATA)}{rows}</table></div>"""
+made.</p><div class="wide errata"><table>{html.head_row(_ERRATA)}{rows}</table></div>"""
