@@ -20,7 +20,7 @@ from caloric.image_pair import match_images
 from caloric.runtime.files import replacing
 from caloric.synthetic import View
 from caloric.types import FloatArray
-from caloric.view.pictures import address
+from caloric.view.images import address
 
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000

@@ -24,7 +24,7 @@ def served():
 def showing():
     found = session.Session(options=ExtractOptions(max_features=400))
     for side, data in zip("ab", pair(), strict=True):
-        found.put(side, session.Picture.of(f"{side}.png", data))
+        found.put(side, session.LoadedImage.of(f"{side}.png", data))
     return found
 
 

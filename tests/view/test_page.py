@@ -106,7 +106,7 @@ def test_a_stale_result_is_greyed_and_says_so(served, showing, page, monkeypatch
     assert complaints(page) == []
 
 
-def test_failures_are_told_and_nothing_old_stays(served, showing, page, monkeypatch):
+def test_failures_are_reported_and_nothing_old_stays(served, showing, page, monkeypatch):
     address = served(showing)
     opened(page, address)
 
@@ -122,14 +122,14 @@ def test_failures_are_told_and_nothing_old_stays(served, showing, page, monkeypa
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
     page.context.set_offline(True)
     choose(page, "descriptor", "sift")
-    wait(page, "document.getElementById('error').textContent.includes('does not answer')")
+    wait(page, "document.getElementById('error').textContent.includes('does not respond')")
 
 
 def test_no_matches_are_explained(served, page):
     showing = session.Session()
     for side in "ab":
         picture = encoded(np.full((200, 300), 90, np.uint8))
-        showing.put(side, session.Picture.of(f"{side}.png", picture))
+        showing.put(side, session.LoadedImage.of(f"{side}.png", picture))
     opened(page, served(showing))
     assert "no features" in text(page, "nothing")
     assert not hidden(page, "nothing")
@@ -140,14 +140,14 @@ def test_no_matches_are_explained(served, page):
     assert complaints(page) == []
 
 
-def test_chance_is_called_chance(served, page):
+def test_an_unreliable_result_is_reported(served, page):
     showing = session.Session(options=ExtractOptions(max_features=300))
     for side, name in (("a", "coffee"), ("b", "camera")):
         data = encoded(photographs.grey(name, (200, 160)))
-        showing.put(side, session.Picture.of(f"{name}.png", data))
+        showing.put(side, session.LoadedImage.of(f"{name}.png", data))
     opened(page, served(showing), first_use=True)
-    assert "may be chance" in text(page, "counts")
-    assert "views to tilt 8 tried in vain" in text(page, "counts")
+    assert "not reliable" in text(page, "counts")
+    assert "no reliable match with simulated views up to tilt 8" in text(page, "counts")
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
     assert hidden(page, "player")  # there is nothing to play
 
@@ -191,7 +191,7 @@ def middle(page):
     return left + width / 2, top + height / 2
 
 
-def test_sift_stands_beside_caloric_after_one_click(served, showing, page):
+def test_sift_is_compared_after_one_click(served, showing, page):
     opened(page, served(showing))
     click(page, "mode-beside")
     wait(page, "document.querySelector('#beside .name').textContent.includes('inliers')")
@@ -219,7 +219,7 @@ def test_sift_stands_beside_caloric_after_one_click(served, showing, page):
     assert np.abs(moved - along).mean() < 1
     choose(page, "descriptor", "sift")
     wait(page, MATCHED)
-    assert text(page, "mode-beside") == "Caloric beside"
+    assert text(page, "mode-beside") == "Compare Caloric"
     press(page, "s")
     assert hidden(page, "beside")
     choose(page, "threshold", "5")
@@ -310,7 +310,7 @@ def test_pictures_are_dropped_on_a_narrow_screen(served, page_of):
     page.goto(served(showing) + "/")
     wait(page, "document.getElementById('descriptor')?.options.length > 3")
     assert not hidden(page, "drop-a")
-    assert "Two pictures are needed" in text(page, "counts")
+    assert "Two images are needed" in text(page, "counts")
     drop(page, b"no picture", "bad.jpg", 0.5, 0.2)
     wait(page, "!document.getElementById('error').hidden")
     assert "bad.jpg" in text(page, "error")
@@ -328,7 +328,7 @@ def test_fifty_megapixels_are_shown(served, page):
     rng = np.random.default_rng(0)
     small = rng.integers(0, 255, (40, 60), np.uint8)
     large = cv2.resize(small, (8700, 5800), interpolation=cv2.INTER_CUBIC)
-    address = served(session.Session({"a": session.Picture.of_pixels("large.png", large)}))
+    address = served(session.Session({"a": session.LoadedImage.of_pixels("large.png", large)}))
     began = time.monotonic()
     assert ask(f"{address}/api/responses/a?x=4000&y=3000&s=1500")[0] == 200
     assert time.monotonic() - began < 20  # on a shrunk copy: at full size it took minutes

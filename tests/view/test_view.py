@@ -3,6 +3,7 @@
 import json
 import shlex
 
+import cv2
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.view import closeup, pictures, result, server, session, still
+from caloric.view import details, images, result, server, session, standalone
 from caloric.view.result import Settings
 from pair_of_pictures import ask, encoded, pair
 
@@ -55,13 +56,15 @@ def test_the_page_in_one_file_shows_what_the_command_computed(tmp_path, monkeypa
     assert sorted(typed[4:]) == sorted(words[3:])
 
 
-def test_a_geometry_that_is_not_believed_has_no_matrix(showing):
-    showing.put("b", session.Picture.of("c.png", encoded(photographs.grey("camera", (300, 300)))))
+def test_a_geometry_that_is_not_reliable_has_no_matrix(showing):
+    showing.put(
+        "b", session.LoadedImage.of("c.png", encoded(photographs.grey("camera", (300, 300))))
+    )
     found = showing.summary(Settings(views="none", ratio=0.95))
     assert found["inlier"]
-    assert not found["believed"]
+    assert not found["reliable"]
     assert (found["matrix"], found["place"]) == (None, None)
-    assert '"path": null' in still.written(showing.both(), found, None, "two")
+    assert '"path": null' in standalone.written(showing.both(), found, None, "two")
 
 
 def test_what_is_chosen_is_checked_and_typed(showing):
@@ -76,7 +79,7 @@ def test_what_is_chosen_is_checked_and_typed(showing):
     assert chosen.arguments()["views"] == 4
     assert chosen.arguments()["ratio"] is None
     assert Settings("sift", views="none").arguments()["views"] is None
-    showing.put("a", session.Picture.of("a.png", pair()[0], "some where/a.png"))
+    showing.put("a", session.LoadedImage.of("a.png", pair()[0], "some where/a.png"))
     command = showing.summary(Settings("sift", threshold=2.5))["command"]
     assert command == (
         "caloric match 'some where/a.png' b.png --descriptor sift --threshold 2.5"
@@ -86,12 +89,12 @@ def test_what_is_chosen_is_checked_and_typed(showing):
 
 def test_details_responses_and_paths(showing):
     found = showing.matched(Settings("sift"))
-    one = closeup.detail(showing.both(), found, 0)
+    one = details.detail(showing.both(), found, 0)
     assert len(one["a"]["descriptor"]) == 128
     assert one["a"]["patch"].startswith("data:image/png;base64,")
     apart = np.linalg.norm(np.subtract(one["a"]["descriptor"], one["b"]["descriptor"]))
     assert apart == pytest.approx(found.matches.distances[0], abs=2e-3)
-    maps = closeup.responses(showing.picture("a"), 200, 150, 4)["maps"]
+    maps = details.responses(showing.picture("a"), 200, 150, 4)["maps"]
     assert [len(maps[name]) for name in ("sift", "heat")] == [8, 8]
     path = showing.aligned(200, 150, 96)
     assert path["converged"]
@@ -107,11 +110,11 @@ def test_details_responses_and_paths(showing):
 def test_patches_are_turned_and_scaled_with_their_frames():
     image = np.zeros((100, 100), np.float32)
     image[40:60, 50:90] = 1  # to the right of the middle
-    right = closeup.patch(image, np.array([[4.0, 0, 50], [0, 4, 50]]), 6)
+    right = details.patch(image, np.array([[4.0, 0, 50], [0, 4, 50]]), 6)
     assert right[:, 26:].mean() > 5 * right[:, :22].mean()
-    down = closeup.patch(image, np.array([[0, 4.0, 50], [-4, 0, 50]]), 6)  # +v points right
+    down = details.patch(image, np.array([[0, 4.0, 50], [-4, 0, 50]]), 6)  # +v points right
     assert down[26:].mean() > 5 * down[:22].mean()
-    assert (closeup.patch(image, np.array([[4.0, 0, 900], [0, 4, 900]]), 6) == 0).all()
+    assert (details.patch(image, np.array([[4.0, 0, 900], [0, 4, 900]]), 6) == 0).all()
 
 
 def test_the_server_answers_and_says_what_is_wrong(served, showing, monkeypatch):
@@ -150,7 +153,7 @@ def test_what_was_made_of_a_picture_goes_with_it(showing):
     showing.matched(Settings("sift"))
     assert showing.knows(Settings("sift"))
     before = showing.picture("a")
-    showing.put("a", session.Picture.of("c.png", pair()[1]))
+    showing.put("a", session.LoadedImage.of("c.png", pair()[1]))
     assert not showing.knows(Settings("sift"))
     assert all(before not in key for key in showing._results)
 
@@ -160,7 +163,7 @@ def test_a_flat_place_has_no_path():
     flat[:, 150:] = photographs.grey("camera", (200, 200))[:, 150:]
     showing = session.Session()
     for side in "ab":
-        showing.put(side, session.Picture.of(f"{side}.png", encoded(flat)))
+        showing.put(side, session.LoadedImage.of(f"{side}.png", encoded(flat)))
     found = showing.aligned(60, 60, 64)
     assert found["steps"] == []
     assert not found["converged"]
@@ -169,9 +172,9 @@ def test_a_flat_place_has_no_path():
 def test_patches_show_the_same_surroundings_for_every_descriptor(showing):
     found = showing.matched(Settings())
     for picture, maps, side in zip(showing.both(), result.frames(found), "ab", strict=True):
-        wide = closeup.patch(picture.grey, maps[0], 10.0)
-        shown = closeup.detail(showing.both(), found, 0)[side]["patch"]
-        assert shown == closeup.png(closeup.grey_byte(wide))
+        wide = details.patch(picture.grey, maps[0], 10.0)
+        shown = details.detail(showing.both(), found, 0)[side]["patch"]
+        assert shown == details.png(details.grey_byte(wide))
 
 
 @pytest.mark.parametrize(("host", "port"), [("::1", 0), ("127.0.0.1", 99999), ("10.99.99.99", 0)])
@@ -185,11 +188,20 @@ def test_pictures_of_any_kind_are_shown():
         np.full((20, 30), 60000, np.uint16), np.zeros((20, 30, 4), np.uint8),
         np.zeros((1, 1), np.uint8),
     ):  # fmt: skip
-        picture = session.Picture.of("x.png", encoded(image))
+        picture = session.LoadedImage.of("x.png", encoded(image))
         assert picture.colour.shape == (*image.shape[:2], 3)
-        assert pictures.preview(picture)[:2] == b"\xff\xd8"
+        assert images.preview(picture)[:2] == b"\xff\xd8"
     red = np.zeros((4, 5, 4), np.uint16)
     red[..., 2] = red[..., 3] = 65535  # BGRA, as OpenCV writes it
-    assert (session.Picture.of("red.png", encoded(red)).colour == [255, 0, 0]).all()
+    assert (session.LoadedImage.of("red.png", encoded(red)).colour == [255, 0, 0]).all()
     with pytest.raises(caloric.InputError, match=r"x\.jpg"):
-        session.Picture.of("x.jpg", b"")
+        session.LoadedImage.of("x.jpg", b"")
+
+
+def test_alignments_in_reduced_images_have_the_coordinates_of_the_full_ones():
+    large = cv2.resize(photographs.grey("camera"), (2400, 2400), interpolation=cv2.INTER_CUBIC)
+    image = images.LoadedImage.of_pixels("large.png", large)
+    path = details.aligned((image, image), 1100, 600, 256)
+    left, top, size = path["template"]
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * (size - 1) + (left, top)
+    np.testing.assert_allclose(path["steps"][-1]["corners"], corners, atol=0.15)

@@ -17,7 +17,7 @@ from caloric.errors import InputError
 from caloric.options import ExtractOptions
 from caloric.types import Report
 from caloric.view import server, session
-from caloric.view.pictures import Picture
+from caloric.view.images import LoadedImage
 from tools.drills import browser
 
 _MATCHES = 10_000
@@ -96,9 +96,9 @@ def run(image: Path | None = None) -> Report:
     """Return the results for an image matched with itself: as many matches as features."""
     shown = session.Session(options=ExtractOptions(max_features=_MATCHES + 1000))
     if image is None:
-        picture = Picture.of_pixels("twelve photographs", mosaic())
+        picture = LoadedImage.of_pixels("twelve photographs", mosaic())
     else:
-        picture = Picture.of(image.name, image.read_bytes())
+        picture = LoadedImage.of(image.name, image.read_bytes())
     for side in "ab":
         shown.put(side, picture)
     matches = len(shown.matched(session.Settings()).matches)

@@ -83,15 +83,17 @@ def match(
     if output is not None:
         pair.save(output)
     if html is not None:
-        from caloric.view import still
-        from caloric.view.pictures import Picture as Shown
+        from caloric.view import standalone
+        from caloric.view.images import LoadedImage
 
         names = [Path(path).name for path in (image_a, image_b)]
         pictures = [
-            Shown.of_pixels(name, pixels)
+            LoadedImage.of_pixels(name, pixels)
             for name, pixels in zip(names, (pair.image_a, pair.image_b), strict=True)
         ]
-        text = still.page((pictures[0], pictures[1]), pair, _typed(context), " and ".join(names))
+        text = standalone.page(
+            (pictures[0], pictures[1]), pair, _typed(context), " and ".join(names)
+        )
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":

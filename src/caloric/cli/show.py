@@ -69,7 +69,7 @@ def view(
     shown = session.Session(options=options, chosen=chosen)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
-            shown.put(side, session.Picture.of(path.name, path.read_bytes(), str(path)))
+            shown.put(side, session.LoadedImage.of(path.name, path.read_bytes(), str(path)))
 
     def ready(address: str) -> None:
         typer.echo(f"{address} (Ctrl-C ends it)")

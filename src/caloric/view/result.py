@@ -1,4 +1,4 @@
-"""A result of ``match_images`` in the words and numbers of the page."""
+"""A result of ``match_images`` as the page shows it."""
 
 import shlex
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ class Settings:
 
 
 def number(name: str, text: str) -> float:
-    """Return a finite number that a request gives; raise an error with its name if it is none."""
+    """Parse a finite number of a request; raise an error with its name if it is none."""
     try:
         value = float(text)
     except ValueError:
@@ -81,7 +81,7 @@ def choices() -> Report:
 
 
 def command(paths: tuple[str, str], options: Mapping[str, Any]) -> str:
-    """Return the command that writes this page, as it is typed into a shell."""
+    """Return the shell command that writes this page."""
     words = ["caloric", "match", *paths]
     for name, value in options.items():
         words.append("--" + name.replace("_", "-"))
@@ -91,7 +91,7 @@ def command(paths: tuple[str, str], options: Mapping[str, Any]) -> str:
 
 
 def frames(pair: ImageMatch) -> tuple[FloatArray, FloatArray]:
-    """Return the frames (m, 2, 3) of all matches in both images, refined where they are."""
+    """Return the frames (m, 2, 3) of all matches in both images, refined if they are."""
     i, j = pair.matches.indices.T
     refined = pair.matches.refined
     second = pair.features_b.frames.maps[j] if refined is None else refined
@@ -99,10 +99,10 @@ def frames(pair: ImageMatch) -> tuple[FloatArray, FloatArray]:
 
 
 def summary(pair: ImageMatch) -> Report:
-    """Return a result as the page needs it: what was found, and all matches as columns.
+    """Return a result for the page, with all matches as columns.
 
-    The matches are those of the result, in its order. The matrix of a geometry that is not
-    believed is left out, as in the JSON of ``caloric match``.
+    The matches are those of the result, in its order. The matrix of an unreliable geometry is left
+    out, as in the JSON of ``caloric match``.
     """
     geometry = pair.geometry
     first, second = frames(pair)
@@ -113,7 +113,7 @@ def summary(pair: ImageMatch) -> Report:
         "features": [len(pair.features_a), len(pair.features_b)],
         "model": geometry.model,
         "matrix": None if matrix is None else matrix.tolist(),
-        "believed": bool(pair),
+        "reliable": bool(pair),
         "confidence": float(geometry.confidence),
         "level": pair.level,
         "threshold": pair.threshold,
@@ -128,10 +128,10 @@ def summary(pair: ImageMatch) -> Report:
 
 
 def place(pair: ImageMatch) -> list[float] | None:
-    """Return centre and side of the square of the first image to align first; None if unknown.
+    """Return center and side of the square of the first image that is aligned first, or None.
 
-    It is where the matched points are, so that there is something to see, and as large as they
-    are spread: a square that reaches beyond what both images show would not be found.
+    The square is centered on the matched points and as large as their spread: one that extends
+    beyond the common field of view would not be found.
     """
     if not pair:
         return None
@@ -148,7 +148,7 @@ def _short(values: NDArray[Any], digits: int) -> list[float]:
 
 
 def _columns(maps: FloatArray) -> Report:
-    """Return places, sizes σ and directions t of frames."""
+    """Return positions x, y, scales σ and orientations t of frames."""
     sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
     angle = np.arctan2(maps[:, 1, 0], maps[:, 0, 0])
     return {

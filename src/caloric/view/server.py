@@ -1,4 +1,4 @@
-"""The server of the page: one process, local by default, that writes nothing to disk."""
+"""The server of the page: one local process that writes nothing to disk."""
 
 import asyncio
 import socket
@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from caloric.errors import InputError
-from caloric.view import closeup, pictures, still
-from caloric.view.pictures import Picture
+from caloric.view import details, images, standalone
+from caloric.view.images import LoadedImage
 from caloric.view.result import Settings, choices, number
 from caloric.view.session import Session
-from caloric.view.still import STATIC
+from caloric.view.standalone import STATIC
 
 UPLOAD = 64_000_000  # bytes
 _HEADERS = {
@@ -52,7 +52,7 @@ def application(session: Session, hosts: list[str]) -> Any:
     except ImportError:
         raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
     limit = asyncio.Semaphore(2)
-    turn = asyncio.Semaphore(1)  # of results, so that pictures do not wait for them
+    turn = asyncio.Semaphore(1)  # one result at a time; images do not wait for results
 
     def handled(work: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         """Wrap a handler: add the headers, and report an error as one line of JSON."""
@@ -63,7 +63,7 @@ def application(session: Session, hosts: list[str]) -> Any:
             except InputError as error:
                 response = JSONResponse({"error": str(error)}, 400)
             except MemoryError:
-                response = JSONResponse({"error": "not enough memory for that"}, 400)
+                response = JSONResponse({"error": "out of memory"}, 400)
             response.headers.update(_HEADERS)
             return response
 
@@ -79,7 +79,7 @@ def application(session: Session, hosts: list[str]) -> Any:
 
     async def state(request: Any) -> Any:
         sides = {
-            side: still.described(picture) for side, picture in sorted(session.pictures.items())
+            side: standalone.described(image) for side, image in sorted(session.pictures.items())
         }
         chosen = {**asdict(Settings()), **session.chosen}
         return JSONResponse({"pictures": sides, "chosen": chosen, **choices()})
@@ -87,29 +87,29 @@ def application(session: Session, hosts: list[str]) -> Any:
     async def upload(request: Any) -> Any:
         side = request.path_params["side"]
         # The name is only displayed, never used as a path.
-        name = unquote(request.headers.get("x-name", "picture"))[:200]
+        name = unquote(request.headers.get("x-name", "image"))[:200]
         data = await _body(request)
-        session.put(side, await compute(Picture.of, name, data))
+        session.put(side, await compute(LoadedImage.of, name, data))
         return await state(request)
 
     async def preview(request: Any) -> Any:
-        picture = session.picture(request.path_params["side"])
-        return Response(await compute(pictures.preview, picture), media_type="image/jpeg")
+        image = session.picture(request.path_params["side"])
+        return Response(await compute(images.preview, image), media_type="image/jpeg")
 
     async def crop(request: Any) -> Any:
-        picture = session.picture(request.path_params["side"])
+        image = session.picture(request.path_params["side"])
         left, top, width, height = (round(_number(request, k)) for k in ("x", "y", "w", "h"))
-        data = await compute(pictures.crop, picture, (left, top, width, height), 1600)
+        data = await compute(images.crop, image, (left, top, width, height), 1600)
         return Response(data, media_type="image/jpeg")
 
     async def matched(request: Any) -> Settings:
-        """Return the settings of a request when their result is known."""
+        """Return the settings of a request as soon as their result is cached."""
         settings = Settings.of(request.query_params)
-        if session.knows(settings):  # which is not to wait for another result
+        if session.knows(settings):  # does not wait for another result
             return settings
         async with turn:
-            if await request.is_disconnected():  # while it waited: other settings were chosen
-                raise InputError("nobody waits for this result")
+            if await request.is_disconnected():  # other settings were selected meanwhile
+                raise InputError("request cancelled")
             await asyncio.to_thread(session.matched, settings)
         return settings
 
@@ -121,9 +121,9 @@ def application(session: Session, hosts: list[str]) -> Any:
         return JSONResponse(await compute(session.detail, await matched(request), index))
 
     async def responses(request: Any) -> Any:
-        picture = session.picture(request.path_params["side"])
+        image = session.picture(request.path_params["side"])
         point = (_number(request, k) for k in ("x", "y", "s"))
-        return JSONResponse(await compute(closeup.responses, picture, *point))
+        return JSONResponse(await compute(details.responses, image, *point))
 
     async def align(request: Any) -> Any:
         x, y, size = (_number(request, k) for k in ("x", "y", "size"))
@@ -164,7 +164,9 @@ def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) 
     config = uvicorn.Config(app, host=host, port=port, log_level="error")
     server = uvicorn.Server(config)
     if ":" in host or not 0 <= port < 65536:
-        raise InputError(f"{host}, {port}: an address such as 127.0.0.1, and a port to 65535")
+        raise InputError(
+            f"{host}, {port}: expected an address such as 127.0.0.1 and a port up to 65535"
+        )
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

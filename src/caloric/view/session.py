@@ -1,4 +1,4 @@
-"""What the page shows: two pictures, and their matches under some settings."""
+"""The state of the page: two images, and their matches under some settings."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -9,8 +9,8 @@ from caloric.errors import InputError
 from caloric.image_pair import ImageMatch, match_images
 from caloric.options import ExtractOptions
 from caloric.types import Report
-from caloric.view import closeup, result, still
-from caloric.view.pictures import Picture as Picture
+from caloric.view import details, result, standalone
+from caloric.view.images import LoadedImage as LoadedImage
 from caloric.view.result import MODELS as MODELS
 from caloric.view.result import Settings as Settings
 
@@ -19,16 +19,16 @@ _KEPT = 8  # cached results
 
 @dataclass
 class Session:
-    """Up to two pictures and cached results; one result is computed at a time."""
+    """Up to two images and cached results; one result is computed at a time."""
 
-    pictures: dict[str, Picture] = field(default_factory=dict)
+    pictures: dict[str, LoadedImage] = field(default_factory=dict)
     options: ExtractOptions = field(default_factory=ExtractOptions)
     chosen: dict[str, str] = field(default_factory=dict)  # initial settings of the page
     _results: OrderedDict[tuple[Any, ...], ImageMatch] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def put(self, side: str, picture: Picture) -> None:
-        """Replace a picture, and forget everything that was computed from the old one.
+    def put(self, side: str, picture: LoadedImage) -> None:
+        """Replace an image and drop the results of the old one.
 
         It does not wait for a running computation.
         """
@@ -37,23 +37,23 @@ class Session:
         for key in [key for key in list(self._results) if before in key]:
             self._results.pop(key, None)
 
-    def picture(self, side: str) -> Picture:
-        """Return the picture of a side."""
+    def picture(self, side: str) -> LoadedImage:
+        """Return the image of a side, "a" or "b"."""
         picture = self.pictures.get(_side(side))
         if picture is None:
-            raise InputError(f"there is no picture {side!r} yet")
+            raise InputError(f"image {side!r} is not loaded yet")
         return picture
 
-    def both(self) -> tuple[Picture, Picture]:
-        """Return the two pictures."""
+    def both(self) -> tuple[LoadedImage, LoadedImage]:
+        """Return both images."""
         return self.picture("a"), self.picture("b")
 
     def knows(self, settings: Settings) -> bool:
-        """Return whether the result is there already."""
+        """Return whether the result is cached."""
         return (*self.both(), settings) in self._results
 
     def matched(self, settings: Settings) -> ImageMatch:
-        """Return the cached or computed result for the two pictures."""
+        """Return the result for both images, computed if it is not cached."""
         a, b = self.both()
         key = (a, b, settings)
         known = self._results.get(key)
@@ -80,21 +80,21 @@ class Session:
 
     def detail(self, settings: Settings, index: int) -> Report:
         """Return both patches of a match, with their densities and descriptors."""
-        return closeup.detail(self.both(), self.matched(settings), index)
+        return details.detail(self.both(), self.matched(settings), index)
 
     def aligned(self, x: float, y: float, size: int) -> Report:
-        """Return the path of an alignment of a square of the first picture with the second."""
-        return closeup.aligned(self.both(), x, y, size)
+        """Return the path of an alignment of a square of the first image with the second."""
+        return details.aligned(self.both(), x, y, size)
 
     def page(self, settings: Settings, beside: str | None = None) -> str:
-        """Return the page as one file, with the result of another descriptor beside it or not."""
+        """Return the page as one file, optionally with the result of another descriptor."""
         a, b = self.both()
         own = self.summary(settings)
         other = None if beside is None else self.summary(replace(settings, descriptor=beside))
-        return still.written((a, b), own, other, f"{a.name} and {b.name}")
+        return standalone.written((a, b), own, other, f"{a.name} and {b.name}")
 
 
 def _side(side: str) -> str:
     if side not in ("a", "b"):
-        raise InputError(f"a picture is a or b, not {side!r}")
+        raise InputError(f"an image is a or b, not {side!r}")
     return side

@@ -1,4 +1,4 @@
-// What the drawer shows: the numbers of a result, one match, response maps.
+// Contents of the drawer: the numbers of a result, one match, response maps.
 import { element } from "./page.js";
 import { facts } from "./words.js";
 
@@ -10,7 +10,7 @@ const table = (rows) => element("dl", { className: "facts" },
 
 const brief = (v) => (v !== 0 && Math.abs(v) < 1e-3 ? v.toExponential(2) : v.toPrecision(4));
 
-// The matrix from the first picture to the second, in columns.
+// The matrix from the first image to the second, as a table.
 function matrix(rows) {
   const cells = rows.map((row) => element("tr", {}, ...row.map((v) => element("td", { textContent: brief(v) }))));
   return element("table", {}, element("caption", { textContent: "Matrix, from first to second" }), ...cells);
@@ -22,7 +22,7 @@ export function showResult(place, found) {
   if (found.matrix) place.append(matrix(found.matrix));
 }
 
-// One descriptor above the other, from the same zero.
+// One descriptor above the other, on the same scale.
 function bars(first, second) {
   const w = 680, h = 150, canvas = element("canvas", { width: w, height: h, className: "bars" });
   canvas.setAttribute("role", "img");
@@ -48,22 +48,22 @@ export function showMatch(place, found, i, own) {
   const at = (side) => `${found[side].x[i].toFixed(1)}, ${found[side].y[i].toFixed(1)}`;
   const residual = found.residual[i] >= 1e6 ? "no geometry" : `${found.residual[i].toFixed(2)} px`;
   const rows = [["Match", `${i + 1}, ${found.inlier[i] ? "inlier" : "outlier"}`], ["Residual", residual],
-    ["Distance", found.distance[i].toFixed(3)], ["Places", `${at("a")} and ${at("b")}`]];
+    ["Distance", found.distance[i].toFixed(3)], ["Positions", `${at("a")} and ${at("b")}`]];
   const patches = element("div", { className: "row" });
   for (const [side, name] of [["a", "first"], ["b", "second"]]) {
-    patches.append(figure(name, picture(own[side].patch, "patch", `patch in the ${name} picture`)));
-    if (own[side].density) patches.append(figure("gradients", picture(own[side].density, "patch", `gradients in the ${name} picture: brightness how strong, colour which way`)));
+    patches.append(figure(name, picture(own[side].patch, "patch", `patch in the ${name} image`)));
+    if (own[side].density) patches.append(figure("gradients", picture(own[side].density, "patch", `gradients in the ${name} image: brightness is magnitude, hue is direction`)));
   }
   place.replaceChildren(table(rows), patches);
-  if (own.a.descriptor) place.append(figure("descriptors, first above second", bars(own.a.descriptor, own.b.descriptor)));
+  if (own.a.descriptor) place.append(figure("descriptors: first, second", bars(own.a.descriptor, own.b.descriptor)));
 }
 
 export function showResponses(place, found) {
   const names = { sift: "SIFT", heat: "heat diffusion" };
   const parts = Object.entries(found.maps).map(([name, maps]) => figure(`${names[name]}: h(β, ·), β from 0° to 315°`,
     element("div", { className: "maps" }, ...maps.map((uri, k) => picture(uri, "map", `${names[name]}, ${found.angles[k]} degrees`)))));
-  place.replaceChildren(element("div", { className: "row" }, figure("the place", picture(found.patch, "patch", "patch")),
-    element("p", { className: "hint", textContent: "How strongly gradients of one direction β count at each place of the patch: bright is much." })), ...parts);
+  place.replaceChildren(element("div", { className: "row" }, figure("patch", picture(found.patch, "patch", "patch")),
+    element("p", { className: "hint", textContent: "Response at each position of the patch, for each direction β (brighter is stronger)." })), ...parts);
 }
 
 export const hint = (place, text) => place.replaceChildren(element("p", { className: "hint", textContent: text }));

@@ -1,8 +1,8 @@
-// Mouse, pen and fingers on a canvas, told as drags, zooms, hovers and clicks.
+// Pointer events on a canvas, reported as drags, zooms, hovers and clicks.
 
 const STILL = 5;  // pixels: what moved less is a click
 
-// told: {hover(x, y), drag(x, y, dx, dy), zoom(by, x, y), click(x, y)}, in pixels of the canvas.
+// Callbacks: {hover(x, y), drag(x, y, dx, dy), zoom(by, x, y), click(x, y)}, in pixels of the canvas.
 export function gestures(canvas, told) {
   const pointers = new Map();
   let moved = 0, pinch = 0;

@@ -1,30 +1,30 @@
-// Keys work everywhere on the page; the list under "?" is made of the same table.
+// Keyboard shortcuts; the help dialog lists the same table.
 
-// [keys, how they are listed, what they do, name of the action, its arguments]
+// [keys, label, description, name of the action, its arguments]
 const KEYS = [
-  [["n"], "n", "The next match", "step", 1],
-  [["p"], "p", "The match before", "step", -1],
+  [["n"], "n", "Next match", "step", 1],
+  [["p"], "p", "Previous match", "step", -1],
   [["ArrowLeft"], "← → ↑ ↓", "Move; before / after: swipe", "pan", -60, 0],
   [["ArrowRight"], "", "", "pan", 60, 0],
   [["ArrowUp"], "", "", "pan", 0, -60],
   [["ArrowDown"], "", "", "pan", 0, 60],
   [["+", "="], "+ −", "Zoom in and out", "zoom", 1.25],
   [["-"], "", "", "zoom", 0.8],
-  [["0"], "0", "Both pictures whole", "fit"],
+  [["0"], "0", "Show both images in full", "fit"],
   [["m"], "m", "Matches", "mode", "matches"],
-  [["b"], "b", "Before / after, with a swipe", "mode", "swipe"],
-  [["s"], "s", "SIFT beside Caloric", "mode", "beside"],
-  [["g"], "g", "Align at the chosen match, and play it", "align"],
-  [["r"], "r", "Response maps of the chosen match", "respond"],
-  [["i"], "i", "Inliers: show or hide", "press", "inliers"],
-  [["o"], "o", "Outliers: show or hide", "press", "outliers"],
-  [["d"], "d", "Details: open or close", "press", "details"],
+  [["b"], "b", "Before / after", "mode", "swipe"],
+  [["s"], "s", "Compare SIFT and Caloric", "mode", "beside"],
+  [["g"], "g", "Animate the alignment at the selected match", "align"],
+  [["r"], "r", "Response maps at the selected match", "respond"],
+  [["i"], "i", "Show or hide inliers", "press", "inliers"],
+  [["o"], "o", "Show or hide outliers", "press", "outliers"],
+  [["d"], "d", "Open or close details", "press", "details"],
   [["t"], "t", "Theme: system, dark, light", "press", "theme"],
-  [["Escape"], "Esc", "Close what is open", "close"],
-  [["?"], "?", "These keys", "help"],
+  [["Escape"], "Esc", "Close", "close"],
+  [["?"], "?", "List the keys", "help"],
 ];
 
-// Whether a control needs a key itself: all of them to type, arrows to slide.
+// Whether a focused control handles a key: text fields all keys, sliders the arrows.
 function owned(target, key) {
   if (target.matches?.("select, input[type=number]")) return key !== "Escape" && key !== "?";
   return Boolean(target.matches?.("input[type=range]")) && key.startsWith("Arrow");

@@ -1,4 +1,4 @@
-// How two pictures share the window: beside or above each other, whichever shows them larger.
+// Layout of two images: side by side or stacked, whichever shows them larger.
 
 const GAP = 4;
 const least = 0.25;  // share of the box that each has, however odd its shape
@@ -12,7 +12,7 @@ function sizes(width, height, a, b) {
   return { beside: tall * tall * across, above: wide * wide * down };
 }
 
-// The area that the pictures fill of a box.
+// The area of a box that the images cover.
 export function filled(width, height, a, b) {
   const { beside, above } = sizes(width, height, a, b);
   return Math.max(beside, above);
@@ -29,7 +29,7 @@ export function arrange(width, height, a, b) {
   return { stacked, a: { x: 0, y: 0, w: cut, h: height }, b: { x: cut + GAP, y: 0, w: end - cut, h: height } };
 }
 
-// The view of a whole picture; both lie at the gap between them, so that lines are short.
+// The view that shows a whole image, adjacent to the gap so that lines are short.
 export function whole(panes, side, picture) {
   const pane = panes[side], scale = Math.min(pane.w / picture.width, pane.h / picture.height);
   const towards = (side === "a" ? 0.5 : -0.5) / scale;

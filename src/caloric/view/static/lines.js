@@ -1,4 +1,4 @@
-// The layer of matches: a point at each end of every match, and lines between some of them.
+// The layer of matches: points at both ends of every match, and lines for some of them.
 import { Raster } from "./raster.js";
 
 export const COLOURS = ["#35d6ff", "#7fe8b8", "#cdea6c", "#ffdf5c"];  // inliers, by residual
@@ -13,7 +13,7 @@ const stored = (colour) => {
   return (value & 255) << 16 | (value & 0xff00) | value >> 16;
 };
 
-// Matches by how they are drawn: [{colour, list}], best residuals first.
+// Matches grouped by style: [{colour, list}], smallest residuals first.
 export function grouped(found, inliers, outliers) {
   const groups = COLOURS.map((colour) => ({ colour, list: [] })), others = { colour: OUTLIER, list: [] };
   const step = found.threshold / COLOURS.length;
@@ -45,7 +45,7 @@ export class MatchLayer {
     this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
   }
 
-  // place(side) gives {x, y, scale, pane} with which a point of a picture is seen on the screen.
+  // place(side) returns {x, y, scale, pane}: the map from image to screen.
   paint(found, groups, place, most, moving) {
     const start = performance.now(), ends = groups.map(({ list }) => this.project(found, list, place));
     this.raster ??= new Raster(this.context);
@@ -57,7 +57,7 @@ export class MatchLayer {
     if (moving) this.budget = Math.min(4000, Math.max(60, this.budget * Math.min(1.2, Math.max(0.5, spare))));
   }
 
-  // Four numbers for each match, in pixels of the canvas; NaN where it is not seen.
+  // Four numbers per match, in pixels of the canvas; NaN if it is outside.
   project(found, list, place) {
     const ends = new Float32Array(4 * list.length);
     for (const [k, side] of [[0, "a"], [2, "b"]]) {
@@ -82,7 +82,7 @@ export class MatchLayer {
     }
   }
 
-  // Those of which both ends are seen, evenly thinned out to at most so many.
+  // The matches with both ends visible, evenly subsampled to a maximum.
   paintLines(groups, ends, most) {
     const both = ends.map((list) => {
       const seen = [];
@@ -101,7 +101,7 @@ export class MatchLayer {
     });
   }
 
-  // The chosen match: its line, and a circle of 3 σ with its direction at each end.
+  // The selected match: its line, and a circle of 3 σ with its direction at each end.
   paintChosen(found, i, place) {
     const c = this.context, group = [i], list = this.project(found, group, place);
     for (const [colour, width] of [["#000a", 5], [CHOSEN, 2]]) {

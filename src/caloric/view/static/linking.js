@@ -1,8 +1,8 @@
-// Where a place of one picture is in the other: a similarity through the matches around it.
+// Maps a position of one image to the other, by a similarity fitted to the matches around it.
 
 const NEAREST = 12;
 
-// {x, y, scale, turn-free} of the other view for a view centred at (x, y); null without matches.
+// {x, y, scale} of the other view for a view centered at (x, y); null without matches.
 export function linked(from, to, kept, x, y) {
   if (kept.length < 2) return null;
   const near = [];

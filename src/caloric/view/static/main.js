@@ -1,5 +1,4 @@
-// The page: settings -> results -> what is shown of them. Each part has a module of its own; here
-// they are put together.
+// The page: settings -> results -> display. Each part is a separate module; this one connects them.
 import { hint, matchWords, showMatch, showResponses, showResult } from "./detail.js";
 import { keys, listed } from "./keys.js";
 import { filled } from "./layout.js";
@@ -35,7 +34,7 @@ const beside = () => (source.live ? (settings().descriptor === "sift" ? "caloric
 const pressed = (id) => $(id).getAttribute("aria-pressed") === "true";
 const filter = () => ({ inliers: pressed("inliers"), outliers: pressed("outliers"), most: STEPS[$("lines").value] });
 
-// What a stage tells; both have the same views.
+// Callbacks of a stage; both stages share their views.
 function told(which) {
   const mine = () => (which === "own" ? own : other), theirs = () => (which === "own" ? other : own);
   return {
@@ -49,7 +48,7 @@ function told(which) {
   };
 }
 
-// Whether the first picture can be moved onto the second.
+// Whether the first image can be warped to the second.
 const movable = () => Boolean(own.found?.matrix) && own.found.model !== "fundamental";
 
 function refresh() {
@@ -63,10 +62,10 @@ function refresh() {
   $("nothing").hidden = !$("nothing").textContent;
   $("mode-swipe").disabled = !able || own.stale;
   $("swipe").classList.toggle("stale", own.stale);
-  $("mode-swipe").title = able ? "The first picture moved onto the second (b)" : "Needs a homography or an affine map that is believed";
+  $("mode-swipe").title = able ? "The first image warped to the second (b)" : "Needs a reliable homography or affine map";
   $("mode-beside").disabled = !both || !beside();
-  $("mode-beside").textContent = `${title(beside() ?? "sift")} beside`;
-  $("mode-beside").title = beside() ? "The matches of both descriptors (s)" : "This file has one result only";
+  $("mode-beside").textContent = `Compare ${title(beside() ?? "sift")}`;
+  $("mode-beside").title = beside() ? "The matches of both descriptors (s)" : "This file contains one result only";
   $("legend").hidden = !both || mode === "swipe";
   $("zoom").hidden = !both;
   $("align").disabled = !both || (!source.live && !source.path);
@@ -89,7 +88,7 @@ async function match() {
   if (!own.stage.pictures.a || !own.stage.pictures.b) return;
   player.close();
   details = new Map();
-  hint($("detail"), "Point at a match, or go from one to the next.");
+  hint($("detail"), "Hover over a match, or step through the matches.");
   const asked = [own.ask(settings(), filter())];
   if (mode === "beside") asked.push(compare());
   refresh();
@@ -109,7 +108,7 @@ async function compare() {
 
 const showSwipe = () => swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
 
-// At first use the alignment plays by itself, unless motion is not wanted.
+// On first use the alignment plays automatically, unless reduced motion is preferred.
 async function greet() {
   if (remembered(SEEN) || calm() || !own.found.place) return;
   remember(SEEN, "yes");
@@ -117,7 +116,7 @@ async function greet() {
   try {
     const path = await source.align({ x, y, size });
     if (path?.converged && own.found === found && mode === "matches") player.open(path, true);
-  } catch { /* nobody asked for it */ }
+  } catch { /* it is optional */ }
 }
 
 function setMode(wanted) {
@@ -140,7 +139,7 @@ function setMode(wanted) {
   refresh();
 }
 
-// Two stages beside or above each other, whichever shows the pictures larger.
+// Two stages side by side or stacked, whichever shows the images larger.
 function split() {
   const { width, height } = $("shown").getBoundingClientRect(), { a, b } = own.stage.pictures;
   $("shown").classList.toggle("column", filled(width, height / 2, a, b) > filled(width / 2, height, a, b));
@@ -161,12 +160,12 @@ async function given(side, file) {
   if (!state) return;
   version += 1;
   for (const shown of [own, other]) shown.forget();
-  hint($("responses"), "Click any place of a picture.");
+  hint($("responses"), "Click a point of an image.");
   setMode("matches");
   await show(state).catch(complain);
 }
 
-// The patches of a match in the drawer, and its numbers for who does not see them.
+// The patches of a match in the drawer, and its numbers for screen readers.
 async function showDetail(shown, i) {
   hovering?.abort();
   if (!shown.found || shown.stale || i < 0) return;
@@ -221,7 +220,7 @@ function respondChosen() {
   if (chosen >= 0) respond(own, "a", own.found.a.x[chosen], own.found.a.y[chosen], chosen);
 }
 
-// At the chosen match; where none is chosen, at the place that the result names, or in the middle.
+// At the selected match; otherwise at the position that the result suggests, or at the center.
 async function align() {
   if ($("align").disabled) return;
   setMode("matches");
@@ -286,7 +285,7 @@ function wire() {
   $("settings").addEventListener("submit", (e) => e.preventDefault());
   $("linked").addEventListener("input", () => { for (const shown of [own, other]) shown.stage.link = $("linked").checked; });
   $("copy").addEventListener("click", async () => {
-    $("copy").textContent = (await copied($("command"))) ? "Copied" : "Select it and copy";
+    $("copy").textContent = (await copied($("command"))) ? "Copied" : "Select and copy it";
     setTimeout(() => { $("copy").textContent = "Copy the command"; }, 2500);
   });
   $("help-keys").replaceChildren(...listed().flatMap(([shown, words]) => [
@@ -305,7 +304,7 @@ async function begin() {
   refresh();
   const state = await source.state();
   for (const [id, names] of [["descriptor", state.descriptors], ["model", state.models], ["views", state.views]]) {
-    $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `to tilt ${name}` : name, name)));
+    $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `up to tilt ${name}` : name, name)));
   }
   for (const [id, value] of Object.entries(state.chosen)) $(id).value = value;
   await show(state);

@@ -1,5 +1,5 @@
-// What is drawn of an alignment: the square of the first picture, and the square itself where it
-// is in the second, blurred by the σ of the step.
+// Draws an alignment: the outline in the first image, and the square at its position in the second,
+// blurred by the σ of the step.
 
 const COLOUR = "#ff9d5c";
 

@@ -1,4 +1,4 @@
-// The elements of the page, by their ids and new ones.
+// Access to elements of the page, and creation of new ones.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -8,7 +8,7 @@ export const element = (name, properties = {}, ...children) => {
   return made;
 };
 
-// A complaint that goes away by itself; the part of a sentence, from whoever found it.
+// An error message that disappears after a while.
 let complaining = 0;
 export function complain(error) {
   if (error.name === "AbortError") return;
@@ -18,7 +18,7 @@ export function complain(error) {
   complaining = setTimeout(() => { $("error").hidden = true; }, 9000);
 }
 
-// What is being done, with the seconds once it takes some; empty when it is done.
+// The current activity, with elapsed seconds; empty when done.
 let counting = 0;
 export function doing(text, aloud = text) {
   if (aloud) $("announced").textContent = aloud;

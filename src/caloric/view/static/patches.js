@@ -1,4 +1,4 @@
-// The patches of a match without a server: cut from the pictures in the page.
+// The patches of a match without a server: cropped from the images in the page.
 
 const SIDE = 96;  // pixels of a patch
 const REACH = 10;  // σ to each side, as the server cuts them

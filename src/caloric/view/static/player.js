@@ -1,4 +1,4 @@
-// The path of an alignment, played from blurred to sharp.
+// Animates the path of an alignment, from blurred to sharp.
 import { $ } from "./page.js";
 
 const LASTS = 2400;  // milliseconds of a whole path; its steps are few where the search was near
@@ -8,7 +8,7 @@ export const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").
 
 const between = (p, q, t) => p + t * (q - p);
 
-// A step between two steps, slow at both.
+// A step interpolated between two steps, with easing.
 function blend(a, b, share) {
   const t = share * share * (3 - 2 * share);
   return {
@@ -18,7 +18,7 @@ function blend(a, b, share) {
 }
 
 export class Player {
-  // told(path) is given {template, step} to draw, or null.
+  // told(path) receives {template, step} to draw, or null.
   constructor(told) {
     this.told = told;
     this.found = null;
@@ -28,13 +28,13 @@ export class Player {
     $("close").addEventListener("click", () => this.close());
   }
 
-  // Plays at once; without motion it shows the last step.
+  // Plays immediately; with reduced motion it shows the last step.
   open(found, byItself = false) {
     this.close();
     this.found = found;
     this.leaving = byItself;
-    const words = found.converged ? "A square of the first picture finds its place in the second"
-      : `Not believed: ${found.reason}`;
+    const words = found.converged ? "Locating a square of the first image in the second"
+      : `Not reliable: ${found.reason}`;
     $("verdict").textContent = found.steps.length ? words : `No alignment: ${found.reason}`;
     for (const id of ["play", "step", "sigma"]) $(id).hidden = !found.steps.length;
     $("step").max = Math.max(0, found.steps.length - 1);

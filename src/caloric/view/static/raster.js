@@ -1,13 +1,12 @@
-// Points and lines written straight into the pixels of an image. The canvas's own paths take ten
-// times as long where no graphics card helps, and one way of drawing is enough for both.
+// Rasterizes points and lines into pixels. Canvas paths take ten times as long without a GPU.
 //
-// Of two things at a pixel the less transparent one is kept: points cover lines, and lines cover
-// the dark edges of others, in whatever order they come.
+// The more opaque of two values at a pixel is kept: points cover lines, and lines cover the dark
+// edges of others, in any order.
 
 const DARK = 0.42;  // the edge of a line, of full alpha
 const EDGE = 1.3;  // pixels of its width
 
-// Offsets of the pixels with a distance from the middle in [from, to), in rows of so many.
+// Offsets of the pixels with a distance from the center in [from, to), for a row length.
 function ring(from, to, width) {
   const offsets = [], reach = Math.ceil(to);
   for (let y = -reach; y <= reach; y += 1) for (let x = -reach; x <= reach; x += 1) {
@@ -31,7 +30,7 @@ export class Raster {
 
   show() { this.context.putImageData(this.image, 0, 0); }
 
-  // Discs with an edge of so much darkness, at each pair of numbers; rgb is 0xBBGGRR.
+  // Discs with a dark edge at each pair of coordinates; rgb is 0xBBGGRR.
   dots(places, radius, rgb, darkness) {
     const { words, width, height } = this, margin = Math.ceil(radius) + 2;
     const inner = ring(0, radius, width), outer = ring(radius, radius + 1.1, width);
@@ -48,7 +47,7 @@ export class Raster {
     }
   }
 
-  // A smooth line with a dark edge, from (x, y) to (u, v), along whichever axis it is longer.
+  // An antialiased line with a dark edge, from (x, y) to (u, v), along its longer axis.
   line(x, y, u, v, half, rgb, alpha) {
     const steep = Math.abs(v - y) > Math.abs(u - x), { words } = this;
     let [s, t, e, f] = steep ? [y, x, v, u] : [x, y, u, v];

@@ -1,9 +1,9 @@
-// Results, asked for and shown. One that no longer fits the settings is stale: it is greyed until
-// the new one is there, and removed if there is none.
+// Requests and shows results. A result of other settings is stale: it is grayed out until the new
+// one arrives, and removed if there is none.
 import { $, complain, doing, element } from "./page.js";
 import { inliers, number, sentence, title } from "./words.js";
 
-// One stage with the result that it shows.
+// A stage and the result that it shows.
 export class Shown {
   constructor(stage, source) {
     this.stage = stage;
@@ -16,7 +16,7 @@ export class Shown {
 
   get stale() { return this.asking !== null; }
 
-  // True if the result for these settings is there.
+  // True if the result for these settings arrived.
   async ask(settings, filter) {
     this.asking?.abort();
     const own = new AbortController();
@@ -53,18 +53,18 @@ export class Shown {
   show(filter) {
     this.stage.set(this.found, filter);
     this.stage.canvas.setAttribute("aria-label", this.found
-      ? `Two pictures and their matches: ${sentence(this.found).join(", ")}` : "Two pictures, not matched");
+      ? `Two images and their matches: ${sentence(this.found).join(", ")}` : "Two images, not matched");
   }
 }
 
-// The line below the pictures, and the numbers in the legend.
+// The status line and the numbers in the legend.
 export function showCounts(own) {
   const { found, settings } = own, counts = $("counts");
   counts.classList.toggle("stale", own.stale);
-  counts.classList.toggle("doubt", Boolean(found) && !found.believed && !own.stale);
+  counts.classList.toggle("doubt", Boolean(found) && !found.reliable && !own.stale);
   if (own.stale) {
     counts.textContent = `matching with ${title(settings.descriptor)} …`;
-    doing(counts.textContent, "");  // the line is read aloud already
+    doing(counts.textContent, "");  // screen readers read the status line
     return;
   }
   doing("");
@@ -72,13 +72,13 @@ export function showCounts(own) {
   if (found) {
     const [strong, ...rest] = sentence(found);
     counts.append(element("b", { textContent: strong }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
-  } else counts.textContent = settings ? `Not matched: ${own.reason}` : "Two pictures are needed: drop them, or choose files";
+  } else counts.textContent = settings ? `Not matched: ${own.reason}` : "Two images are needed: drop them, or choose files";
   const kept = found ? inliers(found) : 0;
-  $("inliers-text").textContent = found ? `Inliers ${number(kept)}, 0 to ${found.threshold} px off` : "Inliers";
+  $("inliers-text").textContent = found ? `Inliers ${number(kept)} (0–${found.threshold} px)` : "Inliers";
   $("outliers-text").textContent = found ? `Outliers ${number(found.inlier.length - kept)}` : "Outliers";
 }
 
-// The label on a stage, where there are two.
+// The label of a stage if there are two.
 export function label(shown, visible) {
   const name = shown.stage.section.querySelector(".name");
   name.hidden = !visible;

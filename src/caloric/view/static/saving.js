@@ -1,4 +1,4 @@
-// The picture as a file, and the command on the clipboard.
+// Saves the image as a file, and copies the command.
 import { COLOURS, OUTLIER } from "./lines.js";
 import { sentence } from "./words.js";
 
@@ -12,7 +12,7 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// What one stage shows, with the words and colours that explain it.
+// What one stage shows, with its caption and legend.
 function paintStage(c, stage, found, outliers) {
   const { width, height } = stage.canvas, r = stage.ratio;
   c.fillStyle = "#0c0f13";
@@ -40,7 +40,7 @@ function paintStage(c, stage, found, outliers) {
   });
 }
 
-// A PNG of all that is shown, laid out as on the screen. shown: [{stage, found}]
+// A PNG of all stages, laid out as on the screen. shown: [{stage, found}]
 export async function snapshot(shown, { column, outliers }) {
   const parts = shown.map(({ stage }) => ({ w: stage.canvas.width, h: stage.canvas.height + Math.round(BAND * stage.ratio) }));
   const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
@@ -60,11 +60,11 @@ export async function snapshot(shown, { column, outliers }) {
 
 export function encode(canvas) {
   return new Promise((done, failed) => {
-    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("The picture could not be encoded."))), "image/png");
+    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("The image could not be encoded."))), "image/png");
   });
 }
 
-// True if it is on the clipboard; otherwise the text is marked, to be copied by hand.
+// True if it was copied; otherwise the text is selected, to be copied manually.
 export async function copied(node) {
   try { await navigator.clipboard.writeText(node.textContent); return true; } catch {
     getSelection().selectAllChildren(node);

@@ -1,10 +1,10 @@
-// Where numbers and pictures come from: the server, or the page itself when it was written to a file.
+// Source of results and images: the server, or the page itself if it is a self-contained file.
 
 async function asked(path, options) {
   let response;
   try { response = await fetch(path, options); } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer; is caloric view still running?");
+    throw new Error("The server does not respond; is caloric view still running?");
   }
   if (response.ok) return response;
   let text = `${response.status} ${response.statusText}`;
@@ -29,7 +29,7 @@ export const server = {
   page: async (settings, beside) => (await asked(`api/page?${query(beside ? { ...settings, beside } : settings)}`)).blob(),
 };
 
-// There is one result in a file, and perhaps that of another descriptor.
+// A file contains one result, and optionally that of another descriptor.
 export function still(data) {
   const { own, other } = data;
   return {

@@ -1,5 +1,5 @@
-// Two pictures, the matches between them, and how they are moved. Pictures and matches are two
-// canvases, so that the pictures can be dimmed behind the lines and stay when only these change.
+// Two images, their matches, and navigation. Images and matches are separate canvases, so that the
+// images can be dimmed and need not be redrawn when only the matches change.
 import { gestures } from "./gestures.js";
 import { arrange, whole } from "./layout.js";
 import { MatchLayer, grouped } from "./lines.js";
@@ -74,7 +74,7 @@ export class Stage {
     this.resize();
   }
 
-  // Another result, or null; and which of it is shown.
+  // Sets the result, or null, and which matches are shown.
   set(found, shown) {
     if (found !== this.found) this.chosen = -1;
     this.found = found;
@@ -85,7 +85,7 @@ export class Stage {
     this.draw();
   }
 
-  // A point of a picture is seen at x + scale * its place.
+  // A point p of an image is drawn at x + scale * p.
   place(side) {
     const v = this.views[side], pane = this.panes[side];
     return { x: pane.x + pane.w / 2 - v.x * v.scale, y: pane.y + pane.h / 2 - v.y * v.scale, scale: v.scale, pane };
@@ -101,7 +101,7 @@ export class Stage {
     return (stacked ? y < b.y : x < b.x) ? "a" : "b";
   }
 
-  // Another view of one side; the other follows through the matches there.
+  // Sets the view of one side; the other follows the matches there.
   move(side, view) {
     const p = this.pictures[side];
     if (!p) return;
@@ -119,7 +119,7 @@ export class Stage {
     this.told.view();
   }
 
-  // The same views as elsewhere; fewer lines are drawn until they rest.
+  // Copies the views of another stage; draws fewer lines until they are still.
   follow(views, moved = true) {
     this.views = { a: { ...views.a }, b: { ...views.b } };
     this.moved = moved;
@@ -134,7 +134,7 @@ export class Stage {
     this.move(side, { x: px + (v.x - px) / by, y: py + (v.y - py) / by, scale: v.scale * by });
   }
 
-  // By keys and buttons: in the first picture, by so many pixels of the screen.
+  // For keys and buttons: moves the first image by a number of screen pixels.
   pan(dx, dy) {
     const v = this.views.a;
     this.move("a", { ...v, x: v.x + dx / v.scale, y: v.y + dy / v.scale });
@@ -196,7 +196,7 @@ export class Stage {
     } else this.layer.clear();
   }
 
-  // The match nearest to a place on the screen; -1 if there is none.
+  // The match closest to a position on the screen; -1 if there is none.
   near(x, y) {
     const side = this.sideAt(x, y);
     if (!this.found || this.path) return -1;
@@ -215,7 +215,7 @@ export class Stage {
     this.told.hover(i);
   }
 
-  // The match so many after the chosen one, in view.
+  // The visible match that is a number of steps after the selected one.
   step(by) {
     const list = this.visible;
     if (!list.length) return;
@@ -245,7 +245,7 @@ export class Stage {
   }
 }
 
-// What fills the window around a picture: the picture itself, diffused.
+// The background around an image: the image itself, blurred.
 function glow(image) {
   let from = image;
   for (const [w, h] of [[24, 16], [96, 64]]) {

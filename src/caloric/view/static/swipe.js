@@ -1,5 +1,4 @@
-// Before and after: the first picture, moved onto the second by the geometry, and a divider
-// between the two.
+// Before / after: the first image, warped to the second by the geometry, and a divider between them.
 import { gestures } from "./gestures.js";
 
 const MOST = 1600;  // pixels of the longer side of the moved picture
@@ -22,7 +21,7 @@ function pixelsOf(image) {
   return c.getImageData(0, 0, image.width, image.height);
 }
 
-// The first picture as it would look in the second, read bilinearly; clear where it does not reach.
+// The first image warped to the second, with bilinear interpolation; transparent outside.
 export function warped(first, second, matrix) {
   const from = pixelsOf(first.image), shrinkA = first.image.width / first.width;
   const shrinkB = Math.min(1, MOST / Math.max(second.width, second.height));
@@ -72,7 +71,7 @@ export class Swipe {
 
   show(first, second, matrix) {
     this.second = second;
-    this.section.querySelector(".left").textContent = `${first.name}, moved`;
+    this.section.querySelector(".left").textContent = `${first.name}, warped`;
     this.section.querySelector(".right").textContent = second.name;
     this.first = warped(first, second, matrix);
     this.resize();
@@ -109,12 +108,12 @@ export class Swipe {
     this.draw();
   }
 
-  // The divider, as a share of the width.
+  // The position of the divider, as a fraction of the width.
   to(share) {
     this.at = Math.min(1, Math.max(0, share));
     this.divider.style.left = `${100 * this.at}%`;
     this.divider.setAttribute("aria-valuenow", Math.round(100 * this.at));
-    this.divider.setAttribute("aria-valuetext", `${Math.round(100 * this.at)} percent first picture`);
+    this.divider.setAttribute("aria-valuetext", `${Math.round(100 * this.at)} percent first image`);
     this.draw();
   }
 

@@ -1,4 +1,4 @@
-// Dark or light: as the system is, until one is chosen.
+// Dark or light: that of the system until the user selects one.
 
 const KEY = "caloric-theme";
 const ORDER = ["system", "dark", "light"];
@@ -15,7 +15,7 @@ function apply(theme, button) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   const next = ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length];
-  const words = `Theme: ${theme === "system" ? "as the system" : theme}`;
+  const words = `Theme: ${theme === "system" ? "system" : theme}`;
   button.setAttribute("aria-label", words);
   button.title = `${words}; next: ${next} (t)`;
 }

@@ -1,16 +1,16 @@
-// Pictures from outside: dropped on either side, or chosen. And parts of large ones, seen closer.
+// Images that are dropped or selected, and crops of large ones at higher resolution.
 import { $, complain, doing } from "./page.js";
 
 export function load(uri) {
   return new Promise((done, failed) => {
     const image = new Image();
     image.onload = () => done(image);
-    image.onerror = () => failed(new Error("A picture could not be shown."));
+    image.onerror = () => failed(new Error("An image could not be displayed."));
     image.src = uri;
   });
 }
 
-// put(side, file) is called with every picture that is given.
+// Calls put(side, file) for every image.
 export function uploads(stage, put) {
   for (const side of ["a", "b"]) {
     $(`file-${side}`).addEventListener("change", (e) => { if (e.target.files[0]) put(side, e.target.files[0]); });
@@ -31,7 +31,7 @@ export function uploads(stage, put) {
   });
 }
 
-// Both places where a picture is dropped lie on their panes.
+// The drop zones cover their panes.
 export function placeDrops(stage) {
   for (const side of ["a", "b"]) {
     const pane = stage.panes[side], { style, classList } = $(`drop-${side}`);
@@ -60,7 +60,7 @@ export async function put(source, side, file) {
   try { return await source.put(side, file); } catch (error) { complain(error); return null; } finally { doing(""); }
 }
 
-// A part of a large picture, when it is seen closer than the preview shows it.
+// A crop of a large image, if the zoom exceeds the resolution of the preview.
 let cropping = 0;
 export function sharpen(stage, source, version) {
   clearTimeout(cropping);

@@ -1,4 +1,4 @@
-// A result in words.
+// Text that describes a result.
 
 const MODELS = { homography: "a homography", affine: "an affine map", fundamental: "a fundamental matrix" };
 
@@ -11,37 +11,37 @@ export function confidence(found) {
   return p > 0.995 ? "> 0.99" : p < 0.005 ? "< 0.01" : p.toFixed(2);
 }
 
-// What the simulated views had to do with it; empty if there was no need for any.
+// The role of simulated views; empty if none were needed.
 export function level(found) {
   if (found.level <= 1) return "";
-  return found.believed ? `found at tilt ${found.level}` : `views to tilt ${found.level} tried in vain`;
+  return found.reliable ? `found at tilt ${found.level}` : `no reliable match with simulated views up to tilt ${found.level}`;
 }
 
-// The parts of one line, the most important first.
+// The parts of a one-line summary, the most important first.
 export function sentence(found) {
   const count = inliers(found), all = number(found.inlier.length);
   if (!found.inlier.length) return ["No matches", title(found.descriptor), `${found.features.map(number).join(" and ")} features`];
   const parts = [`of ${all} matches`, title(found.descriptor), `confidence ${confidence(found)}`];
-  if (!found.believed) parts.push("may be chance");
+  if (!found.reliable) parts.push("not reliable");
   if (level(found)) parts.push(level(found));
   return [`${number(count)} inliers`, ...parts];
 }
 
-// Why nothing is to be seen, and what to try; empty if there is something.
+// Why nothing is shown, and what to try; empty if something is.
 export function nothing(found) {
   if (!found) return "";
-  if (Math.min(...found.features) === 0) return "There are no features in one of the pictures: it is flat or very small.";
-  if (!found.inlier.length) return "No matches. The pictures may show different things; a ratio test nearer to 1 keeps more.";
-  if (!inliers(found)) return "No geometry explains these matches. Outliers (o) shows them.";
+  if (Math.min(...found.features) === 0) return "One of the images has no features: it has no texture or is very small.";
+  if (!found.inlier.length) return "No matches. The images may show different scenes; a ratio test closer to 1 keeps more matches.";
+  if (!inliers(found)) return "No geometry fits these matches. Press o to show the outliers.";
   return "";
 }
 
-// [name, value] of what is known of a result.
+// [name, value] of each property of a result.
 export function facts(found) {
   const rows = [["Descriptor", title(found.descriptor)], ["Features", found.features.map(number).join(" and ")],
     ["Matches", `${number(found.inlier.length)}${found.refined ? ", refined" : ""}`],
     ["Inliers", `${number(inliers(found))} of ${MODELS[found.model] ?? found.model}, within ${found.threshold} px`],
-    ["Confidence", `${confidence(found)}${found.believed ? "" : ", may be chance"}`],
+    ["Confidence", `${confidence(found)}${found.reliable ? "" : ", not reliable"}`],
     ["Views", level(found) || "none needed"]];
   return rows;
 }

@@ -1,4 +1,4 @@
-"""One place of the pictures: the patches of a match, response maps, the path of an alignment."""
+"""Details of a result: the patches of a match, response maps, the path of an alignment."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
 from caloric.types import Report
-from caloric.view.pictures import Picture, Pixels, address, encoded
+from caloric.view.images import LoadedImage, Pixels, address, encoded
 from caloric.view.result import frames
 
 PATCH = 48  # pixels of the side of a displayed patch
 MAPS = 20  # points of the side of a response map
 REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descriptor
-_SEARCHED = 1200  # pixels of the longer side of an image that a square is aligned with
+_LONGEST = 1200  # pixels of the longer side of an image that a square is aligned with
 
 
 def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
@@ -28,7 +28,7 @@ def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -
     x, y = (frame[k, 0] * u + frame[k, 1] * v + frame[k, 2] for k in (0, 1))
     sigma = float(np.sqrt(abs(np.linalg.det(frame[:, :2]))))
     step = 2 * reach * sigma / PATCH
-    # The part is shrunk and blurred before it is sampled, against aliasing.
+    # The part is reduced and blurred before it is sampled, against aliasing.
     around = int(np.ceil(reach * sigma * 1.5)) + 8
     cx, cy = round(float(frame[0, 2])), round(float(frame[1, 2]))
     top, left = max(0, cy - around), max(0, cx - around)
@@ -49,18 +49,18 @@ def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -
 
 
 def png(pixels: Pixels) -> str:
-    """Return a picture as the source of an image in a page."""
+    """Return an image as the data URL of a PNG file."""
     return address(encoded(pixels, ".png"), "png")
 
 
 def grey_byte(values: NDArray[Any]) -> Pixels:
-    """Return values stretched to the bytes from black to white."""
+    """Return values stretched to the range of bytes."""
     low, high = float(values.min()), float(values.max())
     return np.asarray(255 * (values - low) / max(high - low, 1e-9)).astype(np.uint8)
 
 
-def density_picture(values: NDArray[Any]) -> Pixels:
-    """Return a picture of the gradient density: magnitude as brightness, direction as hue."""
+def draw_density(values: NDArray[Any]) -> Pixels:
+    """Return an image of the gradient density: magnitude as brightness, direction as hue."""
     measured = density.measure(values[None].astype(np.float32), recipes.descriptor("sift").kernel)
     weight = measured.weights[0].reshape(PATCH, PATCH)
     angle = np.mod(measured.angles[0].reshape(PATCH, PATCH), 2 * np.pi)
@@ -69,30 +69,30 @@ def density_picture(values: NDArray[Any]) -> Pixels:
     return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB), np.uint8)
 
 
-def detail(pictures: tuple[Picture, Picture], pair: ImageMatch, index: int) -> Report:
+def detail(images: tuple[LoadedImage, LoadedImage], pair: ImageMatch, index: int) -> Report:
     """Return both patches of a match, with their densities and descriptors."""
     if not 0 <= index < len(pair.matches):
-        raise InputError(f"there are {len(pair.matches)} matches, and none has number {index}")
+        raise InputError(f"match {index} does not exist; there are {len(pair.matches)} matches")
     sides = []
     descriptors = (pair.features_a.descriptors, pair.features_b.descriptors)
     rows = pair.matches.indices[index]
-    for picture, maps, own, row in zip(pictures, frames(pair), descriptors, rows, strict=True):
-        values = patch(picture.grey, maps[index], REACH)
+    for image, maps, own, row in zip(images, frames(pair), descriptors, rows, strict=True):
+        values = patch(image.grey, maps[index], REACH)
         sides.append({
-            "patch": png(grey_byte(values)), "density": png(density_picture(values)),
+            "patch": png(grey_byte(values)), "density": png(draw_density(values)),
             "descriptor": np.asarray(own[row], float).round(5).tolist(),
         })  # fmt: skip
     return {"a": sides[0], "b": sides[1]}
 
 
-def responses(picture: Picture, x: float, y: float, sigma: float) -> Report:
+def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
     """Return response maps h(β, ·) around a point, for SIFT and heat in eight directions."""
-    w, h = picture.size
+    w, h = image.size
     if not (0 <= x < w and 0 <= y < h and 0 < sigma < max(w, h)):
-        raise InputError("that point lies outside the picture")
+        raise InputError("the point is outside the image")
     frame = np.array([[sigma, 0, x], [0, sigma, y]])
     reach = SquarePatch(PATCH).half_width
-    values = patch(picture.grey, frame, reach)
+    values = patch(image.grey, frame, reach)
     small = cv2.resize(values, (MAPS, MAPS), interpolation=cv2.INTER_AREA)
     angles = np.arange(8) * np.pi / 4
     maps = {}
@@ -107,29 +107,30 @@ def responses(picture: Picture, x: float, y: float, sigma: float) -> Report:
     return {"patch": png(grey_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
 
 
-def _shrunk(grey: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+def _resized(grey: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
     small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     return np.asarray(small, np.float32)
 
 
-def aligned(pictures: tuple[Picture, Picture], x: float, y: float, size: int) -> Report:
-    """Return the path of ``align`` over σ, for a square of the first picture in the second."""
-    a, b = pictures
+def aligned(images: tuple[LoadedImage, LoadedImage], x: float, y: float, size: int) -> Report:
+    """Return the path of ``align`` over σ, for a square of the first image in the second."""
+    a, b = images
     w, h = a.size
     size = int(np.clip(size, 32, min(256, w, h)))
     left = int(np.clip(round(x) - size // 2, 0, w - size))
     top = int(np.clip(round(y) - size // 2, 0, h - size))
-    template = a.grey[top : top + size, left : left + size]
-    shrink = min(1.0, _SEARCHED / max(b.size))
-    image = b.grey
-    if shrink < 1:
-        image, template = (_shrunk(pixels, shrink) for pixels in (image, template))
+    template, image = a.grey[top : top + size, left : left + size], b.grey
+    scale = min(1.0, _LONGEST / max(b.size))
+    if scale < 1:
+        image, template = (_resized(pixels, scale) for pixels in (image, template))
     alignment = align.align(template, image)
-    side = template.shape[0] - 1
-    corners = np.array([[0, 0, 1], [side, 0, 1], [side, side, 1], [0, side, 1]], float)
+    side = size - 1
+    corners = np.array([[0, 0], [side, 0], [side, side], [0, side]], float)
+    # A pixel center p is at (p + 0.5) s - 0.5 in the resized images.
+    resized = np.column_stack([(corners + 0.5) * scale - 0.5, np.ones(4)])
     steps = [
-        {"sigma": float(step.sigma) / shrink, "energy": float(step.cost),
-         "corners": (corners @ np.asarray(step.point).T / shrink).round(2).tolist()}
+        {"sigma": float(step.sigma) / scale, "energy": float(step.cost),
+         "corners": ((resized @ step.point.T + 0.5) / scale - 0.5).round(2).tolist()}
         for step in alignment.path
     ]  # fmt: skip
     return {

@@ -1,4 +1,4 @@
-"""The page as one file that contains its pictures and numbers, to mail or attach."""
+"""The page as one self-contained file with its images and results."""
 
 import json
 import re
@@ -8,15 +8,15 @@ from pathlib import Path
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
 from caloric.types import Report
-from caloric.view import closeup, pictures, result
-from caloric.view.pictures import Picture
+from caloric.view import details, images, result
+from caloric.view.images import LoadedImage
 
 STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import .* from "\./(.+)";\n', re.MULTILINE)
 
 
 def _modules(name: str, before: list[str]) -> list[str]:
-    """Return the names of a module and of all that it imports, each after those it needs."""
+    """Return the names of a module and of all that it imports, in order of dependency."""
     if name in before:
         return before
     for needed in _IMPORT.findall((STATIC / name).read_text("utf-8")):
@@ -30,19 +30,20 @@ def _script() -> str:
     return re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE)
 
 
-def page(both: tuple[Picture, Picture], pair: ImageMatch, command: str, title: str) -> str:
-    """Return the text of the HTML file that shows a result, and how it came about."""
+def page(both: tuple[LoadedImage, LoadedImage], pair: ImageMatch, command: str, title: str) -> str:
+    """Return the HTML of a page that shows a result and the command that computes it."""
     return written(both, {**result.summary(pair), "command": command}, None, title)
 
 
-def written(both: tuple[Picture, Picture], own: Report, other: Report | None, title: str) -> str:
-    """Return the text of the HTML file of a summary, and of another one beside it if there is."""
+def written(
+    both: tuple[LoadedImage, LoadedImage], own: Report, other: Report | None, title: str
+) -> str:
+    """Return the HTML of a page with a summary, and optionally one to compare it with."""
     sides = dict(zip("ab", both, strict=True))
     data: Report = {
-        "pictures": {side: described(picture) for side, picture in sides.items()},
+        "pictures": {side: described(image) for side, image in sides.items()},
         "previews": {
-            side: pictures.address(pictures.preview(picture), "jpeg")
-            for side, picture in sides.items()
+            side: images.address(images.preview(image), "jpeg") for side, image in sides.items()
         },
         "own": own,
         "other": other,
@@ -64,17 +65,17 @@ def written(both: tuple[Picture, Picture], own: Report, other: Report | None, ti
     )
 
 
-def described(picture: Picture) -> Report:
-    """Return what the page is told of a picture."""
-    return {"name": picture.name, "width": picture.size[0], "height": picture.size[1]}
+def described(image: LoadedImage) -> Report:
+    """Return the name and size of an image, for the page."""
+    return {"name": image.name, "width": image.size[0], "height": image.size[1]}
 
 
-def _path(both: tuple[Picture, Picture], place: list[float] | None) -> Report | None:
-    """Return the alignment that the page can play; None if there is none that is believed."""
+def _path(both: tuple[LoadedImage, LoadedImage], place: list[float] | None) -> Report | None:
+    """Return the alignment that the page animates; None if there is no reliable one."""
     if place is None:
         return None
     try:
-        found = closeup.aligned(both, place[0], place[1], round(place[2]))
-    except InputError:  # a picture too small for it
+        path = details.aligned(both, place[0], place[1], round(place[2]))
+    except InputError:  # an image that is too small
         return None
-    return found if found["converged"] else None
+    return path if path["converged"] else None

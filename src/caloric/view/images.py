@@ -1,0 +1,88 @@
+"""The images of the page: decoding, previews and crops."""
+
+import base64
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.errors import InputError
+from caloric.image import reading
+from caloric.image.pixels import to_grey
+from caloric.viz.picture import rgb
+
+PREVIEW = 2048  # pixels of the longer side of a preview
+PIXELS = 100_000_000  # of the largest image that is accepted
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedImage:
+    """An image of the page: its name, and its pixels in RGB (h, w, 3) and in grayscale (h, w).
+
+    ``path`` is its path on the command line; empty if it was dropped on the page.
+    """
+
+    name: str
+    colour: Pixels
+    grey: NDArray[np.float32]
+    path: str = ""
+
+    @classmethod
+    def of(cls, name: str, data: bytes, path: str = "") -> "LoadedImage":
+        """Decode a file; raise an error with its name if it is not an image or too large."""
+        try:
+            pixels = reading.decode(data, PIXELS)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        return cls.of_pixels(name, pixels, path)
+
+    @classmethod
+    def of_pixels(cls, name: str, pixels: NDArray[np.generic], path: str = "") -> "LoadedImage":
+        """Return a decoded image."""
+        grey = to_grey(pixels)
+        if 0 in grey.shape:
+            raise InputError(f"{name}: the image has no pixels")
+        colour = pixels if pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) else rgb(pixels)
+        return cls(name, np.asarray(colour, np.uint8), grey, path)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return width and height."""
+        return self.grey.shape[1], self.grey.shape[0]
+
+
+def preview(image: LoadedImage) -> bytes:
+    """Return a JPEG of at most 2,048 pixels per side."""
+    return crop(image, (0, 0, *image.size), PREVIEW)
+
+
+def crop(image: LoadedImage, box: tuple[int, int, int, int], most: int) -> bytes:
+    """Return a JPEG of a box (left, top, width, height), of at most ``most`` pixels per side."""
+    left, top, width, height = box
+    w, h = image.size
+    x, y = max(0, left), max(0, top)
+    bottom, right = min(h, max(y + 1, top + height)), min(w, max(x + 1, left + width))
+    part = image.colour[y:bottom, x:right]
+    if part.size == 0:
+        raise InputError("the crop is outside the image")
+    scale = min(1.0, most / max(part.shape[:2]))
+    if scale < 1:
+        size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
+        part = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return encoded(part, ".jpg")
+
+
+def encoded(pixels: Pixels, suffix: str) -> bytes:
+    """Return an RGB or grayscale image, encoded in the format of ``suffix``."""
+    bgr = pixels[..., ::-1] if pixels.ndim == 3 else pixels
+    success, data = cv2.imencode(suffix, np.ascontiguousarray(bgr))
+    if not success:
+        raise InputError(f"an image of shape {pixels.shape} cannot be encoded")
+    return bytes(data.tobytes())
+
+
+def address(data: bytes, kind: str) -> str:
+    """Return an image file as a data URL."""
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
