@@ -1,4 +1,4 @@
-"""Two pictures of one thing, and how they are served and asked for."""
+"""Two images of one scene, encoded, and HTTP requests to a server."""
 
 import urllib.error
 import urllib.request

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.cli import console
 from caloric.collection import (
     engines,
     exporting,
@@ -809,20 +808,6 @@ def test_pairs_of_many_images_are_shared_out_evenly():
     assert max(sizes) < 6 * np.mean(sizes)
     few = [(a, b) for i, a in enumerate(names) for b in names[i + 1 : i + 6]]
     assert len(matching._groups(known, few)) < 400
-
-
-def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
-    now = iter([0.0, 20.0, 21.0, 40.0])
-    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
-    told = console.Progress()
-    told("images", 100, 1000)
-    told("images", 105, 1000)  # too soon for another line
-    told("images", 1000, 1000)
-    lines = capsys.readouterr().err.splitlines()
-    assert [" ".join(line.split()) for line in lines] == [
-        "100 of 1,000 images, 5 a second 3 min left",
-        "1,000 of 1,000 images, 25 a second done",
-    ]
 
 
 def test_workers_share_the_threads(monkeypatch):

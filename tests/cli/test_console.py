@@ -1,0 +1,93 @@
+"""Progress, reports and checks of outputs, shared by all commands."""
+
+import io
+import json
+import sys
+
+import pytest
+from rich.console import Console
+
+from caloric import InputError
+from caloric.cli import console
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    now = iter([0.0, 20.0, 21.0, 40.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    progress = console.Progress()
+    progress("images", 100, 1000)
+    progress("images", 105, 1000)  # too soon for another line
+    progress("images", 1000, 1000)
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        "  100 of 1,000 images, 5 per second, 3 min left",
+        "  1,000 of 1,000 images, 25 per second, done",
+    ]
+    assert captured.out == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal on stderr receives."""
+    written = io.StringIO()
+    monkeypatch.setattr(
+        console, "Console", lambda **_: Console(file=written, force_terminal=True, width=80)
+    )
+    return written
+
+
+def test_progress_is_a_bar_on_a_terminal(terminal):
+    progress = console.Progress()
+    progress("images", 5, 10)
+    assert progress._bars.live.is_started
+    progress("images", 10, 10)
+    assert not progress._bars.live.is_started  # the cursor is visible again
+    assert "images" in terminal.getvalue()
+    assert "10/10" in terminal.getvalue()
+    progress("pairs", 1, 2)
+    assert progress._bars.live.is_started
+    stop = progress._bars.live
+    del progress
+    assert not stop.is_started  # also after an error
+
+
+def test_a_counter_reports_one_item_per_call(capsys):
+    count = console.Progress().counter("pairs", 2)
+    count("a")
+    count("b")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("  2 of 2 pairs,")
+
+
+@pytest.mark.parametrize("to", [None, "-", "out.json"])
+def test_reports_go_to_a_file_or_stdout_alone(to, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    console.report_results(to, {"a": 1}, ["line"])
+    out = capsys.readouterr().out
+    if to == "-":
+        assert json.loads(out) == {"a": 1}
+    else:
+        assert out == "line\n"
+        assert (tmp_path / "out.json").exists() == (to == "out.json")
+
+
+def test_an_output_must_not_be_an_input(tmp_path):
+    source = tmp_path / "a.png"
+    source.write_bytes(b"x")
+    with pytest.raises(InputError, match="is an input and would be overwritten"):
+        console.check_outputs(None, source, inputs=(source,))
+    console.check_outputs(None, tmp_path / "b.png", inputs=(source,))
+
+
+def test_plots_are_checked_before_the_work(monkeypatch, tmp_path):
+    console.check_plot(None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    console.check_plot(None)
+    with pytest.raises(InputError, match=r"caloric\[viz\]"):
+        console.check_plot(tmp_path / "plot.png")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.2, "3 s"), (89, "89 s"), (600, "10 min"), (7200, "2.0 h")]
+)
+def test_durations(seconds, text):
+    assert console.duration(seconds) == text
