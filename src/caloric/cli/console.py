@@ -9,16 +9,18 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Timer
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
 import typer
-from rich import progress
 from rich.console import Console
 
 from caloric.errors import InputError
 from caloric.runtime.files import check_target, replacing
 from caloric.types import Log, Report
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 Number = TypeVar("Number", int, float)
 _SECONDS_BETWEEN_LINES = 10
@@ -171,12 +173,14 @@ class Progress:
 
     def __init__(self) -> None:
         """Start the clock."""
+        from rich import progress
+
         self._bars = progress.Progress(
             progress.TextColumn("  {task.description}"), progress.BarColumn(),
             progress.MofNCompleteColumn(), progress.TimeRemainingColumn(),
             console=Console(stderr=True),
         )  # fmt: skip
-        self._tasks: dict[str, progress.TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._started = self._printed = time.monotonic()
         finalize(self, self._bars.stop)  # an error leaves the terminal with a cursor
 
