@@ -60,3 +60,17 @@ def book(views, size=(640, 480), step=10.0):
             image = np.where(mask > 127, shown, image)
         images.append(image)
     return images
+
+
+def oxford_scene(folder, name="wall"):
+    """Write a scene in Oxford's layout: five views with the same homography, which is returned."""
+    scene = folder / name
+    scene.mkdir()
+    image = grey("brick", (320, 320))
+    change = similarity(1.1, 12, (6, -4), (160, 160))
+    homography = np.vstack([change, [0, 0, 1]])
+    cv2.imwrite(str(scene / "img1.png"), image)
+    for k in range(2, 7):
+        cv2.imwrite(str(scene / f"img{k}.png"), warp(image, change))
+        np.savetxt(scene / f"H1to{k}p", homography)
+    return homography

@@ -10,22 +10,8 @@ from caloric.bench import pair_data
 from caloric.bench.correspondence import project
 
 
-def planar(folder, name="wall"):
-    """A pair in Oxford's layout: six views, all of them the same change of the first."""
-    scene = folder / name
-    scene.mkdir()
-    image = photographs.grey("brick", (320, 320))
-    change = photographs.similarity(1.1, 12, (6, -4), (160, 160))
-    homography = np.vstack([change, [0, 0, 1]])
-    cv2.imwrite(str(scene / "img1.png"), image)
-    for k in range(2, 7):
-        cv2.imwrite(str(scene / f"img{k}.png"), photographs.warp(image, change))
-        np.savetxt(scene / f"H1to{k}p", homography)
-    return homography
-
-
 def test_layouts_are_recognized(tmp_path):
-    homography = planar(tmp_path)
+    homography = photographs.oxford_scene(tmp_path)
     found = pair_data.read(tmp_path)
     assert len(found) == 5
     np.testing.assert_allclose(found[0].truth, homography)

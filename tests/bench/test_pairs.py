@@ -5,10 +5,10 @@ import json
 import cv2
 import numpy as np
 import pytest
-from test_pair_data import planar
 from typer.testing import CliRunner
 
 import caloric
+import photographs
 from caloric import cli
 from caloric.bench import pair_data, pairs
 from caloric.interop import hdf5
@@ -43,12 +43,12 @@ def test_measures():
     assert pairs.repeatability(a[:0], a, np.eye(3), shape) == [0, 0, 0]
     assert pairs.auc(np.array([0.0, 2.5, np.inf]), 5.0) == pytest.approx(0.5)
     twice = np.repeat(a[:10], 2, 0)
-    assert len(pairs.one_per_place(twice)) == 10
+    assert len(pairs.one_per_position(twice)) == 10
 
 
 @pytest.mark.slow
 def test_command(tmp_path):
-    planar(tmp_path)
+    photographs.oxford_scene(tmp_path)
     features = {
         f"wall/img{k}.png": caloric.extract(
             caloric.read_image(tmp_path / "wall" / f"img{k}.png"), max_features=300

@@ -35,7 +35,7 @@ from caloric.matching import geometry
 from caloric.matching.neighbours import match_descriptors
 from caloric.types import FloatArray, Report
 
-_PLACES = "places"
+_POSITIONS = "positions"
 PIXELS = (1.0, 2.0, 3.0)
 CORNERS = (1.0, 3.0, 5.0)  # pixels
 ANGLES = (1.0, 5.0, 10.0)  # degrees
@@ -45,15 +45,15 @@ ERRORS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # pixel
 _SHARES = "share of the filtered matches within these pixels"
 
 
-def one_per_place(xy: FloatArray) -> FloatArray:
-    """Return the distinct places (m, 2), strongest first; several directions are one place."""
+def one_per_position(xy: FloatArray) -> FloatArray:
+    """Return the distinct positions (m, 2), strongest first; orientations are ignored."""
     _, first = np.unique(np.round(xy, 2), axis=0, return_index=True)
     return xy[np.sort(first)]
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """The distinct places (n, 2) and (m, 2) of the frames of two images, and the images' shapes."""
+class Positions:
+    """The distinct positions (n, 2) and (m, 2) of frames in two images, and the images' shapes."""
 
     first: FloatArray
     second: FloatArray
@@ -61,21 +61,18 @@ class Places:
 
 
 def _add_repeatability(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> None:
-    """Replace the places in the results by repeatabilities among equally many of them."""
+    """Replace the positions in the results by repeatabilities among equally many of them."""
     for number, pair in enumerate(pairs):
         rows = [figures[number] for figures in results.values()]
-        if _PLACES not in rows[0]:
+        if _POSITIONS not in rows[0]:
             continue
-        places: list[Places] = [row.pop(_PLACES) for row in rows]
-        counts = [min(len(v) for v in side) for side in (
-            [p.first for p in places], [p.second for p in places])]  # fmt: skip
-        for row, found in zip(rows, places, strict=True):
-            again = repeatability(
-                found.first[: counts[0]], found.second[: counts[1]], np.asarray(pair.truth),
-                found.shapes,
-            )  # fmt: skip
+        positions: list[Positions] = [row.pop(_POSITIONS) for row in rows]
+        counts = min(len(p.first) for p in positions), min(len(p.second) for p in positions)
+        for row, p in zip(rows, positions, strict=True):
+            first, second = p.first[: counts[0]], p.second[: counts[1]]
+            shares = repeatability(first, second, np.asarray(pair.truth), p.shapes)
             row["places compared"] = sum(counts) / 2
-            for limit, share in zip(PIXELS, again, strict=True):
+            for limit, share in zip(PIXELS, shares, strict=True):
                 row[f"repeatability {limit:g} px"] = share
 
 
@@ -133,14 +130,14 @@ def pose_error(
     return max(turn, _angle(cosine))
 
 
-def shares(errors: FloatArray, limit: float) -> FloatArray:
+def auc_shares(errors: FloatArray, limit: float) -> FloatArray:
     """Return what each error (n,) adds to the area under the curve of recall up to a limit."""
     return np.asarray(np.clip(1 - errors / limit, 0, None))
 
 
 def auc(errors: FloatArray, limit: float) -> float:
     """Return the area under the curve of recall against error up to a limit, as a share."""
-    return float(shares(errors, limit).mean())
+    return float(auc_shares(errors, limit).mean())
 
 
 def _matched(
@@ -170,9 +167,9 @@ def measure(contender: Contender, pair: Pair, a: Extracted, b: Extracted) -> dic
     figures["seconds an image"] = (a.seconds + b.seconds) / 2
     planar = not isinstance(pair.truth, tuple)
     if planar:
-        # Compared by summarise(), which knows how many frames every contender has.
-        figures[_PLACES] = Places(
-            one_per_place(a.frames.xy), one_per_place(b.frames.xy),
+        # Compared in summarise(), where the number of frames of every contender is known.
+        figures[_POSITIONS] = Positions(
+            one_per_position(a.frames.xy), one_per_position(b.frames.xy),
             (images[0].shape, images[1].shape),
         )  # fmt: skip
     p, q, _ = _matched(contender, a, b, images, filtered=False)
@@ -254,7 +251,7 @@ def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Re
             np.sort(np.minimum(errors[best], 1e6)).round(4).tolist()
         )
         for x in limits:
-            figures[f"AUC {x:g} {unit}"] = vars(bootstrap(shares(errors[best], x), scenes))
+            figures[f"AUC {x:g} {unit}"] = vars(bootstrap(auc_shares(errors[best], x), scenes))
         report["contenders"][name] = figures
     return report
 
