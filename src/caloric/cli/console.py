@@ -182,7 +182,8 @@ class Progress:
         )  # fmt: skip
         self._tasks: dict[str, TaskID] = {}
         self._started = self._printed = time.monotonic()
-        finalize(self, self._bars.stop)  # an error leaves the terminal with a cursor
+        if self._bars.console.is_terminal:
+            finalize(self, self._bars.stop)  # shows the cursor again after an error
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` items called ``what`` are done."""
