@@ -18,7 +18,6 @@ import caloric
 import colmap_project
 import photographs
 from caloric.alignment.schedule import SCHEDULE
-from caloric.bench import gpu
 from caloric.interop import colmap, colmap_command
 from caloric.matching import confidence
 from paths import DOCS, README
