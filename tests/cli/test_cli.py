@@ -212,7 +212,7 @@ def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, monkeypatch,
         (("--html", "."), "a folder; name a file in it"),
         (("--seed", str(2**40)), "seed must be a whole number"),
         (("--threshold", "nan"), "threshold must be a positive number"),
-        (("--detector", "fast"), "unknown detector 'fast'"),
+        (("--detector", "fast"), "'fast' is not one of 'dog', 'opencv'"),
     ],
 )
 def test_bad_options_of_match(pair, option, message, monkeypatch, capsys):
@@ -317,4 +317,5 @@ def test_options_of_extract_are_checked_before_the_work(pair, tmp_path, monkeypa
     out = tmp_path / "f.h5"
     code, _, err = run(monkeypatch, capsys, "extract", *pair, "-o", out, "--detector", "foo")
     assert code == 2
-    assert err.strip() == "caloric: unknown detector 'foo'; known are dog, opencv"
+    assert err.startswith("caloric: Invalid value for '--detector': 'foo' is not one of 'dog'")
+    assert err.count("\n") == 1

@@ -52,7 +52,8 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     console.raise_on_interrupt()
     try:
-        app(arguments)
+        code = app(arguments, standalone_mode=False)
+        raise SystemExit(code if isinstance(code, int) else 0)
     except console.Interrupted as error:
         typer.echo(f"caloric: interrupted{f'; {error}' if str(error) else ''}", err=True)
         # Threads that still compute are given a moment to end.
@@ -69,4 +70,12 @@ def main() -> None:
         elif isinstance(error, UnicodeEncodeError):
             text = "a file name is not UTF-8 and cannot be written; rename the file"
         typer.echo(f"caloric: {text}", err=True)
+        raise SystemExit(2) from None
+    except Exception as error:
+        # Usage errors are of classes that depend on the version of Typer.
+        if not hasattr(error, "format_message"):
+            raise
+        message = error.format_message().replace("Value error, ", "")
+        is_help = type(error).__name__ == "NoArgsIsHelpError"
+        typer.echo(message if is_help else f"caloric: {message}", err=True)
         raise SystemExit(2) from None
