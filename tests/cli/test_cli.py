@@ -204,7 +204,7 @@ def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, monkeypatch,
     ("option", "message"),
     [
         (("--descriptor", "surf"), "unknown descriptor 'surf'; known are caloric, sift"),
-        (("--model", "plane"), "unknown model 'plane'"),
+        (("--model", "plane"), "'plane' is not one of 'homography'"),
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
         (("-o", "picture.xyz"), "cannot write images as '.xyz'"),
