@@ -15,6 +15,7 @@ from skimage import data
 import caloric
 from caloric import synthetic
 from caloric.collection import retrieval
+from caloric.interop.conversion import unit_descriptors
 
 rng = np.random.default_rng(0)
 images = []
@@ -27,7 +28,7 @@ for photograph in (data.chelsea(), data.coffee(), data.rocket(), data.astronaut(
 
 features = caloric.extract(images, max_features=800)
 codebook = retrieval.learn(lambda: iter(features), len(features))
-vectors = np.stack([retrieval.vlad(retrieval.unit(f), codebook.centres) for f in features])
+vectors = np.stack([retrieval.vlad(unit_descriptors(f), codebook.centres) for f in features])
 similar = vectors @ vectors.T
 
 # %%

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from caloric.descriptor.options import DescribeKeywords, DescribeOptions
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import InputError, unknown
-from caloric.features import Features
+from caloric.features import Features, encoding_of
 from caloric.frames import Frames
 from caloric.image import views as simulated
 
@@ -64,7 +64,10 @@ class ExtractOptions(DetectOptions, DescribeOptions):
         self, frames: Frames, values: NDArray[np.generic], size: tuple[int, int]
     ) -> Features:
         """Return frames and descriptors (n, d) of an image of size (h, w) as Features."""
-        return Features(frames, values, size, self.name, self.fingerprint, self.views or 1)
+        encoding = encoding_of(self.output, self.recipe.whitening is not None)
+        return Features(
+            frames, values, size, self.name, self.fingerprint, self.views or 1, encoding
+        )
 
     def empty(self, size: tuple[int, int]) -> Features:
         """Return the features of an image that has none."""

@@ -22,7 +22,7 @@ from caloric.frames import Frames
 from caloric.image import reading
 from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
 from caloric.interop.colmap_command import Model
-from caloric.interop.conversion import length, sift_bytes
+from caloric.interop.conversion import NORMS, sift_bytes
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
@@ -108,7 +108,7 @@ def export_hloc(store: Path) -> tuple[Path, Path]:
 
     def counted() -> Iterator[tuple[str, Features]]:
         for name, features in images(store):
-            counts[name], lengths[name] = len(features), np.float32(length(features))
+            counts[name], lengths[name] = len(features), np.float32(NORMS[features.encoding])
             yield name, features
 
     hdf5.write(target / "features.h5", counted())

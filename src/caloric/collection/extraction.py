@@ -26,7 +26,7 @@ _VERSION = 2  # of what a row means: since 2, frames are in the axes of the file
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
     ("height", "int32"), ("width", "int32"), ("count", "int32"), ("dimension", "int32"),
-    ("descriptor", "string"), ("recipe", "string"),
+    ("descriptor", "string"), ("recipe", "string"), ("encoding", "string"),
     ("frames", "float32s"), ("scores", "float32s"), ("descriptors", "uint8s"),
 )  # fmt: skip
 
@@ -104,14 +104,15 @@ def _row(photograph: Photograph, settings: str, result: Features | Failure) -> d
         "name": photograph.name, "content": photograph.content, "settings": settings,
         "error": result.reason if isinstance(result, Failure) else None,
         "height": 0, "width": 0, "count": 0, "dimension": 0, "descriptor": "", "recipe": "",
-        "frames": [], "scores": [], "descriptors": [],
+        "encoding": "", "frames": [], "scores": [], "descriptors": [],
     }  # fmt: skip
     if isinstance(result, Failure):
         return row
     return row | {
         "height": result.image_size[0], "width": result.image_size[1], "count": len(result),
         "dimension": result.descriptors.shape[1], "descriptor": result.descriptor,
-        "recipe": result.recipe, "frames": result.frames.maps.astype(np.float32).ravel(),
+        "recipe": result.recipe, "encoding": result.encoding,
+        "frames": result.frames.maps.astype(np.float32).ravel(),
         "scores": result.scores, "descriptors": np.ravel(result.descriptors),
     }  # fmt: skip
 
@@ -121,7 +122,9 @@ def features_of(row: dict[str, Any]) -> Features:
     count = row["count"]
     frames = Frames(row["frames"].reshape(count, 2, 3), row["scores"])
     values: NDArray[np.uint8] = row["descriptors"].reshape(count, row["dimension"])
-    return Features(frames, values, (row["height"], row["width"]), row["descriptor"], row["recipe"])
+    size, names = (row["height"], row["width"]), (row["descriptor"], row["recipe"])
+    encoding: Any = row.get("encoding")  # None in shards of earlier versions: see Features
+    return Features(frames, values, size, *names, encoding=encoding)
 
 
 def make(task: Task) -> Made:
@@ -134,6 +137,8 @@ def make(task: Task) -> Made:
             for row in stored.read(Path(path)):
                 if (row["name"], row["content"]) in wanted and row["settings"] == settings:
                     rows[row["name"]] = row
+                    if "encoding" not in row:  # a shard of an earlier version
+                        row["encoding"] = "" if row["error"] else features_of(row).encoding
         except InputError:  # another run has removed it
             continue
     new = [p for p in task.photographs if p.name not in rows]

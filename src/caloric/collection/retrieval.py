@@ -17,9 +17,10 @@ from caloric.collection import extraction, index
 from caloric.collection.engines import Engine
 from caloric.collection.steps import Progress, missing, no_progress, run_missing
 from caloric.collection.store import Shards, fingerprint
-from caloric.descriptor import normalise, recipes
+from caloric.descriptor import normalise
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.interop.conversion import unit_descriptors
 from caloric.runtime import threads
 
 CENTRES = 64
@@ -37,15 +38,6 @@ class Codebook:
 
     centres: NDArray[np.float32]
     directions: NDArray[np.float32]
-
-
-def unit(features: Features) -> NDArray[np.float32]:
-    """Return the descriptors (n, d) of features, which may be stored as bytes, at unit length."""
-    values = features.descriptors.astype(np.float32)
-    kept_as_bytes = features.descriptors.dtype == np.uint8
-    if kept_as_bytes and recipes.descriptor(features.descriptor).whitening is not None:
-        values = values - 128  # whitened descriptors have signs: 128 stands for 0
-    return np.asarray(normalise.l2(values), np.float32)
 
 
 def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -71,11 +63,10 @@ def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
 def learn(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
     """Return the codebook of the features of ``count`` images; ``sample`` is iterated twice."""
     per_image = -(-_DESCRIPTORS // count)
-    sampled = np.concatenate([unit(features)[:per_image] for features in sample()])
+    sampled = np.concatenate([unit_descriptors(features)[:per_image] for features in sample()])
     means = index.centres(sampled, min(CENTRES, len(sampled)))
-    return Codebook(
-        means, _directions(np.stack([vlad(unit(features), means) for features in sample()]))
-    )
+    vlads = np.stack([vlad(unit_descriptors(features), means) for features in sample()])
+    return Codebook(means, _directions(vlads))
 
 
 def codebook(store: Path) -> Path:
@@ -133,7 +124,8 @@ def make(task: Task) -> int:
     rows = []
     for row in extraction.shards(Path(task.store)).read(Path(task.features)):
         if row["count"]:
-            projected = directions @ vlad(unit(extraction.features_of(row)), book.centres)
+            descriptors = unit_descriptors(extraction.features_of(row))
+            projected = directions @ vlad(descriptors, book.centres)
             vector = normalise.l2(projected[None])[0].astype(np.float16)
             rows.append({"name": row["name"], "vector": vector})
     shards(Path(task.store)).write(Path(task.path), rows)

@@ -24,7 +24,6 @@ SHIFT = 42.0
 # knows what is near: on photographs, half of the right matches are within 180 and half of the wrong
 # ones within 290 (OpenCV's SIFT: 200 and 290). As many matches are right as before.
 FLOOR = 0.7
-_BETWEEN = 105  # the mean of bytes without and with an offset
 
 
 def in_file_axes(features: Features, orientation: int) -> Features:
@@ -39,39 +38,25 @@ def in_file_axes(features: Features, orientation: int) -> Features:
     return replace(features, frames=features.frames.moved(turn), image_size=size)
 
 
-def is_signed(features: Features) -> bool:
-    """Return whether descriptors have signs, as whitened ones do; bytes then have an offset.
-
-    Non-negative entries of a vector of length 512 have a mean of at most 512 / √d, 91 if d is 32;
-    the mean of bytes with the offset is near 128.
-    """
-    values = features.descriptors
-    if values.size == 0:
-        return False
-    return bool(values.mean() > _BETWEEN if values.dtype == np.uint8 else values.min() < 0)
+# The norm of stored descriptors, by which distances between them are larger.
+NORMS = {"unit": 1, "uint8": normalise.UNSIGNED, "uint8+128": normalise.SIGNED}
 
 
 def unit_descriptors(features: Features) -> NDArray[np.float32]:
     """Return the descriptors (n, d) as floats of unit length."""
     values = features.descriptors.astype(np.float32)
-    if features.descriptors.dtype != np.uint8:
+    if features.encoding == "unit":
         return values
-    if is_signed(features):
+    if features.encoding == "uint8+128":
         values -= normalise.OFFSET
     return np.asarray(normalise.l2(values), np.float32)
-
-
-def length(features: Features) -> float:
-    """Return the length of the stored descriptors, by which their distances are larger."""
-    if features.descriptors.dtype != np.uint8:
-        return 1.0
-    return float(normalise.SIGNED if is_signed(features) else normalise.UNSIGNED)
 
 
 def sift_floats(features: Features) -> NDArray[np.float32]:
     """Return the descriptors (n, d) as SIFT's are: non-negative floats of length 512."""
     unit = unit_descriptors(features)
-    if is_signed(features):
+    # Floats are stored as they are, so that their signs are seen; bytes are not.
+    if features.encoding == "uint8+128" or (features.encoding == "unit" and (unit < 0).any()):
         scale = np.sqrt(LENGTH**2 - unit.shape[1] * SHIFT**2)
         unit = np.maximum(scale * unit + SHIFT, 0)
     else:

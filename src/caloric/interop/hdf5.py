@@ -37,7 +37,8 @@ def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
             group["scales"] = entry.frames.sigma.astype("f4")
             group["oris"] = np.degrees(entry.frames.angle).astype("f4")
             group["scores"] = entry.scores
-            group["descriptors"] = unit_descriptors(entry).T
+            descriptors = group.create_dataset("descriptors", data=unit_descriptors(entry).T)
+            descriptors.attrs["encoding"] = "unit"
             group["image_size"] = np.array(entry.image_size[::-1])
 
 

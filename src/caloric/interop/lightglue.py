@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from caloric.features import Features
+from caloric.interop.conversion import unit_descriptors
 
 
 def to_lightglue(features: Features, device: str = "cpu") -> dict[str, Any]:
     """Return the tensors that LightGlue takes, with a batch of one; image_size is (w, h).
 
-    The centre of the top-left pixel is at (0, 0), as in LightGlue's SIFT. LightGlue's weights are
+    The centre of the top-left pixel is at (0, 0), as in LightGlue's SIFT; descriptors have unit
+    length, also those that are stored as bytes. LightGlue's weights are
     learned for one kind of descriptor: those for SIFT expect SIFT descriptors.
     """
     import torch
@@ -22,7 +24,7 @@ def to_lightglue(features: Features, device: str = "cpu") -> dict[str, Any]:
         "scales": frames.sigma,
         "oris": frames.angle,
         "keypoint_scores": features.scores,
-        "descriptors": features.descriptors,
+        "descriptors": unit_descriptors(features),
         "image_size": np.array([w, h]),
     }
     return {

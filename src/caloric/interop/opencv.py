@@ -67,7 +67,7 @@ class Detector:
         """Return descriptors of SIFT's range, or of unit length where they have signs."""
         if self.descriptor_type == cv2.CV_8U:
             return conversion.sift_bytes(features)
-        if conversion.is_signed(features):
+        if recipes.descriptor(self.descriptor).whitening is not None:
             return features.descriptors
         return conversion.sift_floats(features)
 
