@@ -13,9 +13,10 @@ from caloric.cli import console
 from caloric.cli.options import DEFAULTS, Device, takes_extract_options
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
+from caloric.interop.exporters import outputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
-from caloric.runtime.files import check_target, replacing
+from caloric.runtime.files import replacing
 
 if TYPE_CHECKING:
     from caloric.image_pair import ImageMatch
@@ -160,9 +161,7 @@ def extract(
     images: Annotated[list[str], typer.Argument(help="Image files.")],
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", help="An .h5 file, an .npz file for one image, or a folder."
-        ),
+        typer.Option("--output", "-o", help=f"{outputs().capitalize()}; an .npz holds one image."),
     ],
     options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
@@ -176,22 +175,20 @@ def extract(
     from caloric.extraction import dispatch
     from caloric.gpu import devices
     from caloric.image import loading, reading
-    from caloric.interop import hdf5
+    from caloric.interop import exporters
     from caloric.interop.conversion import in_file_axes
 
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
-    kind = _kind(output)
-    written = [output / f"{name}.npz" for name in names] if kind == "folder" else [output]
-    console.check_inputs(written, images)
+    kind = exporters.exporter_for(output)
+    exporter = kind(exporters.Request(output, tuple(names)))  # raises errors before the work
+    console.check_inputs(exporter.files(), images)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
     target = devices.resolve(device)
     dispatch.check_device(target, options, on_device=False)
     loading.check_decoder(decode, target)
-    if kind == "npz" and len(images) > 1:
-        raise InputError(f"{output}: an .npz holds one image; name a folder or an .h5 for several")
     skipped = []
 
     def extracted() -> Iterator[tuple[str, features.Features]]:
@@ -204,7 +201,7 @@ def extract(
                 continue
             name = names[index]
             typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
-            if kind == "h5":  # hloc and COLMAP open images as they are stored
+            if kind.file_axes:
                 result = in_file_axes(result, reading.orientation(Path(images[index])))
             yield name, result
 
@@ -215,30 +212,9 @@ def extract(
         typer.echo(f"none of {len(images)} images could be used; nothing was written", err=True)
         raise typer.Exit(2)
     results = itertools.chain([first], results)
-    if kind == "h5":
-        hdf5.write(output, results)
-    else:
-        with console.keeping(f"files written so far are kept in {output}"):
-            for name, result in results:
-                result.save(output if kind == "npz" else output / f"{name}.npz")
+    kept = f"files written so far are kept in {output}" if output.is_dir() else ""
+    with console.keeping(kept):
+        exporters.write(exporter, results)
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")
     if skipped:
         raise typer.Exit(1)
-
-
-def _kind(output: Path) -> Literal["npz", "h5", "folder"]:
-    """Return what to write by the suffix of the output; raise an error if it cannot be written."""
-    from caloric.interop import hdf5
-
-    if output.suffix.lower() in (".npz", ".h5", ".hdf5"):
-        check_target(output)
-        if output.suffix.lower() == ".npz":
-            return "npz"
-        hdf5.h5py()  # raises an error before the work
-        return "h5"
-    if output.suffix and not output.is_dir():
-        raise InputError(
-            f"{output}: name an .h5, an .npz or a folder (create a folder with a dot first)"
-        )
-    console.folder(output).mkdir(parents=True, exist_ok=True)
-    return "folder"

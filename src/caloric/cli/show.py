@@ -16,6 +16,7 @@ from caloric.cli.options import DEFAULTS, takes_extract_options
 from caloric.descriptor import recipes
 from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
+from caloric.runtime.files import check_directory
 
 
 def demo(
@@ -25,7 +26,7 @@ def demo(
     from caloric.demo import run
 
     with console.working("matching, aligning and drawing"):
-        scores, oblique, page = run(console.folder(out))
+        scores, oblique, page = run(check_directory(out))
     for s in scores:
         typer.echo(f"{s.name:10} {s.correct:5} of {len(s.errors):5} matches correct")
     typer.echo(f"oblique view, 78° from the surface normal: {oblique}")
@@ -38,7 +39,7 @@ def paper(
     """Regenerate every figure and table of the paper, with a report (about two minutes)."""
     from caloric.paper.report import write
 
-    folder, line = console.folder(out), console.line_printer()
+    folder, line = check_directory(out), console.line_printer()
     line("this takes about two minutes on two cores")
     index = write(folder, lambda message: line(f"{message} ..."))
     typer.echo(f"the paper, regenerated: {index}")

@@ -1,10 +1,13 @@
-"""COLMAP databases by pycolmap: write features, matches and geometries; read keypoints."""
+"""COLMAP: databases of features, matches and geometries, and models of them."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +15,15 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.interop import colmap_command
-from caloric.interop.colmap_tables import TwoViews
+from caloric.interop import colmap_command, colmap_model
+from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
+from caloric.interop.exporters import Exporter, Request
+from caloric.matching.two_views import TwoViews
+from caloric.runtime.files import replacing_path
 
 R = TypeVar("R")
+_BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
 _NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
 
 
@@ -59,87 +66,123 @@ def call(function: Callable[[], R], path: Path) -> R:
         raise InputError(f"{path}: COLMAP: {lines[-1]}") from None
 
 
-def write_database(
-    path: Path,
-    names: list[str],
-    images: Iterable[tuple[str, Features]],
-    folder: Path | None,
-    pairs: Iterable[TwoViews],
-) -> None:
-    """Write a new database of images, numbered in the order of ``names``, and of pairs.
+class Colmap(Exporter):
+    """A new database, by pycolmap where it is installed, else by the ``colmap`` executable.
 
-    Cameras are guessed from the files in ``folder``. Keypoints keep their affine shape and get
-    COLMAP's offset of half a pixel; descriptors are stored as bytes.
+    Images are numbered by name. Cameras are guessed from the image files, which the executable
+    needs. Keypoints keep their affine shape and get COLMAP's offset of half a pixel; descriptors
+    are stored as bytes.
     """
-    library = pycolmap()
-    path.unlink(missing_ok=True)
-    database = call(lambda: library.Database.open(str(path)), path)
+
+    location: ClassVar[str] = "colmap/database.db"
+
+    def check(self) -> None:
+        """Raise an error if COLMAP, an image or the space on the disk is missing."""
+        require()
+        folder = self.request.images
+        if folder is None and not available():
+            raise InputError("without pycolmap the images are needed too: --images FOLDER")
+        for path in () if folder is None else (folder / name for name in self.request.names):
+            if not path.is_file():
+                raise InputError(f"{path}: does not exist; name the folder of the images")
+        check_space(self.target.parent, self.request.count * _BYTES_PER_FEATURE)
+
+    def open(self) -> None:
+        """Create the database."""
+        path = self.stack.enter_context(replacing_path(self.target))
+        path.unlink()  # COLMAP creates it
+        folder = self.request.images
+        self.writer: LibraryWriter | colmap_command.CommandWriter
+        if folder is None or available():
+            self.writer = LibraryWriter(path, self.request, self.stack)
+        else:
+            self.writer = colmap_command.CommandWriter(path, folder, self.stack)
+
+    def features(self, name: str, features: Features) -> None:
+        """Write an image, its camera, keypoints and descriptors."""
+        self.writer.features(name, features)
+
+    def pair(self, pair: TwoViews) -> None:
+        """Write the matches of two images, and their geometry if they have one."""
+        self.writer.pair(pair)
+
+    def close(self) -> list[Path]:
+        """Return the database."""
+        if isinstance(self.writer, colmap_command.CommandWriter):
+            self.writer.imported()
+        return [self.target]
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raise an error if a folder is not writable or too small: COLMAP would abort the process."""
     try:
-        numbers = {name: i for i, name in enumerate(names, 1)}
-        with library.DatabaseTransaction(database):
-            for name, features in images:
-                _write_image(library, database, numbers[name], name, features, folder)
-            for pair in pairs:
-                first, second = numbers[pair.name_a], numbers[pair.name_b]
-                database.write_matches(first, second, np.ascontiguousarray(pair.matches, np.uint32))
-                if pair.matrix is not None:
-                    database.write_two_view_geometry(first, second, _geometry(library, pair))
-    finally:
-        database.close()
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+    if free < needed:
+        raise InputError(
+            f"{folder}: {needed / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
+        )
 
 
-def require_image(folder: Path, name: str) -> None:
-    """Raise an error if the image whose camera is to be read does not exist."""
-    if not (folder / name).is_file():
-        raise InputError(f"{folder / name}: does not exist; name the folder of the images")
+class LibraryWriter:
+    """Writes a new database by pycolmap, in one transaction."""
+
+    def __init__(self, path: Path, request: Request, stack: ExitStack) -> None:
+        """Use ``stack`` to close the database."""
+        self.library, self.folder = pycolmap(), request.images
+        self.database = call(lambda: self.library.Database.open(str(path)), path)
+        stack.callback(self.database.close)
+        stack.enter_context(self.library.DatabaseTransaction(self.database))
+        self.numbers = {name: i for i, name in enumerate(sorted(request.names), 1)}
+
+    def features(self, name: str, features: Features) -> None:
+        """Write an image, its camera, keypoints and descriptors."""
+        library, number = self.library, self.numbers.setdefault(name, len(self.numbers) + 1)
+        camera = self._camera(name, features)
+        camera.camera_id = number
+        self.database.write_camera(camera, use_camera_id=True)
+        image = library.Image(name=name, camera_id=number, image_id=number)
+        self.database.write_image(image, use_image_id=True)
+        self.database.write_keypoints(number, features.frames.to_colmap())
+        self.database.write_descriptors(number, _descriptors(library, sift_bytes(features)))
+
+    def _camera(self, name: str, features: Features) -> Any:
+        h, w = features.image_size
+        if self.folder is not None:
+            try:
+                camera = self.library.infer_camera_from_image(str(self.folder / name))
+            except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
+                camera = None
+            if camera is not None and (camera.width, camera.height) == (w, h):
+                return camera
+        # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
+        return self.library.Camera.create_from_model_id(
+            0, self.library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
+        )
+
+    def pair(self, pair: TwoViews) -> None:
+        """Write the matches of two images, and their geometry if they have one."""
+        first, second = self.numbers[pair.name_a], self.numbers[pair.name_b]
+        matches = np.ascontiguousarray(pair.matches, np.uint32)
+        self.database.write_matches(first, second, matches)
+        if pair.matrix is None:
+            return
+        geometry, kinds = self.library.TwoViewGeometry(), self.library.TwoViewGeometryConfiguration
+        if pair.model == "fundamental":
+            geometry.config, geometry.F = kinds.UNCALIBRATED, pair.matrix
+        else:
+            geometry.config, geometry.H = kinds.PLANAR_OR_PANORAMIC, pair.matrix
+        geometry.inlier_matches = np.ascontiguousarray(pair.inlier_matches, np.uint32)
+        self.database.write_two_view_geometry(first, second, geometry)
 
 
-def _camera(library: Any, name: str, features: Features, folder: Path | None) -> Any:
-    h, w = features.image_size
-    if folder is not None:
-        require_image(folder, name)
-        try:
-            camera = library.infer_camera_from_image(str(folder / name))
-        except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
-            camera = None
-        if camera is not None and (camera.width, camera.height) == (w, h):
-            return camera
-    # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
-    return library.Camera.create_from_model_id(
-        0, library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
-    )
-
-
-def _write_image(
-    library: Any, database: Any, number: int, name: str, features: Features, folder: Path | None
-) -> None:
-    camera = _camera(library, name, features, folder)
-    camera.camera_id = number
-    database.write_camera(camera, use_camera_id=True)
-    database.write_image(
-        library.Image(name=name, camera_id=number, image_id=number), use_image_id=True
-    )
-    database.write_keypoints(number, features.frames.to_colmap())
-    database.write_descriptors(number, _descriptors(library, features))
-
-
-def _descriptors(library: Any, features: Features) -> Any:
-    data = np.ascontiguousarray(sift_bytes(features))
-    return library.FeatureDescriptors(data=data, type=library.FeatureExtractorType.SIFT)
-
-
-def _geometry(library: Any, pair: TwoViews) -> Any:
-    geometry = library.TwoViewGeometry()
-    kinds = library.TwoViewGeometryConfiguration
-    geometry.config = (
-        kinds.UNCALIBRATED if pair.model == "fundamental" else kinds.PLANAR_OR_PANORAMIC
-    )
-    if pair.model == "fundamental":
-        geometry.F = pair.matrix
-    else:
-        geometry.H = pair.matrix
-    geometry.inlier_matches = np.ascontiguousarray(pair.matches[pair.inliers], np.uint32)
-    return geometry
+def _descriptors(library: Any, values: NDArray[np.uint8]) -> Any:
+    data, kind = np.ascontiguousarray(values), library.FeatureExtractorType.SIFT
+    return library.FeatureDescriptors(data=data, type=kind)
 
 
 def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8]]]) -> None:
@@ -153,7 +196,6 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
         raise InputError(f"{path}: cannot be written")
     database = call(lambda: library.Database.open(str(path)), path)
     try:
-        kind = library.FeatureExtractorType.SIFT
         with library.DatabaseTransaction(database):
             database.clear_matches()
             database.clear_two_view_geometries()
@@ -161,10 +203,8 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
             for image in database.read_all_images():
                 if image.name not in descriptors:
                     continue
-                data = np.ascontiguousarray(descriptors[image.name])
-                database.write_descriptors(
-                    image.image_id, library.FeatureDescriptors(data=data, type=kind)
-                )
+                values = _descriptors(library, descriptors[image.name])
+                database.write_descriptors(image.image_id, values)
     finally:
         database.close()
 
@@ -182,3 +222,19 @@ def read_frames(path: Path) -> dict[str, Frames]:
         }
     finally:
         database.close()
+
+
+def map_images(database: Path, folder: Path, output: Path) -> list[Reconstruction]:
+    """Return the models that COLMAP makes of a database, in directories of ``output``."""
+    if not available():
+        return colmap_command.map_images(database, folder, output)
+    models: dict[int, Any] = call(
+        lambda: pycolmap().incremental_mapping(str(database), str(folder), str(output)), database
+    )
+    return [
+        colmap_model.summary(
+            output / str(number), model.num_points3D(),
+            float(model.compute_mean_reprojection_error()),
+        )
+        for number, model in models.items()
+    ]  # fmt: skip

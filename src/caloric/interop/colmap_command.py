@@ -4,14 +4,25 @@ Features are passed as the text files of COLMAP's importer, which reads the came
 geometries and affine shapes are then written to the database's tables.
 """
 
+import logging
 import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from caloric.errors import InputError
+from caloric.features import Features
+from caloric.interop import colmap_model, colmap_tables, text
+from caloric.interop.colmap_model import Reconstruction
+from caloric.interop.exporters import inside
+from caloric.matching.two_views import TwoViews
+
+_log = logging.getLogger(__name__)
 
 
 def executable() -> str | None:
@@ -49,24 +60,49 @@ def without_gpu(command: str) -> tuple[str, ...]:
     return tuple(word for name in sorted(set(names)) for word in (f"--{name}", "0"))
 
 
-def import_features(path: Path, text: Path, folder: Path) -> None:
-    """Write a new database from text files ``text/NAME.txt``, with cameras from the images."""
-    path.unlink(missing_ok=True)
-    paths = ("--database_path", path, "--image_path", folder)
-    call("feature_importer", *paths, "--import_path", text)
+class CommandWriter:
+    """Writes a new database; cameras are read from the images in ``folder``.
+
+    COLMAP's importer makes the database from text files, before the first pair is written.
+    """
+
+    def __init__(self, path: Path, folder: Path, stack: ExitStack) -> None:
+        """Use ``stack`` to remove temporary files and to close the database."""
+        self.path, self.folder, self.stack = path, folder, stack
+        place = tempfile.TemporaryDirectory(dir=path.parent, prefix="text.")
+        self.place = Path(stack.enter_context(place))
+        self.names: list[str] = []
+        self.tables: colmap_tables.Tables | None = None
+
+    def features(self, name: str, features: Features) -> None:
+        """Keep the features of an image until the import."""
+        text.write(inside(self.place / "text", f"{name}.txt"), features)
+        np.save(inside(self.place / "keypoints", f"{name}.npy"), features.frames.to_colmap())
+        self.names.append(name)
+
+    def pair(self, pair: TwoViews) -> None:
+        """Write a pair, if COLMAP can read both images."""
+        tables = self.imported()
+        if pair.name_a in tables.numbers and pair.name_b in tables.numbers:
+            tables.add_pair(pair)
+
+    def imported(self) -> colmap_tables.Tables:
+        """Return the database with the features of all images."""
+        if self.tables is not None:
+            return self.tables
+        paths = ("--database_path", self.path, "--image_path", self.folder)
+        call("feature_importer", *paths, "--import_path", self.place / "text")
+        self.tables = self.stack.enter_context(colmap_tables.opened(self.path))
+        for name in self.names:
+            if name in self.tables.numbers:
+                keypoints = np.load(self.place / "keypoints" / f"{name}.npy")
+                self.tables.replace_keypoints(name, keypoints)
+            else:
+                _log.warning("%s: left out of the database, because COLMAP cannot read it", name)
+        return self.tables
 
 
-@dataclass(frozen=True)
-class Model:
-    """The summary of a model: its folder, registered images, points, and mean error in pixels."""
-
-    folder: Path
-    images: int
-    points: int
-    error: float
-
-
-def map_images(database: Path, folder: Path, output: Path) -> list[Model]:
+def map_images(database: Path, folder: Path, output: Path) -> list[Reconstruction]:
     """Run COLMAP's mapper; return a summary of each model, none if it found no model."""
     paths = ("--database_path", database, "--image_path", folder)
     try:
@@ -77,7 +113,7 @@ def map_images(database: Path, folder: Path, output: Path) -> list[Model]:
     return [_analysed(path) for path in sorted(output.iterdir()) if path.is_dir()]
 
 
-def _analysed(model: Path) -> Model:
+def _analysed(model: Path) -> Reconstruction:
     output = call("model_analyzer", "--path", model)
 
     def number(label: str) -> float:
@@ -86,7 +122,4 @@ def _analysed(model: Path) -> Model:
             raise InputError(f"colmap model_analyzer printed no value of {label!r}")
         return float(match.group(1))
 
-    return Model(
-        model, int(number("Registered images")), int(number("Points")),
-        number("Mean reprojection error"),
-    )  # fmt: skip
+    return colmap_model.summary(model, int(number("Points")), number("Mean reprojection error"))

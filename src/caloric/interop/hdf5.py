@@ -6,14 +6,16 @@ descriptors (d, n) as floats of unit length, and scores of matches (similarity +
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.interop.conversion import unit_descriptors
+from caloric.interop import exporters
+from caloric.interop.conversion import NORMS, unit_descriptors
+from caloric.interop.exporters import Exporter, Request
+from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import replacing_path
 
 
@@ -28,44 +30,69 @@ def h5py() -> Any:
 
 def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
     """Write the features of images, by name, to a new file; a failure leaves no partial file."""
-    library = h5py()
-    with replacing_path(path) as name, library.File(name, "w") as file:
-        for image, entry in features:
-            group = file.create_group(image)
-            keypoints = group.create_dataset("keypoints", data=entry.frames.xy.astype("f4"))
-            keypoints.attrs["uncertainty"] = 1.0
-            group["scales"] = entry.frames.sigma.astype("f4")
-            group["oris"] = np.degrees(entry.frames.angle).astype("f4")
-            group["scores"] = entry.scores
-            descriptors = group.create_dataset("descriptors", data=unit_descriptors(entry).T)
-            descriptors.attrs["encoding"] = "unit"
-            group["image_size"] = np.array(entry.image_size[::-1])
+    exporters.write(Hloc(Request(path)), features)
 
 
-Pair = tuple[str, str, NDArray[np.uint32], NDArray[np.float32], int]
-
-
-def write_matches(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write pairs: names a and b, matches (m, 2), distances (m,), number of features of a.
+class Hloc(Exporter):
+    """A file of features, and if there are pairs, beside it matches.h5 with verified matches.
 
     hloc names a pair by its image names with dashes for slashes. ``matches0`` has the matching
     feature of the second image for each feature of the first, or -1; ``matching_scores0`` is
-    (similarity + 1) / 2. Distances are those of descriptors of unit length.
+    (similarity + 1) / 2.
     """
-    library = h5py()
-    with replacing_path(path) as name, library.File(name, "w") as file:
-        for name_a, name_b, matches, distances, count in pairs:
-            pair = f"{name_a.replace('/', '-')}/{name_b.replace('/', '-')}"
-            if pair in file:
-                raise InputError(
-                    f"{name_a}, {name_b}: hloc replaces slashes by dashes, and another pair then "
-                    "has the same name; rename one of the images"
-                )
-            group = file.create_group(pair)
-            nearest = np.full(count, -1, np.int32)
-            nearest[matches[:, 0]] = matches[:, 1]
-            scores = np.zeros(count, np.float16)
-            # |a - b|² = 2 - 2 a·b
-            scores[matches[:, 0]] = np.clip(1 - distances**2 / 4, 0, 1)
-            group.create_dataset("matches0", data=nearest)
-            group.create_dataset("matching_scores0", data=scores)
+
+    location: ClassVar[str] = "hloc/features.h5"
+
+    def check(self) -> None:
+        """Raise an error if h5py is not installed or the file cannot be written."""
+        h5py()
+        super().check()
+
+    def _created(self, path: Path) -> Any:
+        name = self.stack.enter_context(replacing_path(path))
+        return self.stack.enter_context(h5py().File(name, "w"))
+
+    def open(self) -> None:
+        """Create the files."""
+        self.file = self._created(self.target)
+        self.matches_path = self.target.with_name("matches.h5")
+        self.matches = self._created(self.matches_path) if self.request.pairs else None
+        # The number of features of each image, and the norm of its stored descriptors.
+        self.images: dict[str, tuple[int, np.float32]] = {}
+
+    def features(self, name: str, features: Features) -> None:
+        """Write the group of an image."""
+        frames, group = features.frames, self.file.create_group(name)
+        keypoints = group.create_dataset("keypoints", data=frames.xy.astype("f4"))
+        keypoints.attrs["uncertainty"] = 1.0
+        group["scales"] = frames.sigma.astype("f4")
+        group["oris"] = np.degrees(frames.angle).astype("f4")
+        group["scores"] = features.scores
+        descriptors = group.create_dataset("descriptors", data=unit_descriptors(features).T)
+        descriptors.attrs["encoding"] = "unit"
+        group["image_size"] = np.array(features.image_size[::-1])
+        self.images[name] = len(features), np.float32(NORMS[features.encoding])
+
+    def pair(self, pair: TwoViews) -> None:
+        """Write the inliers of a verified pair."""
+        if pair.matrix is None or self.matches is None:
+            return
+        name = f"{pair.name_a.replace('/', '-')}/{pair.name_b.replace('/', '-')}"
+        if name in self.matches:
+            raise InputError(
+                f"{pair.name_a}, {pair.name_b}: hloc replaces slashes by dashes, and another pair "
+                "then has the same name; rename one of the images"
+            )
+        count, norm = self.images[pair.name_a]
+        first, second = pair.inlier_matches.T
+        nearest, scores = np.full(count, -1, np.int32), np.zeros(count, np.float16)
+        nearest[first] = second
+        # |a - b|² = 2 - 2 a·b
+        scores[first] = np.clip(1 - (pair.distances[pair.inliers] / norm) ** 2 / 4, 0, 1)
+        group = self.matches.create_group(name)
+        group.create_dataset("matches0", data=nearest)
+        group.create_dataset("matching_scores0", data=scores)
+
+    def close(self) -> list[Path]:
+        """Return the file of features and that of matches."""
+        return [self.target] if self.matches is None else [self.target, self.matches_path]

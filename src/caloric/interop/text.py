@@ -1,15 +1,59 @@
 """Features and matches in the text format of COLMAP's importers."""
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop.conversion import sift_bytes
-from caloric.runtime.files import replacing
+from caloric.interop.exporters import Exporter, inside
+from caloric.matching.two_views import TwoViews
+from caloric.runtime.files import check_directory, replacing
+
+
+class Text(Exporter):
+    """DIRECTORY/NAME.txt for each image, and DIRECTORY/matches.txt.
+
+    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified. COLMAP
+    reads image names only up to a space, and keypoints without affine shape.
+    """
+
+    location: ClassVar[str] = "text"
+    hint: ClassVar[str] = "import them by `colmap feature_importer`, then `colmap matches_importer`"
+
+    def check(self) -> None:
+        """Raise an error if COLMAP's matches importer cannot read an image name."""
+        for name in self.request.names:
+            if len(name.split()) != 1:
+                raise InputError(
+                    f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
+                    "rename the image, or use export --to colmap"
+                )
+        check_directory(self.target).mkdir(parents=True, exist_ok=True)
+
+    def open(self) -> None:
+        """Remove old matches, which must not pass for new ones."""
+        matches = self.target / "matches.txt"
+        matches.unlink(missing_ok=True)
+        self.matches = self.stack.enter_context(replacing(matches))
+
+    def features(self, name: str, features: Features) -> None:
+        """Write the file of an image."""
+        write(inside(self.target, f"{name}.txt"), features)
+
+    def pair(self, pair: TwoViews) -> None:
+        """Write two names, the feature indices (m, 2), and an empty line."""
+        if pair.is_verified and pair.matrix is None:
+            return
+        indices = pair.inlier_matches if pair.is_verified else pair.matches
+        rows = "".join(f"{i} {j}\n" for i, j in indices.tolist())
+        self.matches.write(f"{pair.name_a} {pair.name_b}\n{rows}\n".encode())
+
+    def close(self) -> list[Path]:
+        """Return the directory and the file of matches."""
+        return [self.target, self.target / "matches.txt"]
 
 
 def write(path: Path, features: Features) -> None:
@@ -21,22 +65,3 @@ def write(path: Path, features: Features) -> None:
         for row, values in zip(rows.tolist(), sift_bytes(features).tolist(), strict=True):
             numbers = " ".join(f"{v:.6g}" for v in row)
             file.write(f"{numbers} {' '.join(map(str, values))}\n".encode())
-
-
-def check_name(name: str) -> None:
-    """Raise an error if COLMAP's matches importer cannot read an image name."""
-    if len(name.split()) != 1:
-        raise InputError(
-            f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
-            "rename the image, or use export --to colmap"
-        )
-
-
-def write_matches(path: Path, pairs: Iterable[tuple[str, str, NDArray[np.integer]]]) -> None:
-    """Write pairs, each as two names, the feature indices (m, 2), and an empty line."""
-    with replacing(path) as file:
-        for name_a, name_b, indices in pairs:
-            check_name(name_a)
-            check_name(name_b)
-            rows = "".join(f"{i} {j}\n" for i, j in indices.tolist())
-            file.write(f"{name_a} {name_b}\n{rows}\n".encode())

@@ -22,6 +22,15 @@ def check_target(path: Path | None) -> None:
         raise InputError(f"{path}: the folder {path.parent} cannot be written to")
 
 
+def check_directory(path: Path) -> Path:
+    """Return a directory to write to; raise InputError if it is a file or has no name."""
+    if path == Path():
+        raise InputError("name a folder to write to")
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} exists and is not a folder; name another")
+    return path
+
+
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
     """Yield the path of a new file in the same folder, which replaces ``path`` at the end."""

@@ -1,0 +1,71 @@
+"""Models that COLMAP has reconstructed: their summary, and the registered images."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The summary of a model.
+
+    Attributes
+    ----------
+    folder : Path
+        The directory of the model's files.
+    images : tuple of str
+        Names of the registered images, sorted.
+    points : int
+        The number of 3-D points.
+    error : float
+        The mean reprojection error in pixels.
+    """
+
+    folder: Path
+    images: tuple[str, ...]
+    points: int
+    error: float
+
+    def __str__(self) -> str:
+        """Return the summary in one line."""
+        return (
+            f"{len(self.images)} images placed, {self.points:,} points, mean error "
+            f"{self.error:.2f} px: {self.folder}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RegisteredImage:
+    """An image of a model.
+
+    ``rotation`` (w, x, y, z) and ``translation`` (3,) map world to camera coordinates; ``points``
+    (n,) has the number of the 3-D point of each keypoint, or -1.
+    """
+
+    name: str
+    rotation: tuple[float, ...]
+    translation: tuple[float, ...]
+    points: NDArray[np.int64]
+
+
+def registered(folder: Path) -> Iterator[RegisteredImage]:
+    """Yield the registered images of a model from images.bin, which all versions write."""
+    data = (folder / "images.bin").read_bytes()
+    (count,), at = struct.unpack_from("<Q", data), 8
+    for _ in range(count):
+        _, *pose, _ = struct.unpack_from("<I7dI", data, at)
+        end = data.index(b"\0", at + 64)
+        name = data[at + 64 : end].decode()
+        (keypoints,) = struct.unpack_from("<Q", data, end + 1)
+        rows = np.frombuffer(data, np.dtype("<f8, <f8, <i8"), keypoints, end + 9)
+        at = end + 9 + 24 * keypoints
+        yield RegisteredImage(name, tuple(pose[:4]), tuple(pose[4:]), rows["f2"])
+
+
+def summary(folder: Path, points: int, error: float) -> Reconstruction:
+    """Return the summary of the model in a directory."""
+    return Reconstruction(folder, tuple(sorted(i.name for i in registered(folder))), points, error)

@@ -1,0 +1,40 @@
+"""Features in files of :meth:`caloric.Features.save`, one for each image."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from caloric.errors import InputError
+from caloric.features import Features
+from caloric.interop.exporters import Exporter, inside
+from caloric.runtime.files import check_directory
+
+
+class Npz(Exporter):
+    """DIRECTORY/NAME.npz for each image, or one file for one image."""
+
+    location: ClassVar[str] = "npz"
+    file_axes: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Raise an error if several images are to be in one file, or it cannot be written."""
+        if self.target.suffix.lower() != ".npz":
+            check_directory(self.target).mkdir(parents=True, exist_ok=True)
+            return
+        super().check()
+        if len(self.request.names) > 1:
+            raise InputError(
+                f"{self.target}: an .npz holds one image; name a directory or an .h5 for several"
+            )
+
+    def files(self) -> list[Path]:
+        """Return the files of all images."""
+        return [self.path(name) for name in self.request.names]
+
+    def path(self, name: str) -> Path:
+        """Return the file of an image."""
+        single = self.target.suffix.lower() == ".npz"
+        return self.target if single else inside(self.target, f"{name}.npz")
+
+    def features(self, name: str, features: Features) -> None:
+        """Write the file of an image."""
+        features.save(self.path(name))

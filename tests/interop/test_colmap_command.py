@@ -1,0 +1,80 @@
+"""COLMAP by its executable."""
+
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import numpy as np
+import pytest
+from PIL import Image, features
+
+import caloric
+import photographs
+from caloric.collection import exporting, matching, pairing, store
+from caloric.interop import colmap, colmap_command
+from stores import HERE, extract
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
+def test_colmaps_executable_reads_what_it_is_given(plainly_named, monkeypatch):
+    """Where pycolmap is not installed, COLMAP's own importers make the database."""
+    folder, out = plainly_named
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    with pytest.raises(caloric.InputError, match="--images"):
+        exporting.export(out, "colmap")
+    (path,) = exporting.export(out, "colmap", folder).paths
+    own = dict(exporting.images(out))
+    pairs = [pair for pair in matching.two_views(out) if pair.matrix is not None]
+    with closing(sqlite3.connect(path)) as database:
+        names = dict(database.execute("select name, image_id from images"))
+        assert names.keys() == own.keys()
+        for name, number in names.items():
+            query = "select rows, cols, data from keypoints where image_id = ?"
+            rows, columns, data = database.execute(query, (number,)).fetchone()
+            keypoints = np.frombuffer(data, np.float32).reshape(rows, columns)
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[name].frames.xy, atol=1e-2)
+        counts = [row[0] for row in database.execute("select rows from two_view_geometries")]
+        assert sorted(counts) == sorted(len(pair.inliers) for pair in pairs)
+
+
+def test_what_the_executable_cannot_do_is_said_first(plainly_named, tmp_path, monkeypatch):
+    folder, out = plainly_named
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    monkeypatch.setattr(colmap_command, "executable", lambda: "false")
+    with pytest.raises(caloric.InputError, match="does not exist; name the folder"):
+        exporting.export(out, "colmap", tmp_path)
+    with pytest.raises(caloric.InputError, match="colmap feature_importer failed"):
+        exporting.export(out, "colmap", folder)
+
+
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
+def test_what_colmap_cannot_read_is_left_out(tmp_path, monkeypatch, caplog):
+    if not features.check("avif"):
+        pytest.skip("Pillow was built without AVIF")
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    folder, out = tmp_path / "images", tmp_path / "out"
+    folder.mkdir()
+    first, second, third = (Image.fromarray(view) for view in photographs.book(3))
+    first.save(folder / "1.png")
+    second.save(folder / "2.avif", quality=95)
+    third.save(folder / "3.png")
+    extract(folder, out)
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), matching.Matching(), HERE)
+    matching.verify(out, matching.Matching(), HERE)
+    (path,) = exporting.export(out, "colmap", folder).paths
+    assert "2.avif: left out of the database" in caplog.text
+    with closing(sqlite3.connect(path)) as database:
+        names = [row[0] for row in database.execute("select name from images order by name")]
+        assert names == ["1.png", "3.png"]
+        assert database.execute("select count(*) from matches").fetchone() == (1,)
+
+
+def test_colmaps_reason_is_not_an_address():
+    check = "E1116 file.cc:7] Check failed: image.Exists()"
+    said = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
+    done = subprocess.CompletedProcess([], -6, "working\n", said)
+    assert colmap_command._reason(done) == check
+    assert colmap_command._reason(subprocess.CompletedProcess([], 1, "", "")) == "no message"
