@@ -97,3 +97,9 @@ def test_encodings_are_not_compared_with_each_other():
     check_comparable(features, features[:5])
     with pytest.raises(caloric.InputError, match="encoding 'uint8' and of 'uint8\\+128'"):
         check_comparable(features, replace(features, encoding="uint8+128"))
+
+
+def test_features_are_saved_under_their_own_ending(tmp_path):
+    with pytest.raises(caloric.InputError, match=r"f\.h5: features are saved as \.npz"):
+        bytes_of("heat").save(tmp_path / "f.h5")
+    assert not (tmp_path / "f.h5").exists()

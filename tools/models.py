@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-import struct
 import tempfile
 import time
 from contextlib import closing
@@ -16,7 +15,8 @@ from scipy.spatial.transform import Rotation
 from caloric.bench.report import versions
 from caloric.collection import engines, exporting, extraction, matching, pairing, refining
 from caloric.errors import InputError
-from caloric.interop import colmap, colmap_command
+from caloric.interop import colmap, colmap_command, colmap_model
+from caloric.interop.colmap_model import Reconstruction
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
 from tools.pages.markdown import table
@@ -38,26 +38,17 @@ def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
 
 
 def placed(folder: Path) -> tuple[dict[str, FloatArray], int]:
-    """Return the centres (3,) of the cameras of a model, and the number of its observations.
-
-    They are read from images.bin, which COLMAP writes for all its versions.
-    """
-    data = (folder / "images.bin").read_bytes()
-    (count,), at = struct.unpack_from("<Q", data), 8
-    centres, seen = {}, 0
-    for _ in range(count):
-        _, w, x, y, z, *translation, _ = struct.unpack_from("<I7dI", data, at)
-        end = data.index(b"\0", at + 64)
-        name = data[at + 64 : end].decode()
-        (points,), at = struct.unpack_from("<Q", data, end + 1), end + 9
-        rows = np.frombuffer(data, np.dtype("<f8, <f8, <i8"), points, at)
-        at, seen = at + 24 * points, seen + int((rows["f2"] >= 0).sum())
+    """Return the centres (3,) of the cameras of a model, and the number of its observations."""
+    centres, observations = {}, 0
+    for image in colmap_model.registered(folder):
+        w, x, y, z = image.rotation
         rotation = Rotation.from_quat([x, y, z, w]).as_matrix()
-        centres[name] = -rotation.T @ np.array(translation)
-    return centres, seen
+        centres[image.name] = -rotation.T @ np.array(image.translation)
+        observations += int((image.points >= 0).sum())
+    return centres, observations
 
 
-def judged(model: colmap_command.Model, cameras: Report) -> Report:
+def judged(model: Reconstruction, cameras: Report) -> Report:
     """Return the size of a reconstruction, and the errors of its cameras."""
     found, observations = placed(model.folder)
     names = sorted(found)
@@ -78,7 +69,7 @@ def judged(model: colmap_command.Model, cameras: Report) -> Report:
 
 def _colmap_model(
     images: Path, out: Path, most: int, options: dict[str, bool]
-) -> tuple[colmap_command.Model, float]:
+) -> tuple[Reconstruction, float]:
     """Return COLMAP's model with its defaults, and its mean number of features per image."""
     database = out / "database.db"
     if colmap.available():
@@ -87,10 +78,10 @@ def _colmap_model(
         _by_executable(images, database, most, options)
     with closing(sqlite3.connect(database)) as opened:
         ((count,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
-    models = exporting.models(database, images, out)
+    models = colmap.map_images(database, images, out)
     if not models:
         raise InputError(f"{images}: COLMAP made no model of its own features")
-    return max(models, key=lambda model: model.images), float(count)
+    return max(models, key=lambda model: len(model.images)), float(count)
 
 
 def _by_executable(images: Path, database: Path, most: int, options: dict[str, bool]) -> None:
@@ -120,7 +111,7 @@ def _by_library(images: Path, database: Path, most: int, options: dict[str, bool
     library.match_exhaustive(database, matching_options=matching_options, device=cpu)
 
 
-def _caloric_model(images: Path, out: Path, most: int) -> tuple[colmap_command.Model, Report]:
+def _caloric_model(images: Path, out: Path, most: int) -> tuple[Reconstruction, Report]:
     """Return the model of ``caloric collection run``, and the seconds of each step."""
     settings, options = extraction.Settings(max_features=most), matching.Matching()
     seconds: Report = {}
@@ -141,11 +132,13 @@ def _caloric_model(images: Path, out: Path, most: int) -> tuple[colmap_command.M
         done("verify")
         refining.refine(str(images), out, engine)
         done("refine")
-    exporting.export_colmap(out, images)
+    exporting.export(out, "colmap", images)
     done("export")
-    model = exporting.reconstruct(out, images)
+    models = exporting.reconstruct(out, images).models
     done("COLMAP's mapper")
-    return model, seconds
+    if not models:
+        raise InputError(f"{images}: COLMAP made no model of Caloric's features")
+    return models[0], seconds
 
 
 def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:

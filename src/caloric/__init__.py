@@ -5,6 +5,10 @@
 'caloric'
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from caloric.alignment.align import Alignment, align
 from caloric.alignment.templates import TemplateMatch, find_template
 from caloric.citing import cite
@@ -22,6 +26,9 @@ from caloric.matching.neighbours import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.pipeline import describe, detect, extract, extract_many, match, refine, verify
+
+if _TYPE_CHECKING:
+    from caloric import collection as collection
 
 __version__ = "0.1.0"
 
@@ -58,3 +65,10 @@ __all__ = [
     "response_map",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import :mod:`caloric.collection` when it is used."""
+    if name == "collection":
+        return _import_module("caloric.collection")
+    raise AttributeError(f"module 'caloric' has no attribute {name!r}")

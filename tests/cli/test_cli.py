@@ -258,7 +258,7 @@ def test_one_bad_image_does_not_end_the_run(pair, tmp_path, monkeypatch, capsys)
     assert store.read_bytes() == b"what was there"
     code, _, err = run(monkeypatch, capsys, "extract", pair[0], "-o", tmp_path / "x.csv")
     assert code == 2
-    assert "name an .h5, an .npz or a folder" in err
+    assert "name a .h5, .hdf5, .npz file or a directory" in err
 
 
 @pytest.mark.slow

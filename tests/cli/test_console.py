@@ -4,10 +4,14 @@ import io
 import json
 import sys
 
+import cv2
+import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from caloric import InputError
+from brick import views
+from caloric import InputError, cli
 from caloric.cli import console
 
 
@@ -92,3 +96,51 @@ def test_plots_are_checked_before_the_work(monkeypatch, tmp_path):
 )
 def test_durations(seconds, text):
     assert console.duration(seconds) == text
+
+
+def test_no_command_writes_over_its_input(tmp_path):
+    first, second, _ = views()
+    a, b = tmp_path / "a.png", tmp_path / "b.png"
+    cv2.imwrite(str(a), first)
+    cv2.imwrite(str(b), second)
+    link = tmp_path / "link.png"
+    link.symlink_to(a)
+    before = a.read_bytes()
+    for arguments in (
+        ["match", a, b, "-o", a],
+        ["match", a, b, "-o", link],
+        ["match", a, b, "-o", tmp_path / "." / "b.png"],
+        ["match", a, b, "--json", b],
+        ["align", b, a, "-o", a],
+        ["find", a, b, "-o", b],
+        ["bench", "speed", a, "--json", a],
+        ["bench", "pairs", "--data", tmp_path, "--json", b],
+    ):
+        result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
+        assert "would be overwritten" in str(result.exception)
+    assert a.read_bytes() == before
+    disguised = tmp_path / "a.npz"
+    disguised.write_bytes(before)
+    (tmp_path / "folder").mkdir()
+    inside = tmp_path / "folder" / "a.png.npz"
+    inside.write_bytes(before)
+    for arguments in (
+        ["extract", disguised, "-o", disguised],
+        ["extract", a, inside, "-o", tmp_path / "folder"],
+    ):
+        result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
+        assert "would be overwritten" in str(result.exception)
+    assert disguised.read_bytes() == inside.read_bytes() == before
+    one = str(tmp_path / "x.png")
+    result = CliRunner().invoke(cli.app, ["match", str(a), str(b), "-o", one, "--json", one])
+    assert "two results" in str(result.exception)
+
+
+def test_a_pair_without_geometry_is_told_by_the_exit_code(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        noise = cv2.GaussianBlur(rng.integers(0, 255, (120, 120), np.uint8), (0, 0), 3)
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.full_like(noise, 128))
+    result = CliRunner().invoke(cli.app, ["match", *(str(tmp_path / f"{n}.png") for n in "ab")])
+    assert result.exit_code == 1
+    assert "0 inliers" in result.output

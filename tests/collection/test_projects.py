@@ -150,7 +150,7 @@ def test_colmaps_mapper_takes_it(tmp_path):
         (model,) = colmap_command.map_images(
             tmp_path / f"{name}.db", tmp_path / "views", tmp_path / name
         )
-        assert model.images == 4
+        assert len(model.images) == 4
         errors.append(model.error)
     assert errors[1] < 0.8 * errors[0]
 

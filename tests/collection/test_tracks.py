@@ -159,7 +159,7 @@ def disagreement(out, maps):
     """How far the features of each inlier are from one point of the scene, in pixels."""
     frames = {name: features.frames for name, features in exporting.images(out)}
     found = []
-    for pair in exporting.two_views(out):
+    for pair in matching.two_views(out):
         places = []
         for name, rows in zip(
             (pair.name_a, pair.name_b), pair.matches[pair.inliers].T, strict=True

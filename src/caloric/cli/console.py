@@ -1,6 +1,7 @@
 """Printing, progress, and checks of output files, shared by all commands."""
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -78,15 +79,6 @@ def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
                 raise InputError(f"{path}: is an input and would be overwritten")
 
 
-def folder(path: Path) -> Path:
-    """Return a directory to write to; raise an error if it is a file or has no name."""
-    if path == Path():
-        raise InputError("name a folder to write to")
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path} exists and is not a folder; name another")
-    return path
-
-
 def write_text(path: str, text: str) -> None:
     """Write a text to a file as a whole, or print it if the path is "-"."""
     if path == "-":
@@ -122,6 +114,21 @@ def skipped(name: str, reason: str) -> None:
     """Report an image that cannot be used."""
     line = reason if reason.startswith(name) else f"{name}: {reason}"
     typer.echo(f"skipped: {line}", err=True)
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings of the library to stderr, as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(record.getMessage(), err=True)
+
+
+_WARNINGS = _Warnings(logging.WARNING)
+
+
+def print_warnings() -> None:
+    """Print warnings that the library logs, such as skipped images, to stderr."""
+    logging.getLogger("caloric").addHandler(_WARNINGS)
 
 
 def line_printer() -> Log:

@@ -1,6 +1,54 @@
 """Collections: the features, pairs and matches of a folder of images, stored in Parquet shards.
 
+    from caloric import collection
+    result = collection.run("photos", "out")
+
 Each step plans its shards from its input and makes those that are missing. A shard is written under
 a temporary name and then renamed, so a killed run leaves only complete shards and the next run
 makes the rest. The name of a shard contains a hash of its input.
 """
+
+from caloric.collection.engines import Workers
+from caloric.collection.exporting import ExportResult, ReconstructionResult
+from caloric.collection.extraction import ExtractionResult, Settings
+from caloric.collection.matching import Matching, MatchingResult, VerificationResult
+from caloric.collection.pairing import Pairing, PairingResult
+from caloric.collection.refining import RefinementResult
+from caloric.collection.workflow import (
+    CollectionResult,
+    Reporter,
+    export,
+    extract,
+    match,
+    pair,
+    reconstruct,
+    refine,
+    run,
+    verify,
+)
+from caloric.interop.colmap_model import Reconstruction
+
+__all__ = [
+    "CollectionResult",
+    "ExportResult",
+    "ExtractionResult",
+    "Matching",
+    "MatchingResult",
+    "Pairing",
+    "PairingResult",
+    "Reconstruction",
+    "ReconstructionResult",
+    "RefinementResult",
+    "Reporter",
+    "Settings",
+    "VerificationResult",
+    "Workers",
+    "export",
+    "extract",
+    "match",
+    "pair",
+    "reconstruct",
+    "refine",
+    "run",
+    "verify",
+]

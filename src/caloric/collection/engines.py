@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from threading import Thread, current_thread, main_thread
@@ -177,7 +178,7 @@ class Processes(InProcess):
                 deaths += 1
                 if deaths == _MAX_DEATHS:
                     raise InputError(
-                        "workers were killed three times, for want of memory perhaps; run again "
+                        "workers were killed three times, possibly out of memory; run again "
                         "with fewer workers: what is finished is kept"
                     ) from None
                 retried = [*pending.values(), *retried]
@@ -284,3 +285,59 @@ class Cluster:
             self.client.close()
         if self.local is not None:
             self.local.close()
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers that run the tasks of a step.
+
+    Parameters
+    ----------
+    count : int
+        Processes on this machine; 0 for one per core, or one for a GPU.
+    cluster : str or None
+        The address of a Dask scheduler, or "local" for a new cluster on this machine.
+    device : str
+        Where features are extracted and matched: see :func:`caloric.extract`; "auto" is a GPU if
+        there is one.
+    """
+
+    count: int = 0
+    cluster: str | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Raise an error if the number is wrong."""
+        if self.count < 0:
+            raise InputError(f"workers must be a non-negative integer, got {self.count}")
+
+    def resolved(self) -> "Workers":
+        """Return the workers with the name of their device, and one process for a GPU.
+
+        Workers of a cluster resolve their own device.
+        """
+        from caloric.gpu import devices
+
+        if self.cluster is not None:
+            return self
+        target = devices.resolve(self.device)
+        if target is None:
+            return replace(self, device="cpu")
+        return (
+            self
+            if target.type == "cpu"
+            else replace(self, device=str(target), count=self.count or 1)
+        )
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Yield the engine of these workers, which are ended afterwards."""
+        if self.cluster is None:
+            with Processes(self.count or threads.count()) as processes:
+                yield processes
+            return
+        engine = Cluster(self.cluster)
+        try:
+            yield engine
+        finally:
+            engine.close()

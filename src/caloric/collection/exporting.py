@@ -1,31 +1,27 @@
 """Steps five and six: export a store for other tools, and reconstruct a model by COLMAP."""
 
-import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, matching, refining
+from caloric.collection import extraction, refining
 from caloric.collection.matching import two_views
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image import reading
-from caloric.interop import colmap, colmap_command, colmap_tables, hdf5, text
-from caloric.interop.colmap_command import Model
-from caloric.interop.conversion import NORMS, sift_bytes
-
-_log = logging.getLogger(__name__)
-_BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
+from caloric.interop import colmap, exporters
+from caloric.interop.colmap_model import Reconstruction
+from caloric.interop.conversion import sift_bytes
+from caloric.interop.exporters import Request
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
@@ -48,121 +44,35 @@ def images(store: Path) -> Iterator[tuple[str, Features]]:
             yield row["name"], features
 
 
-def export_colmap(store: Path, folder: Path | None) -> Path:
-    """Write a new OUT/colmap/database.db; cameras come from the EXIF data in ``folder``.
+@dataclass(frozen=True)
+class ExportResult:
+    """The files and directories that were written, and what to do with them."""
 
-    Uses pycolmap where it is installed, else the ``colmap`` executable, which needs the images.
+    paths: tuple[Path, ...]
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return one line for each path."""
+        lines = [f"written: {path}" for path in self.paths]
+        return "\n".join([*lines, self.hint] if self.hint else lines)
+
+
+def export(store: Path, to: str = "colmap", folder: Path | None = None) -> ExportResult:
+    """Write the features and matches of a store in a format of :mod:`caloric.interop.exporters`.
+
+    ``folder`` has the image files, for formats that need them: COLMAP's cameras come from there.
     """
-    colmap.require()
-    if not colmap.available() and folder is None:
-        raise InputError("without pycolmap the images are needed too: --images FOLDER")
+    kind = exporters.exporter(to)
     known = {name: image for name, image in extraction.listed(store).items() if image.count}
     if not known:
         raise InputError(f"{store}: no features in it; extract them first")
-    target = store / "colmap" / "database.db"
-    _check_space(target.parent, sum(image.count for image in known.values()) * _BYTES_PER_FEATURE)
-    unfinished = target.with_name("database.unfinished.db")
-    try:
-        if folder is None or colmap.available():
-            colmap.write_database(
-                unfinished, sorted(known), images(store), folder, two_views(store)
-            )
-        else:
-            for name in known:
-                colmap.require_image(folder, name)
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix="text.") as place:
-                _write_features(store, Path(place))
-                colmap_command.import_features(unfinished, Path(place), folder)
-            frames = ((name, features.frames) for name, features in images(store))
-            for name in colmap_tables.write(unfinished, frames, two_views(store)):
-                _log.warning("%s: left out of the database, because COLMAP cannot read it", name)
-        unfinished.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror})") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return target
-
-
-def _check_space(folder: Path, needed: int) -> None:
-    """Raise an error if a folder is not writable or too small: COLMAP would abort the process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-        with tempfile.NamedTemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
-    if free < needed:
-        raise InputError(
-            f"{folder}: {needed / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
-        )
-
-
-def export_hloc(store: Path) -> tuple[Path, Path]:
-    """Write OUT/hloc/features.h5 and matches.h5, the inliers of verified pairs."""
-    hdf5.h5py()  # raises an error before the work
-    target = store / "hloc"
-    target.mkdir(parents=True, exist_ok=True)
-    counts, lengths = {}, {}
-
-    def counted() -> Iterator[tuple[str, Features]]:
-        for name, features in images(store):
-            counts[name], lengths[name] = len(features), np.float32(NORMS[features.encoding])
-            yield name, features
-
-    hdf5.write(target / "features.h5", counted())
-    verified = (pair for pair in two_views(store) if pair.matrix is not None)
-    hdf5.write_matches(
-        target / "matches.h5",
-        (
-            (
-                p.name_a,
-                p.name_b,
-                p.matches[p.inliers],
-                p.distances[p.inliers] / lengths[p.name_a],
-                counts[p.name_a],
-            )
-            for p in verified
-        ),
-    )
-    return target / "features.h5", target / "matches.h5"
-
-
-def export_text(store: Path) -> list[Path]:
-    """Write OUT/text/NAME.txt and OUT/text/matches.txt in the format of COLMAP's importers.
-
-    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified.
-    """
-    target = store / "text"
-    for name in extraction.listed(store):
-        text.check_name(name)
-    (target / "matches.txt").unlink(missing_ok=True)  # an old one must not pass for new
-    _write_features(store, target)
-    _write_matches(store, target)
-    return [target, target / "matches.txt"]
-
-
-def _write_features(store: Path, target: Path) -> None:
-    for name, features in images(store):
-        path = target / f"{name}.txt"
-        if not path.resolve().is_relative_to(target.resolve()):
-            raise InputError(f"{name}: the name leads out of {target}; this is no store of caloric")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text.write(path, features)
-
-
-def _write_matches(store: Path, target: Path) -> None:
-    """Write target/matches.txt."""
-    verified = bool(matching.geometries(store).all())
-    pairs = (pair for pair in two_views(store) if not verified or pair.matrix is not None)
-    text.write_matches(
-        target / "matches.txt",
-        (
-            (pair.name_a, pair.name_b, pair.matches[pair.inliers] if verified else pair.matches)
-            for pair in pairs
-        ),
-    )
+    target = store / kind.location
+    if target.suffix:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    count = sum(image.count for image in known.values())
+    exporter = kind(Request(target, tuple(sorted(known)), folder, count, pairs=True))
+    paths = exporters.write(exporter, images(store), two_views(store))
+    return ExportResult(tuple(paths), kind.hint)
 
 
 def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
@@ -196,37 +106,32 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
     return len(frames) - len(skipped), skipped
 
 
-def reconstruct(store: Path, folder: Path) -> Model:
-    """Reconstruct a store by COLMAP under OUT/colmap/sparse; return the largest model."""
+@dataclass(frozen=True)
+class ReconstructionResult:
+    """The models that COLMAP made, the largest first."""
+
+    models: tuple[Reconstruction, ...]
+
+    def __str__(self) -> str:
+        """Return the summary of the largest model in one line."""
+        return str(self.models[0]) if self.models else "no model"
+
+
+def reconstruct(store: Path, folder: Path) -> ReconstructionResult:
+    """Reconstruct a store by COLMAP under OUT/colmap/sparse, from the exported database."""
     colmap.require()
     database = store / "colmap" / "database.db"
     if not database.is_file():
         raise InputError(f"{database}: does not exist; export it first")
     target = store / "colmap" / "sparse"
-    _check_space(target.parent, 0)
+    colmap.check_space(target.parent, 0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
-        found = models(database, folder, Path(place))
-        if not found:
-            raise InputError(f"{database}: COLMAP found no two images to begin with")
+        models = colmap.map_images(database, folder, Path(place))
         # Old models must not pass for new ones.
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(place, target)
-    best = max(found, key=lambda model: model.images)
-    return replace(best, folder=target / best.folder.name)
-
-
-def models(database: Path, folder: Path, place: Path) -> list[Model]:
-    """Return the models that COLMAP makes of a database and its images, in folders of ``place``."""
-    if not colmap.available():
-        return colmap_command.map_images(database, folder, place)
-    library = colmap.pycolmap()
-    made: dict[int, Any] = colmap.call(
-        lambda: library.incremental_mapping(str(database), str(folder), str(place)), database
+        if models:
+            shutil.copytree(place, target)
+    models.sort(key=lambda model: -len(model.images))
+    return ReconstructionResult(
+        tuple(replace(model, folder=target / model.folder.name) for model in models)
     )
-    return [
-        Model(
-            place / str(number), model.num_reg_images(), model.num_points3D(),
-            float(model.compute_mean_reprojection_error()),
-        )
-        for number, model in made.items()
-    ]  # fmt: skip

@@ -174,16 +174,30 @@ def make(task: Task) -> Made:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ExtractionResult:
     """The result of the step.
 
-    ``found`` has the number of features of each image, or why there are none.
+    ``found`` has the number of features of each image, or why there are none; ``extracted`` is the
+    number of images that are new or have changed, ``made`` that of the ``shards`` written for them.
     """
 
     found: dict[str, int | str]
     shards: int
     made: int
     extracted: int
+
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        used = len(self.found) - len(self.skipped)
+        return (
+            f"{used} of {len(self.found)} images, {self.features:,} features; {self.extracted} "
+            f"new, {self.made} of {self.shards} shards made"
+        )
+
+    @property
+    def features(self) -> int:
+        """Return the number of features of all images."""
+        return sum(count for count in self.found.values() if isinstance(count, int))
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -213,7 +227,7 @@ def extract(
     *,
     device: str = "cpu",
     progress: Progress = no_progress,
-) -> Summary:
+) -> ExtractionResult:
     """Extract the features of all images of a folder that are new or have changed.
 
     An image that cannot be read keeps its previous features.
@@ -259,7 +273,8 @@ def extract(
     before = {p.name for p in photographs}
     for name, why in unreadable.items():
         outcomes[name] = f"{why}; its previous features are kept" if name in before else why
-    return Summary(dict(sorted(outcomes.items())), len(groups), len(to_make), extracted)
+    found = dict(sorted(outcomes.items()))
+    return ExtractionResult(found, len(groups), len(to_make), extracted)
 
 
 def _known(stored: Shards, planned: set[Path], settings: str) -> dict[Photograph, str]:

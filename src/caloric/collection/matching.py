@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from caloric.collection.extraction import Kept
 from caloric.collection.pairing import Pair
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
-from caloric.errors import InputError
+from caloric.errors import InputError, unknown
 from caloric.features import Features
-from caloric.interop.colmap_tables import TwoViews
 from caloric.matching import geometry
+from caloric.matching.two_views import TwoViews
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
@@ -37,14 +37,36 @@ GEOMETRIES = (
 )  # fmt: skip
 
 
+Model = Literal["fundamental", "homography"]
+
+
 @dataclass(frozen=True)
 class Matching:
-    """The ratio test, and the model, threshold in pixels and least inliers of a geometry."""
+    """How pairs are matched and verified.
+
+    Parameters
+    ----------
+    ratio : float
+        The threshold of the ratio test.
+    model : "fundamental" or "homography"
+        The geometry of a pair.
+    threshold : float
+        The largest residual of an inlier, in pixels.
+    least : int
+        The smallest number of inliers of a geometry.
+    """
 
     ratio: float = 0.85
-    model: Literal["fundamental", "homography"] = "fundamental"
+    model: Model = "fundamental"
     threshold: float = 1.5
-    least: int = 15  # inliers of a geometry
+    least: int = 15
+
+    def __post_init__(self) -> None:
+        """Raise an error if an option is wrong."""
+        if self.model not in get_args(Model):
+            raise unknown("model", self.model, get_args(Model))
+        if not 0 < self.ratio <= 1 or not self.threshold > 0:
+            raise InputError("ratio must be above 0 and at most 1, threshold above 0")
 
 
 def shards(store: Path) -> Shards:
@@ -222,6 +244,30 @@ def tasks(
     return planned
 
 
+@dataclass(frozen=True)
+class MatchingResult:
+    """The number of pairs, and how many of them were newly matched."""
+
+    pairs: int
+    new: int
+
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        return f"{self.pairs} pairs, {self.new} newly matched"
+
+
+@dataclass(frozen=True)
+class VerificationResult:
+    """The number of matched pairs, and how many of them have a geometry."""
+
+    pairs: int
+    verified: int
+
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        return f"{self.verified} of {self.pairs} pairs have a geometry"
+
+
 def match(
     store: Path,
     pairs: list[Pair],
@@ -229,17 +275,18 @@ def match(
     engine: Engine,
     progress: Progress = no_progress,
     device: str = "cpu",
-) -> int:
-    """Match all pairs; return how many were newly matched."""
+) -> MatchingResult:
+    """Match all pairs that are new or have changed."""
     store = store.absolute()
     planned = tasks(store, extraction.listed(store), pairs, matching, device)
-    return run_pairs(shards(store), planned, match_shard, engine, "pairs matched", progress)
+    new = run_pairs(shards(store), planned, match_shard, engine, "pairs matched", progress)
+    return MatchingResult(len(pairs), new)
 
 
 def verify(
     store: Path, matching: Matching, engine: Engine, progress: Progress = no_progress
-) -> tuple[int, int]:
-    """Verify all matched pairs; return how many have a geometry, and how many there are."""
+) -> VerificationResult:
+    """Verify all matched pairs."""
     store = store.absolute()
     stored, matched, known = geometries(store), shards(store), extraction.listed(store)
     options = (matching.model, matching.threshold, matching.least)
@@ -267,7 +314,7 @@ def verify(
         raise InputError(f"{store}: no matches in it; match first")
     run_pairs(stored, planned, verify_shard, engine, "pairs verified", progress)
     valid = [len(row["matrix"]) > 0 for path in planned for row in stored.read(path, ["matrix"])]
-    return sum(valid), len(valid)
+    return VerificationResult(len(valid), sum(valid))
 
 
 def check_current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]]) -> None:
@@ -303,10 +350,17 @@ def two_views(store: Path) -> Iterator[TwoViews]:
 
 def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews:
     indices, distances = row["indices"].reshape(-1, 2), row["distances"]
-    if geometry is None or not len(geometry["matrix"]):
-        none = np.zeros(0, np.uint32)
-        return TwoViews(row["name_a"], row["name_b"], indices, distances, none, None, "")
-    return TwoViews(
-        row["name_a"], row["name_b"], indices, distances, geometry["inliers"],
-        geometry["matrix"].reshape(3, 3), geometry["model"],
-    )  # fmt: skip
+    model, inliers, matrix = "", np.zeros(0, np.uint32), None
+    if geometry is not None:
+        model, inliers = geometry["model"], geometry["inliers"]
+        matrix = geometry["matrix"].reshape(3, 3) if len(geometry["matrix"]) else None
+    return TwoViews(row["name_a"], row["name_b"], indices, distances, inliers, matrix, model)
+
+
+def verified_images(store: Path) -> set[str]:
+    """Return the names of the images that have a geometry with another."""
+    stored = geometries(store)
+    rows = (
+        row for path in stored.all() for row in stored.read(path, ["name_a", "name_b", "matrix"])
+    )
+    return {row[side] for row in rows if len(row["matrix"]) for side in ("name_a", "name_b")}

@@ -35,7 +35,18 @@ class Pairing:
         if self.how not in get_args(How):
             raise unknown("pairs", self.how, get_args(How))
         if self.overlap < 1 or self.nearest < 1:
-            raise InputError("overlap and nearest must be whole numbers from 1")
+            raise InputError("overlap and nearest must be positive integers")
+
+
+@dataclass(frozen=True)
+class PairingResult:
+    """The chosen pairs of image names, sorted."""
+
+    pairs: tuple[Pair, ...]
+
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        return f"{len(self.pairs)} pairs"
 
 
 def shards(store: Path) -> Shards:

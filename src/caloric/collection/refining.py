@@ -188,10 +188,11 @@ def _verified(store: Path) -> Iterator[tracks.Joined]:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """How many tracks there are, how many features were to move, and how many did.
+class RefinementResult:
+    """The number of tracks, of features to refine, and of refined features.
 
-    ``skipped`` has the images that could not be read, with the reason.
+    ``skipped`` has the images that could not be read, with the reason; their features keep their
+    positions.
     """
 
     tracks: int
@@ -199,8 +200,14 @@ class Summary:
     moved: int
     skipped: dict[str, str]
 
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        return f"{self.tracks:,} tracks; {self.moved:,} of {self.features:,} features refined"
 
-def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_progress) -> Summary:
+
+def refine(
+    folder: str, store: Path, engine: Engine, progress: Progress = no_progress
+) -> RefinementResult:
     """Refine the features of all tracks of a verified store."""
     folder, store = sources.absolute(folder), store.absolute()
     if not sources.is_remote(folder) and not Path(folder).is_dir():
@@ -233,7 +240,7 @@ def refine(folder: str, store: Path, engine: Engine, progress: Progress = no_pro
             path.rename(path.with_name(f"again.{path.name}"))
     run_pairs(stored, planned, make, engine, "pairs refined", progress)
     rows = [row for path in planned for row in stored.read(path, ["count", "unread", "error"])]
-    return Summary(
+    return RefinementResult(
         len(np.unique(found.track)), sum(len(v) for v in pairs.values()),
         sum(row["count"] for row in rows),
         {row["unread"]: row["error"] for row in rows if row["error"]},

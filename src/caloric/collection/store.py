@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import logging
 import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+_log = logging.getLogger(__name__)
 FORMAT = 2
 _UNFINISHED = ".unfinished"
 _STALE = 86_400  # seconds until an unfinished file of another machine is removed
@@ -103,7 +105,7 @@ class Shards:
                 path, columns=columns, filters=filters, page_checksum_verification=True
             )
         except FileNotFoundError:
-            raise InputError(f"{path}: not there any more; run again") from None
+            raise InputError(f"{path}: no longer exists; run the command again") from None
         except PermissionError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
         except (OSError, KeyError, ValueError, arrow.ArrowException) as error:
@@ -147,8 +149,8 @@ class Shards:
 
 
 @contextmanager
-def locked(store: Path, report: Callable[[str], None] = lambda message: None) -> Iterator[None]:
-    """Hold the lock of a store; wait while another run holds it.
+def locked(store: Path) -> Iterator[None]:
+    """Hold the lock of a store, which is created; log and wait while another run holds it.
 
     The system releases the lock when the process ends, also when it is killed.
     """
@@ -163,10 +165,10 @@ def locked(store: Path, report: Callable[[str], None] = lambda message: None) ->
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"another run is using {store}; waiting for it")
+            _log.warning("another run is using %s; waiting for it", store)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
-            report(f"{store}: its file system has no locks; start no other run on this store")
+            _log.warning("%s: no file locks here; start no other run on this store", store)
         yield
 
 

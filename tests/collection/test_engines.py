@@ -1,0 +1,99 @@
+"""Engines: the same store from all of them, and workers that die."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import caloric
+from caloric.collection import engines, store
+from stores import content, extract, run
+from tools.drills import kills
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+def test_processes_make_the_same_store(folder, tmp_path):
+    extract(folder, tmp_path / "one")
+    with engines.Processes(2) as engine:
+        extract(folder, tmp_path / "two", engine)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_two_dask_workers_make_the_same_store(folder, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    extract(folder, tmp_path / "one")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        engine = engines.Cluster(cluster.scheduler_address)
+        extract(folder, tmp_path / "two", engine)
+        engine.close()
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_killed_runs_are_finished_by_the_next(folder):
+    """A process and the scheduler; twenty times, and workers too: python -m tools kills."""
+    pytest.importorskip("distributed")
+    victims = ("process", "scheduler")
+    for i in range(4):  # enough to do that a kill comes in between
+        for place in ("eins", "zwei und drei"):
+            for path in sorted((folder / place).glob("bild*.png")):
+                (folder / place / f"{i} {path.name}").write_bytes(path.read_bytes())
+    report = kills.run(folder, 2, 120, 0, lambda message: None, victims)
+    for one in report["kills"]:
+        assert one["the same store"], one
+        assert one["written again"] == 0, one
+    *_, scheduler = report["kills"]
+    assert not scheduler["the run went on"]
+    # Killed in the middle, or, on a busy machine, before anybody had connected to it.
+    reasons = ("scheduler was lost", "no scheduler answers")
+    assert any(r in line for r in reasons for line in scheduler["it said"]), scheduler["it said"]
+
+
+def _die(task):
+    if task == 3 and not Path(os.environ["CALORIC_TEST_DIED"]).exists():
+        Path(os.environ["CALORIC_TEST_DIED"]).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_workers_task_is_done_by_another_when_it_dies(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALORIC_TEST_DIED", str(tmp_path / "died"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    with engines.Processes(2) as engine:
+        found = list(engine.run(_die, range(8)))
+    assert sorted(set(found)) == list(range(8))
+    assert (tmp_path / "died").exists()
+
+
+def test_dask_is_told_that_nobody_works(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "_WORKER_TIMEOUT", 1)
+    with distributed.LocalCluster(
+        n_workers=0, dashboard_address=None, silence_logs=50, processes=False
+    ) as cluster:
+        engine = engines.Cluster(cluster.scheduler_address)
+        with pytest.raises(caloric.InputError, match="no workers"):
+            list(engine.run(abs, range(3)))
+        engine.close()
+
+
+def test_workers_share_the_threads(monkeypatch):
+    monkeypatch.setenv("CALORIC_THREADS", "8")
+    assert engines.Processes(2).threads == 4
+    assert engines.Processes(16).threads == 1
+
+
+def test_a_cluster_of_ones_own(folder, tmp_path):
+    pytest.importorskip("distributed")
+    result = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "local",
+                 "--max-features", 120, "--device", "cpu")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    extract(folder, tmp_path / "here")
+    assert content(tmp_path / "out") == content(tmp_path / "here")
+    nobody = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "nonsense")
+    assert nobody.exit_code != 0

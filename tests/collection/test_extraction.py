@@ -1,0 +1,113 @@
+"""Extraction: features are kept, and made once."""
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric.collection import exporting, extraction, sources, store
+from stores import HERE, content, extract
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+def test_features_are_kept_and_made_once(folder, tmp_path):
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    assert len(first.found) == first.extracted == 6
+    assert not first.skipped
+    assert all("ä" in name for name in first.found)
+    before = content(out)
+    again = extract(folder, out)
+    assert (again.made, again.extracted) == (0, 0)
+    assert again.found == first.found
+    assert content(out) == before
+    rows = dict(exporting.images(out))
+    image = caloric.read_image(folder / "eins" / "bild ä 0.png")
+    expected = caloric.extract(image, max_features=120, dtype="uint8", contrast=0.02)
+    found = rows["eins/bild ä 0.png"]
+    np.testing.assert_array_equal(found.descriptors, expected.descriptors)
+    np.testing.assert_allclose(found.frames.maps, expected.frames.maps, rtol=1e-6, atol=1e-5)
+    assert found.recipe == expected.recipe
+
+
+def test_only_what_changed_is_made_again(folder, tmp_path):
+    out = tmp_path / "out"
+    extract(folder, out)
+    cv2.imwrite(str(folder / "eins" / "bild ä 1.png"), photographs.grey("camera", (200, 200)))
+    (folder / "zwei und drei" / "bild ä 2.png").unlink()
+    cv2.imwrite(str(folder / "new.png"), photographs.grey("rocket", (200, 200)))
+    again = extract(folder, out)
+    assert again.extracted == 2
+    assert set(again.found) == set(sources.names(str(folder)))
+    fresh = tmp_path / "fresh"
+    extract(folder, fresh)
+    assert content(out) == content(fresh)
+    other = extraction.extract(str(folder), out, extraction.Settings(max_features=50), HERE)
+    assert other.extracted == 6
+
+
+def test_bad_images_are_skipped_and_told_again(folder, tmp_path):
+    good = (folder / "eins" / "bild ä 0.png").read_bytes()
+    (folder / "short.png").write_bytes(good[: len(good) // 2])
+    (folder / "empty.jpg").write_bytes(b"")
+    cv2.imwrite(str(folder / "dot.png"), np.zeros((1, 1), np.uint8))
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(good)
+    (folder / "link.png").symlink_to(outside)
+    for _ in range(2):
+        found = extract(folder, tmp_path / "out")
+        assert set(found.skipped) == {"short.png", "empty.jpg", "link.png"}
+        assert "leads out of the folder" in found.skipped["link.png"]
+        assert found.found["dot.png"] == 0
+    assert found.extracted == 0
+    with pytest.raises(caloric.InputError, match="no images"):
+        extract(tmp_path / "out", tmp_path / "x")
+    with pytest.raises(caloric.InputError, match="no such folder"):
+        extract(tmp_path / "nowhere", tmp_path / "x")
+
+
+def test_features_of_images_that_cannot_be_read_are_kept(folder, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    before = content(out)
+    real = sources.content
+
+    def lost(where, name):
+        if "eins" in name:
+            raise sources.UnreadableError(f"{name}: cannot be read (gone)")
+        return real(where, name)
+
+    monkeypatch.setattr(sources, "content", lost)
+    again = extract(folder, out)
+    assert len(again.skipped) == 3
+    assert all("previous features are kept" in why for why in again.skipped.values())
+    assert content(out) == before
+    monkeypatch.setattr(sources, "content", real)
+    assert extract(folder, out).extracted == 0
+    assert first.found == extract(folder, out).found
+
+
+def test_what_could_not_be_read_once_is_tried_again(folder, tmp_path, monkeypatch):
+    """Read for its hash, and not when its features were to be made."""
+    whole = tmp_path / "whole"
+    extract(folder, whole)
+    real = sources.pixels
+
+    def failing(where, photograph):
+        if photograph.name.endswith("eins/bild ä 1.png"):
+            raise sources.UnreadableError(f"{photograph.name}: cannot be read (timed out)")
+        return real(where, photograph)
+
+    monkeypatch.setattr(sources, "pixels", failing)
+    out = tmp_path / "out"
+    first = extract(folder, out)
+    assert [why for why in first.skipped.values() if "timed out" in why]
+    assert len(extraction.listed(out)) == 5
+    monkeypatch.setattr(sources, "pixels", real)
+    again = extract(folder, out)
+    assert again.extracted == 1
+    assert not again.skipped
+    assert content(out) == content(whole)

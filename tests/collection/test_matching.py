@@ -1,0 +1,101 @@
+"""Matches and geometries of pairs."""
+
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+from caloric.collection import extraction, matching, pairing, sources, store
+from stores import HERE, content, extract
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+def test_pairs_of_one_scene_have_a_geometry(matched):
+    out, good = matched
+    assert 6 <= good <= 8
+    for pair in matching.two_views(out):
+        same = pair.name_a.split("/")[0] == pair.name_b.split("/")[0]
+        if same:
+            assert pair.matrix is not None
+            assert len(pair.inliers) > 30
+
+
+def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
+    pytest.importorskip("torch")
+    out, again = matched[0], tmp_path / "again"
+    shutil.copytree(out, again)
+    shutil.rmtree(again / "matches")
+    pairs = pairing.pairs(again, pairing.Pairing(), HERE)
+    assert matching.match(again, pairs, matching.Matching(), HERE, device="torch:cpu").new == 15
+
+    def rows(where):
+        stored = matching.shards(where)
+        return {
+            (row["name_a"], row["name_b"]): row["indices"].tolist()
+            for path in stored.all()
+            for row in stored.read(path)
+        }
+
+    assert rows(again) == rows(out)
+
+
+def test_an_added_image_is_matched_alone(folder, tmp_path):
+    out, how = tmp_path / "out", matching.Matching()
+    moved = folder / "eins" / "bild ä 0.png"
+    data = moved.read_bytes()
+    moved.unlink()
+    extract(folder, out)
+    assert matching.match(out, pairing.pairs(out, None, HERE), how, HERE).new == 10
+    matching.verify(out, how, HERE)
+    moved.write_bytes(data)
+    extract(folder, out)
+    pairs = pairing.pairs(out, None, HERE)
+    assert matching.match(out, pairs, how, HERE).new == 5
+    told = []
+    result = matching.verify(out, how, HERE, lambda *line: told.append(line))
+    assert result.pairs == len(pairs) == 15
+    whole = tmp_path / "whole"
+    extract(folder, whole)
+    matching.match(whole, pairing.pairs(whole, None, HERE), how, HERE)
+    assert matching.verify(whole, how, HERE) == result
+    assert content(whole) == content(out)
+
+
+def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
+    out, how = tmp_path / "out", matching.Matching()
+    extract(folder, out)
+    pairs = pairing.pairs(out, pairing.Pairing(), HERE)
+    with pytest.raises(caloric.InputError, match="match first"):
+        matching.verify(out, how, HERE)
+    matching.match(out, pairs, how, HERE)
+    matching.verify(out, how, HERE)
+    assert len(list(matching.two_views(out))) == 15
+    matching.match(out, pairs, matching.Matching(ratio=0.7), HERE)
+    with pytest.raises(caloric.InputError, match="verify again"):
+        list(matching.two_views(out))
+    matching.verify(out, matching.Matching(ratio=0.7), HERE)
+    changed = next(iter(sorted(folder.rglob("*.png"))))
+    changed.write_bytes(cv2.imencode(".png", 255 - cv2.imread(str(changed)))[1].tobytes())
+    extract(folder, out)
+    with pytest.raises(caloric.InputError, match="match again"):
+        list(matching.two_views(out))
+
+
+def test_pairs_of_many_images_are_shared_out_evenly():
+    known = {
+        f"{i:04d}": extraction.Kept(Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1)
+        for i in range(1000)
+    }
+    names = sorted(known)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    sizes = [sum(map(len, g.values())) for g in matching._groups(known, pairs).values()]
+    assert sum(sizes) == len(pairs)
+    assert len(sizes) > 400
+    assert max(sizes) < 6 * np.mean(sizes)
+    few = [(a, b) for i, a in enumerate(names) for b in names[i + 1 : i + 6]]
+    assert len(matching._groups(known, few)) < 400

@@ -1,0 +1,188 @@
+"""The steps of a collection from Python, and all of them in one call."""
+
+import logging
+import subprocess
+import sys
+import threading
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric import collection
+from caloric.collection import Pairing, Reporter, Settings, Workers, engines, store
+from caloric.interop import colmap, colmap_command
+from stores import SETTINGS, content
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+HERE = Workers(1, device="cpu")
+
+
+def test_every_step_returns_a_result(folder, tmp_path):
+    out, seen = tmp_path / "out", []
+    report = Reporter(lambda *counts: seen.append(counts), finished=lambda r: seen.append(str(r)))
+    options = {"workers": HERE, "report": report}
+    extracted = collection.extract(folder, out, SETTINGS, **options)
+    assert (len(extracted.found), extracted.extracted, extracted.skipped) == (6, 6, {})
+    assert len(collection.pair(out, Pairing("sequential", 1, 1), **options).pairs) < 15
+    assert len(collection.pair(out, Pairing(), **options).pairs) == 15
+    matched = collection.match(out, **options)
+    assert (matched.pairs, matched.new) == (15, 15)
+    verified = collection.verify(out, collection.Matching(threshold=2.0), **options)
+    assert (verified.pairs, verified.verified >= 6) == (15, True)
+    refined = collection.refine(folder, out, **options)
+    assert 0 < refined.moved <= refined.features
+    exported = collection.export(out, "hloc", report=report)
+    assert [path.name for path in exported.paths] == ["features.h5", "matches.h5"]
+    assert all(path.is_file() for path in exported.paths)
+    npz = collection.export(out, "npz").paths[0] / "eins" / "bild ä 0.png.npz"
+    assert caloric.Features.load(npz).encoding == "uint8+128"
+    assert [s for s in seen if isinstance(s, str)][-1].startswith("written: ")
+    assert ("pairs matched", 15, 15) in seen
+    with pytest.raises(caloric.InputError, match="unknown format"):
+        collection.export(out, "bundler")
+
+
+def test_options_are_checked_before_the_work(folder, tmp_path):
+    out = tmp_path / "out"
+    for wrong, message in (
+        (lambda: collection.extract(folder, out, Settings("magic")), "unknown descriptor"),
+        (lambda: collection.extract(folder, out, workers=Workers(-1)), "workers"),
+        (lambda: collection.extract(folder, out, workers=Workers(device="x")), "device"),
+        (lambda: collection.match(out), "no such store"),
+        (lambda: collection.Matching(ratio=2), "ratio"),
+        (lambda: collection.Matching(model="magic"), "unknown model"),
+    ):
+        with pytest.raises(caloric.InputError, match=message):
+            wrong()
+    assert not out.exists()
+
+
+def test_skipped_images_are_logged(folder, tmp_path, caplog):
+    (folder / "bad.png").write_bytes(b"no picture")
+    result = collection.extract(folder, tmp_path / "out", SETTINGS, workers=HERE)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("skipped: bad.png: ")
+    assert list(result.skipped) == ["bad.png"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "bad.png").write_bytes(b"no picture")
+    with pytest.raises(caloric.InputError, match="none of the images"):
+        collection.extract(empty, tmp_path / "other", SETTINGS, workers=HERE)
+
+
+def test_a_step_waits_for_the_lock(folder, tmp_path, caplog):
+    out = tmp_path / "out"
+    with store.locked(out):
+        step = threading.Thread(
+            target=lambda: collection.extract(folder, out, SETTINGS, workers=HERE)
+        )
+        step.start()
+        step.join(1)
+        assert step.is_alive()
+        assert not (out / "features").exists()
+    step.join()
+    assert "waiting for it" in caplog.text
+    assert len(list((out / "features").iterdir())) > 0
+
+
+def test_what_is_finished_is_kept_on_an_interrupt(folder, tmp_path, caplog, monkeypatch):
+    out, done = tmp_path / "out", []
+
+    def stop(what, count, total):
+        done.append(count)
+        if count >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collection.extract(folder, out, SETTINGS, workers=HERE, report=Reporter(stop))
+    assert "what is finished is kept" in caplog.text
+    assert collection.extract(folder, out, SETTINGS, workers=HERE).extracted <= 6 - done[-1]
+    undisturbed = tmp_path / "undisturbed"
+    collection.extract(folder, undisturbed, SETTINGS, workers=HERE)
+    assert content(out) == content(undisturbed)
+
+
+def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
+    from caloric.gpu import devices
+
+    class Gpu:
+        type = "cuda"
+
+        def __str__(self):
+            return "cuda:0"
+
+    monkeypatch.setattr(devices, "resolve", lambda name: None if name == "cpu" else Gpu())
+    assert Workers().resolved() == Workers(1, None, "cuda:0")
+    assert Workers(3).resolved() == Workers(3, None, "cuda:0")
+    assert Workers(device="cpu").resolved() == Workers(0, None, "cpu")
+    remote = Workers(cluster="tcp://x:1")  # its workers have devices of their own
+    assert remote.resolved() == remote
+
+
+def test_a_remote_folder_gets_a_database_and_no_model(folder, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in sorted((folder / "eins").glob("*.png")):
+        memory.pipe(f"/photos/{path.name}", path.read_bytes())
+    (tmp_path / "out").mkdir()
+    calls = []
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(
+        collection.workflow, "export", lambda out, images, report: calls.append(images)
+    )
+    monkeypatch.setattr(Workers, "engine", lambda self: engines.Processes(1))
+    monkeypatch.setattr(engines.Processes, "run", engines.InProcess.run)  # which have this memory
+    result = collection.run("memory://photos", tmp_path / "out", SETTINGS, workers=HERE)
+    assert calls == [None]
+    assert (result.registered, result.models) == ((), ())
+    assert set(result.missing.values()) == {"no model"}
+    assert result.numbers["images"] == 3
+
+
+@pytest.mark.skipif(
+    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
+)
+def test_run_says_what_is_registered_and_why_the_rest_is_not(tmp_path):
+    folder, out = tmp_path / "views", tmp_path / "out"
+    folder.mkdir()
+    for i, view in enumerate(photographs.book(4)):
+        cv2.imwrite(str(folder / f"{i}.png"), view)
+    cv2.imwrite(str(folder / "other.png"), photographs.grey("camera", (300, 300)))
+    cv2.imwrite(str(folder / "flat.png"), np.full((90, 90), 99, np.uint8))
+    (folder / "bad.png").write_bytes(b"no picture")
+    result = collection.run(folder, out, workers=Workers(2, device="cpu"))
+    assert result.registered == ("0.png", "1.png", "2.png", "3.png")
+    assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
+    assert result.missing["flat.png"] == "no features"
+    assert result.missing["other.png"] == "no geometry with another image"
+    assert result.missing["bad.png"] == result.skipped["bad.png"]
+    assert result.models[0].folder == out / "colmap" / "sparse" / result.models[0].folder.name
+    assert (result.models[0].folder / "images.bin").is_file()
+    numbers = result.numbers
+    assert (numbers["images"], numbers["registered"], numbers["pairs"]) == (7, 4, 10)
+    assert 0 < numbers["refined features"] < numbers["features"]
+    assert 0 < numbers["error"] < 1
+    before = content(out / "features")
+    again = collection.run(folder, out, refine=False, workers=Workers(2, device="cpu"))
+    assert content(out / "features") == before
+    assert "tracks" not in again.numbers
+
+
+def test_optional_libraries_are_imported_when_used():
+    code = (
+        "import sys, caloric\n"
+        "assert 'caloric.collection' not in sys.modules\n"
+        "assert caloric.collection.run\n"
+        "heavy = {'pyarrow', 'dask', 'distributed', 'torch', 'h5py', 'faiss', 'fsspec'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+    with pytest.raises(AttributeError, match="colection"):
+        _ = caloric.colection

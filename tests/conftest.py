@@ -1,0 +1,59 @@
+"""Stores that tests of several modules share."""
+
+import subprocess
+
+import cv2
+import pytest
+
+import photographs
+from caloric.collection import exporting, matching, pairing
+from stores import HERE, extract
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory):
+    """Two scenes of three views each, in folders, with names that are not plain."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name, place in (("astronaut", "eins"), ("coffee", "zwei und drei")):
+        (folder / place).mkdir()
+        whole = photographs.grey(name, (200, 220))
+        for i, degrees in enumerate((0, 6, 12)):
+            moved = photographs.similarity(1.0, degrees, (2 * i, i), (100, 110))
+            cv2.imwrite(str(folder / place / f"bild ä {i}.png"), photographs.warp(whole, moved))
+    return folder
+
+
+@pytest.fixture
+def folder(originals, tmp_path):
+    target = tmp_path / "photos"
+    subprocess.run(["cp", "-r", str(originals), str(target)], check=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def matched(originals, tmp_path_factory):
+    out = tmp_path_factory.mktemp("store")
+    extract(originals, out)
+    pairs = pairing.pairs(out, pairing.Pairing(), HERE)
+    how = matching.Matching()
+    assert matching.match(out, pairs, how, HERE).new == 15
+    assert matching.match(out, pairs, how, HERE).new == 0
+    result = matching.verify(out, how, HERE)
+    assert matching.verify(out, how, HERE) == result
+    return out, result.verified
+
+
+@pytest.fixture(scope="session")
+def plainly_named(originals, tmp_path_factory):
+    """One scene under names without spaces, matched and verified: its folder and store."""
+    folder, out = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("plain_store")
+    (folder / "scene").mkdir()
+    for i, path in enumerate(sorted((originals / "eins").glob("*.png"))):
+        (folder / "scene" / f"{i}.png").write_bytes(path.read_bytes())
+    extract(folder, out)
+    how = matching.Matching()
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), how, HERE)
+    lines = exporting.export(out, "text").paths[1].read_text().splitlines()
+    assert "scene/0.png scene/1.png" in lines
+    matching.verify(out, how, HERE)
+    return folder, out

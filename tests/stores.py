@@ -1,0 +1,19 @@
+"""Stores of collections for tests."""
+
+from typer.testing import CliRunner
+
+from caloric import cli
+from caloric.collection import engines, extraction
+from tools.drills import kills
+
+SETTINGS = extraction.Settings(max_features=120)
+HERE = engines.InProcess()
+content = kills.content
+
+
+def extract(folder, out, engine=HERE, **options):
+    return extraction.extract(str(folder), out, SETTINGS, engine, **options)
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
