@@ -1,0 +1,156 @@
+"""Refinement of the tracks of a store."""
+
+import subprocess
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import caloric
+import photographs
+from caloric import cli
+from caloric.collection import (
+    engines,
+    exporting,
+    extraction,
+    matching,
+    pairing,
+    refining,
+    store,
+)
+from tools.drills import kills
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+HERE = engines.InProcess()
+HOW = matching.Matching(model="homography")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """Four views of a photograph, one stored lying on its side, and the maps between them."""
+    folder = tmp_path_factory.mktemp("views")
+    whole = photographs.grey("astronaut", (320, 320))
+    maps = {}
+    for i, (scale, degrees) in enumerate(((1.0, 0), (0.9, 8), (1.1, -10), (0.95, 17))):
+        moved = photographs.similarity(scale, degrees, (2.3 * i, -1.7 * i), (160, 160))
+        view = photographs.warp(whole, moved)
+        name = f"view {i}.png"
+        if i == 2:
+            about = Image.Exif()
+            about[274] = 6  # shown turned clockwise, so stored turned the other way
+            name = "view 2.jpg"
+            Image.fromarray(np.rot90(view)).save(folder / name, exif=about, quality=97)
+            turn = np.array([[0, 1, 0], [-1, 0, 319]], float)
+            moved = turn[:, :2] @ moved + [[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]]
+        else:
+            cv2.imwrite(str(folder / name), view)
+        maps[name] = moved
+    return folder, maps
+
+
+@pytest.fixture(scope="module")
+def verified(scene, tmp_path_factory):
+    out = tmp_path_factory.mktemp("refined")
+    extraction.extract(str(scene[0]), out, extraction.Settings(max_features=300), HERE)
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), HOW, HERE)
+    matching.verify(out, HOW, HERE)
+    return out
+
+
+@pytest.fixture
+def out(verified, tmp_path):
+    subprocess.run(["cp", "-r", str(verified), str(tmp_path / "out")], check=True)
+    return tmp_path / "out"
+
+
+def disagreement(out, maps):
+    """How far the features of each inlier are from one point of the scene, in pixels."""
+    frames = {name: features.frames for name, features in exporting.images(out)}
+    found = []
+    for pair in matching.two_views(out):
+        places = []
+        for name, rows in zip(
+            (pair.name_a, pair.name_b), pair.matches[pair.inliers].T, strict=True
+        ):
+            places.append(
+                photographs.apply(cv2.invertAffineTransform(maps[name]), frames[name].xy[rows])
+            )
+        found.append(np.linalg.norm(places[0] - places[1], axis=1))
+    return np.concatenate(found)
+
+
+def test_all_views_of_a_point_agree_after_it(out, scene):
+    before = disagreement(out, scene[1])
+    found = refining.refine(str(scene[0]), out, HERE)
+    assert found.skipped == {}
+    assert found.moved > 0.9 * found.features > 200
+    after = disagreement(out, scene[1])
+    assert np.median(after) < 0.35 * np.median(before)
+    assert np.median(after) < 0.1
+
+
+def test_any_engine_makes_the_same_store_and_nothing_twice(out, scene, tmp_path):
+    folder = str(scene[0])
+    subprocess.run(["cp", "-r", str(out), str(tmp_path / "two")], check=True)
+    refining.refine(folder, out, HERE)
+    with engines.Processes(2) as engine:
+        refining.refine(folder, tmp_path / "two", engine)
+    assert kills.content(out) == kills.content(tmp_path / "two")
+    before = {path: path.stat().st_mtime_ns for path in refining.shards(out).all()}
+    assert len(before) >= 1
+    refining.refine(folder, out, HERE)
+    assert {p: p.stat().st_mtime_ns for p in refining.shards(out).all()} == before
+
+
+def test_what_is_out_of_date_is_not_exported(out, scene):
+    refining.refine(str(scene[0]), out, HERE)
+    with_places = {n: f.frames.xy for n, f in exporting.images(out)}
+    matching.verify(out, matching.Matching(model="homography", threshold=1.0), HERE)
+    with pytest.raises(caloric.InputError, match="refine again"):
+        list(exporting.images(out))
+    refining.forget(out)
+    plain = {n: f.frames.xy for n, f in exporting.images(out)}
+    assert any((plain[name] != with_places[name]).any() for name in plain)
+
+
+def test_an_image_that_is_gone_does_not_end_the_run(out, scene, tmp_path):
+    folder = tmp_path / "views"
+    subprocess.run(["cp", "-r", str(scene[0]), str(folder)], check=True)
+    (folder / "view 1.png").unlink()
+    found = refining.refine(str(folder), out, HERE)
+    assert list(found.skipped) == ["view 1.png"]
+    assert 0 < found.moved < found.features
+    # It is tried again, and only what it takes part in.
+    (folder / "view 1.png").write_bytes((scene[0] / "view 1.png").read_bytes())
+    again = refining.refine(str(folder), out, HERE)
+    assert again.skipped == {}
+    assert again.moved > found.moved
+    subprocess.run(["cp", "-r", str(out), str(tmp_path / "other")], check=True)
+    refining.forget(tmp_path / "other")
+    refining.refine(str(folder), tmp_path / "other", HERE)
+    assert kills.content(out) == kills.content(tmp_path / "other")
+    with pytest.raises(caloric.InputError, match="no such folder"):
+        refining.refine(str(tmp_path / "none"), out, HERE)
+    # A file that has changed is another image: its features are not where they were.
+    cv2.imwrite(str(folder / "view 1.png"), np.zeros((320, 320), np.uint8))
+    refining.forget(out)
+    found = refining.refine(str(folder), out, HERE)
+    assert "has changed" in found.skipped["view 1.png"]
+
+
+def test_command(out, scene, tmp_path):
+    def run(*words):
+        return CliRunner().invoke(cli.app, ["collection", "refine", *map(str, words)])
+
+    result = run(scene[0], "-o", out, "--workers", 1)
+    assert result.exit_code == 0, result.output
+    assert "tracks; " in result.output
+    result = run(scene[0], "-o", tmp_path / "none")
+    assert result.exit_code != 0
+    (tmp_path / "empty").mkdir()
+    result = run(scene[0], "-o", tmp_path / "empty")
+    assert "verify first" in str(result.exception)
