@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Indices = NDArray[np.int64]
 
@@ -43,6 +41,9 @@ def join(counts: dict[str, int], pairs: Iterable[Joined]) -> Tracks:
     Matches are joined nearest first; one that would bring two features of an image together is
     left out, which splits a track that contradicts itself.
     """
+    from scipy.sparse import coo_array  # as slow to import as all of caloric
+    from scipy.sparse.csgraph import connected_components
+
     names = sorted(counts)
     number = {name: i for i, name in enumerate(names)}
     starts = np.cumsum([0, *(counts[name] for name in names)])
