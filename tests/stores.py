@@ -4,9 +4,10 @@ from typer.testing import CliRunner
 
 from caloric import cli
 from caloric.collection import engines, extraction
+from caloric.options import ExtractOptions
 from tools.drills import kills
 
-SETTINGS = extraction.Settings(max_features=120)
+SETTINGS = ExtractOptions(max_features=120)
 HERE = engines.InProcess()
 content = kills.content
 

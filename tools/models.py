@@ -17,6 +17,7 @@ from caloric.collection import engines, exporting, extraction, matching, pairing
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.interop.colmap_model import Reconstruction
+from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
 from tools.pages.markdown import table
@@ -113,7 +114,7 @@ def _by_library(images: Path, database: Path, most: int, options: dict[str, bool
 
 def _caloric_model(images: Path, out: Path, most: int) -> tuple[Reconstruction, Report]:
     """Return the model of ``caloric collection run``, and the seconds of each step."""
-    settings, options = extraction.Settings(max_features=most), matching.Matching()
+    settings, options = ExtractOptions(max_features=most), matching.Matching()
     seconds: Report = {}
     started = time.perf_counter()
 

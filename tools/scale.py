@@ -21,6 +21,7 @@ from caloric.collection import engines, extraction, index, matching, pairing, re
 from caloric.collection.extraction import Kept
 from caloric.collection.sources import Photograph
 from caloric.image import reading
+from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.types import Log, Report
 from tools.drills import kills
@@ -58,7 +59,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 def rates(photographs: Path, progress: Log) -> Report:
     """Return the rates and sizes of all steps, by one and by two workers of one thread each."""
-    settings, options = extraction.Settings(max_features=_FEATURES), matching.Matching()
+    settings, options = ExtractOptions(max_features=_FEATURES), matching.Matching()
     report: Report = {}
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
@@ -132,7 +133,7 @@ def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
 def _tiny_job(folder: str, out: str, address: str) -> None:
     """Extract the tiny images as a client; print the numbers of images and the peak memory."""
     engine = engines.Cluster(address)
-    summary = extraction.extract(folder, Path(out), extraction.Settings(max_features=20), engine)
+    summary = extraction.extract(folder, Path(out), ExtractOptions(max_features=20), engine)
     engine.close()
     sys.stdout.write(f"{len(summary.found)} {len(summary.skipped)} {peak(os.getpid())}")
 
@@ -172,7 +173,10 @@ def _plan_job(count: int) -> None:
         Photograph(f"{i // 1000:06d}/{i:09d}.jpg", hashlib.sha256(b"%d" % i).hexdigest())
         for i in range(count)
     ]
-    stored, key = extraction.shards(Path("nowhere")), extraction.Settings().hash()
+    stored, key = (
+        extraction.shards(Path("nowhere")),
+        extraction.settings_hash(ExtractOptions()),
+    )
     began = time.perf_counter()
     groups = extraction.planned(stored, photographs, key)
     took = time.perf_counter() - began
@@ -225,7 +229,7 @@ def retrieved(oxford: Path, progress: Log) -> Report:
             (root / "images" / scene.name).mkdir(parents=True)
             for path in sorted(scene.glob("img*")):
                 shutil.copy(path, root / "images" / scene.name / path.name)
-        settings = extraction.Settings(max_features=_FEATURES)
+        settings = ExtractOptions(max_features=_FEATURES)
         engine = engines.Processes(threads.count())
         extraction.extract(str(root / "images"), root / "out", settings, engine)
         names = sorted(extraction.listed(root / "out"))

@@ -1,5 +1,7 @@
 """Extraction: features are kept, and made once."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import caloric
 import photographs
 from caloric.collection import exporting, extraction, sources, store
+from caloric.options import ExtractOptions
 from stores import HERE, content, extract
 
 if store.fcntl is None:
@@ -45,7 +48,7 @@ def test_only_what_changed_is_made_again(folder, tmp_path):
     fresh = tmp_path / "fresh"
     extract(folder, fresh)
     assert content(out) == content(fresh)
-    other = extraction.extract(str(folder), out, extraction.Settings(max_features=50), HERE)
+    other = extraction.extract(str(folder), out, ExtractOptions(max_features=50), HERE)
     assert other.extracted == 6
 
 
@@ -111,3 +114,71 @@ def test_what_could_not_be_read_once_is_tried_again(folder, tmp_path, monkeypatc
     assert again.extracted == 1
     assert not again.skipped
     assert content(out) == content(whole)
+
+
+def test_stores_of_earlier_versions_stay_valid():
+    """The hashes are those of versions without ExtractOptions."""
+    assert extraction.settings_hash(ExtractOptions()) == "1a3dcc24beec9fdb"
+    options = ExtractOptions(descriptor="heat", max_features=100, affine=True, contrast=0.02)
+    assert extraction.settings_hash(options) == "6401662104ca07aa"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"descriptor": "heat"},
+        {"max_features": 100},
+        {"affine": True},
+        {"contrast": 0.03},
+        {"edge": 5.0},
+        {"detector": "opencv"},
+        {"domain_sizes": 3},
+        {"normalisation": "clip"},
+        {"parameters": (("sigma_d", 0.3),)},
+    ],
+)
+def test_every_option_counts(options):
+    assert extraction.settings_hash(ExtractOptions(**options)) != extraction.settings_hash(
+        ExtractOptions()
+    )
+
+
+@pytest.mark.parametrize("descriptor", ["caloric", "heat"])
+def test_shards_of_earlier_versions_are_read_and_copied(descriptor, folder, tmp_path):
+    """They have no encoding, which follows from the descriptor."""
+    options = ExtractOptions(descriptor=descriptor, max_features=40)
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    (folder / "bad.png").write_bytes(b"no picture")
+    extraction.extract(str(folder), out, options, HERE)
+    expected = {name: image.encoding for name, image in exporting.images(out)}
+    assert set(expected.values()) == {"uint8+128" if descriptor == "caloric" else "uint8"}
+    current = extraction.shards(out)
+    columns = tuple(column for column in extraction.COLUMNS if column[0] != "encoding")
+    old = replace(current, columns=columns)
+    for path in current.all():
+        old.write(path, list(current.read(path)))
+    assert "encoding" not in next(current.read(current.all()[0]))
+    assert {name: image.encoding for name, image in exporting.images(out)} == expected
+    cv2.imwrite(str(folder / "new.png"), photographs.grey("rocket", (200, 200)))
+    before = set(current.all())
+    assert extraction.extract(str(folder), out, options, HERE).extracted == 1
+    extraction.extract(str(folder), whole, options, HERE)
+    copied = set(current.all()) - before
+    assert copied
+    for path in copied:
+        assert path.read_bytes() == extraction.shards(whole).folder.joinpath(path.name).read_bytes()
+
+
+def test_lack_of_memory_is_tried_again(folder, tmp_path, monkeypatch):
+    def failing(where, photograph):
+        if photograph.name.endswith("1.png"):
+            raise MemoryError
+        return real(where, photograph)
+
+    real = sources.pixels
+    monkeypatch.setattr(sources, "pixels", failing)
+    first = extract(folder, tmp_path / "out")
+    assert len(first.skipped) == 2
+    assert all("not enough memory" in why for why in first.skipped.values())
+    monkeypatch.setattr(sources, "pixels", real)
+    assert extract(folder, tmp_path / "out").extracted == 2

@@ -20,6 +20,7 @@ from caloric.collection import (
     refining,
     store,
 )
+from caloric.options import ExtractOptions
 from tools.drills import kills
 
 if store.fcntl is None:
@@ -55,7 +56,7 @@ def scene(tmp_path_factory):
 @pytest.fixture(scope="module")
 def verified(scene, tmp_path_factory):
     out = tmp_path_factory.mktemp("refined")
-    extraction.extract(str(scene[0]), out, extraction.Settings(max_features=300), HERE)
+    extraction.extract(str(scene[0]), out, ExtractOptions(max_features=300), HERE)
     matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), HOW, HERE)
     matching.verify(out, HOW, HERE)
     return out

@@ -12,8 +12,9 @@ import pytest
 import caloric
 import photographs
 from caloric import collection
-from caloric.collection import Pairing, Reporter, Settings, Workers, engines, store
+from caloric.collection import Pairing, Reporter, Workers, engines, store
 from caloric.interop import colmap, colmap_command
+from caloric.options import ExtractOptions
 from stores import SETTINGS, content
 
 if store.fcntl is None:
@@ -50,7 +51,14 @@ def test_every_step_returns_a_result(folder, tmp_path):
 def test_options_are_checked_before_the_work(folder, tmp_path):
     out = tmp_path / "out"
     for wrong, message in (
-        (lambda: collection.extract(folder, out, Settings("magic")), "unknown descriptor"),
+        (lambda: ExtractOptions(descriptor="magic"), "unknown descriptor"),
+        (lambda: collection.extract(folder, out, ExtractOptions(views=4)), "views"),
+        (
+            lambda: collection.run(
+                folder, out, ExtractOptions(detector="opencv"), workers=Workers(device="torch:cpu")
+            ),
+            "device='cpu'|COLMAP",
+        ),
         (lambda: collection.extract(folder, out, workers=Workers(-1)), "workers"),
         (lambda: collection.extract(folder, out, workers=Workers(device="x")), "device"),
         (lambda: collection.match(out), "no such store"),

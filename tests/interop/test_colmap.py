@@ -6,6 +6,7 @@ import pytest
 import caloric
 from caloric.collection import exporting, extraction, store
 from caloric.interop import colmap, colmap_command, conversion
+from caloric.options import ExtractOptions
 from stores import HERE, run
 
 if store.fcntl is None:
@@ -48,7 +49,7 @@ def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
     with pytest.raises(caloric.InputError, match="extract them first"):
         exporting.export(tmp_path / "nowhere", "colmap")
     small = tmp_path / "small"
-    settings = extraction.Settings("caloric-64", 50)
+    settings = ExtractOptions(descriptor="caloric-64", max_features=50)
     extraction.extract(str(originals), small, settings, HERE)
     with pytest.raises(caloric.InputError, match="128 dimensions"):
         exporting.export(small, "colmap")

@@ -23,6 +23,7 @@ from caloric.bench.report import versions
 from caloric.collection import engines, extraction, matching, pairing, refining
 from caloric.errors import InputError
 from caloric.types import Report
+from caloric.options import ExtractOptions
 
 VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
 LIMIT = 300  # seconds a run may take
@@ -34,7 +35,7 @@ def job(folder: str, out: str, most: int, cluster: str) -> None:
     store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
-        extraction.extract(folder, store, extraction.Settings(max_features=most), engine)
+        extraction.extract(folder, store, ExtractOptions(max_features=most), engine)
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, options, engine)
         matching.verify(store, options, engine)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Affine, Contrast, DescriptorName, Device, MaxFeatures, Upright
-from caloric.detector.detection import FEATURES
+from caloric.cli.options import DEFAULTS, DescriptorName, Device, takes_extract_options
 from caloric.errors import InputError
 from caloric.interop.exporters import FORMATS
+from caloric.options import ExtractOptions
 
 if TYPE_CHECKING:
     from caloric.collection import Pairing, Reconstruction, Reporter
@@ -85,14 +85,11 @@ def _finish(skipped: dict[str, str]) -> None:
 
 
 @app.command()
+@takes_extract_options
 def extract(
     folder: Folder,
     output: Out,
-    descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = FEATURES,
-    affine: Affine = False,
-    upright: Upright = False,
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
     workers: Processes = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
@@ -100,7 +97,6 @@ def extract(
     """Extract the features of images that are new or have changed. Exit code 1: some skipped."""
     from caloric import collection
 
-    options = collection.Settings(descriptor, max_features, affine, upright, contrast)
     runners = collection.Workers(workers, cluster, device)
     with _keeping():
         result = collection.extract(folder, output, options, workers=runners, report=_reporter())
@@ -225,14 +221,11 @@ def reconstruct(
 
 
 @app.command()
+@takes_extract_options
 def run(
     folder: Folder,
     output: Out,
-    descriptor: DescriptorName = "caloric",
-    max_features: MaxFeatures = FEATURES,
-    affine: Affine = False,
-    upright: Upright = False,
-    contrast: Contrast = None,
+    options: ExtractOptions = DEFAULTS,
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -249,9 +242,7 @@ def run(
 
     with _keeping():
         result = collection.run(
-            folder, output,
-            collection.Settings(descriptor, max_features, affine, upright, contrast),
-            pairing=_pairing(how, overlap, nearest),
+            folder, output, options, pairing=_pairing(how, overlap, nearest),
             matching=collection.Matching(ratio, threshold=threshold), refine=refine,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Collections: the features, pairs and matches of a folder of images, stored in Parquet shards.
 
-    from caloric import collection
-    result = collection.run("photos", "out")
+    from caloric import ExtractOptions, collection
+    result = collection.run("photos", "out", ExtractOptions(max_features=4000))
 
 Each step plans its shards from its input and makes those that are missing. A shard is written under
 a temporary name and then renamed, so a killed run leaves only complete shards and the next run
@@ -10,7 +10,7 @@ makes the rest. The name of a shard contains a hash of its input.
 
 from caloric.collection.engines import Workers
 from caloric.collection.exporting import ExportResult, ReconstructionResult
-from caloric.collection.extraction import ExtractionResult, Settings
+from caloric.collection.extraction import ExtractionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
@@ -40,7 +40,6 @@ __all__ = [
     "ReconstructionResult",
     "RefinementResult",
     "Reporter",
-    "Settings",
     "VerificationResult",
     "Workers",
     "export",

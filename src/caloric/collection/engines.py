@@ -20,6 +20,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from caloric.errors import InputError
+from caloric.gpu import devices
 from caloric.runtime import threads
 
 T = TypeVar("T")
@@ -316,8 +317,6 @@ class Workers:
 
         Workers of a cluster resolve their own device.
         """
-        from caloric.gpu import devices
-
         if self.cluster is not None:
             return self
         target = devices.resolve(self.device)

@@ -1,7 +1,6 @@
 """Step one: extract the features of every image, in shards by the hash of the image names."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,13 @@ from caloric.collection.engines import Engine
 from caloric.collection.sources import Photograph
 from caloric.collection.steps import Progress, check_written, missing, no_progress
 from caloric.collection.store import Shards, fingerprint
-from caloric.detector.options import FEATURES, VERSION
+from caloric.detector.options import VERSION, DetectOptions
 from caloric.errors import Failure, InputError
 from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.frames import Frames
+from caloric.gpu import devices
+from caloric.image import loading
 from caloric.interop.conversion import in_file_axes
 from caloric.options import ExtractOptions
 
@@ -31,23 +32,26 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How features are extracted: the options of :func:`caloric.extract`. Descriptors are uint8."""
+# Options that are always hashed. Others only if they are not at their defaults, so that stores of
+# versions without them stay valid.
+_HASHED = ("max_features", "affine", "upright", "contrast")
 
-    descriptor: str = "caloric"
-    max_features: int = FEATURES
-    affine: bool = False
-    upright: bool = False
-    contrast: float | None = None
 
-    def plan(self) -> ExtractOptions:
-        """Return the options of the extraction; raise an error if one is wrong."""
-        return ExtractOptions(**asdict(self), dtype="uint8")
+def stored_as_bytes(options: ExtractOptions) -> ExtractOptions:
+    """Return the options for a store, which has descriptors as bytes and no simulated views."""
+    if options.views is not None:
+        raise InputError("collections have no simulated views: leave out views")
+    return replace(options, dtype="uint8")
 
-    def hash(self) -> str:
-        """Return a hash of everything that the features depend on besides the image."""
-        return fingerprint(asdict(self), _VERSION, VERSION, self.plan().fingerprint)
+
+def settings_hash(options: ExtractOptions) -> str:
+    """Return a hash of everything that the features depend on besides the image."""
+    settings: dict[str, Any] = {"descriptor": options.name}
+    for field in fields(DetectOptions):
+        value = getattr(options, field.name)
+        if field.name in _HASHED or value != field.default:
+            settings[field.name] = value
+    return fingerprint(settings, _VERSION, VERSION, options.fingerprint)
 
 
 def shards(store: Path) -> Shards:
@@ -76,13 +80,13 @@ def listed(store: Path) -> dict[str, Kept]:
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to make: its images, settings and path, and older shards with ``known`` rows."""
+    """One shard to make: its images, options and path, and older shards with ``known`` rows."""
 
     folder: str
     store: str
     path: str
     photographs: tuple[Photograph, ...]
-    settings: Settings
+    options: ExtractOptions
     device: str
     known: tuple[str, ...]
 
@@ -129,7 +133,7 @@ def features_of(row: dict[str, Any]) -> Features:
 
 def make(task: Task) -> Made:
     """Write one shard, on a worker: known rows are copied, the others extracted."""
-    stored, settings = shards(Path(task.store)), task.settings.hash()
+    stored, settings = shards(Path(task.store)), settings_hash(task.options)
     wanted = {(p.name, p.content): p for p in task.photographs}
     rows: dict[str, dict[str, Any]] = {}
     for path in task.known:
@@ -145,18 +149,18 @@ def make(task: Task) -> Made:
     outcomes: dict[str, int | str] = {}
     orientations: dict[str, int] = {}
 
-    def images() -> Iterable[tuple[Any, Any]]:
-        for photograph in new:
-            try:
-                pixels, orientations[photograph.name] = sources.pixels(task.folder, photograph)
-                yield pixels, None
-            except InputError as error:
-                if isinstance(error, sources.UnreadableError):
-                    outcomes[photograph.name] = str(error)
-                yield Failure(str(error)), None
+    def read(photograph: Photograph) -> NDArray[np.generic]:
+        try:
+            pixels, orientations[photograph.name] = sources.pixels(task.folder, photograph)
+        except (sources.UnreadableError, MemoryError) as error:
+            outcomes[photograph.name] = str(error) or f"{photograph.name}: not enough memory"
+            raise
+        return pixels
 
-    plan = task.settings.plan()
-    for index, result in dispatch.extract_each(images(), plan, task.device, 10**9):
+    # A device works on many images while others are decoded; a CPU needs its threads itself.
+    ahead = 2 if devices.resolve(task.device) is None else MOST
+    images = ((pixels, None) for pixels in loading.read_ahead(new, read, ahead))
+    for index, result in dispatch.extract_each(images, task.options, task.device, 10**9):
         name = new[index].name
         if isinstance(result, Features):
             result = in_file_axes(result, orientations[name])
@@ -222,7 +226,7 @@ def _key(settings: str, group: list[Photograph]) -> str:
 def extract(
     folder: str,
     store: Path,
-    settings: Settings,
+    options: ExtractOptions,
     engine: Engine,
     *,
     device: str = "cpu",
@@ -233,7 +237,8 @@ def extract(
     An image that cannot be read keeps its previous features.
     """
     folder, store = sources.absolute(folder), store.absolute()
-    stored, key = shards(store), settings.hash()
+    options = stored_as_bytes(options)
+    stored, key = shards(store), settings_hash(options)
     outcomes: dict[str, int | str] = {}
     photographs = []
     for block in engine.read(sources.hashed, sources.blocks(folder)):
@@ -250,7 +255,7 @@ def extract(
     known = _known(stored, set(groups), key) if to_make else {}
     tasks = [
         Task(
-            folder, str(store), str(path), tuple(group), settings, device,
+            folder, str(store), str(path), tuple(group), options, device,
             tuple(sorted({known[p] for p in group if p in known})),
         )
         for path, group in to_make.items()

@@ -14,15 +14,18 @@ from typing import Any, TypeVar
 from caloric.collection import exporting, extraction, matching, pairing, refining, sources
 from caloric.collection.engines import Engine, Workers
 from caloric.collection.exporting import ExportResult, ReconstructionResult
-from caloric.collection.extraction import ExtractionResult, Settings
+from caloric.collection.extraction import ExtractionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import locked
 from caloric.errors import InputError
+from caloric.extraction import dispatch
+from caloric.gpu import devices
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
+from caloric.options import ExtractOptions
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -58,7 +61,7 @@ class Reporter:
 
 
 # Defaults of the functions below.
-_OPTIONS, _PAIRING, _MATCHING = Settings(), Pairing(), Matching()
+_OPTIONS, _PAIRING, _MATCHING = ExtractOptions(), Pairing(), Matching()
 _WORKERS, _SILENT = Workers(), Reporter()
 
 
@@ -71,7 +74,7 @@ class _Steps:
     device: str
     report: Reporter
 
-    def extract(self, folder: str, options: Settings) -> ExtractionResult:
+    def extract(self, folder: str, options: ExtractOptions) -> ExtractionResult:
         progress = self.report.progress
         result = self.report.step(
             f"extracting features of {folder}",
@@ -117,6 +120,15 @@ def _locked_steps(out: Path, workers: Workers, report: Reporter) -> Iterator[_St
         raise
 
 
+def _checked(options: ExtractOptions, workers: Workers) -> Workers:
+    """Return the resolved workers; raise an error, before the work, of what they cannot do."""
+    extraction.stored_as_bytes(options)
+    resolved = workers.resolved()
+    if resolved.cluster is None:
+        dispatch.check_device(devices.resolve(resolved.device), options, on_device=False)
+    return resolved
+
+
 def _existing(out: str | Path) -> Path:
     if not Path(out).is_dir():
         raise InputError(f"{out}: no such store")
@@ -126,7 +138,7 @@ def _existing(out: str | Path) -> Path:
 def extract(
     folder: str | Path,
     out: str | Path,
-    options: Settings = _OPTIONS,
+    options: ExtractOptions = _OPTIONS,
     *,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
@@ -139,8 +151,8 @@ def extract(
         The images: a directory, or an address such as ``s3://bucket/photos``.
     out : str or Path
         The store, which is created if it does not exist.
-    options : Settings
-        How features are extracted.
+    options : ExtractOptions
+        How features are extracted; descriptors are stored as bytes.
     workers : Workers
         Processes or a cluster, and the device.
     report : Reporter
@@ -151,8 +163,8 @@ def extract(
     ExtractionResult
         The number of features of each image; ``skipped`` has the reasons of those without.
     """
-    options.plan()  # raises an error of an option before the work
-    with _locked_steps(Path(out), workers.resolved(), report) as steps:
+    resolved = _checked(options, workers)
+    with _locked_steps(Path(out), resolved, report) as steps:
         return steps.extract(str(folder), options)
 
 
@@ -271,7 +283,7 @@ class CollectionResult:
 def run(
     folder: str | Path,
     out: str | Path,
-    options: Settings = _OPTIONS,
+    options: ExtractOptions = _OPTIONS,
     *,
     pairing: Pairing = _PAIRING,
     matching: Matching = _MATCHING,
@@ -291,8 +303,8 @@ def run(
         The images: a directory, or an address.
     out : str or Path
         The store, which is created if it does not exist.
-    options : Settings
-        How features are extracted.
+    options : ExtractOptions
+        How features are extracted; descriptors are stored as bytes.
     pairing : Pairing
         Which pairs are matched.
     matching : Matching
@@ -310,8 +322,7 @@ def run(
         Registered images, missing ones with reasons, models, and numbers.
     """
     colmap.require()
-    options.plan()  # raises an error of an option before the work
-    resolved, store, name = workers.resolved(), Path(out), str(folder)
+    resolved, store, name = _checked(options, workers), Path(out), str(folder)
     with _locked_steps(store, resolved, report) as steps:
         extracted = steps.extract(name, options)
         matched = steps.match(matching, pairing)
