@@ -7,12 +7,14 @@ images and waiting for another run are logged as warnings of ``caloric.collectio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from caloric.collection import exporting, extraction, matching, pairing, refining, sources
-from caloric.collection.engines import Engine, Workers
+from caloric.collection import exporting, extraction, refining, sources
+from caloric.collection import matching as pair_matching
+from caloric.collection import pairing as pair_choice
+from caloric.collection.engines import Engine, InProcess, Workers
 from caloric.collection.exporting import ExportResult, ReconstructionResult
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
@@ -66,55 +68,21 @@ _WORKERS, _SILENT = Workers(), Reporter()
 
 
 @dataclass(frozen=True)
-class _Steps:
-    """The steps that workers run, in a store that is locked."""
+class _Started(Workers):
+    """Workers that run already, with the store locked."""
 
-    store: Path
-    engine: Engine
-    device: str
-    report: Reporter
-
-    def extract(self, folder: str, options: ExtractOptions) -> ExtractionResult:
-        progress = self.report.progress
-        result = self.report.step(
-            f"extracting features of {folder}",
-            lambda: extraction.extract(
-                folder, self.store, options, self.engine, device=self.device, progress=progress
-            ),
-        )
-        if len(result.skipped) == len(result.found):
-            raise InputError(f"{folder}: none of the images could be used")
-        return result
-
-    def pairs(self, options: Pairing | None) -> list[pairing.Pair]:
-        with self.report.working("choosing pairs"):
-            return pairing.pairs(self.store, options, self.engine, self.report.progress)
-
-    def match(self, options: Matching, chosen: Pairing | None) -> MatchingResult:
-        pairs, progress = self.pairs(chosen), self.report.progress
-        return self.report.step(
-            f"matching {len(pairs)} pairs",
-            lambda: matching.match(self.store, pairs, options, self.engine, progress, self.device),
-        )
-
-    def verify(self, options: Matching) -> VerificationResult:
-        return self.report.step(
-            "verifying matches",
-            lambda: matching.verify(self.store, options, self.engine, self.report.progress),
-        )
-
-    def refine(self, folder: str) -> RefinementResult:
-        return self.report.step(
-            "refining tracks",
-            lambda: refining.refine(folder, self.store, self.engine, self.report.progress),
-        )
+    running: Engine = InProcess()  # noqa: RUF009 - without state
 
 
 @contextmanager
-def _locked_steps(out: Path, workers: Workers, report: Reporter) -> Iterator[_Steps]:
+def _started(store: Path, workers: Workers) -> Iterator[_Started]:
+    """Yield workers that run, with the store locked."""
+    if isinstance(workers, _Started):
+        yield workers
+        return
     try:
-        with locked(out), workers.engine() as engine:
-            yield _Steps(out, engine, workers.device, report)
+        with locked(store), workers.engine() as engine:
+            yield _Started(workers.count, workers.cluster, workers.device, engine)
     except KeyboardInterrupt:
         _log.warning("interrupted; %s", KEPT)
         raise
@@ -163,9 +131,17 @@ def extract(
     ExtractionResult
         The number of features of each image; ``skipped`` has the reasons of those without.
     """
-    resolved = _checked(options, workers)
-    with _locked_steps(Path(out), resolved, report) as steps:
-        return steps.extract(str(folder), options)
+    store, name = Path(out), str(folder)
+    with _started(store, _checked(options, workers)) as on:
+        result = report.step(
+            f"extracting features of {name}",
+            lambda: extraction.extract(
+                name, store, options, on.running, device=on.device, progress=report.progress
+            ),
+        )
+    if len(result.skipped) == len(result.found):
+        raise InputError(f"{name}: none of the images could be used")
+    return result
 
 
 def pair(
@@ -179,10 +155,14 @@ def pair(
 
     Without ``options`` they are chosen as before, or all pairs at first.
     """
-    with _locked_steps(_existing(out), workers, report) as steps:
-        result = PairingResult(tuple(steps.pairs(options)))
-    report.finished(result)
-    return result
+    store = _existing(out)
+    with _started(store, workers) as on:
+        return report.step(
+            "choosing pairs",
+            lambda: PairingResult(
+                tuple(pair_choice.pairs(store, options, on.running, report.progress))
+            ),
+        )
 
 
 def match(
@@ -194,8 +174,16 @@ def match(
     report: Reporter = _SILENT,
 ) -> MatchingResult:
     """Match the pairs that are new or have changed; ``pairing`` None chooses them as before."""
-    with _locked_steps(_existing(out), workers.resolved(), report) as steps:
-        return steps.match(options, pairing)
+    store = _existing(out)
+    with _started(store, workers.resolved()) as on:
+        with report.working("choosing pairs"):
+            pairs = pair_choice.pairs(store, pairing, on.running, report.progress)
+        return report.step(
+            f"matching {len(pairs)} pairs",
+            lambda: pair_matching.match(
+                store, pairs, options, on.running, report.progress, on.device
+            ),
+        )
 
 
 def verify(
@@ -206,8 +194,12 @@ def verify(
     report: Reporter = _SILENT,
 ) -> VerificationResult:
     """Estimate a geometry from the matches of each pair."""
-    with _locked_steps(_existing(out), workers, report) as steps:
-        return steps.verify(options)
+    store = _existing(out)
+    with _started(store, workers) as on:
+        return report.step(
+            "verifying matches",
+            lambda: pair_matching.verify(store, options, on.running, report.progress),
+        )
 
 
 def refine(
@@ -221,8 +213,15 @@ def refine(
 
     Exports then have the refined positions.
     """
-    with _locked_steps(_existing(out), workers, report) as steps:
-        return steps.refine(str(folder))
+    store = _existing(out)
+    with _started(store, workers) as on:
+        return report.step(
+            "refining tracks",
+            lambda: refining.refine(str(folder), store, on.running, report.progress),
+        )
+
+
+_refine = refine  # run has a parameter of that name
 
 
 def export(
@@ -322,16 +321,19 @@ def run(
         Registered images, missing ones with reasons, models, and numbers.
     """
     colmap.require()
-    resolved, store, name = _checked(options, workers), Path(out), str(folder)
-    with _locked_steps(store, resolved, report) as steps:
-        extracted = steps.extract(name, options)
-        matched = steps.match(matching, pairing)
-        if resolved.count == workers.count:
-            verified, refined = _verify_and_refine(steps, name, matching, refine)
-    if resolved.count != workers.count:  # one process served the GPU; verification uses all cores
-        with _locked_steps(store, workers, report) as steps:
-            verified, refined = _verify_and_refine(steps, name, matching, refine)
-    name = sources.absolute(name)
+    resolved, store = _checked(options, workers), Path(out)
+    with _started(store, resolved) as on:
+        extracted = extract(folder, store, options, workers=on, report=report)
+        matched = match(store, matching, pairing=pairing, workers=on, report=report)
+        # One process served the GPU; verification uses all cores.
+        more = nullcontext(on.running) if resolved.count == workers.count else workers.engine()
+        with more as engine:
+            on = replace(on, running=engine)
+            verified = verify(store, matching, workers=on, report=report)
+            refined = _refine(folder, store, workers=on, report=report) if refine else None
+    if refined is None:
+        refining.forget(store)
+    name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
     export(store, images=local, report=report)
     models = () if local is None else reconstruct(local, store, report=report).models
@@ -350,23 +352,13 @@ def run(
     )  # fmt: skip
 
 
-def _verify_and_refine(
-    steps: _Steps, folder: str, options: Matching, refine: bool
-) -> tuple[VerificationResult, RefinementResult | None]:
-    verified = steps.verify(options)
-    if refine:
-        return verified, steps.refine(folder)
-    refining.forget(steps.store)
-    return verified, None
-
-
 def _missing(
     store: Path, extracted: ExtractionResult, models: tuple[Reconstruction, ...]
 ) -> dict[str, str]:
     """Return the images that are not in the largest model, with the reason."""
     registered = set(models[0].images) if models else set()
     others = {name: str(model.folder) for model in models[1:] for name in model.images}
-    verified = matching.verified_images(store)
+    verified = pair_matching.verified_images(store)
     missing: dict[str, str] = {}
     for name, found in extracted.found.items():
         if name in registered:

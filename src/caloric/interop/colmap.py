@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -16,9 +15,10 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command, colmap_model
+from caloric.interop.colmap_command import CommandWriter
 from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
-from caloric.interop.exporters import Exporter, Request
+from caloric.interop.exporters import Exporter
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import replacing_path
 
@@ -88,28 +88,69 @@ class Colmap(Exporter):
         check_space(self.target.parent, self.request.count * _BYTES_PER_FEATURE)
 
     def open(self) -> None:
-        """Create the database."""
+        """Create the database; by pycolmap in one transaction."""
         path = self.stack.enter_context(replacing_path(self.target))
         path.unlink()  # COLMAP creates it
-        folder = self.request.images
-        self.writer: LibraryWriter | colmap_command.CommandWriter
-        if folder is None or available():
-            self.writer = LibraryWriter(path, self.request, self.stack)
-        else:
-            self.writer = colmap_command.CommandWriter(path, folder, self.stack)
+        self.command: CommandWriter | None = None
+        if self.request.images is not None and not available():
+            self.command = CommandWriter(path, self.request.images, self.stack)
+            return
+        self.library = pycolmap()
+        self.database = call(lambda: self.library.Database.open(str(path)), path)
+        self.stack.callback(self.database.close)
+        self.stack.enter_context(self.library.DatabaseTransaction(self.database))
+        self.numbers = {name: i for i, name in enumerate(sorted(self.request.names), 1)}
 
     def features(self, name: str, features: Features) -> None:
         """Write an image, its camera, keypoints and descriptors."""
-        self.writer.features(name, features)
+        if self.command is not None:
+            self.command.features(name, features)
+            return
+        number = self.numbers.setdefault(name, len(self.numbers) + 1)
+        camera = self._camera(name, features)
+        camera.camera_id = number
+        self.database.write_camera(camera, use_camera_id=True)
+        image = self.library.Image(name=name, camera_id=number, image_id=number)
+        self.database.write_image(image, use_image_id=True)
+        self.database.write_keypoints(number, features.frames.to_colmap())
+        self.database.write_descriptors(number, _descriptors(self.library, sift_bytes(features)))
+
+    def _camera(self, name: str, features: Features) -> Any:
+        h, w = features.image_size
+        if self.request.images is not None:
+            try:
+                camera = self.library.infer_camera_from_image(str(self.request.images / name))
+            except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
+                camera = None
+            if camera is not None and (camera.width, camera.height) == (w, h):
+                return camera
+        # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
+        return self.library.Camera.create_from_model_id(
+            0, self.library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
+        )
 
     def pair(self, pair: TwoViews) -> None:
         """Write the matches of two images, and their geometry if they have one."""
-        self.writer.pair(pair)
+        if self.command is not None:
+            self.command.pair(pair)
+            return
+        first, second = self.numbers[pair.name_a], self.numbers[pair.name_b]
+        matches = np.ascontiguousarray(pair.matches, np.uint32)
+        self.database.write_matches(first, second, matches)
+        if pair.matrix is None:
+            return
+        geometry, kinds = self.library.TwoViewGeometry(), self.library.TwoViewGeometryConfiguration
+        if pair.model == "fundamental":
+            geometry.config, geometry.F = kinds.UNCALIBRATED, pair.matrix
+        else:
+            geometry.config, geometry.H = kinds.PLANAR_OR_PANORAMIC, pair.matrix
+        geometry.inlier_matches = np.ascontiguousarray(pair.inlier_matches, np.uint32)
+        self.database.write_two_view_geometry(first, second, geometry)
 
     def close(self) -> list[Path]:
         """Return the database."""
-        if isinstance(self.writer, colmap_command.CommandWriter):
-            self.writer.imported()
+        if self.command is not None:
+            self.command.imported()
         return [self.target]
 
 
@@ -126,58 +167,6 @@ def check_space(folder: Path, needed: int) -> None:
         raise InputError(
             f"{folder}: {needed / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
         )
-
-
-class LibraryWriter:
-    """Writes a new database by pycolmap, in one transaction."""
-
-    def __init__(self, path: Path, request: Request, stack: ExitStack) -> None:
-        """Use ``stack`` to close the database."""
-        self.library, self.folder = pycolmap(), request.images
-        self.database = call(lambda: self.library.Database.open(str(path)), path)
-        stack.callback(self.database.close)
-        stack.enter_context(self.library.DatabaseTransaction(self.database))
-        self.numbers = {name: i for i, name in enumerate(sorted(request.names), 1)}
-
-    def features(self, name: str, features: Features) -> None:
-        """Write an image, its camera, keypoints and descriptors."""
-        library, number = self.library, self.numbers.setdefault(name, len(self.numbers) + 1)
-        camera = self._camera(name, features)
-        camera.camera_id = number
-        self.database.write_camera(camera, use_camera_id=True)
-        image = library.Image(name=name, camera_id=number, image_id=number)
-        self.database.write_image(image, use_image_id=True)
-        self.database.write_keypoints(number, features.frames.to_colmap())
-        self.database.write_descriptors(number, _descriptors(library, sift_bytes(features)))
-
-    def _camera(self, name: str, features: Features) -> Any:
-        h, w = features.image_size
-        if self.folder is not None:
-            try:
-                camera = self.library.infer_camera_from_image(str(self.folder / name))
-            except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
-                camera = None
-            if camera is not None and (camera.width, camera.height) == (w, h):
-                return camera
-        # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
-        return self.library.Camera.create_from_model_id(
-            0, self.library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
-        )
-
-    def pair(self, pair: TwoViews) -> None:
-        """Write the matches of two images, and their geometry if they have one."""
-        first, second = self.numbers[pair.name_a], self.numbers[pair.name_b]
-        matches = np.ascontiguousarray(pair.matches, np.uint32)
-        self.database.write_matches(first, second, matches)
-        if pair.matrix is None:
-            return
-        geometry, kinds = self.library.TwoViewGeometry(), self.library.TwoViewGeometryConfiguration
-        if pair.model == "fundamental":
-            geometry.config, geometry.F = kinds.UNCALIBRATED, pair.matrix
-        else:
-            geometry.config, geometry.H = kinds.PLANAR_OR_PANORAMIC, pair.matrix
-        geometry.inlier_matches = np.ascontiguousarray(pair.inlier_matches, np.uint32)
-        self.database.write_two_view_geometry(first, second, geometry)
 
 
 def _descriptors(library: Any, values: NDArray[np.uint8]) -> Any:
