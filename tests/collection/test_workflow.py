@@ -1,6 +1,7 @@
 """The steps of a collection from Python, and all of them in one call."""
 
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from caloric import collection
 from caloric.collection import Pairing, Reporter, Workers, engines, store
 from caloric.interop import colmap, colmap_command
 from caloric.options import ExtractOptions
+from paths import DOCS
 from stores import SETTINGS, content
 
 if store.fcntl is None:
@@ -194,3 +196,15 @@ def test_optional_libraries_are_imported_when_used():
     assert done.stderr.strip() == ""
     with pytest.raises(AttributeError, match="colection"):
         _ = caloric.colection
+
+
+def test_the_python_of_the_page_runs(folder, tmp_path, monkeypatch, capsys):
+    """The steps as printed; :func:`run` needs COLMAP, and is tested above."""
+    text = (DOCS / "collections.md").read_text("utf-8").split("## From Python")[1]
+    whole, steps = re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.S)
+    compile(whole, "collections.md", "exec")
+    (folder / "broken.jpg").write_bytes(b"no picture")
+    monkeypatch.chdir(tmp_path)
+    exec(f"from caloric import collection\n{steps}", {})
+    assert " pairs have a geometry" in capsys.readouterr().out
+    assert (tmp_path / "out" / "hloc" / "matches.h5").is_file()
