@@ -1,10 +1,15 @@
 """The worked examples of CONTRIBUTING run as they are printed, and its tools are consistent."""
 
 import re
+import sys
 import textwrap
+from types import ModuleType
 
+from caloric.collection.matching import two_views
+from caloric.interop.exporters import FORMATS, Format
 from caloric.kernels import KERNELS
 from paths import ROOT
+from stores import run
 
 
 def blocks(section):
@@ -27,3 +32,30 @@ def test_pre_commit_uses_the_version_of_ruff_that_lint_uses():
     (pinned,) = re.findall(r"^ruff==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
     hooks = re.findall(r"\[ruff==(\S+)\]", (ROOT / ".pre-commit-config.yaml").read_text())
     assert set(hooks) == {pinned}
+
+
+def test_a_new_export_format(monkeypatch, matched, originals, tmp_path):
+    """Its file, its line of registration and its test, as they are printed."""
+    code, test = blocks("A new export format")
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    (line,) = re.findall(r"^ +(\"csv\": Format.*),$", text, re.M)
+    module = ModuleType("caloric.interop.csv")
+    exec(code, module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, kind in eval(f"{{{line}}}", {"Format": Format}).items():
+        monkeypatch.setitem(FORMATS, name, kind)
+    scope = {}
+    exec(test, scope)
+    scope["test_each_feature_has_a_row"](tmp_path)
+
+    image, table = originals / "eins" / "bild ä 0.png", tmp_path / "one.csv"
+    assert run("extract", image, "-o", table, "--max-features", 30).exit_code == 0
+    assert len(table.read_text("utf-8").splitlines()) == 31
+    result = run("collection", "export", matched[0], "--to", "csv")
+    assert result.exit_code == 0, result.output
+    rows = (matched[0] / "csv" / "matches.csv").read_text("utf-8").splitlines()
+    inliers = sum(len(pair.inliers) for pair in two_views(matched[0]))
+    assert len(rows) == 1 + inliers > 100
+    assert "did you mean 'csv'" in str(
+        run("collection", "export", matched[0], "--to", "csw").exception
+    )

@@ -18,9 +18,9 @@ PACKAGE = ROOT / "src" / "caloric"
 FOLDERS = ("src", "tests", "docs", "tools", "native", ".github")
 SOURCES = ("py", "md", "cpp", "hpp", "toml", "yml", "js")
 # Files that users have, so that a name such as features.h5 is not an attribute of a module.
-DATA = ("h5", "npz", "json", "png", "jpg", "txt", "db", "html")
-# The worked example of CONTRIBUTING.
-EXAMPLES = ("student.py", "test_student.py")
+DATA = ("h5", "npz", "csv", "json", "png", "jpg", "txt", "db", "html")
+# The worked examples of CONTRIBUTING.
+EXAMPLES = ("student.py", "test_student.py", "csv.py", "test_csv.py")
 
 
 def code(text):
