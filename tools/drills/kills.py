@@ -22,8 +22,8 @@ from pathlib import Path
 from caloric.bench.report import versions
 from caloric.collection import engines, extraction, matching, pairing, refining
 from caloric.errors import InputError
-from caloric.types import Report
 from caloric.options import ExtractOptions
+from caloric.types import Report
 
 VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
 LIMIT = 300  # seconds a run may take

@@ -1,6 +1,7 @@
 """``caloric collection``: one command for each step, and one for all of them."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -55,10 +56,19 @@ def _collection() -> None:
 
 
 def _reporter() -> "Reporter":
-    """Return a reporter that prints progress, and the result of each step."""
+    """Return a reporter that prints progress, from the start of each step, and its result."""
     from caloric.collection import Reporter
 
-    return Reporter(console.Progress(), console.working, typer.echo)
+    progress = console.Progress()
+
+    @contextmanager
+    def working(what: str) -> Iterator[None]:
+        nonlocal progress
+        progress = console.Progress()
+        with console.working(what):
+            yield
+
+    return Reporter(lambda *counts: progress(*counts), working, typer.echo)
 
 
 def _pairing(how: str, overlap: int, nearest: int) -> "Pairing":
