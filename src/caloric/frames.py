@@ -18,20 +18,20 @@ from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
 from caloric.runtime.indexing import rows
-from caloric.types import FloatArray
+from caloric.types import ArrayOrTensor, FloatArray
 
 
 def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
     return np.zeros(count, np.float32) if scores is None else np.asarray(scores, np.float32)
 
 
-def sigmas(maps: FloatArray) -> FloatArray:
+def sigmas(maps: ArrayOrTensor) -> ArrayOrTensor:
     """Return σ = √|det A| (n,) of frames (n, 2, 3), in pixels."""
-    return np.asarray(np.sqrt(np.abs(_determinants(maps))))
+    return abs(_determinants(maps)) ** 0.5
 
 
-def _determinants(maps: FloatArray) -> FloatArray:
-    return np.asarray(maps[:, 0, 0] * maps[:, 1, 1] - maps[:, 0, 1] * maps[:, 1, 0])
+def _determinants(maps: ArrayOrTensor) -> ArrayOrTensor:
+    return maps[:, 0, 0] * maps[:, 1, 1] - maps[:, 0, 1] * maps[:, 1, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class Frames:
     @property
     def sigma(self) -> FloatArray:
         """σ = √|det A|, (n,), in pixels."""
-        return sigmas(self.maps)
+        return np.asarray(sigmas(self.maps))
 
     @property
     def angle(self) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+ArrayOrTensor: TypeAlias = Any  # of NumPy or PyTorch
 FloatArray: TypeAlias = NDArray[np.float64]
 Pixels: TypeAlias = NDArray[np.float32]  # grayscale, (h, w)
 Mask: TypeAlias = NDArray[np.bool_]  # (h, w)

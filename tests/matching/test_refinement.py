@@ -115,17 +115,6 @@ def test_covariances_are_those_of_noisy_copies(pair, noise, copies):
     assert np.median(along[stretched]) > 0.95
 
 
-def test_noise_is_told_from_texture():
-    for name in ("camera", "astronaut", "coffee"):
-        image = unit(photographs.grey(name))
-        rng = np.random.default_rng(0)
-        for noise in (0.01, 0.03):
-            noisy = image + rng.normal(0, noise, image.shape).astype(np.float32)
-            assert noise <= refinement.noise_level(noisy) * 1.05 < 1.3 * noise
-    for shape in ((1, 1), (5, 300), (300, 5), (12, 12), (33, 9)):
-        assert refinement.noise_level(np.zeros(shape, np.float32)) == refinement.ROUNDING
-
-
 def test_flat_places_stay():
     frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
     black = np.zeros((80, 80), np.float32)
