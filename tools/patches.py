@@ -63,7 +63,7 @@ def opencv_sift(patches: Patches) -> NDArray[Any]:
     sift = cv2.SIFT_create()  # type: ignore[attr-defined]
     middle = cv2.KeyPoint((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 6, 0, 1, 0)
     values = np.concatenate([sift.compute(patch, [middle])[1] for patch in patches])
-    return normalise.root(values)
+    return np.asarray(normalise.root(values))
 
 
 def methods() -> dict[str, Describe]:

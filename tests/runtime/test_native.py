@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import caloric
 import photographs
 from caloric.bench.speed import setting
-from caloric.descriptor import pooling, recipes
+from caloric.descriptor import pooling, recipes, tables
 from caloric.detector import extrema
 from caloric.image import scalespace
 from caloric.matching import neighbours, refinement
@@ -119,7 +119,7 @@ def test_descriptors(kind, name, image):
     maps = caloric.Frames.from_xysa(x, y, np.exp(rng.uniform(0, 4, n)), angle).maps.copy()
     maps[::5, :, :2] = maps[::5, :, :2] @ np.array([[1.3, 0.5], [0, 0.8]])
     recipe = recipes.descriptor(name)
-    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    table = tables.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
     args = (ladder, maps, recipe.sampling, recipe.kernel, table, recipe.power)
     plain, compiled = by("0", pooling.pool_frames, *args), by(kind, pooling.pool_frames, *args)
     scale = np.abs(plain).max(1, keepdims=True)

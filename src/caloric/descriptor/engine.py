@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from caloric.descriptor import density, normalise, pooling, whitening
+from caloric.descriptor import density, normalise, pooling, tables, whitening
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.options import DescribeOptions
 from caloric.descriptor.recipes import Descriptor
@@ -28,7 +28,7 @@ def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.g
     if recipe.whitening is not None:
         whiten = whitening.whitener(whitening.load(recipe.whitening)[:, : recipe.dimension])
 
-    def block(rows: range) -> NDArray[np.generic]:
+    def block(rows: range) -> Any:
         result = normalise.normalise(raw[rows.start : rows.stop], recipe.normalisation)
         if whiten is not None:
             result = whiten(result)
@@ -48,7 +48,7 @@ def describe_levels(
     With several sizes the result is the mean over the frame scaled by each of them.
     """
     recipe = options.recipe
-    table = pooling.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    table = tables.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
 
     def pooled(size: float) -> density.Floats:
         sized = maps.copy()
@@ -57,13 +57,10 @@ def describe_levels(
             ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
         )
 
-    raw = mean_over_sizes(pooled, options.sizes, normalise.clip)
-    return finish(raw, recipe, options.output)
+    return finish(mean_over_sizes(pooled, options.sizes), recipe, options.output)
 
 
-def mean_over_sizes(
-    pooled: Callable[[float], V], sizes: tuple[float, ...], clip: Callable[[V], V]
-) -> V:
+def mean_over_sizes(pooled: Callable[[float], V], sizes: tuple[float, ...]) -> V:
     """Return the raw descriptors of one size, or the mean over several, as arrays or tensors.
 
     As in DSP-SIFT, each size is normalised and clipped separately before averaging.
@@ -71,9 +68,9 @@ def mean_over_sizes(
     raw = pooled(sizes[0])
     if len(sizes) == 1:
         return raw
-    raw = clip(raw) / len(sizes)
+    raw = normalise.clip(raw) / len(sizes)
     for size in sizes[1:]:
-        raw = raw + clip(pooled(size)) / len(sizes)
+        raw = raw + normalise.clip(pooled(size)) / len(sizes)
     return raw
 
 
@@ -159,7 +156,7 @@ def describe_patches(
     pixels = _patches(patches, working)
     check_range(pixels, recipe.kernel)
     sampling = SquarePatch(pixels.shape[1])
-    table = pooling.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
+    table = tables.tabulate(recipe.kernel, recipe.layout, sampling, working, recipe.harmonics)
     raw = np.empty((len(pixels), recipe.layout.dimension), working)
     for start in range(0, len(pixels), _BLOCK):
         part = density.measure(pixels[start : start + _BLOCK], recipe.kernel)

@@ -66,11 +66,11 @@ def whitener(matrix: Floats) -> Callable[[Floats], Floats]:
 
     def whiten(h: Floats) -> Floats:
         if core is None or h.dtype != np.float32:
-            return normalise.l2(h @ matrix.astype(h.dtype, copy=False))
+            return np.asarray(normalise.l2(h @ matrix.astype(h.dtype, copy=False)))
         # The order of summation in BLAS depends on the processor.
         result = np.empty((len(h), matrix.shape[1]), np.float32)
         core.product(h, packed, result)
-        return normalise.l2(result)
+        return np.asarray(normalise.l2(result))
 
     return whiten
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.descriptor import pooling
+from caloric.descriptor import pooling, tables
 from caloric.descriptor.density import Floats
 from caloric.descriptor.layout import Rings
 from caloric.descriptor.sampling import SquarePatch
@@ -28,7 +28,7 @@ SECOND = 0.8  # share of the highest peak that a further peak must reach
 
 def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
     """Return the gradient mass around each frame by direction (n, 36), in the frame's axes."""
-    table = pooling.tabulate(KERNEL, LAYOUT, SAMPLING, most=ORDER)
+    table = tables.tabulate(KERNEL, LAYOUT, SAMPLING, most=ORDER)
     return pooling.pool_frames(ladder, maps, SAMPLING, KERNEL, table)
 
 

@@ -1,6 +1,5 @@
 """Descriptors on a device: contraction with tables, normalisation, whitening."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,19 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.descriptor import normalise, pooling, whitening
+from caloric.descriptor import normalise, tables, whitening
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.gpu import density
 from caloric.gpu.caches import once
 from caloric.kernels import Kernel
-from caloric.types import Normalisation
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """:class:`caloric.descriptor.pooling.Table` as one matrix ((2·order + 1) p, entries).
+    """:class:`caloric.descriptor.tables.Table` as one matrix ((2·order + 1) p, entries).
 
     Raw descriptors are ``scale`` times the product of harmonics and ``matrix``, which is scaled to
     the range of half precision.
@@ -31,7 +29,7 @@ class Table:
     scale: float
 
 
-def dense(table: pooling.Table, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def dense(table: tables.Table, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the matrix of a table of ``count`` points, padded like :class:`density.Points`."""
     blocks = 2 * table.order + 1
     if table.synthesis is None:
@@ -58,7 +56,7 @@ def table(
 ) -> Table:
     """Return the table of a kernel and layout on a device (cached)."""
     precise = "float64" if dtype == torch.float64 else "float32"
-    tabulated = pooling.tabulate(kernel, layout, sampling, precise, most)
+    tabulated = tables.tabulate(kernel, layout, sampling, precise, most)
     matrix = dense(tabulated, len(sampling.areas()))
     scale = float(np.abs(matrix).max()) if dtype == torch.float16 else 1.0
     on_device = torch.tensor(matrix / scale, dtype=dtype, device=device)
@@ -72,53 +70,15 @@ def pool(harmonics: Tensor, table: Table) -> Tensor:
     return wide if table.scale == 1 else wide * table.scale
 
 
-def l2(h: Tensor) -> Tensor:
-    """Return rows of unit Euclidean length; zero rows stay zero, with derivatives of 0."""
-    largest = h.detach().abs().amax(1, keepdim=True)
-    nonzero = largest > 0
-    unit = h / torch.where(nonzero, largest, 1.0)
-    square = (unit * unit).sum(1, keepdim=True)
-    return torch.where(nonzero, unit / torch.where(nonzero, square, 1.0).sqrt(), 0.0)
-
-
-def clip(h: Tensor) -> Tensor:
-    """Return rows with the normalisation of SIFT: see :func:`normalise.clip`."""
-    return normalise.clip(h, l2)
-
-
-def root(h: Tensor) -> Tensor:
-    """Return rows with the normalisation of RootSIFT."""
-    unit = l2(h)
-    positive = unit > 0
-    return l2(torch.where(positive, torch.where(positive, unit, 1.0).sqrt(), 0.0))
-
-
-_METHODS: dict[Normalisation, Callable[[Tensor], Tensor]] = {
-    "none": lambda h: h,
-    "l2": l2,
-    "clip": clip,
-    "root": root,
-}
-
-
 @once
 def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
     return torch.tensor(whitening.load(name)[:, :dimension], dtype=dtype, device=device)
 
 
-def normalised(raw: Tensor, how: Normalisation) -> Tensor:
-    """Return normalised descriptors: see :func:`caloric.descriptor.normalise.normalise`."""
-    return _METHODS[how](raw)
-
-
 def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
     """Return normalised and, if the recipe says so, whitened descriptors (n, d)."""
-    result = normalised(raw, recipe.normalisation)
+    result = normalise.normalise(raw, recipe.normalisation)
     if recipe.whitening is None:
         return result
-    return l2(result @ _whitening(recipe.whitening, recipe.dimension, raw.device, raw.dtype))
-
-
-def to_uint8(h: Tensor, signed: bool) -> Tensor:
-    """Return descriptors as uint8: see :func:`normalise.to_uint8`."""
-    return normalise.levels(h, signed).to(torch.uint8)
+    matrix = _whitening(recipe.whitening, recipe.dimension, raw.device, raw.dtype)
+    return normalise.l2(result @ matrix)

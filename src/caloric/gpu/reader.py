@@ -67,7 +67,7 @@ class Reader:
             sized = maps if size == 1 else torch.cat([maps[..., :2] * size, maps[..., 2:]], -1)
             return self.pooled(sized, recipe.sampling, recipe.kernel, recipe.power, table)
 
-        return pooling.finish(mean_over_sizes(at, sizes, pooling.clip), recipe)
+        return pooling.finish(mean_over_sizes(at, sizes), recipe)
 
     def second_moments(self, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return xx, xy and yy (n,) of each frame: see :func:`affine_shape.second_moments`."""

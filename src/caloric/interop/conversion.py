@@ -71,4 +71,4 @@ def sift_bytes(features: Features) -> NDArray[np.uint8]:
             f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} has "
             f"{features.descriptors.shape[1]}; use caloric or caloric-unlearned"
         )
-    return normalise.to_uint8(sift_floats(features) / LENGTH)
+    return np.asarray(normalise.to_uint8(sift_floats(features) / LENGTH))

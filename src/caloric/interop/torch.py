@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from caloric.descriptor import whitening
+from caloric.descriptor import normalise, whitening
 from caloric.descriptor.recipes import Descriptor as Recipe
 from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
@@ -80,9 +80,9 @@ class Descriptor(nn.Module):
         if len(raw) == 0:
             result = raw.new_zeros((0, self.dimension))
         else:
-            result = pooling.normalised(raw, self.recipe.normalisation)
+            result = normalise.normalise(raw, self.recipe.normalisation)
             if self.recipe.whitening is not None:
-                result = pooling.l2(result @ self.whitening.to(kind))
+                result = normalise.l2(result @ self.whitening.to(kind))
         result = result.to(pixels.dtype)
         return result if lafs is None else result.view(*lafs.shape[:2], self.dimension)
 

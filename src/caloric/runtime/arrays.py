@@ -28,3 +28,18 @@ def percentile(values: ArrayOrTensor, percent: float) -> ArrayOrTensor:
     ordered, at = values.reshape(-1).sort().values, (values.numel() - 1) * percent / 100
     low, high = ordered[int(at)], ordered[min(int(at) + 1, len(ordered) - 1)]
     return low + (high - low) * (at - int(at))
+
+
+def inner(a: ArrayOrTensor, b: ArrayOrTensor, axis: int) -> ArrayOrTensor:
+    """Return the sums of products of two matrices along an axis."""
+    if isinstance(a, np.ndarray):  # without storing the products
+        return np.einsum("ij,ij->j" if axis == 0 else "ij,ij->i", a, b)
+    return (a * b).sum(axis)
+
+
+def positive_root(values: ArrayOrTensor) -> ArrayOrTensor:
+    """Return √max(x, 0), whose derivative is 0 where x ≤ 0."""
+    if isinstance(values, np.ndarray):
+        return np.sqrt(np.maximum(values, 0))
+    positive, xp = values > 0, namespace(values)
+    return xp.where(positive, xp.where(positive, values, 1.0).sqrt(), 0.0)
