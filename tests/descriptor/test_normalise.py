@@ -1,0 +1,80 @@
+"""Normalisation: unit rows, clipping, roots and bytes, for arrays and tensors."""
+
+import numpy as np
+import pytest
+
+import caloric
+from caloric.descriptor import normalise
+from caloric.kernels import KERNELS
+from random_patches import smooth_patches
+
+
+def test_contrast_of_any_size():
+    patches = smooth_patches(2).astype(np.float64)
+    plain = caloric.describe_patches(patches, "heat", dtype="float64")
+    for factor in (1e-100, 1e100):
+        scaled = caloric.describe_patches(patches * factor, "heat", dtype="float64")
+        np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-9)
+
+
+def test_normalisations():
+    h = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [-1e-9, 1.0, 1.0]])
+    np.testing.assert_allclose(normalise.l2(h)[0], [0.6, 0.8, 0])
+    np.testing.assert_allclose(normalise.root(h)[0] ** 2, [3 / 7, 4 / 7, 0])
+    clipped = normalise.clip(np.array([[1.0] + [0.1] * 50]))
+    assert clipped[0, 0] == pytest.approx(0.2 / np.hypot(0.2, np.sqrt(50) * 0.1 / np.sqrt(1.5)))
+    for how in ("l2", "clip", "root"):
+        result = normalise.normalise(h, how)
+        assert not result[1].any()
+        np.testing.assert_allclose(np.linalg.norm(result[[0, 2]], axis=1), 1)
+
+
+def test_uint8():
+    patches = smooth_patches(3)
+    stored = caloric.describe_patches(patches, "sift", dtype="uint8")
+    assert stored.dtype == np.uint8
+    exact = caloric.describe_patches(patches, "sift")
+    np.testing.assert_allclose(stored / 512, np.minimum(exact, 255 / 512), atol=0.5 / 512 + 1e-6)
+
+
+def test_gain_and_offset_change_nothing():
+    patches = smooth_patches(2)
+    for name in KERNELS:
+        if KERNELS[name].feature == "orientation":
+            plain = caloric.describe_patches(patches, name)
+            np.testing.assert_allclose(
+                caloric.describe_patches(0.4 * patches + 0.3, name), plain, atol=1e-5
+            )
+
+
+def test_no_row_affects_another():
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        rows = rng.random((5, 16)).astype(dtype)
+        hard = np.stack([rows[0], 0 * rows[1], 1e-30 * rows[2], 1e30 * rows[3], rows[4]])
+        for how in ("l2", "clip", "root"):
+            together = normalise.normalise(hard, how)
+            assert together.dtype == dtype
+            for i in (0, 4):
+                np.testing.assert_array_equal(together[i], normalise.normalise(rows[[i]], how)[0])
+            np.testing.assert_allclose(together[2], normalise.normalise(rows, how)[2], rtol=1e-5)
+            np.testing.assert_allclose(together[3], normalise.normalise(rows, how)[3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["none", "l2", "clip", "root"])
+def test_tensors_are_normalised_as_arrays_are(how):
+    torch = pytest.importorskip("torch")
+    h = np.random.default_rng(0).standard_normal((6, 128)).astype(np.float32)
+    h[2] = 0
+    rows = torch.from_numpy(h).requires_grad_(how != "none")
+    result = normalise.normalise(rows, how)
+    np.testing.assert_allclose(result.detach(), normalise.normalise(h, how), atol=1e-6)
+    if how != "none":
+        (result * torch.arange(128)).sum().backward()
+        assert torch.isfinite(rows.grad).all()
+        assert not rows.grad[2].any()
+    for signed in (False, True):
+        unit = normalise.l2(h)
+        there = normalise.to_uint8(torch.from_numpy(unit), signed)
+        assert there.dtype == torch.uint8
+        np.testing.assert_array_equal(there, normalise.to_uint8(unit, signed))

@@ -1,0 +1,103 @@
+"""Tables: their error, averaging over directions, symmetries and the cache."""
+
+import numpy as np
+import pytest
+
+import caloric
+from caloric.descriptor import density, pooling, recipes, tables
+from caloric.descriptor.sampling import SquarePatch
+from caloric.theory.gaussians import periodic_gaussian
+from random_patches import direct, relative, smooth_patches
+
+
+def test_error_of_the_basis_is_as_stated():
+    """A table says which share of the kernel it leaves out, and that is what it loses."""
+    recipe = recipes.descriptor("heat")
+    table = tables.tabulate(recipe.kernel, recipe.layout, SquarePatch(24), "float64")
+    assert 0 < table.tail <= tables.TOLERANCE
+    patches = smooth_patches(3, 24)
+    part = density.measure(patches, recipe.kernel)
+    whole = direct(patches, recipe)
+    (coefficients,) = table.factors
+    for order in (6, 12, 20):
+        rows = (2 * order + 1) * 24**2
+        cut = tables.Table((coefficients[:rows].copy(),), None, order, 0)
+        power = coefficients**2
+        power[24**2 :] /= 2
+        tail = np.sqrt(power[rows:].sum() / power.sum())
+        loss = relative(pooling.pool(part, cut), whole)
+        assert loss.max() < 2 * tail
+        assert loss.max() > 1e-3 * tail
+
+
+def coverage(layout, sigma_a):
+    """What a gradient at the worst angle weighs of one at the best, summed over a descriptor."""
+    turns = np.linspace(0, 2 * np.pi / 8, 9)
+    line = SquarePatch(8).points().reshape(8, 8, 2)
+    ramps = np.array([0.5 + 0.2 * (line @ [np.cos(t), np.sin(t)]) for t in turns])
+    raw = caloric.describe_patches(
+        ramps, "heat", layout=layout, normalisation="none", sigma_d=0.2, sigma_a=sigma_a
+    )
+    total = raw.sum(1)
+    return total.min() / total.max()
+
+
+def test_narrow_kernels_are_averaged_over_beta():
+    """Eight pointwise directions miss a narrow kernel between them; the average does not."""
+    assert coverage(caloric.Grid(average=False), 0.1) < 0.05
+    for sigma_a in (0.003, 0.1, 0.2, 0.25, 0.29, 0.3, 0.35):
+        assert coverage(caloric.Grid(), sigma_a) > 0.65
+        assert coverage(caloric.Grid(average=True), sigma_a) > 0.9
+    assert coverage(caloric.Grid(directions=32), 0.1) > 0.9
+
+
+def test_averaging_sets_in_without_a_jump():
+    patches = smooth_patches(1, 16)
+    edge = 0.375 * 2 * np.pi / 8
+    below, above = (
+        caloric.describe_patches(patches, "heat", sigma_a=edge * f) for f in (0.9999, 1.0001)
+    )
+    assert relative(below, above).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("heat", {"sigma_d": 0.25, "sigma_a": 0.15}),
+        ("heat", {"sigma_d": 0.02, "sigma_a": 0.2}),
+        ("similarity", {"sigma_d": 0.02, "sigma_r": 0.25, "sigma_s": 0}),
+        ("sift", {"sigma_d": 0.1, "sigma_r": 0.05}),
+    ],
+)
+def test_average_is_the_blur_it_claims(name, parameters):
+    recipe = caloric.Descriptor(
+        recipes.descriptor(name, **parameters).kernel, caloric.Grid(average=True, cells=2)
+    )
+    patches = smooth_patches(1, 16)
+    got = caloric.describe_patches(patches, recipe, normalisation="none")
+    fine = 2 * np.pi * np.arange(4096) / 4096
+    part = density.measure(patches, recipe.kernel)
+    maps = pooling.direct_sum(
+        recipe.kernel, fine, recipe.layout.places(), part, SquarePatch(16).points()
+    )
+    bins, blur = recipe.layout.bins(recipe.kernel), recipe.layout.blur(recipe.kernel)
+    window = periodic_gaussian(fine[:, None] - bins, blur) * (2 * np.pi / 4096)
+    assert relative(got, (maps @ window).reshape(1, -1)).max() < 1e-4
+
+
+def test_tables_of_the_cache_are_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(tables, "CACHE_BYTES", 3_000_000)
+    patches = smooth_patches(1, 8)
+    for sigma_d in (0.3, 0.31, 0.32, 0.33):
+        caloric.describe_patches(patches, "heat", sigma_d=sigma_d)
+    held = list(tables._cache.values())
+    assert sum(t.nbytes for t in held) <= 3_000_000 or len(held) == 1
+
+
+def test_symmetries_of_the_square_change_nothing():
+    """Tables filled by symmetry equal the direct sum also where no symmetry can help."""
+    patches = smooth_patches(2, 16)
+    for layout in (caloric.Grid(cells=3, directions=12), caloric.Grid(cells=3, directions=6)):
+        recipe = caloric.Descriptor(caloric.kernel("heat", sigma_d=0.3, sigma_a=0.6), layout)
+        got = caloric.describe_patches(patches, recipe, normalisation="none")
+        assert relative(got, direct(patches, recipe)).max() < 1e-4
