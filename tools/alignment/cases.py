@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import synthetic
-from caloric.alignment import align
+from caloric.alignment import transforms
 from caloric.bench import datasets
 from caloric.bench.methods import read_grey
 from caloric.errors import InputError
@@ -79,7 +79,7 @@ class Case:
     @property
     def centred(self) -> FloatArray:
         """Return the map (2, 3) that centres the upright template in the image."""
-        return align.centred(self.template.shape, self.image.shape)
+        return transforms.centered(self.template.shape, self.image.shape)
 
     def error(self, transform: FloatArray) -> float:
         """Return the mean error of the template's points, in pixels of the image."""

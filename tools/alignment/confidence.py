@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from caloric.alignment import align, confidence, registration
+from caloric.alignment import align, confidence, scenes
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.image.pixels import to_grey
@@ -42,7 +42,7 @@ def _trial(
     kind = fields.feature("unsigned-orientation" if inverted else "orientation")
     evidence = (0.0, 1e-6)
     if alignment.path:
-        scene = registration.scene_fine(to_grey(case.template), to_grey(image), kind)
+        scene = scenes.fine_scene(to_grey(case.template), to_grey(image), kind)
         evidence = confidence.evidence(scene, alignment.transform)
     right = present and case.error(alignment.transform) < RIGHT
     return Trial(group, present, right, alignment.converged, evidence)

@@ -16,45 +16,46 @@ The coefficients are those of a logistic regression of "the mean error is below 
 
 import numpy as np
 
-from caloric.alignment import registration
-from caloric.alignment.registration import Problem
+from caloric.alignment import transforms
+from caloric.alignment.scenes import FineScene
 from caloric.alignment.schedule import SCHEDULE
 from caloric.types import FloatArray, TransformModel
 
 
-def confidence(scene: Problem, transform: FloatArray) -> float:
+def confidence(scene: FineScene, transform: FloatArray) -> float:
     """Return the probability that a transform is correct, 0 to 1."""
     c, s = evidence(scene, transform)
-    return float(
-        1
-        / (1 + np.exp(-(SCHEDULE.agreement * c + SCHEDULE.sharpness * np.log(s) + SCHEDULE.offset)))
-    )
+    log_odds = SCHEDULE.agreement * c + SCHEDULE.sharpness * np.log(s) + SCHEDULE.offset
+    return float(1 / (1 + np.exp(-log_odds)))
 
 
-def evidence(scene: Problem, transform: FloatArray) -> tuple[float, float]:
+def evidence(scene: FineScene, transform: FloatArray) -> tuple[float, float]:
     """Return c and s, defined above, of a transform."""
     level = scene.level(SCHEDULE.compared_at, "translation", fine=True)
     evaluation = scene.evaluate(level, transform)
-    width = max(registration.radius(scene.shapes[0]) / 8 / level.stride, 1.0)
-    hessian, _ = scene.normal_equations(level, evaluation)
+    around = transforms.radius(scene.shapes[0]) * SCHEDULE.compared_around
+    width = max(around / level.grid.stride, 1.0)
+    hessian, _ = evaluation.normal_equations()
     lowest = float(np.linalg.eigvalsh(hessian)[0])
-    sharpness = max(lowest / (max(evaluation.count, 1) * level.power), 1e-6)
-    return scene.cosines(level, evaluation, width), sharpness
+    count = max(int(evaluation.inside.sum()), 1)
+    sharpness = max(lowest / (count * level.power), SCHEDULE.least_sharpness)
+    return scene.cosines(evaluation, width), sharpness
 
 
-def covariance(scene: Problem, model: TransformModel, transform: FloatArray) -> FloatArray:
+def covariance(scene: FineScene, model: TransformModel, transform: FloatArray) -> FloatArray:
     """Return the covariance (6, 6) of the transform: the noise times the inverse curvature."""
     level = scene.level(0.0, model, fine=True)
     evaluation = scene.evaluate(level, transform)
-    hessian, _ = scene.normal_equations(level, evaluation)
-    area = max(1.0, SCHEDULE.correlated / level.stride**2)
+    hessian, _ = evaluation.normal_equations()
+    area = max(1.0, SCHEDULE.correlated / level.grid.stride**2)
     values, vectors = np.linalg.eigh(hessian)
     # Directions without curvature are undetermined: their variance is large but finite.
     known = np.maximum(values, SCHEDULE.undetermined * max(float(values[-1]), 1e-30))
-    parameters = scene.noise(level, evaluation) * area * (vectors / known) @ vectors.T
+    parameters = scene.noise(evaluation) * area * (vectors / known) @ vectors.T
+    template, h = scene.shapes[0], 1e-4
     moves = np.stack(
         [
-            (registration.composed(scene, model, transform, 1e-4 * unit) - transform).ravel() / 1e-4
+            (transforms.composed(template, model, transform, h * unit) - transform).ravel() / h
             for unit in np.eye(len(hessian))
         ],
         1,

@@ -44,7 +44,7 @@ def _angles(turns: int) -> FloatArray:
     return np.asarray(np.arange(turns) * (2 * np.pi / turns), np.float64)
 
 
-def turned_templates(
+def rotated_templates(
     pyramid: Pyramid, shape: tuple[int, int], feature: Feature, turns: int
 ) -> Pixels:
     """Return the fields of the template in a disc at every rotation (channels x disc, turns).
@@ -60,10 +60,10 @@ def turned_templates(
         c, s = np.cos(a), np.sin(a)
         A = np.array([[c, s], [-s, c]]) * h / spacing
         to = np.column_stack([A, middle - A @ np.full(2, (SCHEDULE.grid - 1) / 2)])
-        turned = fields.turned(
+        rotated = fields.rotated(
             fields.sampled(values, to, (SCHEDULE.grid, SCHEDULE.grid)), feature.harmonics, -float(a)
         )
-        column = turned[:, INSIDE].ravel()
+        column = rotated[:, INSIDE].ravel()
         columns.append(column / max(float(np.linalg.norm(column)), 1e-12))
     return np.stack(columns, 1)
 
@@ -134,21 +134,29 @@ def _plane(pyramid: Pyramid, shape: tuple[int, int], spacing: float) -> _Plane:
     return _Plane(values, spacing, (x, y))
 
 
+@dataclass(frozen=True)
+class Search:
+    """What is searched: ``turns`` rotations and ``scales``; and how many candidates are kept.
+
+    ``correlate`` compares templates with windows, for example on a GPU.
+    """
+
+    turns: int
+    scales: Sequence[float]
+    count: int
+    correlate: Correlate = correlate
+
+
 def search(
     image_fields: Pyramid,
     image_shape: tuple[int, int],
     templates: Sequence[Pixels],
     template_shape: tuple[int, int],
-    *,
-    turns: int,
-    scales: Sequence[float],
-    most: int,
-    correlate: Correlate = correlate,
+    how: Search,
 ) -> list[list[Candidate]]:
-    """Return the ``most`` best candidates of each template, best first, no two of them neighbours.
+    """Return the best candidates of each template, best first, no two of them neighbors.
 
-    ``templates`` are :func:`turned_templates` of the same shape; ``correlate`` replaces the
-    comparison, for example by one on a GPU.
+    ``templates`` are :func:`rotated_templates` of the same shape.
     """
     h = max(template_shape) / SCHEDULE.grid
     middle = np.array([(template_shape[1] - 1) / 2, (template_shape[0] - 1) / 2])
@@ -159,23 +167,18 @@ def search(
         norms = plane.norms()
         candidates = []
         for k in range(0, len(templates), block):
-            scores, which = correlate(
-                plane.values, np.concatenate(templates[k : k + block], 1), turns
-            )
+            columns = np.concatenate(templates[k : k + block], 1)
+            scores, which = how.correlate(plane.values, columns, how.turns)
             scores /= norms
             candidates += [
-                _peaks(score, turn, plane, s, turns, middle)
+                _peaks(score, turn, plane, s, how.turns, middle)
                 for score, turn in zip(scores, which, strict=True)
             ]
         return candidates
 
-    by_scale = threads.each(at_scale, scales)
-    return [
-        _apart(
-            sorted((c for scale in by_scale for c in scale[k]), key=lambda c: -c.score), turns, most
-        )
-        for k in range(len(templates))
-    ]
+    by_scale = threads.each(at_scale, how.scales)
+    every = ([c for scale in by_scale for c in scale[k]] for k in range(len(templates)))
+    return [_apart(sorted(one, key=lambda c: -c.score), how) for one in every]
 
 
 def _peaks(
@@ -204,12 +207,12 @@ def _peaks(
     return candidates
 
 
-def _apart(candidates: list[Candidate], turns: int, most: int) -> list[Candidate]:
+def _apart(candidates: list[Candidate], how: Search) -> list[Candidate]:
     kept: list[Candidate] = []
     for candidate in candidates:
-        if len(kept) == most:
+        if len(kept) == how.count:
             break
-        if not any(_near(candidate, other, turns) for other in kept):
+        if not any(_near(candidate, other, how.turns) for other in kept):
             kept.append(candidate)
     return kept
 
@@ -218,5 +221,7 @@ def _near(a: Candidate, b: Candidate, turns: int) -> bool:
     (x, y, turn, s), (u, v, other, t) = a.place, b.place
     between = abs(turn - other)
     return (
-        abs(x - u) + abs(y - v) <= 2.5 and min(between, turns - between) <= 1 and abs(s - t) < 0.25
+        abs(x - u) + abs(y - v) <= SCHEDULE.apart
+        and min(between, turns - between) <= SCHEDULE.apart_turns
+        and abs(s - t) < SCHEDULE.apart_scale
     )

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.alignment import align, registration
-from caloric.alignment.align import Alignment, Device
+from caloric.alignment import align, paths, scenes, starts
+from caloric.alignment.align import Alignment, Options
+from caloric.alignment.paths import Sizes, Task
+from caloric.alignment.scenes import Scene
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import density, engine, fields
 from caloric.descriptor.density import Measure
@@ -27,8 +29,6 @@ from caloric.errors import InputError, known_options
 from caloric.kernels import Kernel
 from caloric.runtime import threads
 from caloric.types import FloatArray, Pixels, TransformModel
-
-Octaves = list[tuple[Pixels, Pixels]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ class _Group:
     """Templates of the same shape, which share the fields of the image in the search."""
 
     indices: list[int]
-    scenes: list[registration.Scene]
-    sizes: list[Octaves]
+    scenes: list[Scene]
+    sizes: list[Sizes]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -96,34 +96,24 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
     images: list[Pixels] = []
     measured: dict[tuple[int, float], fields.Pyramid] = {}
     for indices in shapes.values():
-        smaller = [align.smaller(templates[i]) for i in indices]
+        smaller = [paths.smaller(templates[i]) for i in indices]
         count = len(smaller[0])
         images += [next(halves) for _ in range(count - len(images))]
         sizes = [list(zip(levels, images, strict=False)) for levels in smaller]
-        key = count, registration.light(smaller[0][-1].shape)
+        key = count, scenes.illumination_width(smaller[0][-1].shape)
         if key not in measured:
             measured[key] = fields.pyramid(feature.measure(images[count - 1], key[1]))
-        scenes = [
-            registration.scene_with_fields(*levels[-1], measured[key], feature, "partial")
-            for levels in sizes
-        ]
-        groups.append(_Group(indices, scenes, sizes))
+        tops = [scenes.scene_with_fields(*levels[-1], measured[key], feature) for levels in sizes]
+        groups.append(_Group(indices, tops, sizes))
     return groups
 
 
 def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pixels:
     """Return the image area that a template covers under a transform, as a square patch."""
-    h, w = shape
-    step = np.array(
-        [
-            [w / SCHEDULE.patch_side, 0, (w / SCHEDULE.patch_side - 1) / 2],
-            [0, h / SCHEDULE.patch_side, (h / SCHEDULE.patch_side - 1) / 2],
-            [0, 0, 1],
-        ]
-    )
-    return registration.seen(
-        pixels, np.asarray(transform @ step), (SCHEDULE.patch_side, SCHEDULE.patch_side)
-    )
+    side = SCHEDULE.patch_side
+    x, y = shape[1] / side, shape[0] / side
+    step = np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+    return scenes.warped(pixels, np.asarray(transform @ step), (side, side))
 
 
 def raw_density(seen: Measure) -> Pixels:
@@ -232,30 +222,27 @@ def find_template(
         flat_ones = checked.keys() - textured.keys()
         unusable |= dict.fromkeys(flat_ones, "flat: there is nothing in it to be found")
     scores = np.zeros(len(templates))
+    options = Options(kind, model, on=paths.device_of(device))
     if not textured or align.is_flat(large):
         first = min(checked)
-        flat = align.aligned(checked[first], large, kind, model, None)
-        return TemplateMatch(first, flat, scores, {}, unusable)
-    result = _best(large, textured, kind, chosen, model, align.device_of(device))
+        return TemplateMatch(
+            first, align.aligned(checked[first], large, options), scores, {}, unusable
+        )
+    result = _best(large, textured, chosen, options)
     scores[list(textured)] = result.scores
     return replace(result, scores=scores, unusable=unusable)
 
 
 def _best(
-    image: Pixels,
-    templates: dict[int, Pixels],
-    feature: Feature,
-    kernel: Kernel,
-    model: TransformModel,
-    on: Device,
+    image: Pixels, templates: dict[int, Pixels], kernel: Kernel, options: Options
 ) -> TemplateMatch:
     """Return the result for textured templates by their index, with their scores alone."""
-    names = list(templates)
-    groups = _groups(image, list(templates.values()), feature)
-    where: dict[int, tuple[registration.Scene, Octaves, list[FloatArray]]] = {}
+    names, model = list(templates), options.model
+    groups = _groups(image, list(templates.values()), options.feature)
+    tasks: dict[int, tuple[Task, list[FloatArray]]] = {}
     best: dict[int, float] = {}
     for group in groups:
-        candidates = align.searched(group.scenes, model, SCHEDULE.template_candidates, on)
+        candidates = starts.searched(group.scenes, model, SCHEDULE.template_candidates, options.on)
         transforms = [transform for per_template in candidates for transform in per_template]
         patches = np.stack(
             [_patch(group.scenes[0].image, transform, group.shape) for transform in transforms]
@@ -263,29 +250,29 @@ def _best(
         identity = np.hstack([np.eye(2), np.zeros((2, 1))])
         raw = np.stack([_patch(s.template, identity, group.shape) for s in group.scenes])
         table = scores(kernel, patches, raw)
-        if feature is fields.FEATURES["unsigned-orientation"]:
+        if options.feature is fields.FEATURES["unsigned-orientation"]:
             table = np.maximum(table, scores(kernel, 1 - patches, raw))
         for k, scene in enumerate(group.scenes):
             order = np.argsort(-table[:, k])[: SCHEDULE.template_candidates]
             index = names[group.indices[k]]
             best[index] = float(table[order[0], k])
-            where[index] = scene, group.sizes[k], [transforms[j] for j in order]
+            task = Task(group.sizes[k], scene, model, options.on)
+            tasks[index] = task, [transforms[j] for j in order]
     aligned: dict[int, Alignment] = {}
     last = True
-    for index in sorted(where, key=lambda i: -best[i]):
+    for index in sorted(tasks, key=lambda i: -best[i]):
         if len(aligned) >= SCHEDULE.aligned_templates and not last:
             break
-        scene, sizes, starts = where[index]
-        path = align.from_candidates(scene, model, starts)
-        aligned[index] = align.descend(sizes, scene, model, path, on)
+        task, begins = tasks[index]
+        path = paths.from_candidates(task.top, model, begins)
+        aligned[index] = paths.descend(task, path)
         last = aligned[index].converged
     ranked = _ranked(aligned)
     if aligned[ranked[0]].confidence < SCHEDULE.sure:
         # One that converged may be at the wrong place; the runners-up matter only if none did.
         count = 1 if aligned[ranked[0]].converged else SCHEDULE.escalated_templates
         for index in ranked[:count]:
-            scene, sizes, starts = where[index]
-            aligned[index] = align.escalated(sizes, scene, model, starts, aligned[index], on)
+            aligned[index] = align.escalated(*tasks[index], aligned[index])
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
     scores_of_all = np.array([best[i] for i in names])

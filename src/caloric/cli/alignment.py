@@ -54,7 +54,6 @@ def align(
 ) -> None:
     """Align a template with an image by diffusion and continuation. Exit code 1: not found."""
     from caloric.alignment import align
-    from caloric.alignment.registration import Diffusion
     from caloric.image import reading
     from caloric.types import TransformModel as Motion
 
@@ -70,7 +69,7 @@ def align(
         result = align.align(
             template_pixels, image_pixels,
             model=cast(Motion, model), initial=start, inverted=inverted, feature=feature,
-            method=cast(align.Method, method), diffusion=cast(Diffusion, diffusion),
+            method=cast(align.Method, method), diffusion=cast(align.Diffusion, diffusion),
             device=device,
         )  # fmt: skip
     if output is not None:
@@ -137,13 +136,13 @@ def _draw_alignment(
     others: Sequence[tuple[tuple[int, ...], Any]] = (),
 ) -> None:
     from caloric import viz
-    from caloric.alignment import align, registration
+    from caloric.alignment import transforms
 
-    initial = align.centred(np.shape(template), np.shape(image))
+    initial = transforms.centered(np.shape(template), np.shape(image))
     if start is not None:
         initial = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in result.path]
-    scale = registration.scale(result.transform)
+    scale = transforms.scale(result.transform)
     found = f"scale {scale:.3g}, turned {_turned(_degrees(result.transform))}"
     if result.converged:
         title = f"{title}, confidence {result.confidence:.2f}"
@@ -238,7 +237,7 @@ def _found(
     path: str, score: float, alignment: "Alignment | None", unusable: str | None, pixels: Any
 ) -> dict[str, Any]:
     """Return what was found of one template, as ``find --json`` has it."""
-    from caloric.alignment import registration
+    from caloric.alignment import transforms
 
     found = alignment is not None and alignment.converged
     reason = unusable or (alignment.reason if alignment is not None else "scored too low")
@@ -250,7 +249,7 @@ def _found(
     return result | {
         "transform": transform.tolist(),
         "centre": middle.tolist(),
-        "scale": registration.scale(transform),
+        "scale": transforms.scale(transform),
         "degrees": _degrees(transform),
         "confidence": alignment.confidence,
     }

@@ -13,14 +13,15 @@ whose layers do not change under rotation.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.types import FloatArray, Pixels
+from caloric.runtime.arrays import empty, exact, namespace
+from caloric.types import ArrayOrTensor, FloatArray, Pixels
 
 SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
 WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
@@ -28,19 +29,85 @@ MEAN = 0.75  # of u_0 over photographs; subtracting it centres the field
 LEVELS = 8  # of a distribution field
 FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
 NOISE = 0.004
+NEGLIGIBLE = 0.05  # samples: a narrower blur is left out
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Linear filters of arrays, or of tensors on a device.
+
+    ``gaussian(plane, sigma)`` blurs a plane (h, w), mirrored at the border; ``smoothed(plane,
+    sigma)`` does so for wide blurs, on a coarse grid; ``blurred(planes, sigma)`` blurs planes
+    (c, h, w) with zeros outside; ``differences(planes, scale)`` returns ``scale`` times the central
+    differences of planes (…, h, w) along x and y, 0 at the border.
+    """
+
+    gaussian: Callable[[Any, float], Any]
+    smoothed: Callable[[Any, float], Any]
+    blurred: Callable[[Any, float], Any]
+    differences: Callable[[Any, float], tuple[Any, Any]]
+
+
+def coarse(count: int, sigma: float) -> int:
+    """Return the number of samples that are enough, of ``count``, for a blur by σ samples."""
+    return count if sigma < 6 else max(1, round(3 * count / sigma))
+
+
+def _gaussian(plane: Pixels, sigma: float) -> Pixels:
+    return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
+
+
+def _smoothed(plane: Pixels, sigma: float) -> Pixels:
+    """Return plane ⋆ k_σ; a wide blur is computed on a coarse grid and interpolated."""
+    h, w = plane.shape
+    size = (coarse(w, sigma), coarse(h, sigma))
+    if size == (w, h):
+        return _gaussian(plane, sigma)
+    small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
+    small = cv2.GaussianBlur(small, (0, 0), sigma * size[0] / w, sigmaY=sigma * size[1] / h)
+    return np.asarray(cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR))
+
+
+def blurred(fields: Pixels, sigma: float) -> Pixels:
+    """Return fields ⋆ k_σ, with σ in samples and zeros outside the fields."""
+    if sigma <= NEGLIGIBLE:
+        return fields
+    result = np.empty_like(fields)
+    side = 2 * reach(sigma) + 1
+    for plane, out in zip(fields, result, strict=True):
+        cv2.GaussianBlur(plane, (side, side), sigma, out, borderType=cv2.BORDER_CONSTANT)
+    return result
+
+
+def reach(sigma: float) -> int:
+    """Return the number of samples on each side that :func:`blurred` uses."""
+    return int(np.ceil(3 * sigma))
+
+
+def _differences(planes: Pixels, scale: float) -> tuple[Pixels, Pixels]:
+    dx, dy = np.empty_like(planes), np.empty_like(planes)
+    for result, order in ((dx, (1, 0)), (dy, (0, 1))):
+        flat = (v.reshape(-1, *planes.shape[-2:]) for v in (planes, result))
+        for plane, out in zip(*flat, strict=True):
+            cv2.Sobel(plane, cv2.CV_32F, *order, out, ksize=1, scale=scale)
+    return dx, dy
+
+
+CPU = Filters(_gaussian, _smoothed, blurred, _differences)
 
 
 @dataclass(frozen=True)
 class Feature:
     """A kind of field: ``harmonics`` lists its orders m; m = 0 has one channel, any other m two.
 
-    ``measure(pixels, around)`` returns the fields (channels, h, w) of an image (h, w); ``around``
-    is the width, in pixels, over which the illumination is assumed to be constant.
+    ``measure(pixels, around, by)`` returns the fields (channels, h, w) of an image (h, w), an array
+    or a tensor; ``around`` is the width, in pixels, over which the illumination is assumed to be
+    constant, and ``by`` has the filters of its device.
     """
 
     name: str
     harmonics: tuple[int, ...]
-    measure: Callable[[Pixels, float], Pixels]
+    measure: "Measure"
     widens: bool = False
 
     @property
@@ -51,67 +118,55 @@ class Feature:
         )
 
 
-def gradients(pixels: Pixels) -> tuple[Pixels, Pixels]:
+class Measure(Protocol):
+    """The function that measures the fields of a :class:`Feature`."""
+
+    def __call__(self, pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:
+        """Return the fields (channels, h, w) of an image (h, w)."""
+
+
+def gradients(pixels: ArrayOrTensor, by: Filters = CPU) -> tuple[ArrayOrTensor, ArrayOrTensor]:
     """Return ∂f/∂x and ∂f/∂y (h, w) per pixel, after smoothing by ``SHARPNESS``."""
-    smooth = cv2.GaussianBlur(pixels, (0, 0), SHARPNESS)
-    return tuple(  # type: ignore[return-value]
-        cv2.Sobel(smooth, cv2.CV_32F, *d, ksize=1, scale=0.5) for d in ((1, 0), (0, 1))
-    )
+    return by.differences(by.gaussian(pixels, SHARPNESS), 0.5)
 
 
-def coarse(count: int, sigma: float) -> int:
-    """Return the number of samples that are enough, of ``count``, for a blur by σ samples."""
-    return count if sigma < 6 else max(1, round(3 * count / sigma))
-
-
-def _smoothed(plane: Pixels, sigma: float) -> Pixels:
-    """Return plane ⋆ k_σ; a wide blur is computed on a coarse grid and interpolated."""
-    h, w = plane.shape
-    size = (coarse(w, sigma), coarse(h, sigma))
-    if size == (w, h):
-        return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma))
-    small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
-    small = cv2.GaussianBlur(small, (0, 0), sigma * size[0] / w, sigmaY=sigma * size[1] / h)
-    return np.asarray(cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR))
-
-
-def _harmonic_fields(step: int) -> Callable[[Pixels, float], Pixels]:
+def _harmonic_fields(step: int) -> Measure:
     """Return a function that measures u_0, u_step and u_2step; step 2 ignores gradient signs."""
 
-    def measure(pixels: Pixels, around: float) -> Pixels:
-        gx, gy = gradients(pixels)
+    def measure(pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:
+        xp = namespace(pixels)
+        gx, gy = gradients(pixels, by)
         square = gx * gx + gy * gy
-        norm = _smoothed(square, around)
-        norm += np.float32(FAINT**2 * float(square.mean()) + NOISE**2)
-        cv2.sqrt(norm, norm)
-        size = cv2.sqrt(square)
-        fields = np.empty((5, *pixels.shape), np.float32)
-        np.divide(size, norm, out=fields[0])
-        unit = 1 / np.maximum(size, np.float32(1e-12))
+        norm = by.smoothed(square, around)
+        norm += xp.asarray(FAINT**2 * exact(square.mean()) + NOISE**2, dtype=norm.dtype)
+        xp.sqrt(norm, out=norm)
+        size = xp.sqrt(square)
+        fields = empty((5, *pixels.shape), gx)
+        xp.divide(size, norm, out=fields[0])
+        unit = 1 / size.clip(1e-12, None)
         c, s = gx * unit, gy * unit
         for _ in range(step - 1):
             c, s = c * c - s * s, 2 * c * s
-        np.multiply(fields[0], c, out=fields[1])
-        np.multiply(fields[0], s, out=fields[2])
-        np.multiply(fields[1], c, out=fields[3])
+        xp.multiply(fields[0], c, out=fields[1])
+        xp.multiply(fields[0], s, out=fields[2])
+        xp.multiply(fields[1], c, out=fields[3])
         fields[3] -= fields[2] * s
-        np.multiply(fields[1], s, out=fields[4])
+        xp.multiply(fields[1], s, out=fields[4])
         fields[4] += fields[2] * c
-        fields[0] -= np.float32(MEAN)
+        fields[0] -= MEAN
         for channel, order in enumerate((0, 1, 1, 2, 2)):
             if WEIGHTS[order] != 1:
-                fields[channel] *= np.float32(WEIGHTS[order])
+                fields[channel] *= WEIGHTS[order]
         return fields
 
     return measure
 
 
-def _level_fields(pixels: Pixels, around: float) -> Pixels:
+def _level_fields(pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:
     """Return k_σl(l − f) (levels, h, w) at equally spaced levels l, with σl their spacing."""
-    levels = (np.arange(LEVELS, dtype=np.float32) + 0.5) / LEVELS
-    smooth = cv2.GaussianBlur(pixels, (0, 0), SHARPNESS)
-    layers = np.exp(-0.5 * ((smooth - levels[:, None, None]) * LEVELS) ** 2)
-    return layers - np.float32(np.sqrt(2 * np.pi) / LEVELS)
+    xp, smooth = namespace(pixels), by.gaussian(pixels, SHARPNESS)
+    layers = xp.stack([smooth - (k + 0.5) / LEVELS for k in range(LEVELS)])
+    return xp.exp(-0.5 * (layers * LEVELS) ** 2) - float(np.sqrt(2 * np.pi) / LEVELS)
 
 
 FEATURES = {
@@ -140,7 +195,7 @@ def channels(harmonics: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(m, sum(widths[:i])) for i, m in enumerate(harmonics)]
 
 
-def turned(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
+def rotated(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
     """Return e^{−imα} u_m, the fields of the image rotated by α; they are changed in place."""
     for m, channel in channels(harmonics):
         if m:
@@ -161,17 +216,6 @@ def halves(pixels: NDArray[Any]) -> Iterator[NDArray[Any]]:
     while True:
         yield pixels
         pixels = np.asarray(cv2.pyrDown(pixels), pixels.dtype)
-
-
-def blurred(fields: Pixels, sigma: float) -> Pixels:
-    """Return fields ⋆ k_σ, with σ in samples and zeros outside the fields."""
-    if sigma <= 0.05:
-        return fields
-    result = np.empty_like(fields)
-    side = 2 * int(np.ceil(3 * sigma)) + 1
-    for plane, out in zip(fields, result, strict=True):
-        cv2.GaussianBlur(plane, (side, side), sigma, out, borderType=cv2.BORDER_CONSTANT)
-    return result
 
 
 def sampled(fields: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:

@@ -43,3 +43,18 @@ def positive_root(values: ArrayOrTensor) -> ArrayOrTensor:
         return np.sqrt(np.maximum(values, 0))
     positive, xp = values > 0, namespace(values)
     return xp.where(positive, xp.where(positive, values, 1.0).sqrt(), 0.0)
+
+
+def median(values: ArrayOrTensor) -> float:
+    """Return the median of all values."""
+    return float(np.median(values) if isinstance(values, np.ndarray) else percentile(values, 50))
+
+
+def empty(shape: tuple[int, ...], like: ArrayOrTensor) -> ArrayOrTensor:
+    """Return an array or tensor of the type, and on the device, of ``like``, not filled."""
+    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
+
+
+def exact(value: ArrayOrTensor) -> ArrayOrTensor:
+    """Return a sum of an array as float64; one of a tensor as it is, which costs no kernel."""
+    return np.float64(value) if isinstance(value, np.generic | np.ndarray) else value
