@@ -242,19 +242,3 @@ def test_tiny_images_and_places_beyond_them(path, shape):
     assert np.isfinite(found.maps).all()
     assert not found.moved[1:4].any()
     assert not large.moved.any()
-
-
-def test_a_device_agrees_with_the_cpu(pair):
-    torch = pytest.importorskip("torch")
-    device = "cuda" if torch.cuda.is_available() else "torch:cpu"
-    maps_a, maps_b = frames_of(pair)
-    maps_a, maps_b = maps_a[:200], maps_b[:200].copy()
-    maps_b[::9, :, 2] += 300  # beyond the image
-    there = caloric.refine(*pair[:2], maps_a, maps_b, device=device)
-    here = caloric.refine(*pair[:2], maps_a, maps_b)
-    assert (there.moved == here.moved).mean() > 0.98
-    both = there.moved & here.moved
-    assert np.quantile(np.linalg.norm(there.xy - here.xy, axis=1)[both], 0.98) < 1e-3
-    ratio = there.covariances[both][:, 0, 0] / here.covariances[both][:, 0, 0]
-    assert np.abs(np.log(np.quantile(ratio, [0.02, 0.98]))).max() < 0.02
-    assert len(caloric.refine(*pair[:2], [], [], device=device)) == 0

@@ -14,6 +14,7 @@ from caloric.types import FloatArray
 
 Cost = Callable[[FloatArray, float], float]
 Gradient = Callable[[FloatArray, float], FloatArray]
+_DESCENDED = 3  # seeds from which the first minimum is searched for
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +74,13 @@ def global_minimum(
     gradient: Gradient | None = None,
     bounds: Sequence[tuple[float, float]] | None = None,
     method: str = "L-BFGS-B",
-    refine: int = 3,
 ) -> Step:
-    """Return the lowest minimum of g(·; σ) reached from the ``refine`` best of ``seeds`` (n, dim).
+    """Return the lowest minimum of g(·; σ) reached from the three best of ``seeds`` (n, dim).
 
     Where g is convex, one seed is enough.
     """
     points = np.atleast_2d(np.asarray(seeds, np.float64))
-    best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:refine]
+    best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:_DESCENDED]
     steps = [
         descend(cost, points[i], sigma, gradient=gradient, bounds=bounds, method=method)
         for i in best

@@ -1,0 +1,70 @@
+"""Refinement on a device: the results of the CPU, also for many matches and small images."""
+
+import numpy as np
+import pytest
+import torch
+
+import caloric
+import photographs
+from caloric.gpu import refinement
+from caloric.matching import refinement as on_cpu
+from torch_device import DEVICE, HERE, out_of_memory
+
+MOVED = photographs.similarity(1.15, 20, (5, -3), (180, 180))
+MOVED[0, 1] += 0.1
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """A photograph, a view of it, their features, and the matches."""
+    first = photographs.grey("astronaut", (360, 360))
+    second = photographs.warp(first, MOVED)
+    a, b = (caloric.extract(image, max_features=600) for image in (first, second))
+    return first, second, a, b, caloric.match(a, b)
+
+
+def frames_of(pair):
+    _, _, a, b, matches = pair
+    return a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
+
+
+def test_a_device_agrees_with_the_cpu(pair):
+    device = HERE
+    maps_a, maps_b = frames_of(pair)
+    maps_a, maps_b = maps_a[:200], maps_b[:200].copy()
+    maps_b[::9, :, 2] += 300  # beyond the image
+    there = caloric.refine(*pair[:2], maps_a, maps_b, device=device)
+    here = caloric.refine(*pair[:2], maps_a, maps_b)
+    assert (there.moved == here.moved).mean() > 0.98
+    both = there.moved & here.moved
+    assert np.quantile(np.linalg.norm(there.xy - here.xy, axis=1)[both], 0.98) < 1e-3
+    ratio = there.covariances[both][:, 0, 0] / here.covariances[both][:, 0, 0]
+    assert np.abs(np.log(np.quantile(ratio, [0.02, 0.98]))).max() < 0.02
+    assert len(caloric.refine(*pair[:2], [], [], device=device)) == 0
+
+
+def test_large_batches_are_split(pair, monkeypatch):
+    """In parts, and beyond the size of recorded graphs, the results are the same."""
+    a, b = frames_of(pair)
+    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
+    whole = refinement.descend(*pixels, a, b, DEVICE)
+    monkeypatch.setattr(refinement, "_BATCH", 100)
+    monkeypatch.setattr(refinement, "_RECORDED", 64)
+    parts = refinement.descend(*pixels, a, b, DEVICE)
+    for one, other in zip(
+        (whole.maps, whole.shifts, whole.figures), (parts.maps, parts.shifts, parts.figures),
+        strict=True,
+    ):  # fmt: skip
+        assert one.shape == other.shape
+        assert np.quantile(np.abs(one - other), 0.98) < 1e-4
+
+
+def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
+    a, b = (maps[:20] for maps in frames_of(pair))
+    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
+
+    monkeypatch.setattr(refinement, "_packed", out_of_memory)
+    monkeypatch.setattr(refinement.graphs, "recorded", out_of_memory)
+    there = refinement.descend(*pixels, a, b, DEVICE)
+    np.testing.assert_array_equal(there.maps, on_cpu.descend(*pixels, a, b).maps)
+    assert "refining 20 matches" in caplog.text
