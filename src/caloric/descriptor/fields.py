@@ -13,7 +13,7 @@ whose layers do not change under rotation.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -107,7 +107,7 @@ class Feature:
 
     name: str
     harmonics: tuple[int, ...]
-    measure: "Measure"
+    measure: Callable[..., Any]
     widens: bool = False
 
     @property
@@ -118,19 +118,12 @@ class Feature:
         )
 
 
-class Measure(Protocol):
-    """The function that measures the fields of a :class:`Feature`."""
-
-    def __call__(self, pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:
-        """Return the fields (channels, h, w) of an image (h, w)."""
-
-
 def gradients(pixels: ArrayOrTensor, by: Filters = CPU) -> tuple[ArrayOrTensor, ArrayOrTensor]:
     """Return ∂f/∂x and ∂f/∂y (h, w) per pixel, after smoothing by ``SHARPNESS``."""
     return by.differences(by.gaussian(pixels, SHARPNESS), 0.5)
 
 
-def _harmonic_fields(step: int) -> Measure:
+def _harmonic_fields(step: int) -> Callable[..., ArrayOrTensor]:
     """Return a function that measures u_0, u_step and u_2step; step 2 ignores gradient signs."""
 
     def measure(pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:

@@ -5,8 +5,6 @@ A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does no
 that is found, its power STRENGTH is used.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from caloric.frames import sigmas
 from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
 from caloric.theory.gaussians import gaussian_2d
-from caloric.types import FloatArray
+from caloric.types import ArrayOrTensor, FloatArray
 
 SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 WINDOW = 1.5 / 4.5
@@ -27,7 +25,6 @@ ROUND = 0.05  # anisotropy below which a frame has converged
 # baselines a shape that is part of the way towards round has more right matches than the whole one.
 STRENGTH = 0.75
 LONGEST = 6.0  # ratio of axes beyond which a frame is an edge and is not adapted
-ArrayOrTensor = Any
 _BLOCK = 256
 
 

@@ -4,8 +4,6 @@ The histogram is an ordinary descriptor: the ``sift`` kernel at the frame's cent
 directions, computed by the same engine from the same density.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,14 +13,13 @@ from caloric.descriptor.layout import Rings
 from caloric.descriptor.sampling import SquarePatch
 from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
-from caloric.types import FloatArray
+from caloric.types import ArrayOrTensor, FloatArray
 
 # Lowe's window, a Gaussian of 1.5 σ cut at 4.5 σ, and bins of 10° with about as much smoothing.
 SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)
 KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 LAYOUT = Rings(radii=(0.0,), directions=36)
 ORDER = 12  # of the series; higher orders or finer samples do not improve the directions
-ArrayOrTensor = Any
 SECOND = 0.8  # share of the highest peak that a further peak must reach
 
 
