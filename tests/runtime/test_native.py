@@ -18,7 +18,7 @@ from caloric.bench.speed import setting
 from caloric.descriptor import pooling, recipes, tables
 from caloric.detector import extrema
 from caloric.image import scalespace
-from caloric.matching import neighbours, refinement
+from caloric.matching import neighbours, refinement_steps
 from caloric.runtime import native
 from tools import builds
 
@@ -198,7 +198,7 @@ def computed():
     core.product(a, core.pack(b), product)
     yield "neighbours", b"".join(array.tobytes() for array in found)
     yield "neighbours", product.tobytes()
-    side, band = refinement.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
+    side, band = refinement_steps.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
     numbers = [rng.integers(-64, 65, (side, side)) * (band < reach) / 256 for reach in (4, 5, 3, 4)]
     filters = [tuple(v.astype(np.float32) for v in numbers[i : i + 2]) for i in (0, 2)]
     window = rng.integers(1, 65, (side, side)).astype(np.float32) / 256
@@ -364,7 +364,7 @@ def test_constants_of_extrema_are_read_by_name(name):
 
 
 def test_sizes_that_are_fixed_at_compile_time():
-    assert (core.PATCH_SIDE, core.NOISE_LAGS) == (refinement.SIDE, refinement.LAGS)
+    assert (core.PATCH_SIDE, core.NOISE_LAGS) == (refinement_steps.SIDE, refinement_steps.LAGS)
 
 
 @pytest.mark.parametrize("name", REFINEMENT)
