@@ -333,7 +333,7 @@ def test_features_of_other_recipes_are_not_compared():
         with pytest.raises(caloric.InputError, match="'sift' with other parameters"):
             caloric.match(plain, other)
     small = caloric.extract(image, "sift", max_features=20, dtype="uint8")
-    with pytest.raises(caloric.InputError, match="float32 and of uint8"):
+    with pytest.raises(caloric.InputError, match="encoding 'unit' and of 'uint8'"):
         caloric.match(plain, small)
     with pytest.raises(caloric.InputError, match="frames but descriptors of shape"):
         replace(plain, descriptors=plain.descriptors[1:])

@@ -61,9 +61,11 @@ def test_many_images_give_what_each_gives(device):
     ]
     together = caloric.extract_many(images, masks=masks, max_features=40, device=device)
     listed = caloric.extract(images, mask=masks, max_features=40, device=device)
+    # In PyTorch the order of summation depends on the size of the batch.
+    tolerance = 0 if device == "cpu" else 1e-5
     for one, other, third in zip(each, together, listed, strict=True):
-        np.testing.assert_array_equal(one.frames.maps, other.frames.maps)
-        np.testing.assert_allclose(one.descriptors, other.descriptors, atol=1e-6)
+        np.testing.assert_allclose(one.frames.maps, other.frames.maps, atol=tolerance)
+        np.testing.assert_allclose(one.descriptors, other.descriptors, atol=tolerance)
         np.testing.assert_array_equal(other.descriptors, third.descriptors)
 
 
