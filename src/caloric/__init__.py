@@ -9,8 +9,6 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from caloric.alignment.align import Alignment, align
-from caloric.alignment.templates import TemplateMatch, find_template
 from caloric.citing import cite
 from caloric.descriptor.engine import describe_patches, response_map
 from caloric.descriptor.layout import Grid, Rings
@@ -29,6 +27,8 @@ from caloric.pipeline import describe, detect, extract, extract_many, match, ref
 
 if _TYPE_CHECKING:
     from caloric import collection as collection
+    from caloric.alignment.align import Alignment, align
+    from caloric.alignment.templates import TemplateMatch, find_template
 
 __version__ = "0.1.0"
 
@@ -67,8 +67,25 @@ __all__ = [
 ]
 
 
+# Imported when they are used, so that importing the package is fast.
+_LAZY = {
+    "Alignment": "caloric.alignment.align",
+    "TemplateMatch": "caloric.alignment.templates",
+    "align": "caloric.alignment.align",
+    "collection": "caloric.collection",
+    "find_template": "caloric.alignment.templates",
+}
+
+
 def __getattr__(name: str) -> _Any:
-    """Import :mod:`caloric.collection` when it is used."""
-    if name == "collection":
-        return _import_module("caloric.collection")
-    raise AttributeError(f"module 'caloric' has no attribute {name!r}")
+    """Import a part of the package that is used for the first time."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'caloric' has no attribute {name!r}")
+    module = _import_module(_LAZY[name])
+    globals()[name] = module if name == "collection" else getattr(module, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    """List lazily imported names as well."""
+    return sorted({*globals(), *_LAZY})
