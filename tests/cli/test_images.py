@@ -1,0 +1,159 @@
+"""``caloric match`` and ``caloric extract``."""
+
+import json
+
+import cv2
+import h5py
+import numpy as np
+import pytest
+
+import caloric
+from broken import broken_files
+
+
+def test_misspelled_choices_get_a_suggestion(command, pair):
+    code, _, err = command("match", *pair, "--descriptor", "heet")
+    assert code == 2
+    assert "did you mean 'heat'?" in err
+    code, _, err = command("match", *pair, "--model", "homografy")
+    assert "'homography', 'affine', 'fundamental'" in " ".join(err.split())
+    assert "did you mean" not in command("match", *pair, "--model", "zzz")[2]
+
+
+def test_match_prints_json_and_nothing_else(pair, command):
+    code, out, _ = command("match", *pair, "--json", "-", "--max-features", 600)
+    assert code == 0
+    report = json.loads(out)
+    assert list(report) == [
+        "image_a", "image_b", "descriptor", "features", "columns", "matches", "model", "matrix",
+        "inliers", "confidence", "level", "refined",
+    ]  # fmt: skip
+    assert report["descriptor"] == "caloric"
+    assert report["features"] == [600, 600]
+    assert all(len(row) == 6 for row in report["matches"])
+    assert sum(row[5] for row in report["matches"]) == report["inliers"] > 150
+    again = command("match", *pair, "--json", "-", "--max-features", 600)[1]
+    assert again == out
+
+
+def test_match_writes_an_image_and_a_page(pair, tmp_path, command):
+    picture, page = tmp_path / "m.png", tmp_path / "m.html"
+    code, out, _ = command("match", *pair, "-o", picture, "--html", page,
+        "--descriptor", "heat", "--model", "affine", "--max-features", 500,
+    )  # fmt: skip
+    assert code == 0
+    assert "inliers of an affine map" in out
+    assert cv2.imread(str(picture)).shape[1] == 1032
+    text = page.read_text(encoding="utf-8")
+    assert "data:image/jpeg;base64," in text
+    assert "http" not in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.html", "m.png"]
+
+
+def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, command):
+    for name, message in broken_files(tmp_path).items():
+        code, out, err = command("match", tmp_path / name, pair[0], "--json", "-")
+        assert code == 2
+        assert out == ""
+        assert message in err
+        assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--descriptor", "surf"), "unknown descriptor 'surf'; known are caloric, sift"),
+        (("--model", "plane"), "'plane' is not one of 'homography'"),
+        (("--max-features", "-3"), "max_features must be 0 or more"),
+        (("--ratio", "7"), "ratio must be above 0"),
+        (("-o", "picture.xyz"), "cannot write images as '.xyz'"),
+        (("-o", "nowhere/picture.png"), "the folder nowhere does not exist"),
+        (("--html", "."), "a folder; name a file in it"),
+        (("--seed", str(2**40)), "seed must be a whole number"),
+        (("--threshold", "nan"), "threshold must be a positive number"),
+        (("--detector", "fast"), "'fast' is not one of 'dog', 'opencv'"),
+    ],
+)
+def test_invalid_options_of_match(pair, option, message, command):
+    code, _, err = command("match", *pair, *option)
+    assert code == 2
+    assert message in err
+
+
+def test_extract_into_each_kind_of_output(pair, tmp_path, command):
+    one = tmp_path / "one.npz"
+    assert command("extract", pair[0], "-o", one, "--max-features", 50)[0] == 0
+    features = caloric.Features.load(one)
+    assert len(features) == 50
+    folder = tmp_path / "folder"
+    assert command("extract", *pair, "-o", folder, "--max-features", 50)[0] == 0
+    assert sorted(p.name for p in folder.iterdir()) == ["one é.png.npz", "two.jpg.npz"]
+    store = tmp_path / "all.h5"
+    assert command("extract", *pair, "-o", store, "--max-features", 50)[0] == 0
+    with h5py.File(store) as file:
+        group = file["one é.png"]
+        np.testing.assert_allclose(group["keypoints"], features.frames.xy, rtol=1e-6)
+        np.testing.assert_array_equal(group["descriptors"][()].T, features.descriptors)
+        np.testing.assert_allclose(group["oris"], np.degrees(features.frames.angle), rtol=1e-5)
+    several = command("extract", *pair, "-o", one)
+    assert several[0] == 2
+    assert "holds one image" in several[2]
+
+
+def test_one_unreadable_image_does_not_end_the_run(pair, tmp_path, command):
+    broken_files(tmp_path)
+    out = tmp_path / "out"
+    code, _, err = command("extract", pair[0], tmp_path / "truncated.jpg", pair[1], "-o", out)
+    assert code == 1
+    assert "skipped: " in err
+    assert len(list(out.iterdir())) == 2
+    store = tmp_path / "kept.h5"
+    store.write_bytes(b"what was there")
+    code, _, err = command("extract", tmp_path / "text.png", "-o", store)
+    assert code == 2
+    assert "nothing was written" in err
+    assert store.read_bytes() == b"what was there"
+    code, _, err = command("extract", pair[0], "-o", tmp_path / "x.unknown")
+    assert code == 2
+    assert "file or a directory" in err
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (1, 1), (3, 10_000)])
+def test_images_without_texture_match_nothing(shape, tmp_path, command):
+    path = tmp_path / "flat.png"
+    cv2.imwrite(str(path), np.full(shape, 100, np.uint8))
+    picture = tmp_path / "out.png"
+    code, out, _ = command("match", path, path, "--json", "-", "-o", picture, "--html",
+        tmp_path / "out.html",
+    )  # fmt: skip
+    assert code == 1
+    report = json.loads(out)
+    assert (report["features"], report["matches"], report["inliers"]) == ([0, 0], [], 0)
+    assert report["matrix"] is None
+    assert picture.exists()
+
+
+def test_errors_name_the_image(pair, tmp_path, command):
+    bad = tmp_path / "nan.tiff"
+    bad.write_bytes(cv2.imencode(".tiff", np.full((9, 9), np.nan, np.float32))[1].tobytes())
+    for name in ("match", "extract"):
+        out = ("--json", "-") if name == "match" else ("-o", tmp_path / "f.h5")
+        code, _, err = command(name, pair[0], bad, *out)
+        assert code in (1, 2)
+        assert "nan.tiff: image: NaN" in err
+
+
+def test_file_names_that_are_not_utf8(pair, tmp_path, command):
+    odd = tmp_path / "x\udcff.png"
+    odd.write_bytes(pair[0].read_bytes())
+    code, _, err = command("extract", odd, "-o", tmp_path / "f.h5")
+    assert code == 2
+    assert "not UTF-8" in err
+
+
+def test_options_of_extract_are_checked_first(pair, tmp_path, command):
+    out = tmp_path / "f.h5"
+    code, _, err = command("extract", *pair, "-o", out, "--detector", "foo")
+    assert code == 2
+    assert err.startswith("caloric: Invalid value for '--detector': 'foo' is not one of 'dog'")
+    assert err.count("\n") == 1
