@@ -4,6 +4,8 @@ import numpy as np
 
 from caloric.runtime import native
 
+FOUR_TILES = 20_000_000  # bytes of memory, for which an image of 512 x 512 has four tiles
+
 
 def agree(whole, tiled):
     """Assert equality: bit-identical from the compiled core; OpenCV rounds by position."""

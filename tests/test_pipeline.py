@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -320,23 +319,6 @@ def test_skimage_face_says_what_is_missing():
         extractor.extract(photographs.grey("camera"))
     with pytest.raises(AttributeError, match="nothing has been detected"):
         _ = extractor.keypoints
-
-
-def test_features_of_other_recipes_are_not_compared():
-    image = photographs.grey("camera")[200:328, 150:278]
-    plain = caloric.extract(image, "sift", max_features=20)
-    for other in (
-        caloric.extract(image, "sift", max_features=20, sigma_d=0.25),
-        caloric.extract(image, "sift", max_features=20, domain_sizes=3),
-        caloric.extract(image, "sift", max_features=20, normalisation="l2"),
-    ):
-        with pytest.raises(caloric.InputError, match="'sift' with other parameters"):
-            caloric.match(plain, other)
-    small = caloric.extract(image, "sift", max_features=20, dtype="uint8")
-    with pytest.raises(caloric.InputError, match="encoding 'unit' and of 'uint8'"):
-        caloric.match(plain, small)
-    with pytest.raises(caloric.InputError, match="frames but descriptors of shape"):
-        replace(plain, descriptors=plain.descriptors[1:])
 
 
 def test_bright_floats_are_clipped_not_wrapped():

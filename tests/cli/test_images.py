@@ -38,7 +38,8 @@ def test_match_prints_json_and_nothing_else(pair, command):
 
 def test_match_writes_an_image_and_a_page(pair, tmp_path, command):
     picture, page = tmp_path / "m.png", tmp_path / "m.html"
-    code, out, _ = command("match", *pair, "-o", picture, "--html", page,
+    code, out, _ = command(
+        "match", *pair, "-o", picture, "--html", page,
         "--descriptor", "heat", "--model", "affine", "--max-features", 500,
     )  # fmt: skip
     assert code == 0
@@ -123,7 +124,8 @@ def test_images_without_texture_match_nothing(shape, tmp_path, command):
     path = tmp_path / "flat.png"
     cv2.imwrite(str(path), np.full(shape, 100, np.uint8))
     picture = tmp_path / "out.png"
-    code, out, _ = command("match", path, path, "--json", "-", "-o", picture, "--html",
+    code, out, _ = command(
+        "match", path, path, "--json", "-", "-o", picture, "--html",
         tmp_path / "out.html",
     )  # fmt: skip
     assert code == 1

@@ -114,3 +114,12 @@ def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
     parts = list(batches._by_kind(iter(items)))
     assert sorted(index for part in parts for index, _ in part) == list(range(30))
     assert len(parts) == 30
+
+
+def test_an_image_with_too_many_elements_is_processed_on_the_cpu(monkeypatch, gpu_images, caplog):
+    monkeypatch.setattr(batches, "_ADDRESSABLE", 1000)
+    image = gpu_images[0].cpu().numpy()
+    found = caloric.extract(image, max_features=50, device="cuda")
+    assert "on the CPU" in caplog.text
+    expected = caloric.extract(image, max_features=50)
+    np.testing.assert_array_equal(found.descriptors, expected.descriptors)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import caloric
-import photographs
 from caloric.runtime import native
 from tools.gpu.agreement import compared
 from torch_device import HERE, photograph
@@ -51,13 +50,11 @@ def test_a_mask_types_and_domain_sizes_on_a_device():
     assert np.mean(own <= 8) > 0.98
 
 
-@pytest.mark.parametrize("options", [{}, {"max_features": 300}, {"upright": True}])
-def test_all_directions_are_there(options):
-    image = photographs.squares()
-    here = caloric.extract(image, **options)
-    there = caloric.extract(image, device=HERE, **options)
-    assert len(here) == len(there) > 80
-    assert compared(here, there)[0] == 1
-    if not options:
-        _, counts = np.unique(here.frames.xy, axis=0, return_counts=True)
-        assert counts.max() > 4
+def test_triton_kernels_extract_the_features_of_the_cpu(gpu_images):
+    image = gpu_images[0].cpu().numpy()
+    for options in ({}, {"max_features": 100}, {"affine": True, "max_features": 100}):
+        expected = caloric.extract(image, **options)
+        found = caloric.extract(image, device="cuda", **options)
+        common, cosines = compared(expected, found)
+        assert common >= 0.99
+        assert cosines.min() >= 0.9999

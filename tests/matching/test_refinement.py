@@ -209,28 +209,6 @@ def test_points_frames_and_keypoints_of_others(pair):
     np.testing.assert_array_equal(same.maps, caloric.refine(first, second, maps_a, maps_b).maps)
 
 
-def test_refining_says_what_is_wrong(pair):
-    first, second, a, _, _ = pair
-    with pytest.raises(caloric.InputError, match="row i matches row i"):
-        caloric.refine(first, second, [[1.0, 2.0]], np.zeros((2, 2)))
-    with pytest.raises(caloric.InputError, match="frames_b: expected"):
-        caloric.refine(first, second, [[1.0, 2.0]], np.zeros((1, 5)))
-    with pytest.raises(caloric.InputError, match="sigma"):
-        caloric.refine(first, second, [[1.0, 2.0]], [[1.0, 2.0]], sigma=0)
-    with pytest.raises(caloric.InputError):
-        caloric.refine(first, second, [[np.nan, 2.0]], [[1.0, 2.0]])
-    for wrong in ("points", [[1.0, 2.0], [3.0]], np.array([object()])):
-        with pytest.raises(caloric.InputError, match="keypoints"):
-            caloric.refine(first, second, wrong, wrong)
-    with pytest.raises(caloric.InputError, match="images="):
-        caloric.match(a, a, refine=True)
-    with pytest.raises(caloric.InputError, match="Features"):
-        caloric.match(a.descriptors, a.descriptors, refine=True, images=(first, first))
-    with pytest.raises(caloric.InputError, match="its features are of"):
-        caloric.match(a, a, refine=True, images=(first, first[:50]))
-    assert len(caloric.refine(first, second, [], [])) == 0
-
-
 @pytest.mark.parametrize("path", ["0", "1"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 2), (7, 90), (90, 4000)])
 def test_tiny_images_and_places_beyond_them(path, shape):
