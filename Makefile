@@ -31,7 +31,7 @@ define both
 endef
 
 # With lint, these take about as long as all other fast tests.
-BESIDE := $(addprefix tests/,alignment bench cli descriptor detector gpu image kernels matching theory)
+BESIDE := $(addprefix tests/,alignment bench cli descriptor detector extraction gpu image kernels matching theory)
 
 # For every change: static checks and the tests that are not marked slow.
 test: $(READY)
@@ -39,8 +39,8 @@ test: $(READY)
 	  $(PYTEST) -m 'not slow' $(BESIDE:%=--ignore=%))
 
 # Tests that compare what the compiled core computes, run without it as well, or with sanitizers.
-CORE := $(addprefix tests/,detector image/test_tiles.py image/test_tiff.py image/test_scalespace.py \
-  matching/test_neighbours.py matching/test_geometry.py test_pipeline.py)
+CORE := $(addprefix tests/,detector extraction/test_tiled.py image/test_tiles.py image/test_tiff.py \
+  image/test_scalespace.py matching/test_neighbours.py matching/test_geometry.py test_pipeline.py)
 
 # What make test leaves out: slow tests, the documentation, and the plain Python version of the core.
 test-rest: $(READY)

@@ -8,7 +8,6 @@ import pytest
 
 import caloric
 import photographs
-from caloric.matching.geometry import estimate
 
 
 @pytest.fixture(scope="module")
@@ -71,25 +70,6 @@ def test_unrelated_photographs_have_no_geometry():
             assert not found
             assert found.geometry.confidence < 0.5
             assert "chance" in repr(found)
-
-
-def test_chance_is_what_random_points_give():
-    """Random matches are not believed, however many there are."""
-    rng = np.random.default_rng(0)
-    believed = 0
-    for count in (10, 30, 100, 300):
-        for _ in range(5):
-            p, q = rng.uniform(0, 500, (2, count, 2))
-            believed += bool(estimate(p, q, size=(500, 500)))
-    assert believed == 0
-    p = rng.uniform(0, 500, (100, 2))
-    q = p + rng.normal(0, 0.5, p.shape)
-    q[12:] = rng.uniform(0, 500, (88, 2))
-    assert estimate(p, q, size=(500, 500))
-    assert estimate(p[:30], q[:30], size=(500, 500)).confidence > 0.8
-    # Five features at one place say as much as one.
-    same = np.repeat(p[:4], 5, 0)
-    assert not estimate(same, same, size=(500, 500))
 
 
 def test_errors_name_the_image(views, tmp_path):

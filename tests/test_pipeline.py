@@ -103,21 +103,6 @@ def test_opencv_keypoints_are_described_as_well_as_opencv_does():
     assert right(ours) > 0.95 * right(theirs)
 
 
-def test_domain_sizes():
-    image = photographs.grey("camera")
-    frames = caloric.detect(image, max_features=50)
-    one = caloric.describe(image, frames, "sift", domain_sizes=(1.0,))
-    np.testing.assert_array_equal(one, caloric.describe(image, frames, "sift"))
-    ten = caloric.describe(image, frames, "sift", domain_sizes=10)
-    assert ten.shape == one.shape
-    np.testing.assert_allclose(np.linalg.norm(ten, axis=1), 1, rtol=1e-5)
-    sizes = [1 / 6 + i * (3 - 1 / 6) / 10 for i in range(10)]
-    np.testing.assert_array_equal(ten, caloric.describe(image, frames, "sift", domain_sizes=sizes))
-    for bad in (0, 1, True, (), (0.0,), (np.inf,), "abc", 2.5):
-        with pytest.raises(caloric.InputError, match="domain_sizes"):
-            caloric.describe(image, frames, "sift", domain_sizes=bad)
-
-
 def test_describe_checks_what_it_is_given():
     image = photographs.grey("camera")
     with pytest.raises(caloric.InputError, match=r"Frames\.from_opencv"):

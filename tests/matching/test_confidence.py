@@ -1,0 +1,97 @@
+"""Confidence: the evidence for a geometry."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from caloric import Frames
+from caloric.matching import confidence
+from caloric.matching.geometry import estimate
+
+SHIFT = np.array([7.0, -3])
+
+
+def test_random_matches_are_not_reliable():
+    """Neither few nor many random matches have a reliable geometry."""
+    rng = np.random.default_rng(0)
+    reliable = 0
+    for count in (10, 30, 100, 300):
+        for _ in range(5):
+            p, q = rng.uniform(0, 500, (2, count, 2))
+            reliable += bool(estimate(p, q, size=(500, 500)))
+    assert reliable == 0
+    p = rng.uniform(0, 500, (100, 2))
+    q = p + rng.normal(0, 0.5, p.shape)
+    q[12:] = rng.uniform(0, 500, (88, 2))
+    assert estimate(p, q, size=(500, 500))
+    assert estimate(p[:30], q[:30], size=(500, 500)).confidence > 0.8
+    # Five features at one position count as one.
+    same = np.repeat(p[:4], 5, 0)
+    assert not estimate(same, same, size=(500, 500))
+
+
+@pytest.fixture
+def shifted():
+    """An estimate of a shift by (7, −3): 40 correct matches with frames, 10 incorrect ones."""
+    rng = np.random.default_rng(0)
+    matrix = np.eye(3)
+    matrix[:2, 2] = SHIFT
+    a = Frames.from_xysa(*rng.uniform(20, 480, (2, 50)), np.full(50, 3.0)).maps
+    b = a.copy()
+    b[:, :, 2] += SHIFT
+    b[40:, :, 2] = rng.uniform(20, 480, (10, 2))
+    p, q = a[:, :, 2], b[:, :, 2]
+    residuals = np.linalg.norm(p + SHIFT - q, axis=1)
+    return confidence.Estimate(
+        "homography", matrix, p, q, residuals, 2.0, ((500, 500), (500, 500)), (a, b)
+    )
+
+
+def test_correct_matches_are_evidence(shifted):
+    evidence = confidence.evidence(shifted)
+    assert evidence.inliers == 40
+    assert evidence.agreement == 1
+    assert evidence.power < -40
+    assert evidence.error < 1
+    assert evidence.confidence > 0.99
+
+
+def test_rotated_frames_do_not_agree(shifted):
+    a, b = shifted.frames
+    rotated = b.copy()
+    rotated[:20, :, :2] = b[:20, :, :2] @ [[0, -1], [1, 0]]
+    agreeing = confidence.agreeing_frames(replace(shifted, frames=(a, rotated)))
+    assert agreeing[20:40].all()
+    assert not agreeing[:20].any()
+
+
+def test_fewer_inliers_and_wider_thresholds_are_more_likely_by_chance(shifted):
+    inliers = shifted.residuals <= shifted.threshold
+
+    def alarms(estimate=shifted, chosen=inliers):
+        return confidence.false_alarms(estimate, chosen, 4, 1.0)
+
+    few = inliers & (np.arange(50) < 8)
+    assert alarms() < alarms(chosen=few) < alarms(chosen=inliers & (np.arange(50) < 6))
+    assert alarms() < alarms(replace(shifted, threshold=6.0))
+    assert alarms(chosen=inliers & (np.arange(50) < 4)) == np.inf
+
+
+def test_the_error_is_larger_where_matches_cover_less(shifted):
+    small = replace(shifted, p=0.1 * shifted.p, q=0.1 * shifted.p + SHIFT, residuals=np.zeros(50))
+    assert confidence.predicted_error(small) > 3 * confidence.predicted_error(shifted)
+    # No position of the first image is mapped into the second.
+    far = shifted.matrix.copy()
+    far[0, 2] += 900
+    assert confidence.predicted_error(replace(shifted, matrix=far)) == np.inf
+
+
+def test_epipolar_geometries_are_judged_by_the_number_of_models_alone():
+    certain, likely, chance = (
+        confidence.Evidence(power, None, None, 30).confidence for power in (-20.0, -2.0, 5.0)
+    )
+    assert certain > 0.999
+    assert likely == 0.5
+    assert chance < 1e-6
+    assert confidence.Evidence(np.inf, None, None, 0).confidence == 0
