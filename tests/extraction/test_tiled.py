@@ -50,7 +50,7 @@ def test_detect_and_describe_in_tiles():
     found = caloric.extract(image, max_features=400)
     frames = caloric.detect(image, max_features=400, memory=FOUR_TILES)
     np.testing.assert_allclose(frames.maps, found.frames.maps, atol=1e-3)
-    # Frames of anybody: large, stretched, at the rim and beyond it.
+    # Arbitrary frames: large, stretched, at the border and outside the image.
     rng = np.random.default_rng(0)
     maps = rng.uniform(-9, 9, (60, 2, 3))
     maps[:, :, 2] = rng.uniform(-40, 550, (60, 2))
