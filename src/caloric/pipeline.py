@@ -151,7 +151,7 @@ def extract(
     on_device: bool = False,
     **options: Unpack[ExtractKeywords],
 ) -> Features | list[Features]:
-    """Detect frames and describe them, over one scale space.
+    """Detect features in an image and compute their descriptors.
 
     Parameters
     ----------

@@ -96,6 +96,13 @@ def test_extract_into_each_kind_of_output(pair, tmp_path, command):
         np.testing.assert_allclose(group["keypoints"], features.frames.xy, rtol=1e-6)
         np.testing.assert_array_equal(group["descriptors"][()].T, features.descriptors)
         np.testing.assert_allclose(group["oris"], np.degrees(features.frames.angle), rtol=1e-5)
+    text = tmp_path / "text"
+    assert command("extract", pair[1], "-o", text, "--to", "text", "--max-features", 50)[0] == 0
+    assert [p.name for p in text.iterdir()] == ["two.jpg.txt"]
+    assert (text / "two.jpg.txt").read_text().startswith("50 128\n")
+    code, _, err = command("extract", pair[1], "-o", tmp_path / "x", "--to", "txt")
+    assert code == 2
+    assert "did you mean 'text'" in err
     several = command("extract", *pair, "-o", one)
     assert several[0] == 2
     assert "holds one image" in several[2]

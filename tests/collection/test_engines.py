@@ -2,8 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
 import caloric
@@ -97,3 +101,27 @@ def test_a_cluster_of_ones_own(folder, tmp_path):
     assert content(tmp_path / "out") == content(tmp_path / "here")
     nobody = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "nonsense")
     assert nobody.exit_code != 0
+
+
+SCRIPT = """
+import logging
+from caloric import collection, ExtractOptions
+from caloric.collection import Workers
+result = collection.extract("images", "out", ExtractOptions(max_features=20), workers=Workers(2))
+print("images:", len(result.found))
+"""
+
+
+@pytest.mark.parametrize("given", ["script.py", "-"])
+def test_a_script_needs_no_main_guard(tmp_path, given):
+    """Workers would run it again, and wait for the lock of their parent."""
+    (tmp_path / "images").mkdir()
+    for i in range(3):
+        image = np.random.default_rng(i).integers(0, 255, (60, 70), np.uint8)
+        cv2.imwrite(str(tmp_path / "images" / f"{i}.png"), image)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    result = subprocess.run(
+        [sys.executable, given], input=SCRIPT, cwd=tmp_path, text=True, capture_output=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert result.stdout == "images: 3\n", result.stderr

@@ -13,7 +13,7 @@ from caloric.cli import console
 from caloric.cli.options import DEFAULTS, Device, takes_extract_options
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
-from caloric.interop.exporters import outputs
+from caloric.interop.exporters import FORMATS, outputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
@@ -67,8 +67,9 @@ def match(
 ) -> None:
     """Match two images and verify the matches geometrically.
 
-    Exits with status 1 if no reliable geometry is found. An essential matrix needs camera
-    intrinsics: use caloric.verify from Python.
+    Exits with status 1 if no reliable geometry is found.
+
+    An essential matrix needs camera intrinsics: use caloric.match_images from Python.
     """
     from caloric.image_pair import match_images
 
@@ -161,8 +162,16 @@ def extract(
     images: Annotated[list[str], typer.Argument(help="Image files.")],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help=f"{outputs().capitalize()}; an .npz holds one image."),
+        typer.Option(
+            "--output",
+            "-o",
+            help=f"{outputs().capitalize()}. A directory gets one .npz file per image.",
+        ),
     ],
+    to: Annotated[
+        str | None,
+        typer.Option(help=f"Format: {', '.join(FORMATS)}; by default that of the suffix."),
+    ] = None,
     options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
     device: Device = "cpu",
@@ -170,7 +179,11 @@ def extract(
         Decoder, typer.Option(help="gpu decodes JPEGs by nvJPEG; gray levels can differ slightly.")
     ] = "cpu",
 ) -> None:
-    """Extract features of images to a file or a folder. Unusable images are skipped."""
+    """Extract features of images to a file or a directory.
+
+    Images that cannot be used are skipped. Exits with status 1 if some were skipped, and 2 if none
+    could be used.
+    """
     from caloric import features
     from caloric.extraction import dispatch
     from caloric.gpu import devices
@@ -181,8 +194,11 @@ def extract(
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
         raise InputError("two of the images have the same name; extract them into two outputs")
-    kind = exporters.exporter_for(output)
-    exporter = kind(exporters.Request(output, tuple(names)))  # raises errors before the work
+    kind = exporters.exporter_for(output) if to is None else exporters.exporter(to)
+    parents = {Path(image).parent for image in images}
+    folder = parents.pop() if len(parents) == 1 else None
+    request = exporters.Request(output, tuple(names), folder)
+    exporter = kind(request)  # raises errors before the work
     console.check_inputs(exporter.files(), images)
     if memory < 1:
         raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")

@@ -8,6 +8,7 @@ together.
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -118,6 +119,23 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Start processes that do not import the user's script.
+
+    They need nothing from it, and a script without ``if __name__ == "__main__":`` would run again
+    in each of them.
+    """
+    main = vars(sys.modules["__main__"])
+    hidden: dict[str, Any] = {n: main[n] for n in ("__file__", "__spec__") if n in main}
+    main.pop("__file__", None)
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(hidden)
+
+
 class Processes(InProcess):
     """A pool of processes that share the threads of this process, for all steps of a run.
 
@@ -165,7 +183,7 @@ class Processes(InProcess):
                     free = _TASKS_PER_WORKER * self.workers - len(pending)
                     first, retried = retried[:free], retried[free:]
                     for task in [*first, *islice(remaining, free - len(first))]:
-                        with _uninterrupted():
+                        with _uninterrupted(), _without_main():
                             pending[self._started().submit(function, task)] = task
                     if not pending:
                         return

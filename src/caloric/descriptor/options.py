@@ -23,8 +23,9 @@ class DescribeOptions:
     Parameters
     ----------
     descriptor : str, Descriptor or Kernel
-        Name of a descriptor; ``caloric info`` and :func:`descriptors` list them. In Python, a
-        recipe or a kernel is accepted as well.
+        Name of a descriptor; ``caloric info`` lists them. In Python (:func:`descriptors`), a recipe
+        or a kernel is accepted as well. With a changed kernel, layout or normalization the
+        descriptor is not whitened, so that its length can change.
     layout : Grid or Rings, optional
         Replaces the recipe's layout.
     normalisation : "none", "l2", "clip" or "root", optional

@@ -28,16 +28,17 @@ class DetectOptions:
         contrast.
     affine : bool
         Estimate affine shapes of frames. The shape of each frame is adapted to the gradients inside
-        it, part of the way; a frame whose shape does not converge stays round.
+        it, by the power 0.75 of the estimated elongation; a frame whose shape does not converge
+        stays round.
     upright : bool
         Do not estimate orientations. Otherwise an extremum with several dominant orientations gives
         several frames.
     detector : "dog" or "opencv"
         Extrema of the difference of Gaussians, or those of OpenCV's SIFT.
     contrast : float, optional
-        Smallest contrast of a feature, as in OpenCV; by default 0.04, or down to 0.005 until
-        ``max_features`` is reached. The lower limit gives images of low contrast enough features;
-        it does not apply to ``detector="opencv"``.
+        Smallest contrast of a feature, as in OpenCV; by default 0.04, lowered as far as 0.005 if
+        there are fewer than ``max_features`` features. The contrast is not lowered for
+        ``detector="opencv"``.
     edge : float
         Largest ratio of the two principal curvatures.
     """

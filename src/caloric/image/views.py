@@ -175,8 +175,8 @@ def largest_tilt(views: object) -> int:
     if isinstance(views, bool) or not isinstance(views, int | np.integer) or views not in TILTS:
         names = ", ".join(map(str, TILTS))
         raise InputError(
-            f"views must be the largest tilt, {names}, or None (none); to match two images also "
-            f'"auto"; got {views!r}'
+            f"views must be the largest tilt, {names}, or None (match_images also takes "
+            f'"auto"); got {views!r}'
         )
     return int(views)
 

@@ -121,7 +121,9 @@ def exporter_for(output: Path) -> type[Exporter]:
     """Return the exporter for the suffix of an output file, or the one for a directory."""
     known, suffix = _by_suffix(), output.suffix.lower()
     if suffix not in known and not output.is_dir():
-        raise InputError(f"{output}: name {outputs()} (create a directory with a dot first)")
+        raise InputError(
+            f"{output}: name {outputs()} (to use a directory with a dot in its name, create it)"
+        )
     return exporter(known.get(suffix, known[""]))
 
 

@@ -35,9 +35,10 @@ class Text(Exporter):
 
     def open(self) -> None:
         """Remove old matches, which must not pass for new ones."""
-        matches = self.target / "matches.txt"
-        matches.unlink(missing_ok=True)
-        self.matches = self.stack.enter_context(replacing(matches))
+        self.path = self.target / "matches.txt"
+        self.path.unlink(missing_ok=True)
+        if self.request.pairs:
+            self.matches = self.stack.enter_context(replacing(self.path))
 
     def features(self, name: str, features: Features) -> None:
         """Write the file of an image."""
@@ -52,8 +53,8 @@ class Text(Exporter):
         self.matches.write(f"{pair.name_a} {pair.name_b}\n{rows}\n".encode())
 
     def close(self) -> list[Path]:
-        """Return the directory and the file of matches."""
-        return [self.target, self.target / "matches.txt"]
+        """Return the directory and the file of matches, if there are pairs."""
+        return [self.target, *([self.path] if self.request.pairs else [])]
 
 
 def write(path: Path, features: Features) -> None:
