@@ -4,27 +4,15 @@ import numpy as np
 import pytest
 
 import caloric
-import photographs
 from caloric.gpu import refinement
 from caloric.matching import refinement as on_cpu
+from matched_views import frames_of, matched_views
 from torch_device import DEVICE, HERE, out_of_memory
-
-MOVED = photographs.similarity(1.15, 20, (5, -3), (180, 180))
-MOVED[0, 1] += 0.1
 
 
 @pytest.fixture(scope="module")
 def pair():
-    """A photograph, a view of it, their features, and the matches."""
-    first = photographs.grey("astronaut", (360, 360))
-    second = photographs.warp(first, MOVED)
-    a, b = (caloric.extract(image, max_features=600) for image in (first, second))
-    return first, second, a, b, caloric.match(a, b)
-
-
-def frames_of(pair):
-    _, _, a, b, matches = pair
-    return a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
+    return matched_views()
 
 
 def test_a_device_agrees_with_the_cpu(pair):

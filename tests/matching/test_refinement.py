@@ -11,9 +11,7 @@ import photographs
 from caloric.bench.speed import setting
 from caloric.matching import refinement
 from caloric.runtime import native
-
-MOVED = photographs.similarity(1.15, 20, (5, -3), (180, 180))
-MOVED[0, 1] += 0.1
+from matched_views import MOVED, frames_of, matched_views
 
 
 def unit(image):
@@ -22,16 +20,7 @@ def unit(image):
 
 @pytest.fixture(scope="module")
 def pair():
-    """A photograph, a view of it, their features, and the matches."""
-    first = photographs.grey("astronaut", (360, 360))
-    second = photographs.warp(first, MOVED)
-    a, b = (caloric.extract(image, max_features=600) for image in (first, second))
-    return first, second, a, b, caloric.match(a, b)
-
-
-def frames_of(pair):
-    _, _, a, b, matches = pair
-    return a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
+    return matched_views()
 
 
 def misses(maps_a, maps_b):

@@ -8,6 +8,7 @@ the same steps; it takes its constants from here.
 There are no branches on values, so that the steps can be recorded as a CUDA graph.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -114,7 +115,7 @@ def tables(gradients: tuple[Gradient, ...], solved: str, to: Any = np.asarray) -
 
 
 @dataclass(frozen=True, eq=False)
-class Image:
+class Image(ABC):
     """An image at 1, 1/2, 1/4, … of its size, from which patches are read.
 
     ``noise`` () is the standard deviation of its noise; the others are :func:`level_noise`.
@@ -125,9 +126,9 @@ class Image:
     variances: ArrayOrTensor
     correlations: ArrayOrTensor
 
+    @abstractmethod
     def patches(self, maps: ArrayOrTensor) -> ArrayOrTensor:
         """Return patches (m, n) float32 around frames (m, 2, 3), bilinear."""
-        raise NotImplementedError
 
 
 def octaves(maps: ArrayOrTensor, count: int) -> tuple[ArrayOrTensor, ArrayOrTensor]:
