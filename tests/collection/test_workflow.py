@@ -208,3 +208,21 @@ def test_the_python_of_the_page_runs(folder, tmp_path, monkeypatch, capsys):
     exec(f"from caloric import collection\n{steps}", {})
     assert " pairs have a geometry" in capsys.readouterr().out
     assert (tmp_path / "out" / "hloc" / "matches.h5").is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"options": "sift"}, "options must be an instance of ExtractOptions, got 'sift'"),
+        ({"pairing": "sequential"}, "pairing must be an instance of Pairing"),
+        ({"matching": {"ratio": 0.8}}, "matching must be an instance of Matching"),
+        ({"workers": 2}, "workers must be an instance of Workers, got 2"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_errors_before_the_work(
+    tmp_path, monkeypatch, given, message
+):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    with pytest.raises(caloric.InputError, match=message):
+        collection.run(tmp_path, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()

@@ -88,8 +88,16 @@ def _started(store: Path, workers: Workers) -> Iterator[_Started]:
         raise
 
 
+def _check_types(**given: tuple[object, type]) -> None:
+    """Raise InputError for an argument that is not of its type, such as a name of a descriptor."""
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise InputError(f"{name} must be an instance of {kind.__name__}, got {value!r}")
+
+
 def _checked(options: ExtractOptions, workers: Workers) -> Workers:
     """Return the resolved workers; raise an error, before the work, of what they cannot do."""
+    _check_types(options=(options, ExtractOptions), workers=(workers, Workers))
     extraction.stored_as_bytes(options)
     resolved = workers.resolved()
     if resolved.cluster is None:
@@ -321,6 +329,7 @@ def run(
         Registered images, missing ones with reasons, models, and numbers.
     """
     colmap.require()
+    _check_types(pairing=(pairing, Pairing), matching=(matching, Matching))
     resolved, store = _checked(options, workers), Path(out)
     with _started(store, resolved) as on:
         extracted = extract(folder, store, options, workers=on, report=report)

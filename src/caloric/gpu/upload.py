@@ -12,7 +12,15 @@ from torch import Tensor
 from caloric.descriptor.engine import check_intensities
 from caloric.errors import InputError
 from caloric.gpu import cuda_streams
-from caloric.image.pixels import Windows, as_image, check_finite, check_levels, is_tensor, rec601
+from caloric.image.pixels import (
+    Windows,
+    as_image,
+    as_unit_range,
+    check_finite,
+    check_levels,
+    is_tensor,
+    rec601,
+)
 from caloric.image.pixels import to_grey as grey_on_host
 from caloric.kernels import Kernel
 from caloric.runtime import threads
@@ -72,7 +80,7 @@ def prepared(image: Any) -> Image:
             return grey_on_host(image.window(slice(0, h), slice(0, w)))
         array = as_image(image)
         if array.dtype.type not in _INTEGERS:
-            grey_on_host(array[:1, :1])  # raises InputError if the type is not supported
+            as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
         return array
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[0] not in (1, 3)):
         shape = tuple(image.shape)

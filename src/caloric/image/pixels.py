@@ -212,7 +212,7 @@ def source(image: object) -> Source:
             lambda rows, columns: to_grey(windows.window(rows, columns)),
         )
     array = as_image(image)
-    to_grey(array[:1, :1])  # raises InputError if the type is not supported
+    as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
     return Source(
         (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])
     )
