@@ -42,3 +42,11 @@ def test_inner_products_and_roots():
     arrays.positive_root(tensor).sum().backward()
     np.testing.assert_allclose(tensor.grad[a <= 0], 0)
     np.testing.assert_allclose(tensor.grad[a > 0], 0.5 / roots[a > 0])
+
+
+def test_at_least_is_the_same_for_arrays_and_tensors():
+    torch = pytest.importorskip("torch")
+    values = np.array([-1.0, 0.5, 2.0], np.float32)
+    for bounded in (arrays.at_least(values, 0.5), arrays.at_least(torch.tensor(values), 0.5)):
+        np.testing.assert_array_equal(np.asarray(bounded), [0.5, 0.5, 2.0])
+    assert arrays.at_least(values, 0.5).dtype == np.float32

@@ -18,7 +18,7 @@ import numpy as np
 from caloric.alignment.schedule import SCHEDULE
 from caloric.alignment.transforms import PARAMETERS
 from caloric.descriptor import fields
-from caloric.runtime.arrays import empty, exact, inner, median, namespace
+from caloric.runtime.arrays import at_least, empty, exact, inner, median, namespace
 from caloric.types import ArrayOrTensor, FloatArray, TransformModel
 
 _TINY = 1e-12  # added to powers, so that they can divide
@@ -197,7 +197,7 @@ def evaluate(
     for _ in range(SCHEDULE.gain_steps):
         gain = xp.minimum(xp.maximum(fitted, lowest), highest)
         residual = single(gain * gain) * image_squares - single(2 * gain) * products + level.squares
-        weights = 1 / (1 + residual.clip(0, None) * inverse)
+        weights = 1 / (1 + at_least(residual, 0) * inverse)
         fitted = exact(weights @ products) / (exact(weights @ image_squares) + _TINY)
     energy = -xp.log(weights).mean()
     if outside is not None:

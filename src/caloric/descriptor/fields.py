@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.runtime.arrays import empty, exact, namespace
+from caloric.runtime.arrays import at_least, empty, exact, namespace
 from caloric.types import ArrayOrTensor, FloatArray, Pixels
 
 SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
@@ -136,7 +136,7 @@ def _harmonic_fields(step: int) -> Callable[..., ArrayOrTensor]:
         size = xp.sqrt(square)
         fields = empty((5, *pixels.shape), gx)
         xp.divide(size, norm, out=fields[0])
-        unit = 1 / size.clip(1e-12, None)
+        unit = 1 / at_least(size, 1e-12)
         c, s = gx * unit, gy * unit
         for _ in range(step - 1):
             c, s = c * c - s * s, 2 * c * s
