@@ -1,6 +1,7 @@
 """Two images in one call, and how results show themselves."""
 
 from itertools import combinations
+from typing import get_args
 
 import cv2
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 import caloric
 import photographs
+from caloric import image_pair
+from caloric.image.views import TILTS
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +182,9 @@ def test_unrelated_images_are_not_believed_at_any_level():
     found = caloric.match_images(a, b)
     assert not found
     assert found.geometry.confidence < 0.5
+
+
+def test_choices_of_views_are_the_tilts():
+    assert get_args(image_pair.ViewsChoice) == ("auto", "none", *map(str, TILTS))
+    arguments = [image_pair.views_argument(choice) for choice in get_args(image_pair.ViewsChoice)]
+    assert arguments == ["auto", None, *TILTS]

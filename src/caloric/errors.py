@@ -30,15 +30,21 @@ def unknown(what: str, value: object, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {what} {value!r}{meant} known are {', '.join(names)}")
 
 
+def check_options(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise InputError for the first option that is not known; it suggests the nearest name."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise unknown("option", name, names)
+
+
 def known_options(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that a mistyped option is an error that names the right one."""
     names = list(inspect.signature(function).parameters)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in names:
-                raise unknown("option", name, names)
+        check_options(kwargs, names)
         return function(*args, **kwargs)
 
     return checked

@@ -123,6 +123,16 @@ _MODELS: dict[GeometryModel, str] = {
 }
 
 
+ViewsChoice = Literal["auto", "none", "2", "4", "8"]  # of commands and of the page
+
+
+def views_argument(choice: ViewsChoice) -> Literal["auto"] | int | None:
+    """Return the argument ``views`` of :func:`match_images` for a choice."""
+    if choice == "auto":
+        return "auto"
+    return None if choice == "none" else int(choice)
+
+
 @keywords.takes(DetectOptions)
 def match_images(
     image_a: ArrayLike | str | Path,

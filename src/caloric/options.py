@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from caloric.descriptor.options import DescribeKeywords, DescribeOptions
 from caloric.detector.options import DetectKeywords, DetectOptions
-from caloric.errors import InputError, unknown
+from caloric.errors import InputError, check_options
 from caloric.features import Features, encoding_of
 from caloric.frames import Frames
 from caloric.image import views as simulated
@@ -88,10 +88,7 @@ class ExtractOptions(DetectOptions, DescribeOptions):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the options that :meth:`to_json` stored."""
-        known = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise unknown("option", name, known)
+        check_options(values, (field.name for field in fields(cls)))
         parameters = tuple(sorted(dict(values.get("parameters", {})).items()))
         return cls(**{**values, "parameters": parameters})
 

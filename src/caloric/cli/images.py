@@ -13,6 +13,7 @@ from caloric.cli import console
 from caloric.cli.options import DEFAULTS, Device, takes_extract_options
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
+from caloric.image_pair import ViewsChoice
 from caloric.interop.exporters import FORMATS, outputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from caloric.image_pair import ImageMatch
 
 Model = Literal["homography", "affine", "fundamental"]
-Views = Literal["auto", "none", "2", "4", "8"]
 Image = Annotated[str, typer.Argument(help="An image file.")]
 Memory = Annotated[
     int, typer.Option(help="Working memory in megabytes; a larger image is processed in tiles.")
@@ -56,7 +56,7 @@ def match(
     ] = 2.0,
     seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
     views: Annotated[
-        Views,
+        ViewsChoice,
         typer.Option(
             help="Simulated oblique views: auto (only if the original images yield no reliable "
             "geometry), none, or the largest tilt."
@@ -71,14 +71,14 @@ def match(
 
     An essential matrix needs camera intrinsics: use caloric.match_images from Python.
     """
-    from caloric.image_pair import match_images
+    from caloric.image_pair import match_images, views_argument
 
     console.check_outputs(json_path, output, html, inputs=(image_a, image_b))
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
             image_a, image_b, model=model, ratio=None if ratio == 1 else ratio,
-            threshold=threshold, views=_views(views), refine=refine, seed=seed, device=device,
-            **options.to_json(),
+            threshold=threshold, views=views_argument(views), refine=refine, seed=seed,
+            device=device, **options.to_json(),
         )  # fmt: skip
     if json_path is not None:
         console.write_text(json_path, json.dumps(_as_json(pair, image_a, image_b)))
@@ -123,13 +123,6 @@ def _typed(context: typer.Context) -> str:
         else:
             words.append([option, str(value)])
     return shlex.join(["caloric", "match", *itertools.chain(*words)])
-
-
-def _views(choice: Views) -> Literal["auto"] | int | None:
-    """Return the value of --views as match_images takes it."""
-    if choice == "auto":
-        return "auto"
-    return None if choice == "none" else int(choice)
 
 
 def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.images import Model, Views
+from caloric.cli.images import Model
 from caloric.cli.options import DEFAULTS, takes_extract_options
 from caloric.descriptor import recipes
+from caloric.image_pair import ViewsChoice
 from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
 from caloric.runtime.files import check_directory
@@ -54,7 +55,9 @@ def view(
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
     options: ExtractOptions = DEFAULTS,
     model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
-    views: Annotated[Views, typer.Option(help="Largest tilt of simulated oblique views.")] = "auto",
+    views: Annotated[
+        ViewsChoice, typer.Option(help="Largest tilt of simulated oblique views.")
+    ] = "auto",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")

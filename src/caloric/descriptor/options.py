@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from caloric.descriptor import recipes
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.recipes import Descriptor, DescriptorLike
-from caloric.errors import InputError
+from caloric.errors import InputError, check_options
 from caloric.runtime import keywords
 from caloric.types import Normalisation
 
@@ -72,7 +72,8 @@ class DescribeOptions:
         parameters = {name: given[name] for name in given if name not in names}
         if parameters:
             kernel = recipes.descriptor(descriptor).kernel
-            keywords.check(parameters, function, *(field.name for field in fields(kernel)))
+            own = (field.name for field in fields(kernel))
+            check_options(parameters, (*keywords.named(function), *own))
         options = {name: given[name] for name in given if name in names}
         return cls(descriptor=descriptor, parameters=tuple(sorted(parameters.items())), **options)
 

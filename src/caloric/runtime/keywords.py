@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter
 from typing import Any, ParamSpec, TypeVar
 
-from caloric.errors import unknown
+from caloric.errors import check_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,16 +33,10 @@ def summary(options: type, name: str) -> str:
     return re.sub(r":\w+:|[`\"]", "", sentence)
 
 
-def check(names: Iterable[str], function: Callable[..., Any], *more: str) -> None:
-    """Raise InputError for the first name that is no keyword of ``function`` and not in ``more``.
-
-    The error suggests the nearest name.
-    """
+def named(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters of a function."""
     listed = inspect.signature(function).parameters.values()
-    known = [p.name for p in listed if p.kind is not Parameter.VAR_KEYWORD]
-    for name in names:
-        if name not in (*known, *more):
-            raise unknown("option", name, (*known, *more))
+    return [p.name for p in listed if p.kind is not Parameter.VAR_KEYWORD]
 
 
 def takes(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -63,18 +57,19 @@ def takes(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
             Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
             for f in added
         ]
+        names = [parameter.name for parameter in listed]
         if open_ended:
             listed.append(Parameter("parameters", Parameter.VAR_KEYWORD, annotation=float))
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not open_ended:
-                check(kwargs, checked)
+                check_options(kwargs, names)
             return function(*args, **kwargs)
 
         entries = documentation(options)
-        names = [f.name for f in added] + (["parameters"] if open_ended else [])
-        block = "\n".join(entries[name] for name in names)
+        documented = [f.name for f in added] + (["parameters"] if open_ended else [])
+        block = "\n".join(entries[name] for name in documented)
         text = inspect.cleandoc(function.__doc__ or "")
         checked.__doc__ = re.sub(
             r"^\*\*options\n(    .*\n)*", lambda _: block + "\n", text, flags=re.M

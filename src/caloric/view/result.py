@@ -3,19 +3,18 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
-from caloric.image.views import TILTS
-from caloric.image_pair import ImageMatch
+from caloric.image_pair import ImageMatch, ViewsChoice, views_argument
 from caloric.types import FloatArray, GeometryModel, Report
 
 MODELS = ("homography", "fundamental", "affine")
-VIEWS = ("auto", "none", *map(str, TILTS))
+VIEWS = get_args(ViewsChoice)
 _FAR = 1e6  # pixels: the residual of a match where there is no geometry
 _SQUARES = (64, 192)  # pixels of the side of the square that is aligned first
 
@@ -26,7 +25,7 @@ class Settings:
 
     descriptor: str = "caloric"
     model: GeometryModel = "homography"
-    views: str = "auto"
+    views: ViewsChoice = "auto"
     ratio: float = 0.9
     threshold: float = 2.0
 
@@ -50,9 +49,8 @@ class Settings:
 
     def arguments(self) -> dict[str, Any]:
         """Return them as arguments of ``match_images``."""
-        views = {"auto": "auto", "none": None} | {str(tilt): tilt for tilt in TILTS}
         ratio = None if self.ratio == 1 else self.ratio
-        return asdict(self) | {"views": views[self.views], "ratio": ratio}
+        return asdict(self) | {"views": views_argument(self.views), "ratio": ratio}
 
     def options(self) -> dict[str, Any]:
         """Return the options of ``caloric match`` that differ from its defaults."""
