@@ -55,9 +55,7 @@ def view(
     image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
     options: ExtractOptions = DEFAULTS,
     model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
-    views: Annotated[
-        ViewsChoice, typer.Option(help="Largest tilt of simulated oblique views.")
-    ] = "auto",
+    views: Annotated[ViewsChoice, typer.Option(help="Largest tilt of oblique views.")] = "auto",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
