@@ -40,7 +40,7 @@ test: $(READY)
 
 # Tests that compare what the compiled core computes, run without it as well, or with sanitizers.
 CORE := $(addprefix tests/,detector extraction/test_tiled.py image/test_tiles.py image/test_tiff.py \
-  image/test_scalespace.py matching/test_neighbours.py matching/test_geometry.py test_pipeline.py)
+  image/test_scalespace.py matching/test_neighbors.py matching/test_geometry.py test_pipeline.py)
 
 # What make test leaves out: slow tests, the documentation, and the plain Python version of the core.
 test-rest: $(READY)

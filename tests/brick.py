@@ -6,7 +6,7 @@ import photographs
 
 
 def views():
-    image = photographs.grey("brick", (400, 400))
+    image = photographs.gray("brick", (400, 400))
     change = photographs.similarity(0.9, 20, (5, -8), (200, 200))
     return image, photographs.warp(image, change), change
 

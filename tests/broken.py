@@ -27,18 +27,18 @@ def huge_png():
     return b"\x89PNG\r\n\x1a\n" + header + data + chunk(b"IEND", b"")
 
 
-def broken_files(folder):
-    jpeg = saved(Image.fromarray(photographs.grey("camera")), format="JPEG")
-    (folder / "empty.jpg").write_bytes(b"")
-    (folder / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
-    (folder / "text.png").write_text("this is no picture")
-    (folder / "huge.png").write_bytes(huge_png())
-    (folder / "folder.png").mkdir()
+def broken_files(directory):
+    jpeg = saved(Image.fromarray(photographs.gray("camera")), format="JPEG")
+    (directory / "empty.jpg").write_bytes(b"")
+    (directory / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (directory / "text.png").write_text("this is no picture")
+    (directory / "huge.png").write_bytes(huge_png())
+    (directory / "directory.png").mkdir()
     return {
         "empty.jpg": "the file is empty",
         "truncated.jpg": "not an image that can be read",
         "text.png": "not an image that can be read",
         "huge.png": "claims",
-        "folder.png": "a folder, not an image",
+        "directory.png": "a directory, not an image",
         "missing.png": "no such file",
     }

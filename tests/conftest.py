@@ -12,19 +12,19 @@ from stores import HERE, extract
 
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory):
-    """Two scenes of three views each, in folders, with names that are not plain."""
-    folder = tmp_path_factory.mktemp("photos")
+    """Two scenes of three views each, in directories, with names that are not plain."""
+    directory = tmp_path_factory.mktemp("photos")
     for name, place in (("astronaut", "eins"), ("coffee", "zwei und drei")):
-        (folder / place).mkdir()
-        whole = photographs.grey(name, (200, 220))
+        (directory / place).mkdir()
+        whole = photographs.gray(name, (200, 220))
         for i, degrees in enumerate((0, 6, 12)):
             moved = photographs.similarity(1.0, degrees, (2 * i, i), (100, 110))
-            cv2.imwrite(str(folder / place / f"bild ä {i}.png"), photographs.warp(whole, moved))
-    return folder
+            cv2.imwrite(str(directory / place / f"bild ä {i}.png"), photographs.warp(whole, moved))
+    return directory
 
 
 @pytest.fixture
-def folder(originals, tmp_path):
+def directory(originals, tmp_path):
     target = tmp_path / "photos"
     subprocess.run(["cp", "-r", str(originals), str(target)], check=True)
     return target
@@ -45,15 +45,15 @@ def matched(originals, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def plainly_named(originals, tmp_path_factory):
-    """One scene under names without spaces, matched and verified: its folder and store."""
-    folder, out = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("plain_store")
-    (folder / "scene").mkdir()
+    """One scene under names without spaces, matched and verified: its directory and store."""
+    directory, out = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("plain_store")
+    (directory / "scene").mkdir()
     for i, path in enumerate(sorted((originals / "eins").glob("*.png"))):
-        (folder / "scene" / f"{i}.png").write_bytes(path.read_bytes())
-    extract(folder, out)
+        (directory / "scene" / f"{i}.png").write_bytes(path.read_bytes())
+    extract(directory, out)
     how = matching.Matching()
     matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), how, HERE)
     lines = exporting.export(out, "text").paths[1].read_text().splitlines()
     assert "scene/0.png scene/1.png" in lines
     matching.verify(out, how, HERE)
-    return folder, out
+    return directory, out

@@ -9,7 +9,7 @@ MOVED[0, 1] += 0.1
 
 def matched_views():
     """A photograph, a view of it, their features, and the matches."""
-    first = photographs.grey("astronaut", (360, 360))
+    first = photographs.gray("astronaut", (360, 360))
     second = photographs.warp(first, MOVED)
     a, b = (caloric.extract(image, max_features=600) for image in (first, second))
     return first, second, a, b, caloric.match(a, b)

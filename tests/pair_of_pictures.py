@@ -13,7 +13,7 @@ def encoded(image, suffix=".png"):
 
 
 def pair():
-    image = photographs.colour("coffee")[:300, :400, ::-1].copy()
+    image = photographs.color("coffee")[:300, :400, ::-1].copy()
     turned = photographs.warp(image, photographs.similarity(1.1, 12, (5, -8), (200, 150)))
     return encoded(image), encoded(turned)
 

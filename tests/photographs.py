@@ -11,14 +11,14 @@ from caloric.synthetic import warp as warp
 
 
 @lru_cache
-def grey(name="camera", size=None):
+def gray(name="camera", size=None):
     image = getattr(data, name)()
     image = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     return image if size is None else cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
 
 @lru_cache
-def colour(name="coffee"):
+def color(name="coffee"):
     return getattr(data, name)()
 
 
@@ -39,7 +39,7 @@ def book(views, size=(640, 480), step=10.0):
     """An open book with a photograph on each page, from a camera that moves around it."""
     w, h = size
     camera = np.array([[1.2 * w, 0, w / 2], [0, 1.2 * w, h / 2], [0, 0, 1.0]])
-    pages = [grey(name, (400, 400)) for name in ("astronaut", "coffee")]
+    pages = [gray(name, (400, 400)) for name in ("astronaut", "coffee")]
     middle = np.array([0, 0, 0.2])
     images = []
     for i in range(views):
@@ -62,11 +62,11 @@ def book(views, size=(640, 480), step=10.0):
     return images
 
 
-def oxford_scene(folder, name="wall"):
+def oxford_scene(directory, name="wall"):
     """Write a scene in Oxford's layout: five views with the same homography, which is returned."""
-    scene = folder / name
+    scene = directory / name
     scene.mkdir()
-    image = grey("brick", (320, 320))
+    image = gray("brick", (320, 320))
     change = similarity(1.1, 12, (6, -4), (160, 160))
     homography = np.vstack([change, [0, 0, 1]])
     cv2.imwrite(str(scene / "img1.png"), image)

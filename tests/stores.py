@@ -12,8 +12,8 @@ HERE = engines.InProcess()
 content = kills.content
 
 
-def extract(folder, out, engine=HERE, **options):
-    return extraction.extract(str(folder), out, SETTINGS, engine, **options)
+def extract(directory, out, engine=HERE, **options):
+    return extraction.extract(str(directory), out, SETTINGS, engine, **options)
 
 
 def run(*arguments):

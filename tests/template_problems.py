@@ -8,7 +8,7 @@ SIZE = 96
 
 
 def photograph(name="astronaut", size=(360, 360)):
-    return photographs.grey(name, size)
+    return photographs.gray(name, size)
 
 
 def problem(
@@ -18,10 +18,10 @@ def problem(
     whole = photograph(name)
     y, x = corner
     template = whole[y : y + SIZE, x : x + SIZE]
-    centre = np.array([x, y]) + (SIZE - 1) / 2
-    moved = photographs.similarity(scale, degrees, shift, centre)
+    center = np.array([x, y]) + (SIZE - 1) / 2
+    moved = photographs.similarity(scale, degrees, shift, center)
     moved[:, :2] = moved[:, :2] @ np.array([[1, shear], [0, 1]])
-    moved[:, 2] = centre + shift - moved[:, :2] @ centre
+    moved[:, 2] = center + shift - moved[:, :2] @ center
     image = photographs.warp(whole, moved)
     truth = moved.copy()
     truth[:, 2] += moved[:, :2] @ (x, y)

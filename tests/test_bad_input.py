@@ -5,7 +5,7 @@ import pytest
 
 import caloric
 import photographs
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.theory.energy import winner
 
 
@@ -76,7 +76,7 @@ def test_options_are_checked():
     with pytest.raises(caloric.InputError, match="layout must be a Grid or Rings"):
         caloric.describe_patches(patches, "sift", layout="rings")
     with pytest.raises(caloric.InputError, match="unknown normalisation"):
-        normalise.normalise(np.zeros((1, 2)), "l3")
+        normalize.normalize(np.zeros((1, 2)), "l3")
 
 
 def test_a_table_too_fine_to_make_says_so():
@@ -126,7 +126,7 @@ def test_foveated_descriptors_need_an_image():
 
 
 def test_bad_arguments_of_verify_and_match():
-    f = caloric.extract(photographs.grey("camera")[200:328, 150:278], max_features=30)
+    f = caloric.extract(photographs.gray("camera")[200:328, 150:278], max_features=30)
     found = caloric.match(f, f)
     k = np.diag([500.0, 500.0, 1.0])
     for options, message in [

@@ -11,7 +11,7 @@ from caloric import Frames, comparison
 
 
 def test_features_of_other_recipes_are_not_compared():
-    image = photographs.grey("camera")[200:328, 150:278]
+    image = photographs.gray("camera")[200:328, 150:278]
     plain = caloric.extract(image, "sift", max_features=20)
     for other in (
         caloric.extract(image, "sift", max_features=20, sigma_d=0.25),
@@ -28,7 +28,7 @@ def test_features_of_other_recipes_are_not_compared():
 
 
 def test_invalid_arguments_of_refine_are_errors():
-    first = photographs.grey("astronaut", (160, 120))
+    first = photographs.gray("astronaut", (160, 120))
     second, a = first[:, ::-1].copy(), caloric.extract(first, max_features=20)
     with pytest.raises(caloric.InputError, match="row i matches row i"):
         caloric.refine(first, second, [[1.0, 2.0]], np.zeros((2, 2)))

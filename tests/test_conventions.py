@@ -14,8 +14,8 @@ ROW, COLUMN, BIN = ENTRY // 32, ENTRY // 8 % 4, ENTRY % 8
 
 
 def standard(values):
-    centred = np.asarray(values, float) - np.mean(values, 0)
-    return centred / (np.linalg.norm(centred, axis=0) + 1e-9)
+    centerd = np.asarray(values, float) - np.mean(values, 0)
+    return centerd / (np.linalg.norm(centerd, axis=0) + 1e-9)
 
 
 def order(ours, theirs):
@@ -34,7 +34,7 @@ def order(ours, theirs):
 
 
 def image():
-    return photographs.grey("astronaut")
+    return photographs.gray("astronaut")
 
 
 def test_opencvs_bins_go_from_x_towards_minus_y():

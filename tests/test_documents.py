@@ -45,18 +45,18 @@ SHORT = [rest for name, rest in lines() if name == "caloric" and rest.split()[0]
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with the files that the commands name, and `caloric` on the path."""
-    whole = photographs.grey("camera", (300, 300))
+    """A directory with the files that the commands name, and `caloric` on the path."""
+    whole = photographs.gray("camera", (300, 300))
     moved = photographs.similarity(1.0, 10, (4, 3), (150, 150))
     pictures = {"A": whole, "B": photographs.warp(whole, moved), "WHOLE": whole}
     pictures |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
-    pictures["PARTS2"] = photographs.grey("coffee", (130, 120))
+    pictures["PARTS2"] = photographs.gray("coffee", (130, 120))
     for name, image in pictures.items():
         cv2.imwrite(str(tmp_path / f"{name}.jpg"), image)
-    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "DIRECTORY").mkdir()
     for i, degrees in enumerate((0, 4, 8)):
         turned = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
-        cv2.imwrite(str(tmp_path / "FOLDER" / f"{i}.jpg"), turned)
+        cv2.imwrite(str(tmp_path / "DIRECTORY" / f"{i}.jpg"), turned)
     places = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
     rows = np.repeat(np.arange(64), 2).reshape(-1, 2)
     keypoints = {f"{i}.jpg": places.reshape(-1, 2) for i in range(2)}
@@ -204,10 +204,10 @@ def test_the_results_of_the_gpu():
     assert set(missed) <= {"one array in 2 ms", "all views of two images in 60 ms"}
     assert all(name in (DOCS / "gpu.md").read_text() for name in missed)
     slow = json.loads(json.dumps(report))
-    slow["arrays"]["800 x 640, 2,000 features"]["colour"]["milliseconds, one by one, mean"] = 7
+    slow["arrays"]["800 x 640, 2,000 features"]["color"]["milliseconds, one by one, mean"] = 7
     slow["agreement"]["lowest cosine of common frames"] = 0.99
     assert {"cosines of common frames", "one array in 2 ms"} <= set(failures(slow))
-    own = report["arrays"]["800 x 640, 2,000 features"]["colour"]
+    own = report["arrays"]["800 x 640, 2,000 features"]["color"]
     one, rate = own["milliseconds, one by one, mean"], own["images a second, one list"]
     said = f"{one:.1f} ms from array to features, and {rate:,.0f} images a second in a list"
     assert said in README.read_text("utf-8")

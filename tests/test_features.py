@@ -13,7 +13,7 @@ from caloric.features import check_comparable, encoding_of
 from caloric.frames import Frames
 from caloric.interop import conversion
 
-IMAGE = photographs.grey("brick", (160, 160))
+IMAGE = photographs.gray("brick", (160, 160))
 
 
 def bytes_of(descriptor):

@@ -33,8 +33,8 @@ def test_convention_angles_turn_from_x_towards_y():
         edge = 0.3 * (direction[0] * x + direction[1] * y) / 50
         image = np.clip(np.rint(255 * (0.3 + 0.4 * blob + edge)), 0, 255).astype(np.uint8)
         frames = caloric.detect(image)
-        centre = np.argmin(np.hypot(*(frames.xy - 50).T))
-        ours = np.degrees(frames.angle[centre]) % 360
+        center = np.argmin(np.hypot(*(frames.xy - 50).T))
+        ours = np.degrees(frames.angle[center]) % 360
         found = cv2.SIFT_create().detect(image)
         theirs = min(found, key=lambda k: np.hypot(k.pt[0] - 50, k.pt[1] - 50)).angle
         # So round a blob may have two directions, a little to either side.
@@ -97,7 +97,7 @@ def test_one_frame_and_each_in_turn():
 
 
 def test_opencv_describes_our_keypoints_at_the_level_they_are_from():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     sift = cv2.SIFT_create()
     keypoints, theirs = sift.detectAndCompute(image, None)
     _, again = sift.compute(image, Frames.from_opencv(keypoints).to_opencv())

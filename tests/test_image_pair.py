@@ -15,7 +15,7 @@ from caloric.image.views import TILTS
 
 @pytest.fixture(scope="module")
 def views():
-    image = photographs.grey("brick", (300, 300))
+    image = photographs.gray("brick", (300, 300))
     change = photographs.similarity(0.9, 20, (5, -8), (150, 150))
     return image, photographs.warp(image, change), change
 
@@ -66,7 +66,7 @@ def test_nothing_in_common_is_false(tmp_path):
 
 def test_unrelated_photographs_have_no_geometry():
     names = ("camera", "brick", "coffee", "astronaut", "grass", "chelsea")
-    images = [photographs.grey(name, (320, 400)) for name in names]
+    images = [photographs.gray(name, (320, 400)) for name in names]
     for a, b in combinations(images, 2):
         for model in ("homography", "fundamental"):
             found = caloric.match_images(a, b, model=model, views=None)
@@ -128,7 +128,7 @@ def test_results_are_indexed_as_arrays_are(pair):
 
 
 def test_data_of_12_bits_are_told(caplog):
-    image = photographs.grey("brick", (300, 300)).astype(np.uint16) * 16
+    image = photographs.gray("brick", (300, 300)).astype(np.uint16) * 16
     assert len(caloric.extract(image)) < 400
     assert "its brightest pixel is" in caplog.text
     assert "12 bits, use image / 4,095" in caplog.text
@@ -136,13 +136,13 @@ def test_data_of_12_bits_are_told(caplog):
     assert len(caloric.extract(image / 4095)) > 500
     assert not caplog.text
     caloric.detect(np.float32(0.5 + 1e-4 * (image / 4095)))
-    assert "grey levels span" in caplog.text
+    assert "gray levels span" in caplog.text
 
 
 @pytest.fixture(scope="module")
 def aside():
     """A picture of a wall, and the wall seen from aside with a tilt of 5."""
-    image = photographs.grey("gravel", (400, 400))
+    image = photographs.gray("gravel", (400, 400))
     narrow = np.array([[0.2, 0, 100], [0, 1, 0]], np.float64)
     turn = photographs.similarity(1, 30, (0, 0), (200, 200))
     change = turn[:, :2] @ narrow + np.array([[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]])
@@ -178,7 +178,7 @@ def test_an_easy_pair_needs_no_views(pair):
 
 
 def test_unrelated_images_are_not_believed_at_any_level():
-    a, b = (photographs.grey(name, (240, 200)) for name in ("camera", "brick"))
+    a, b = (photographs.gray(name, (240, 200)) for name in ("camera", "brick"))
     found = caloric.match_images(a, b)
     assert not found
     assert found.geometry.confidence < 0.5

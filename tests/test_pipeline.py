@@ -26,7 +26,7 @@ VIEW = photographs.similarity(1.3, 25, (10.3, -4.2), (255, 255))
 
 
 def pair(descriptor="caloric", **options):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     changed = photographs.warp(image, VIEW)
     return (
         caloric.extract(image, descriptor, max_features=800, **options),
@@ -54,7 +54,7 @@ def test_descriptors_follow_the_image(descriptor):
 
 def test_descriptors_turn_and_scale_with_their_frames():
     """Described at frames moved by hand, with no detector in between: cosine of the two."""
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=300)
     for change in (
         photographs.similarity(1.0, 0, (0.25, 0.5), (255, 255)),
@@ -86,7 +86,7 @@ def test_descriptors_turn_and_scale_with_their_frames():
 
 def test_opencv_keypoints_are_described_as_well_as_opencv_does():
     """SIFT's own descriptor and ours at the same keypoints, both by roots."""
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     changed = photographs.warp(image, VIEW)
     sift = cv2.SIFT_create(800)
     points = [sift.detect(i) for i in (image, changed)]
@@ -104,7 +104,7 @@ def test_opencv_keypoints_are_described_as_well_as_opencv_does():
 
 
 def test_describe_checks_what_it_is_given():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     with pytest.raises(caloric.InputError, match=r"Frames\.from_opencv"):
         caloric.describe(image, [1, 2, 3])
     assert caloric.describe(image, Frames.empty(), "heat").shape == (0, 128)
@@ -113,15 +113,15 @@ def test_describe_checks_what_it_is_given():
 
 
 def test_pixel_types_agree():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     plain = caloric.extract(image, max_features=300)
     deep = caloric.extract(image.astype(np.uint16) * 257, max_features=300)
     real = caloric.extract(image / 255, max_features=300)
     for other in (deep, real):
         np.testing.assert_allclose(other.frames.maps, plain.frames.maps, atol=1e-3)
         np.testing.assert_allclose(other.descriptors, plain.descriptors, atol=5e-3)
-    colour = np.repeat(image[..., None], 3, 2)
-    assert len(caloric.extract(colour, max_features=300)) == 300
+    color = np.repeat(image[..., None], 3, 2)
+    assert len(caloric.extract(color, max_features=300)) == 300
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_features_on_disk(tmp_path):
 
 
 def test_opencv_face_drops_into_opencv_code():
-    image = cv2.cvtColor(photographs.grey("camera"), cv2.COLOR_GRAY2BGR)
+    image = cv2.cvtColor(photographs.gray("camera"), cv2.COLOR_GRAY2BGR)
     changed = photographs.warp(image, VIEW)
     sift = opencv.SIFT_create(500)
     assert pickle.loads(pickle.dumps(sift)) == sift
@@ -231,7 +231,7 @@ def test_opencv_face_drops_into_opencv_code():
 
 
 def test_opencv_face_takes_opencvs_arguments():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     few = opencv.SIFT_create(0, 3, 0.1, 5, 1.6)
     theirs = cv2.SIFT_create(0, 3, 0.1, 5, 1.6)
     assert 0.6 < len(few.detect(image, None)) / len(theirs.detect(image, None)) < 1.6
@@ -257,7 +257,7 @@ def test_opencv_face_takes_opencvs_arguments():
 
 
 def test_skimage_face_drops_into_skimage_code():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     changed = photographs.warp(image, VIEW)
     extractor = skimage.SIFT(max_features=500)
     extractor.detect_and_extract(image)
@@ -280,11 +280,11 @@ def test_skimage_face_drops_into_skimage_code():
     again = pickle.loads(pickle.dumps(extractor))
     np.testing.assert_array_equal(again.keypoints, extractor.keypoints)
     with pytest.raises(AttributeError):
-        _ = extractor.colour
+        _ = extractor.color
 
 
 def test_skimage_face_counts_angles_as_skimage_does():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     theirs, ours = skimage_feature.SIFT(), skimage.SIFT()
     theirs.detect(image)
     ours.detect(image)
@@ -301,13 +301,13 @@ def test_skimage_face_counts_angles_as_skimage_does():
 def test_skimage_face_says_what_is_missing():
     extractor = skimage.SIFT()
     with pytest.raises(caloric.InputError, match="call detect first"):
-        extractor.extract(photographs.grey("camera"))
+        extractor.extract(photographs.gray("camera"))
     with pytest.raises(AttributeError, match="nothing has been detected"):
         _ = extractor.keypoints
 
 
 def test_bright_floats_are_clipped_not_wrapped():
-    image = 1.6 * photographs.grey("camera").astype(np.float32) / 255
+    image = 1.6 * photographs.gray("camera").astype(np.float32) / 255
     dim = np.clip(image, 0, 1)
     bright = caloric.detect(image, detector="opencv", max_features=100, upright=True)
     np.testing.assert_array_equal(

@@ -53,7 +53,7 @@ def test_the_oblique_view_of_the_demo():
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.7])
 def test_rendered_and_warped_views(scale):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     affine = synthetic.similarity(scale, 20, (3.3, -4.7), (255.5, 255.5))
     homography = np.vstack([affine, [0, 0, 1]])
     assert np.abs(measured_offset(rendered(image, homography))).max() < 0.05
@@ -63,7 +63,7 @@ def test_rendered_and_warped_views(scale):
 
 @pytest.mark.parametrize("axis", [0.0, 1.0, -2.0])
 def test_views_of_an_inclined_plane(axis):
-    image = photographs.grey("coffee")
+    image = photographs.gray("coffee")
     homography = synthetic.oblique(image.shape, 3.0, axis=axis, roll=0.4)
     assert np.abs(measured_offset(rendered(image, homography))).max() < 0.05
 
@@ -113,7 +113,7 @@ def test_errors_are_distances_from_the_ground_truth():
 
 
 def test_random_changes_follow_their_homography():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     rng = np.random.default_rng(3)
     change = replace(synthetic.draw(rng, image.shape), blur=0, noise=0, gamma=1, gain=1, quality=95)
     moved = synthetic.apply(image, change, rng)

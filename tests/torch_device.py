@@ -13,7 +13,7 @@ DEVICE = devices.resolve(HERE)
 
 
 def photograph(name="astronaut", size=(260, 300)):
-    return photographs.grey(name, size)
+    return photographs.gray(name, size)
 
 
 def out_of_memory(*arguments, **options):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.bench.metrics import bootstrap
-from caloric.descriptor import normalise, whitening
+from caloric.descriptor import normalize, whitening
 from caloric.descriptor.recipes import Descriptor, from_numbers, search
 from caloric.kernels import kernel
 from caloric.runtime import threads
@@ -53,11 +53,11 @@ def supervise(describe: Describe, pairs: list[training.Views], t: float, shrink:
 
 
 def to_power(describe: Describe, power: float) -> Describe:
-    """Return a descriptor with the power of its entries, signs kept, and normalised again."""
+    """Return a descriptor with the power of its entries, signs kept, and normalized again."""
 
     def values(view: training.View) -> Values:
         x = describe(view)
-        return np.asarray(normalise.l2(np.sign(x) * np.abs(x) ** np.float32(power)), np.float32)
+        return np.asarray(normalize.l2(np.sign(x) * np.abs(x) ** np.float32(power)), np.float32)
 
     return values
 

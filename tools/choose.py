@@ -2,10 +2,10 @@
 
     python -m tools.choose --photos PHOTOS --strecha STRECHA/fountain-P11
 
-A seeded coordinate search of five minutes with the compiled core, which maximises the sum of
+A seeded coordinate search of five minutes with the compiled core, which maximizes the sum of
 
 * mAP on 48 synthetic changes (view, light, blur, noise, JPEG) of 16 photographs, and
-* the share of keypoints of fountain-P11 that are mutual nearest neighbours within 1.5 pixels of
+* the share of keypoints of fountain-P11 that are mutual nearest neighbors within 1.5 pixels of
   each other's epipolar lines, images one to three apart,
 
 minus PRICE for every doubling of the cost. Whitening is learned from the pictures of scikit-image.

@@ -5,7 +5,7 @@
 (b) Heat tolerates affine changes better than SIFT and DSP-SIFT, the more so the stronger they are.
     Pictures are changed by I + s·N(0, 1) in each entry; frames follow by the similarity nearest to
     the change, so that the descriptor has to tolerate the rest. Support, dimension and
-    normalisation are equal; each kernel has the widths of its recipe, and the largest domain of
+    normalization are equal; each kernel has the widths of its recipe, and the largest domain of
     resampling has three times the support.
 """
 
@@ -23,7 +23,7 @@ from caloric.bench.metrics import average_precision, bootstrap
 from caloric.descriptor import recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import Frames
-from caloric.matching.neighbours import neighbours
+from caloric.matching.neighbors import neighbors
 from caloric.runtime import threads
 from caloric.types import FloatArray
 from tools import training
@@ -48,16 +48,16 @@ def methods() -> dict[str, Describe]:
     }
 
 
-def follow(frames: Frames, matrix: FloatArray, centre: FloatArray) -> Frames:
-    """Return circular frames moved by an affine change about ``centre``.
+def follow(frames: Frames, matrix: FloatArray, center: FloatArray) -> Frames:
+    """Return circular frames moved by an affine change about ``center``.
 
-    Centres are mapped exactly; shapes are rotated by the polar decomposition and scaled by √det.
+    Centers are mapped exactly; shapes are rotated by the polar decomposition and scaled by √det.
     """
     u, _, vt = np.linalg.svd(matrix)
     linear = np.sqrt(np.linalg.det(matrix)) * (u @ vt)
     shapes = linear @ frames.maps[:, :, :2]
-    centres = (frames.xy - centre) @ matrix.T + centre
-    return Frames(np.concatenate([shapes, centres[:, :, None]], -1), frames.scores)
+    centers = (frames.xy - center) @ matrix.T + center
+    return Frames(np.concatenate([shapes, centers[:, :, None]], -1), frames.scores)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Claims:
 
 
 def _score(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
-    matches = neighbours(np.ascontiguousarray(a), np.ascontiguousarray(b), None, 0.0)
+    matches = neighbors(np.ascontiguousarray(a), np.ascontiguousarray(b), None, 0.0)
     right = matches.nearest == np.arange(len(a))
     return average_precision(matches.first.astype(np.float64), right, len(a)), float(right.mean())
 
 
-def _moved(image: NDArray[np.uint8], matrix: FloatArray, centre: FloatArray) -> NDArray[np.uint8]:
-    affine = np.column_stack([matrix, centre - matrix @ centre])
+def _moved(image: NDArray[np.uint8], matrix: FloatArray, center: FloatArray) -> NDArray[np.uint8]:
+    affine = np.column_stack([matrix, center - matrix @ center])
     moved = synthetic.warp(image.astype(np.float32), affine, border=0)
     return np.asarray(np.clip(np.rint(moved), 0, 255), np.uint8)
 
@@ -103,20 +103,20 @@ def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 
     for number, image in enumerate(images):
         keyframes = Frames.from_opencv(opencv_keypoints(image, 3 * _FRAMES))
         h, w = image.shape
-        centre = np.array([(w - 1) / 2, (h - 1) / 2])
+        center = np.array([(w - 1) / 2, (h - 1) / 2])
         described = {name: describe(image, keyframes) for name, describe in chosen.items()}
         for draw in range(DRAWS):
             # One direction of change at all strengths, and frames that are inside at all of them.
             change = synthetic.affine_map(np.random.default_rng([number, draw]), STRENGTHS[-1])
             step = (change - np.eye(2)) / STRENGTHS[-1]
             maps = [np.eye(2) + strength * step for strength in STRENGTHS]
-            followed = [follow(keyframes, matrix, centre) for matrix in maps]
+            followed = [follow(keyframes, matrix, center) for matrix in maps]
             inside = np.logical_and.reduce([_inside(frames, (h, w)) for frames in followed])
             rows = np.flatnonzero(inside)[:_FRAMES]
             if len(rows) < 50:
                 continue
             for i, matrix in enumerate(maps):
-                moved = _moved(image, matrix, centre)
+                moved = _moved(image, matrix, center)
                 for name, describe in chosen.items():
                     values = describe(moved, followed[i][rows])
                     scores[name][i].append(_score(described[name][rows], values))

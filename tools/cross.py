@@ -48,8 +48,8 @@ class Target:
     kind: str
 
     @property
-    def folder(self) -> Path:
-        """Return the folder of everything of this platform."""
+    def directory(self) -> Path:
+        """Return the directory of everything of this platform."""
         return ROOT / ".cross" / self.machine
 
 
@@ -92,13 +92,13 @@ def check(target: Target) -> None:
 
 
 def unpack(target: Target) -> Path:
-    """Return a root folder with Python and its libraries of the other platform."""
-    root = target.folder / "root"
+    """Return a root directory with Python and its libraries of the other platform."""
+    root = target.directory / "root"
     if (root / "done").exists():
         return root
-    apt = target.folder / "apt"
-    for folder in ("state/lists/partial", "cache/archives/partial"):
-        (apt / folder).mkdir(parents=True, exist_ok=True)
+    apt = target.directory / "apt"
+    for directory in ("state/lists/partial", "cache/archives/partial"):
+        (apt / directory).mkdir(parents=True, exist_ok=True)
     (apt / "status").touch()
     options = [
         f"APT::Architecture={target.debian}", f"APT::Architectures::={target.debian}",
@@ -124,29 +124,29 @@ def unpack(target: Target) -> Path:
 
 
 def wheels(target: Target) -> Path:
-    """Return a folder with the dependencies of caloric and its tests, for the other platform."""
-    folder = target.folder / "packages"
-    if (folder / "done").exists():
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Return a directory with the dependencies of caloric and its tests, for the other platform."""
+    directory = target.directory / "packages"
+    if (directory / "done").exists():
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
     tags = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 27, 28, 31, 34))]
     run(
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-        "--target", folder, "--only-binary=:all:", "--python-version", "3.11",
+        "--target", directory, "--only-binary=:all:", "--python-version", "3.11",
         *(word for tag in tags for word in ("--platform", f"{tag}_{target.machine}")),
         "-c", "constraints.txt", *WHEELS,
     )  # fmt: skip
-    (folder / "done").touch()
-    return folder
+    (directory / "done").touch()
+    return directory
 
 
 def build(target: Target, root: Path) -> Path:
-    """Return the build folder of the core, built by the other platform's compiler and headers."""
-    folder = target.folder / "native"
+    """Return the build directory of the core for the other platform."""
+    directory = target.directory / "native"
     include = root / "usr" / "include"
     headers = f"-isystem {include} -isystem {include / target.triple}"
     run(
-        "cmake", "-S", ROOT / "native", "-B", folder, "-Wno-dev",
+        "cmake", "-S", ROOT / "native", "-B", directory, "-Wno-dev",
         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_SYSTEM_NAME=Linux",
         f"-DCMAKE_SYSTEM_PROCESSOR={target.machine}",
         f"-DCMAKE_CXX_COMPILER={target.triple}-g++", f"-DCMAKE_CXX_FLAGS={headers}",
@@ -154,13 +154,13 @@ def build(target: Target, root: Path) -> Path:
         f"-DPython_INCLUDE_DIR={include / 'python3.11'}",
         "-DNB_SUFFIX=.so", "-DNB_SUFFIX_S=.so",
     )  # fmt: skip
-    run("cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1))
-    return folder
+    run("cmake", "--build", directory, "--parallel", str(os.cpu_count() or 1))
+    return directory
 
 
 def python(target: Target, root: Path, paths: list[Path]) -> Path:
     """Return a shell command that runs the other platform's Python, for the tests."""
-    command = target.folder / "python"
+    command = target.directory / "python"
     words = [*target.emulator, "-L", str(root), str(root / "usr" / "bin" / "python3.11")]
     command.write_text(
         "#!/bin/sh\n"

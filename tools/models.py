@@ -38,26 +38,26 @@ def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(b - scale * a @ (u * sign @ v).T, axis=1))
 
 
-def placed(folder: Path) -> tuple[dict[str, FloatArray], int]:
-    """Return the centres (3,) of the cameras of a model, and the number of its observations."""
-    centres, observations = {}, 0
-    for image in colmap_model.registered(folder):
+def placed(directory: Path) -> tuple[dict[str, FloatArray], int]:
+    """Return the centers (3,) of the cameras of a model, and the number of its observations."""
+    centers, observations = {}, 0
+    for image in colmap_model.registered(directory):
         w, x, y, z = image.rotation
         rotation = Rotation.from_quat([x, y, z, w]).as_matrix()
-        centres[image.name] = -rotation.T @ np.array(image.translation)
+        centers[image.name] = -rotation.T @ np.array(image.translation)
         observations += int((image.points >= 0).sum())
-    return centres, observations
+    return centers, observations
 
 
 def judged(model: Reconstruction, cameras: Report) -> Report:
     """Return the size of a reconstruction, and the errors of its cameras."""
-    found, observations = placed(model.folder)
+    found, observations = placed(model.directory)
     names = sorted(found)
-    centres = [found[name] for name in names]
+    centers = [found[name] for name in names]
     truth = np.array([cameras[name]["centre"] for name in names], float)
-    all_centres = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
-    baseline = float(np.median(np.linalg.norm(np.diff(all_centres, axis=0), axis=1)))
-    errors = aligned(np.array(centres), truth)
+    all_centers = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
+    baseline = float(np.median(np.linalg.norm(np.diff(all_centers, axis=0), axis=1)))
+    errors = aligned(np.array(centers), truth)
     return {
         "images": len(names),
         "of": len(cameras),
@@ -150,21 +150,21 @@ def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:
         results: Report = {}
         for name, options in PEERS.items():
             progress(f"{scene.name}: {name}")
-            folder = Path(tempfile.mkdtemp())
+            directory = Path(tempfile.mkdtemp())
             try:
                 started = time.perf_counter()
-                model, count = _colmap_model(scene / "images", folder, most, options)
+                model, count = _colmap_model(scene / "images", directory, most, options)
                 seconds = time.perf_counter() - started
                 results[name] = judged(model, cameras) | {"features": count, "seconds": seconds}
                 progress(f"{scene.name}: caloric, {count:.0f} features")
                 started = time.perf_counter()
-                model, steps = _caloric_model(scene / "images", folder / "ours", round(count))
+                model, steps = _caloric_model(scene / "images", directory / "ours", round(count))
                 seconds = time.perf_counter() - started
                 results[f"caloric, as many as {name}"] = judged(model, cameras) | {
                     "features": count, "seconds": seconds, "steps": steps,
                 }  # fmt: skip
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(directory, ignore_errors=True)
         report[f"{scene.name}, {most:,} asked for"] = results
     return report
 

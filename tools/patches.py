@@ -6,7 +6,7 @@ are drawn here by a seeded generator.
 
 * verification: whether two patches show the same place; average precision with five wrong pairs for
   each right one, half of them from the same sequence
-* matching: nearest neighbours of the patches of ref in each other image, as in the other benchmarks
+* matching: nearest neighbors of the patches of ref in each other image, as in the other benchmarks
 * retrieval: a patch of ref among its five counterparts and many others; mean average precision
 """
 
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from caloric import pipeline
 from caloric.bench.metrics import Interval, average_precision, bootstrap
-from caloric.descriptor import engine, normalise
+from caloric.descriptor import engine, normalize
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image.reading import read_image
-from caloric.matching.neighbours import match_descriptors
+from caloric.matching.neighbors import match_descriptors
 from caloric.types import FloatArray
 
 SIZE = 65
@@ -35,13 +35,13 @@ Patches = NDArray[np.uint8]
 Describe = Callable[[Patches], NDArray[Any]]
 
 
-def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
+def load(directory: Path, most: int) -> dict[str, dict[str, Patches]]:
     """Return the patches (n, 65, 65) of each sequence by file, at most ``most`` places each."""
     if most < 2:
         raise InputError(f"at least 2 places per sequence are needed, got {most}")
     names = ["ref", *(f"{letter}{k}" for letter in NOISE.values() for k in range(1, 6))]
     sequences = {}
-    for scene in sorted(p.parent for p in folder.glob("*/ref.png")):
+    for scene in sorted(p.parent for p in directory.glob("*/ref.png")):
         stacks = {}
         for name in names:
             column = read_image(scene / f"{name}.png")
@@ -52,9 +52,9 @@ def load(folder: Path, most: int) -> dict[str, dict[str, Patches]]:
             raise InputError(f"{scene}: its files have different numbers of patches")
         sequences[scene.name] = stacks
     if len(sequences) == 1:
-        raise InputError(f"{folder}: at least two sequences are needed, there is one")
+        raise InputError(f"{directory}: at least two sequences are needed, there is one")
     if not sequences:
-        raise InputError(f"{folder}: no <sequence>/ref.png in it; is this HPatches' patches?")
+        raise InputError(f"{directory}: no <sequence>/ref.png in it; is this HPatches' patches?")
     return sequences
 
 
@@ -63,7 +63,7 @@ def opencv_sift(patches: Patches) -> NDArray[Any]:
     sift = cv2.SIFT_create()  # type: ignore[attr-defined]
     middle = cv2.KeyPoint((SIZE - 1) / 2, (SIZE - 1) / 2, SIZE / 6, 0, 1, 0)
     values = np.concatenate([sift.compute(patch, [middle])[1] for patch in patches])
-    return np.asarray(normalise.root(values))
+    return np.asarray(normalize.root(values))
 
 
 def methods() -> dict[str, Describe]:
@@ -132,10 +132,10 @@ def _retrieval(ref: NDArray[Any], others: list[NDArray[Any]], pool: NDArray[Any]
 
 
 def run(
-    folder: Path, most: int, progress: Callable[[str], None] = lambda message: None
+    directory: Path, most: int, progress: Callable[[str], None] = lambda message: None
 ) -> list[Line]:
     """Return the figures of every method on all sequences, with intervals over sequences."""
-    scenes = load(folder, most)
+    scenes = load(directory, most)
     lines = []
     base: dict[str, list[float]] = {}
     for method, describe in methods().items():

@@ -64,7 +64,7 @@ def rates(photographs: Path, progress: Log) -> Report:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         count = _copied(photographs, root / "images")
-        folder = str(root / "images")
+        directory = str(root / "images")
         os.environ[threads.SETTING] = "1"
         contents = {}
         for name in ("one process", "two processes", "one Dask worker", "two Dask workers"):
@@ -72,12 +72,12 @@ def rates(photographs: Path, progress: Log) -> Report:
             out = root / name
             if "process" in name:
                 engine: Any = engines.Processes(workers)
-                took = _timed(lambda: extraction.extract(folder, out, settings, engine))  # noqa: B023
+                took = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
             else:
                 (root / "dask").mkdir(exist_ok=True)
                 with kills.servers(root / "dask", workers) as dask:
                     engine = engines.Cluster(dask.address)
-                    took = _timed(lambda: extraction.extract(folder, out, settings, engine))  # noqa: B023
+                    took = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
                     engine.close()
             contents[name] = kills.content(out)
             report[name] = {"images a second": count / took}
@@ -93,7 +93,7 @@ def rates(photographs: Path, progress: Log) -> Report:
             "bytes of an image": _bytes(root / "images") / count,
             "bytes of its features": _bytes(out / "features") / count,
             "hashing, images a second": count
-            / _timed(lambda: [sources.hashed(block) for block in sources.blocks(folder)]),
+            / _timed(lambda: [sources.hashed(block) for block in sources.blocks(directory)]),
         }
         progress("vectors, matches, geometries")
         began = time.perf_counter()
@@ -115,8 +115,8 @@ def rates(photographs: Path, progress: Log) -> Report:
     return report
 
 
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def _bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
@@ -130,10 +130,10 @@ def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
     return result.stdout.split()
 
 
-def _tiny_job(folder: str, out: str, address: str) -> None:
+def _tiny_job(directory: str, out: str, address: str) -> None:
     """Extract the tiny images as a client; print the numbers of images and the peak memory."""
     engine = engines.Cluster(address)
-    summary = extraction.extract(folder, Path(out), ExtractOptions(max_features=20), engine)
+    summary = extraction.extract(directory, Path(out), ExtractOptions(max_features=20), engine)
     engine.close()
     sys.stdout.write(f"{len(summary.found)} {len(summary.skipped)} {peak(os.getpid())}")
 
@@ -148,10 +148,10 @@ def tiny(photographs: Path, count: int, progress: Log) -> Report:
         root = Path(place)
         progress(f"{count} tiny images")
         for i in range(count):
-            folder = root / "images" / f"{i // 1000:03d}"
-            folder.mkdir(parents=True, exist_ok=True)
+            directory = root / "images" / f"{i // 1000:03d}"
+            directory.mkdir(parents=True, exist_ok=True)
             y, x = (int(rng.integers(0, n - _TINY)) for n in image.shape)
-            cv2.imwrite(str(folder / f"{i:06d}.png"), image[y : y + _TINY, x : x + _TINY])
+            cv2.imwrite(str(directory / f"{i:06d}.png"), image[y : y + _TINY, x : x + _TINY])
         (root / "dask").mkdir()
         with kills.servers(root / "dask") as dask:
             began = time.perf_counter()
@@ -261,13 +261,13 @@ def searched(progress: Log) -> Report:
         faiss_index = index.build(vectors, exact)
         took = time.perf_counter() - began
         began = time.perf_counter()
-        neighbours = index.nearest(faiss_index, vectors[queries], NEAREST)
+        neighbors = index.nearest(faiss_index, vectors[queries], NEAREST)
         per_query = 1e3 * (time.perf_counter() - began) / len(queries)
-        expected = neighbours if expected is None else expected
-        recall = [len(set(a) & set(b)) / NEAREST for a, b in zip(neighbours, expected, strict=True)]
+        expected = neighbors if expected is None else expected
+        recall = [len(set(a) & set(b)) / NEAREST for a, b in zip(neighbors, expected, strict=True)]
         report[name] = {
             "build, seconds": took, "milliseconds a query": per_query,
-            "of the exact neighbours": float(np.mean(recall)), "bytes": peak(os.getpid()),
+            "of the exact neighbors": float(np.mean(recall)), "bytes": peak(os.getpid()),
         }  # fmt: skip
         progress(
             f"{name}: built in {took:.0f} s, {per_query:.2f} ms each, recall {np.mean(recall):.3f}"

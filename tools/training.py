@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from caloric import synthetic
 from caloric.bench.correspondence import corresponding
-from caloric.bench.methods import opencv_keypoints, read_grey
+from caloric.bench.methods import opencv_keypoints, read_gray
 from caloric.bench.metrics import average_precision, right_matches
 from caloric.bench.pair_data import Camera, fundamental
 from caloric.descriptor import engine, whitening
@@ -26,8 +26,8 @@ from caloric.descriptor.recipes import Descriptor
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image import scalespace
-from caloric.image.pixels import to_grey
-from caloric.matching.neighbours import neighbours
+from caloric.image.pixels import to_gray
+from caloric.matching.neighbors import neighbors
 from caloric.runtime import threads
 from caloric.types import FloatArray
 
@@ -66,28 +66,28 @@ def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def pictures() -> list[NDArray[np.uint8]]:
-    """Return the pictures in the scikit-image package, grey, at most 1,000 pixels long."""
+    """Return the pictures in the scikit-image package, gray, at most 1,000 pixels long."""
     import skimage
 
-    folder = Path(skimage.__file__).parent / "data"
-    missing = [name for name in PICTURES if not (folder / name).is_file()]
+    directory = Path(skimage.__file__).parent / "data"
+    missing = [name for name in PICTURES if not (directory / name).is_file()]
     if missing:
         raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
-    return [_shrunk(read_grey(folder / name)) for name in PICTURES]
+    return [_shrunk(read_gray(directory / name)) for name in PICTURES]
 
 
-def photographs(folder: Path) -> list[NDArray[np.uint8]]:
-    """Return all photographs of a folder, sorted by name."""
-    paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+def photographs(directory: Path) -> list[NDArray[np.uint8]]:
+    """Return all photographs of a directory, sorted by name."""
+    paths = sorted(p for p in directory.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if not paths:
-        raise InputError(f"{folder}: no photographs in it")
-    return [_shrunk(read_grey(path)) for path in paths]
+        raise InputError(f"{directory}: no photographs in it")
+    return [_shrunk(read_gray(path)) for path in paths]
 
 
 def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
     """Return the scale space of an image with its strongest OpenCV keypoints."""
     frames = Frames.from_opencv(opencv_keypoints(image, count))
-    return View(scalespace.build(to_grey(image)).ladder(), frames)
+    return View(scalespace.build(to_gray(image)).ladder(), frames)
 
 
 def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
@@ -128,7 +128,7 @@ def matched(
 
 
 def plain(image: View, recipe: Descriptor) -> NDArray[np.float32]:
-    """Return normalised descriptors (n, D), not whitened."""
+    """Return normalized descriptors (n, D), not whitened."""
     unwhitened = replace(recipe, whitening=None, dimensions=None)
     values = engine.describe_levels(
         image.ladder, image.frames.maps, DescribeOptions(descriptor=unwhitened)
@@ -152,7 +152,7 @@ def whitened(image: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> ND
 @threads.single_threaded_blas
 def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     """Return the average precision of the descriptors of two views, as in the benchmarks."""
-    matches = neighbours(a, b, None, 0.0)
+    matches = neighbors(a, b, None, 0.0)
     right = right_matches(matches.nearest, pair.truth)
     possible = max(1, len(np.unique(pair.truth[:, 0])))
     return average_precision(matches.first.astype(np.float64), right, possible)
@@ -161,17 +161,19 @@ def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
 class Scene:
     """A scene of Strecha's data set at half its size: views, and fundamental matrices of pairs."""
 
-    def __init__(self, folder: Path, count: int = 1000) -> None:
-        """Read ``cameras.json`` and ``images/`` of a folder."""
+    def __init__(self, directory: Path, count: int = 1000) -> None:
+        """Read ``cameras.json`` and ``images/`` of a directory."""
         try:
-            cameras = json.loads((folder / "cameras.json").read_text())
+            cameras = json.loads((directory / "cameras.json").read_text())
         except OSError:
-            raise InputError(f"{folder}: no cameras.json in it; name a scene's folder") from None
+            raise InputError(
+                f"{directory}: no cameras.json in it; name a scene's directory"
+            ) from None
         self.views: list[View] = []
         self.cameras: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         half = np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
         for name, camera in sorted(cameras.items()):
-            image = read_grey(folder / "images" / name)
+            image = read_gray(directory / "images" / name)
             small = cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
             self.views.append(view(np.asarray(small, np.uint8), count))
             numbers = (half @ camera["K"], camera["R_world_to_cam"], camera["centre"])
@@ -191,7 +193,7 @@ class Scene:
         shares = []
         for i in range(len(values)):
             for j in range(i + 1, min(i + 4, len(values))):
-                matches = neighbours(values[i], values[j], None, 0.0)
+                matches = neighbors(values[i], values[j], None, 0.0)
                 rows = np.flatnonzero(matches.mutual)
                 p = self.views[i].frames.xy[rows]
                 q = self.views[j].frames.xy[matches.nearest[rows]]

@@ -27,7 +27,7 @@ from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.image.pixels import source
 from caloric.image.views import BLUR, TILTS, View, seen
-from caloric.matching import confidence, neighbours
+from caloric.matching import confidence, neighbors
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
 
@@ -67,9 +67,9 @@ def _photograph(path: str) -> NDArray[np.uint8]:
         image = getattr(data, path.removeprefix("skimage:"))()
     else:
         image = caloric.read_image(path)
-    grey = cv2.cvtColor(image[..., :3], cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
-    scale = min(1.0, _LONGEST / max(grey.shape))
-    return np.asarray(cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA))
+    gray = cv2.cvtColor(image[..., :3], cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
+    scale = min(1.0, _LONGEST / max(gray.shape))
+    return np.asarray(cv2.resize(gray, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA))
 
 
 def oblique(
@@ -248,21 +248,21 @@ def tolerance(photographs: Sequence[str], seed: int) -> Report:
     return dict(zip(map(str, _TOLERATED), share.mean(0).tolist(), strict=True))
 
 
-def real(folder: Path) -> Report:
+def real(directory: Path) -> Report:
     """Return what is found of pairs with checked points, each in 1.jpg, 2.jpg and points.txt."""
     report = {}
-    for place in sorted(p.parent for p in folder.glob("*/points.txt")):
+    for place in sorted(p.parent for p in directory.glob("*/points.txt")):
         checked = np.loadtxt(place / "points.txt")
         report[place.name] = _judged(place / "1.jpg", place / "2.jpg", checked)
     return report
 
 
-def oxford(folder: Path) -> Report:
+def oxford(directory: Path) -> Report:
     """Return what is found of the widest pairs of Oxford Affine, on a grid of points."""
     report = {}
     for name in ("graf", "wall"):
-        truth = np.loadtxt(folder / name / "H1to6p")
-        first, second = (folder / name / f"img{i}.png" for i in (1, 6))
+        truth = np.loadtxt(directory / name / "H1to6p")
+        first, second = (directory / name / f"img{i}.png" for i in (1, 6))
         h, w = caloric.read_image(first).shape[:2]
         grid = np.stack(np.meshgrid(np.linspace(0, w - 1, 20), np.linspace(0, h - 1, 20)), -1)
         points = grid.reshape(-1, 2)
@@ -327,7 +327,7 @@ def times(photographs: Sequence[str]) -> Report:
     first, second = rng.normal(size=(2, 30_000, 128)).astype(np.float32)
     for _ in range(2):
         started = time.perf_counter()
-        neighbours.match_descriptors(first, second, xy_b=rng.uniform(0, 800, (30_000, 2)))
+        neighbors.match_descriptors(first, second, xy_b=rng.uniform(0, 800, (30_000, 2)))
         report["30,000 by 30,000"] = time.perf_counter() - started
     return report
 
@@ -350,10 +350,10 @@ def run(
     report["times"] = times(files[:: max(len(files) - 1, 1)])
     progress("tolerance")
     report["tolerance"] = tolerance(files[::3], seed)
-    for name, folder, judge in (("wide", wide, real), ("oxford", oxford_data, oxford)):
-        if folder is not None:
+    for name, directory, judge in (("wide", wide, real), ("oxford", oxford_data, oxford)):
+        if directory is not None:
             progress(name)
-            report[name] = judge(folder)
+            report[name] = judge(directory)
     planned = list(jobs(photographs, count, seed))
     rows: list[Report] = []
     before = os.environ.get(threads.SETTING)

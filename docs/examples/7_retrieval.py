@@ -4,7 +4,7 @@ Which photographs show the same?
 
 In a folder of thousands not every pair is matched: the images most similar to each are found
 first. ``caloric collection run FOLDER -o OUT --pairs retrieval`` does that for files; here are its
-steps for arrays. Each image has one vector, the sum of its descriptors about the centres of a
+steps for arrays. Each image has one vector, the sum of its descriptors about the centers of a
 codebook.
 """
 
@@ -28,7 +28,7 @@ for photograph in (data.chelsea(), data.coffee(), data.rocket(), data.astronaut(
 
 features = caloric.extract(images, max_features=800)
 codebook = retrieval.learn(lambda: iter(features), len(features))
-vectors = np.stack([retrieval.vlad(unit_descriptors(f), codebook.centres) for f in features])
+vectors = np.stack([retrieval.vlad(unit_descriptors(f), codebook.centers) for f in features])
 similar = vectors @ vectors.T
 
 # %%

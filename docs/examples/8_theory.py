@@ -2,7 +2,7 @@
 The theory in three figures
 ===========================
 
-Matching is the minimisation of an energy that has many local minima. Diffusion removes them, and
+Matching is the minimization of an energy that has many local minima. Diffusion removes them, and
 the descriptor is what remains to be stored: the density of gradients, diffused by a kernel.
 """
 
@@ -26,7 +26,7 @@ figures.diffused_landscapes("landscapes.png", toy.solve())
 # %%
 # The kernels: which weight an entry of the descriptor gives to gradients around it. SIFT's weight
 # is the same everywhere; the exact ones for similarities and for affine maps (*heat*) grow with the
-# distance from the centre, because there a rotation or a scaling moves more.
+# distance from the center, because there a rotation or a scaling moves more.
 
 figure, axes = plt.subplots(2, 4, figsize=(10, 5))
 along = np.linspace(-1, 1, 121)

@@ -107,7 +107,7 @@ struct Frames {
   i64 count;
 };
 
-// ---- Neighbours
+// ---- Neighbors
 
 // Rows quantized to int8: a row is scale * q plus an error of norm `error`. The product of two quantized rows
 // is therefore exact within error_a |b| + error_b |a|. Rows are padded to a multiple of 16. The rows of b are

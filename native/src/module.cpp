@@ -243,7 +243,7 @@ void describe(const nb::list &levels, std::pair<i64, i64> size, Maps maps, In<i6
   kernels().describe(images, size.first, size.second, frames, sampling, table, out);
 }
 
-// ---- Neighbours
+// ---- Neighbors
 
 i64 panel_width() { return 2 * kernels().lanes; }
 

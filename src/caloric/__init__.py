@@ -20,7 +20,7 @@ from caloric.image.reading import open_image, read_image
 from caloric.image_pair import ImageMatch, match_images
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
-from caloric.matching.neighbours import Matches
+from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.pipeline import describe, detect, extract, extract_many, match, refine, verify

@@ -11,9 +11,9 @@ from caloric.errors import InputError
 from caloric.features import Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.matching import refinement
-from caloric.matching.neighbours import Matches, check_options, match_descriptors, one_per_place
+from caloric.matching.neighbors import Matches, check_options, match_descriptors, one_per_place
 from caloric.types import FloatArray
 
 
@@ -82,11 +82,11 @@ def refined(
     a: Features, b: Features, matches: Matches, images: tuple[ArrayLike, ArrayLike], device: str
 ) -> Matches:
     """Return matches with refined frames and covariances; raise InputError for other images."""
-    pixels = [to_grey(image) for image in images]
-    for name, grey, features in zip("ab", pixels, (a, b), strict=True):
-        if grey.shape != features.image_size:
+    pixels = [to_gray(image) for image in images]
+    for name, gray, features in zip("ab", pixels, (a, b), strict=True):
+        if gray.shape != features.image_size:
             raise InputError(
-                f"images: {name} has shape {grey.shape}, its features are of {features.image_size}"
+                f"images: {name} has shape {gray.shape}, its features are of {features.image_size}"
             )
     maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
     moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b, descent(device))

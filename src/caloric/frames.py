@@ -1,6 +1,6 @@
 """Frames: the position, size, orientation and shape of features, and the conventions for them.
 
-* Coordinates are (x, y); the centre of the top-left pixel is (0, 0), as in OpenCV. COLMAP puts it
+* Coordinates are (x, y); the center of the top-left pixel is (0, 0), as in OpenCV. COLMAP puts it
   at (0.5, 0.5); :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert.
 * A frame is a 2 x 3 affine map from the plane of the unit disc to the image: u ↦ A u + t.
   σ = √|det A|. OpenCV's ``size`` is 2σ; COLMAP's scale is σ; kornia's LAF is [A | t] itself.
@@ -104,7 +104,7 @@ class Frames:
 
     @property
     def xy(self) -> FloatArray:
-        """The centres, (n, 2)."""
+        """The centers, (n, 2)."""
         return self.maps[:, :, 2]
 
     @property

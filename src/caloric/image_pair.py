@@ -22,7 +22,7 @@ from caloric.image.pixels import several
 from caloric.image.reading import read_image
 from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry, check_options
-from caloric.matching.neighbours import Matches, check_ratio
+from caloric.matching.neighbors import Matches, check_ratio
 from caloric.options import ExtractOptions
 from caloric.runtime import keywords
 from caloric.types import FloatArray, GeometryModel

@@ -21,10 +21,10 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
-from caloric.image.pixels import several, source, to_grey
+from caloric.image.pixels import several, source, to_gray
 from caloric.matching import geometry, refinement
 from caloric.matching.geometry import Geometry
-from caloric.matching.neighbours import Matches
+from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractKeywords, ExtractOptions
 from caloric.runtime import keywords, threads
@@ -270,7 +270,7 @@ def match(
     images: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
 ) -> Matches | list[Matches]:
-    """Match the descriptors of two images by exact nearest neighbours.
+    """Match the descriptors of two images by exact nearest neighbors.
 
     Of features from simulated views one match is kept per place.
 
@@ -293,7 +293,7 @@ def match(
     images : (image_a, image_b), optional
         The two images, for ``refine``.
     device : str
-        Where to search for neighbours and to refine: "cpu", "cuda", "cuda:1" or "auto".
+        Where to search for neighbors and to refine: "cpu", "cuda", "cuda:1" or "auto".
 
     Returns
     -------
@@ -385,7 +385,7 @@ def refine(
     if len(a) != len(b):
         raise InputError(f"{len(a)} frames_a but {len(b)} frames_b: row i matches row i")
     descent = comparison.descent(device)
-    return refinement.refine(to_grey(image_a), to_grey(image_b), a, b, descent)
+    return refinement.refine(to_gray(image_a), to_gray(image_b), a, b, descent)
 
 
 @known_options

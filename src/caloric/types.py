@@ -14,7 +14,7 @@ Report: TypeAlias = dict[str, Any]  # results that are written as JSON
 Log: TypeAlias = Callable[[str], None]  # prints a line of progress
 
 Detector = Literal["dog", "opencv"]
-Normalisation = Literal["none", "l2", "clip", "root"]
+Normalization = Literal["none", "l2", "clip", "root"]
 GeometryModel = Literal["homography", "fundamental", "essential", "affine"]
 Encoding = Literal["unit", "uint8", "uint8+128"]  # of descriptors: see Features
 TransformModel = Literal["translation", "similarity", "affine"]

@@ -102,7 +102,7 @@ BAD = [
     ({"model": "homography"}, "unknown model"),
     ({"method": "luck"}, "unknown method"),
     ({"diffusion": "none"}, "unknown diffusion"),
-    ({"feature": "colour"}, "unknown feature"),
+    ({"feature": "color"}, "unknown feature"),
     ({"feature": 3, "inverted": True}, "unknown feature"),
     ({"feature": "distribution-field", "inverted": True}, "inverted"),
 ]

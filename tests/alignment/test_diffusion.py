@@ -30,7 +30,7 @@ def test_all_diffused_fields_are_the_mean_of_random_similarities():
     """Monte-Carlo of the definition, E over α and s of e^{−imα} u_m(e^s R_α x), of blurred u."""
     feature = fields.feature("orientation")
     values = fields.blurred(feature.measure(unit(photograph("camera", (64, 64))), 16.0), 4.0)
-    sigma, centre = 5.0, np.full(2, 31.5)
+    sigma, center = 5.0, np.full(2, 31.5)
     found = _diffused(feature, values, 0.0001, over="partial")  # nothing: only to be sure
     np.testing.assert_allclose(found, values, atol=1e-4)
     blurred = fields.blurred(values, sigma)
@@ -40,7 +40,7 @@ def test_all_diffused_fields_are_the_mean_of_random_similarities():
     total = np.zeros_like(values)
     for turn, grow in spread * rng.standard_normal((4000, 2)):
         A = np.exp(grow) * np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        moved = fields.sampled(blurred, np.column_stack([A, centre - A @ centre]), (64, 64))
+        moved = fields.sampled(blurred, np.column_stack([A, center - A @ center]), (64, 64))
         total += fields.rotated(moved, feature.harmonics, turn)
     expected = total / 4000
     inner = np.s_[:, 8:-8, 8:-8]

@@ -9,7 +9,7 @@ from template_problems import error, problem
 
 
 def test_align_large_templates_by_octaves():
-    whole = photographs.grey("astronaut")
+    whole = photographs.gray("astronaut")
     moved = photographs.similarity(1.1, 12, (8, -5), (256, 256))
     image = photographs.warp(whole, moved)
     template = whole[60:440, 100:420]

@@ -35,7 +35,7 @@ def test_fine_scenes_are_the_fine_part_of_scenes():
 
 
 def test_large_templates_are_sampled():
-    pixels = unit(photographs.grey("camera", (700, 800)))
+    pixels = unit(photographs.gray("camera", (700, 800)))
     scene = scenes.fine_scene(pixels, pixels, ORIENTATION)
     level = scene.level(0.0, "translation", fine=True)
     assert level.grid.stride > 1

@@ -12,7 +12,7 @@ from caloric.interop import hdf5
 @pytest.mark.parametrize("make", [contenders.opencv, lambda n: contenders.ours("caloric", n)])
 def test_features_are_limited_and_flat_images_have_none(make):
     contender = make(100)
-    extracted = contender.extract(photographs.grey("camera", (200, 200)), "")
+    extracted = contender.extract(photographs.gray("camera", (200, 200)), "")
     assert 50 < len(extracted.frames) <= 101  # OpenCV keeps both orientations of the last one
     assert extracted.descriptors.shape == (len(extracted.frames), 128)
     empty = contender.extract(np.full((64, 64), 90, np.uint8), "")
@@ -20,7 +20,7 @@ def test_features_are_limited_and_flat_images_have_none(make):
 
 
 def test_features_of_a_file(tmp_path):
-    features = caloric.extract(photographs.grey("camera", (200, 200)), max_features=80)
+    features = caloric.extract(photographs.gray("camera", (200, 200)), max_features=80)
     hdf5.write(tmp_path / "peer.h5", {"a.png": features}.items())
     contender = contenders.from_file(tmp_path / "peer.h5")
     assert contender.name == "peer"

@@ -51,11 +51,11 @@ def test_regions_follow_a_homography():
     np.testing.assert_allclose(found.overlap[same], 1, atol=0.02)
 
 
-def test_normalised_regions_tolerate_larger_errors_of_small_frames():
+def test_normalized_regions_tolerate_larger_errors_of_small_frames():
     a = Frames.from_xysa([0.0], [0.0], [1.0])
     b = Frames.from_xysa([4.0], [0.0], [1.0])
     assert len(correspondence.corresponding(a, b, np.eye(3)).overlap) == 0
     r, d = 30.0, 4.0
     lens = 2 * r**2 * np.arccos(d / (2 * r)) - d / 2 * np.sqrt(4 * r**2 - d**2)
-    found = correspondence.corresponding(a, b, np.eye(3), normalised=r)
+    found = correspondence.corresponding(a, b, np.eye(3), normalized=r)
     assert found.overlap[0] == pytest.approx(lens / (2 * np.pi * r**2 - lens), abs=0.02)

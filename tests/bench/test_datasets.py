@@ -19,7 +19,7 @@ def test_each_layout_is_read(name, tmp_path):
 
 
 def test_missing_and_invalid_data_are_reported(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="no such directory"):
         datasets.oxford(tmp_path / "none")
     with pytest.raises(InputError, match="is this the data set"):
         datasets.hpatches(tmp_path)

@@ -11,7 +11,7 @@ from homography_scenes import write_scene
 def test_images_without_keypoints_and_of_16_bits(tmp_path):
     write_scene(tmp_path, "oxford")
     for k in range(1, 7):
-        pixels = np.full((80, 80), 100, np.uint8) if k % 2 else photographs.grey("camera", (80, 80))
+        pixels = np.full((80, 80), 100, np.uint8) if k % 2 else photographs.gray("camera", (80, 80))
         cv2.imwrite(str(tmp_path / "graf" / f"img{k}.png"), pixels.astype(np.uint16) * 257)
     some = [
         m for m in methods.fixed() + methods.pipelines() if "caloric" in m.name or "CV" in m.name

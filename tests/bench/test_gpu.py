@@ -14,30 +14,30 @@ from caloric.bench import gpu
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     place = tmp_path / "photographs"
     place.mkdir()
-    cv2.imwrite(str(place / "only.png"), photographs.grey("brick", (120, 140)))
+    cv2.imwrite(str(place / "only.png"), photographs.gray("brick", (120, 140)))
     return place
 
 
-def test_photographs_are_cut_to_one_size(folder, tmp_path):
+def test_photographs_are_cut_to_one_size(directory, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(caloric.InputError, match="contains no photographs"):
         gpu.photographs(tmp_path / "empty", 64, 64, 1)
-    images = gpu.photographs(folder, 96, 128, 3)
+    images = gpu.photographs(directory, 96, 128, 3)
     assert [image.shape for image in images] == [(96, 128, 3)] * 3
     assert not np.array_equal(images[0], images[1])
-    (gray,) = gpu.gray_photographs(folder, 96, 128, 1)
+    (gray,) = gpu.gray_photographs(directory, 96, 128, 1)
     assert gray.shape == (96, 128)
 
 
-def test_command(folder, tmp_path, monkeypatch):
+def test_command(directory, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(gpu, "SIZES", {"small": (96, 128, 100)})
     monkeypatch.setattr(gpu, "_IMAGES", {"cpu": 2, "device": 3})
     out = tmp_path / "gpu.json"
-    arguments = ["bench", "gpu", "--data", folder, "--device", "torch:cpu", "--json", out]
+    arguments = ["bench", "gpu", "--data", directory, "--device", "torch:cpu", "--json", out]
     done = CliRunner().invoke(cli.app, [str(a) for a in arguments], catch_exceptions=False)
     assert done.exit_code == 0
     rates = json.loads(out.read_text())["rates"]["small"]
@@ -45,17 +45,17 @@ def test_command(folder, tmp_path, monkeypatch):
         assert rates[kind]["images per second"] > 0
         assert rates[kind]["pairs per second"] > 0
     assert "images per second" in done.stdout
-    arguments = ["bench", "gpu", "--data", str(folder), "--device", "cpu"]
+    arguments = ["bench", "gpu", "--data", str(directory), "--device", "cpu"]
     with pytest.raises(caloric.InputError, match="no GPU found"):
         CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
 
 
-def test_files_of_the_acceptance_test(folder, monkeypatch):
+def test_files_of_the_acceptance_test(directory, monkeypatch):
     pytest.importorskip("torch")
     from tools.gpu import users
 
     monkeypatch.setattr(users, "IMAGES", 2)
     monkeypatch.setattr(users, "_seconds", lambda work, *_: float(bool(work() or True)))
-    report = users.files(folder, "torch:cpu", lambda message: None)
+    report = users.files(directory, "torch:cpu", lambda message: None)
     assert report["files"] == 2
     assert report["images a second, decoded by the cpu"] > 0

@@ -7,14 +7,14 @@ import pytest
 import photographs
 from caloric.bench import methods
 
-IMAGE = photographs.grey("camera", (160, 160))
+IMAGE = photographs.gray("camera", (160, 160))
 
 
 def test_images_of_any_kind_become_8_bit_gray_levels():
     color = np.repeat(IMAGE[..., None], 3, 2)
     opaque = np.concatenate([color, np.full_like(color[..., :1], 255)], 2)
     for image in (IMAGE, color, opaque, IMAGE.astype(np.uint16) * 257, IMAGE / 255):
-        found = methods.grey(image)
+        found = methods.gray(image)
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, IMAGE)
 

@@ -17,7 +17,7 @@ def test_layouts_are_recognized(tmp_path):
     np.testing.assert_allclose(found[0].truth, homography)
     points = tmp_path / "points" / "one"
     points.mkdir(parents=True)
-    image = photographs.grey("camera", (200, 200))
+    image = photographs.gray("camera", (200, 200))
     for k in "12":
         cv2.imwrite(str(points / f"{k}.png"), image)
     xy = np.random.default_rng(0).uniform(10, 190, (12, 2))
@@ -26,7 +26,7 @@ def test_layouts_are_recognized(tmp_path):
     np.testing.assert_allclose(project(pair.truth, xy), xy + np.array([3, 5]), atol=1e-6)
     photos = tmp_path / "photos"
     photos.mkdir()
-    cv2.imwrite(str(photos / "a_1.png"), photographs.grey("coffee", (300, 200)))
+    cv2.imwrite(str(photos / "a_1.png"), photographs.gray("coffee", (300, 200)))
     changed = pair_data.read(photos)
     assert len(changed) == pair_data.CHANGES
     # The changed photograph, warped back, is the photograph where both show it.
@@ -35,7 +35,7 @@ def test_layouts_are_recognized(tmp_path):
     back = cv2.warpPerspective(one.second(), np.linalg.inv(one.truth), size)
     visible = cv2.warpPerspective(np.ones_like(one.second()), np.linalg.inv(one.truth), size) > 0
     assert np.corrcoef(back[visible], one.first()[visible])[0, 1] > 0.8
-    with pytest.raises(caloric.InputError, match="no such folder"):
+    with pytest.raises(caloric.InputError, match="no such directory"):
         pair_data.read(tmp_path / "none")
 
 
@@ -48,7 +48,7 @@ def test_distances_are_to_the_ground_truth():
     world = rng.uniform((-2, -2, 4), (2, 2, 9), (80, 3))
     p, q = (
         z[:, :2] / z[:, 2:]
-        for z in ((world - camera.centre) @ camera.rotation.T @ k.T for camera in (a, b))
+        for z in ((world - camera.center) @ camera.rotation.T @ k.T for camera in (a, b))
     )
     cameras = pair_data.Pair("x", "x", None, None, ("", ""), (a, b))
     assert pair_data.distances(cameras, p, q).max() < 1e-6

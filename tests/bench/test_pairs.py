@@ -23,7 +23,7 @@ def test_cameras_and_their_pose():
     world = rng.uniform((-2, -2, 4), (2, 2, 9), (80, 3))
 
     def seen(camera):
-        z = (world - camera.centre) @ camera.rotation.T @ k.T
+        z = (world - camera.center) @ camera.rotation.T @ k.T
         return z[:, :2] / z[:, 2:]
 
     pair = pair_data.Pair("x", "x", None, None, ("", ""), (a, b))

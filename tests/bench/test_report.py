@@ -17,7 +17,7 @@ PAIRS = [
     for group in ("wall", "boat")
     for k in (2, 3)
 ]
-NAMES = ("mAP", "R@1", "mAP, normalised", "MMA 3", "right", "features", "repeatability")
+NAMES = ("mAP", "R@1", "mAP, normalized", "MMA 3", "right", "features", "repeatability")
 
 
 def result(name, values, detects=False):
@@ -34,7 +34,7 @@ def summary():
         result("other", [0.8, 0.6, 0.4, 0.2]),
         result(DEFAULT, [0.5, 0.5, 0.5, 0.5], detects=True),
     ]
-    return report.summarise("oxford", PAIRS, results)
+    return report.summarize("oxford", PAIRS, results)
 
 
 def test_figures_are_averages_over_pairs_and_groups(summary):

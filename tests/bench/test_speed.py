@@ -19,7 +19,7 @@ from tools.pages import speed as speed_page
 @pytest.fixture(scope="module")
 def image_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("speed") / "camera.png"
-    cv2.imwrite(str(path), photographs.grey("camera")[:200, :240])
+    cv2.imwrite(str(path), photographs.gray("camera")[:200, :240])
     return path
 
 

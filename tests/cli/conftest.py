@@ -10,7 +10,7 @@ from caloric import cli
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
     directory = tmp_path_factory.mktemp("pair")
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     view = photographs.similarity(1.2, 20, (5, 5), (255, 255))
     paths = directory / "one é.png", directory / "two.jpg"
     for path, pixels in zip(paths, (image, photographs.warp(image, view)), strict=True):

@@ -29,70 +29,80 @@ def run(*arguments):
 
 
 def test_align_command(files):
-    folder, truth = files
-    result = run("align", folder / "t.png", folder / "i.png", "-o", folder / "a.png", "--json", "-")
+    directory, truth = files
+    result = run(
+        "align", directory / "t.png", directory / "i.png", "-o", directory / "a.png", "--json", "-"
+    )
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert error(np.array(found["transform"]), truth) < 0.15
     assert found["converged"]
     assert found["path"][-1]["sigma"] == 0
     assert np.shape(found["covariance"]) == (6, 6)
-    assert min(cv2.imread(str(folder / "a.png")).shape[:2]) > 400
+    assert min(cv2.imread(str(directory / "a.png")).shape[:2]) > 400
     numbers = ",".join(f"{v:.2f}" for v in truth.ravel())
-    result = run("align", folder / "t.png", folder / "i.png", "--initial", numbers)
+    result = run("align", directory / "t.png", directory / "i.png", "--initial", numbers)
     assert result.exit_code == 0
     assert "converged" in result.stdout
-    result = run("align", folder / "o.png", folder / "i.png", "--json", folder / "a.json")
+    result = run("align", directory / "o.png", directory / "i.png", "--json", directory / "a.json")
     assert result.exit_code == 1
-    assert not json.loads((folder / "a.json").read_text())["converged"]
-    result = run("align", folder / "t.png", folder / "i.png", "--initial", "1,2")
+    assert not json.loads((directory / "a.json").read_text())["converged"]
+    result = run("align", directory / "t.png", directory / "i.png", "--initial", "1,2")
     assert result.exit_code != 0
 
 
 def test_align_command_on_a_flat_template(files):
-    folder, _ = files
-    cv2.imwrite(str(folder / "flat.png"), np.full((40, 40), 7, np.uint8))
+    directory, _ = files
+    cv2.imwrite(str(directory / "flat.png"), np.full((40, 40), 7, np.uint8))
     result = run(
-        "align", folder / "flat.png", folder / "i.png", "--json", "-", "-o", folder / "p.png"
+        "align",
+        directory / "flat.png",
+        directory / "i.png",
+        "--json",
+        "-",
+        "-o",
+        directory / "p.png",
     )
     assert result.exit_code == 1
     assert json.loads(result.stdout)["energy"] is None
-    assert (folder / "p.png").exists()
+    assert (directory / "p.png").exists()
 
 
 def test_find_command(files):
-    folder, truth = files
-    names = [folder / "o.png", folder / "t.png"]
-    result = run("find", folder / "i.png", *names, "-o", folder / "f.png", "--json", "-")
+    directory, truth = files
+    names = [directory / "o.png", directory / "t.png"]
+    result = run("find", directory / "i.png", *names, "-o", directory / "f.png", "--json", "-")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert found["template"] == str(folder / "t.png")
+    assert found["template"] == str(directory / "t.png")
     assert found["index"] == 1
     assert [one["template"] for one in found["scores"]] == [str(n) for n in names]
     assert found["scores"][1]["score"] > found["scores"][0]["score"]
     assert error(np.array(found["transform"]), truth) < 0.3
-    listed = run("find", folder / "i.png", *names, folder / "missing.png", folder / "i.png")
+    listed = run(
+        "find", directory / "i.png", *names, directory / "missing.png", directory / "i.png"
+    )
     assert listed.exit_code == 0
     rows = [line for line in listed.stdout.splitlines() if line.startswith("│")]
     assert len(rows) == 4
     assert ["yes" in row for row in rows] == [True, True, False, False]
     assert "no such file" in listed.stdout
-    assert run("find", folder / "i.png", folder / "o.png").exit_code == 1
-    cv2.imwrite(str(folder / "n.png"), 255 - cv2.imread(str(folder / "i.png")))
-    assert run("find", folder / "n.png", *names, "--inverted").exit_code == 0
-    cv2.imwrite(str(folder / "tiny.png"), np.zeros((5, 5), np.uint8))
-    result = run("find", folder / "i.png", folder / "tiny.png")
+    assert run("find", directory / "i.png", directory / "o.png").exit_code == 1
+    cv2.imwrite(str(directory / "n.png"), 255 - cv2.imread(str(directory / "i.png")))
+    assert run("find", directory / "n.png", *names, "--inverted").exit_code == 0
+    cv2.imwrite(str(directory / "tiny.png"), np.zeros((5, 5), np.uint8))
+    result = run("find", directory / "i.png", directory / "tiny.png")
     assert result.exit_code != 0
     assert "tiny.png" in str(result.exception)
 
 
 def test_match_command_refines(files):
-    folder, _ = files
-    cv2.imwrite(str(folder / "j.png"), photograph())
+    directory, _ = files
+    cv2.imwrite(str(directory / "j.png"), photograph())
     moved = photographs.similarity(1, 20, (6, 3), (60 + (SIZE - 1) / 2, 120 + (SIZE - 1) / 2))
     apart = []
     for refine in (["--no-refine"], []):
-        result = run("match", folder / "j.png", folder / "i.png", *refine, "--json", "-")
+        result = run("match", directory / "j.png", directory / "i.png", *refine, "--json", "-")
         assert result.exit_code == 0
         told = json.loads(result.stdout)
         matrix = np.array(told["matrix"])
@@ -108,7 +118,7 @@ def test_json_has_no_infinities(tmp_path):
     """Nothing can be detected in a ramp: the detector has no candidates."""
     ramp = np.tile(np.linspace(0, 255, 64).astype(np.uint8), (64, 1))
     cv2.imwrite(str(tmp_path / "ramp.png"), ramp)
-    cv2.imwrite(str(tmp_path / "image.png"), photographs.grey("camera", (160, 160)))
+    cv2.imwrite(str(tmp_path / "image.png"), photographs.gray("camera", (160, 160)))
     names = [str(tmp_path / name) for name in ("ramp.png", "image.png", "out.json", "out.png")]
     arguments = ["align", *names[:2], "--method", "single", "--json", names[2], "-o", names[3]]
     result = CliRunner().invoke(cli.app, arguments)

@@ -53,7 +53,7 @@ def test_a_second_run_reads_the_cache(tmp_path, monkeypatch):
 def test_unknown_scenes_and_missing_data_are_errors(tmp_path, command):
     code, _, err = command("bench", "oxford", "--data", tmp_path / "none")
     assert code == 2
-    assert "no such folder" in err
+    assert "no such directory" in err
     write_scene(tmp_path, "oxford")
     code, _, err = command("bench", "oxford", "--data", tmp_path, "--only", "graf,wall")
     assert code == 2

@@ -30,7 +30,7 @@ def test_help_fits_one_screen():
     assert len(result.stdout.splitlines()) < 40
 
 
-@pytest.mark.parametrize("arguments", [["frobnicate"], ["paper"], ["paper", "--colour", "x"]])
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["paper"], ["paper", "--color", "x"]])
 def test_bad_usage_is_exit_code_2(arguments):
     assert CliRunner().invoke(cli.app, arguments).exit_code == 2
 

@@ -10,26 +10,26 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_commands(folder, tmp_path):
+def test_commands(directory, tmp_path):
     out = tmp_path / "out"
-    (folder / "bad.png").write_bytes(b"no picture")
+    (directory / "bad.png").write_bytes(b"no picture")
     options = ["-o", out, "--max-features", 120, "--workers", 1]
-    result = run("collection", "extract", folder, *options)
+    result = run("collection", "extract", directory, *options)
     assert result.exit_code == 1
     assert "6 of 7 images" in result.output
     assert "bad.png" in result.output
-    (folder / "bad.png").unlink()
-    assert run("collection", "extract", folder, *options).exit_code == 0
+    (directory / "bad.png").unlink()
+    assert run("collection", "extract", directory, *options).exit_code == 0
     assert "15 pairs" in run("collection", "pairs", out).output
     assert run("collection", "match", out, "--workers", 1).exit_code == 0
     assert "have a geometry" in run("collection", "verify", out, "--workers", 1).output
     if colmap.available():
-        assert run("collection", "export", out, "--images", folder).exit_code == 0
+        assert run("collection", "export", out, "--images", directory).exit_code == 0
         assert (out / "colmap" / "database.db").exists()
     for wrong in (
         ["match", out, "--ratio", 2], ["verify", out, "--model", "magic"],
-        ["pairs", out, "--pairs", "magic"], ["extract", folder, "-o", out, "--workers", -1],
-        ["extract", folder, "-o", out, "--descriptor", "magic"],
-        ["reconstruct", folder, "-o", tmp_path / "empty"],
+        ["pairs", out, "--pairs", "magic"], ["extract", directory, "-o", out, "--workers", -1],
+        ["extract", directory, "-o", out, "--descriptor", "magic"],
+        ["reconstruct", directory, "-o", tmp_path / "empty"],
     ):  # fmt: skip
         assert run("collection", *wrong).exit_code != 0

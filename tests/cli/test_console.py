@@ -121,12 +121,12 @@ def test_no_command_writes_over_its_input(tmp_path):
     assert a.read_bytes() == before
     disguised = tmp_path / "a.npz"
     disguised.write_bytes(before)
-    (tmp_path / "folder").mkdir()
-    inside = tmp_path / "folder" / "a.png.npz"
+    (tmp_path / "directory").mkdir()
+    inside = tmp_path / "directory" / "a.png.npz"
     inside.write_bytes(before)
     for arguments in (
         ["extract", disguised, "-o", disguised],
-        ["extract", a, inside, "-o", tmp_path / "folder"],
+        ["extract", a, inside, "-o", tmp_path / "directory"],
     ):
         result = CliRunner().invoke(cli.app, [str(x) for x in arguments])
         assert "would be overwritten" in str(result.exception)

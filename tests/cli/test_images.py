@@ -68,8 +68,8 @@ def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, command):
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
         (("-o", "picture.xyz"), "cannot write images as '.xyz'"),
-        (("-o", "nowhere/picture.png"), "the folder nowhere does not exist"),
-        (("--html", "."), "a folder; name a file in it"),
+        (("-o", "nowhere/picture.png"), "the directory nowhere does not exist"),
+        (("--html", "."), "a directory; name a file in it"),
         (("--seed", str(2**40)), "seed must be a whole number"),
         (("--threshold", "nan"), "threshold must be a positive number"),
         (("--detector", "fast"), "'fast' is not one of 'dog', 'opencv'"),
@@ -86,9 +86,9 @@ def test_extract_into_each_kind_of_output(pair, tmp_path, command):
     assert command("extract", pair[0], "-o", one, "--max-features", 50)[0] == 0
     features = caloric.Features.load(one)
     assert len(features) == 50
-    folder = tmp_path / "folder"
-    assert command("extract", *pair, "-o", folder, "--max-features", 50)[0] == 0
-    assert sorted(p.name for p in folder.iterdir()) == ["one é.png.npz", "two.jpg.npz"]
+    directory = tmp_path / "directory"
+    assert command("extract", *pair, "-o", directory, "--max-features", 50)[0] == 0
+    assert sorted(p.name for p in directory.iterdir()) == ["one é.png.npz", "two.jpg.npz"]
     store = tmp_path / "all.h5"
     assert command("extract", *pair, "-o", store, "--max-features", 50)[0] == 0
     with h5py.File(store) as file:

@@ -36,12 +36,12 @@ def interrupted(*arguments):
 
 @pytest.mark.skipif(store.fcntl is None, reason="collections need file locks")
 def test_a_collection_keeps_what_is_finished(tmp_path):
-    folder, out = tmp_path / "images", tmp_path / "out"
-    folder.mkdir()
-    image = photographs.grey("coffee")
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
+    image = photographs.gray("coffee")
     for i in range(40):
-        cv2.imwrite(str(folder / f"{i}.png"), image[i:, i:])
-    command = ("collection", "extract", folder, "-o", out, "--max-features", 2000)
+        cv2.imwrite(str(directory / f"{i}.png"), image[i:, i:])
+    command = ("collection", "extract", directory, "-o", out, "--max-features", 2000)
     first, rest, code, waited = interrupted(*command)
     assert first.startswith("extracting features of")
     assert rest.splitlines()[-1] == (
@@ -57,7 +57,7 @@ def test_a_collection_keeps_what_is_finished(tmp_path):
 
 def test_a_benchmark_says_what_it_does(tmp_path):
     path = tmp_path / "image.png"
-    cv2.imwrite(str(path), photographs.grey("brick", (200, 200)))
+    cv2.imwrite(str(path), photographs.gray("brick", (200, 200)))
     first, rest, code, waited = interrupted("bench", "speed", path)
     assert "1 thread: warming up" in first
     assert rest.splitlines()[-1] == "caloric: interrupted"
@@ -67,7 +67,7 @@ def test_a_benchmark_says_what_it_does(tmp_path):
 
 def test_large_images_are_not_waited_for(tmp_path):
     path = tmp_path / "large.png"
-    cv2.imwrite(str(path), np.tile(photographs.grey("brick", (500, 500)), (7, 8)))
+    cv2.imwrite(str(path), np.tile(photographs.gray("brick", (500, 500)), (7, 8)))
     first, rest, code, waited = interrupted("match", path, path)
     assert first.startswith("matching")
     assert rest.splitlines()[-1] == "caloric: interrupted"

@@ -19,35 +19,35 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_processes_make_the_same_store(folder, tmp_path):
-    extract(folder, tmp_path / "one")
+def test_processes_make_the_same_store(directory, tmp_path):
+    extract(directory, tmp_path / "one")
     with engines.Processes(2) as engine:
-        extract(folder, tmp_path / "two", engine)
+        extract(directory, tmp_path / "two", engine)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_two_dask_workers_make_the_same_store(folder, tmp_path):
+def test_two_dask_workers_make_the_same_store(directory, tmp_path):
     distributed = pytest.importorskip("distributed")
-    extract(folder, tmp_path / "one")
+    extract(directory, tmp_path / "one")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as cluster:
         engine = engines.Cluster(cluster.scheduler_address)
-        extract(folder, tmp_path / "two", engine)
+        extract(directory, tmp_path / "two", engine)
         engine.close()
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
 @pytest.mark.slow
-def test_killed_runs_are_finished_by_the_next(folder):
+def test_killed_runs_are_finished_by_the_next(directory):
     """A process and the scheduler; twenty times, and workers too: python -m tools kills."""
     pytest.importorskip("distributed")
     victims = ("process", "scheduler")
     for i in range(4):  # enough to do that a kill comes in between
         for place in ("eins", "zwei und drei"):
-            for path in sorted((folder / place).glob("bild*.png")):
-                (folder / place / f"{i} {path.name}").write_bytes(path.read_bytes())
-    report = kills.run(folder, 2, 120, 0, lambda message: None, victims)
+            for path in sorted((directory / place).glob("bild*.png")):
+                (directory / place / f"{i} {path.name}").write_bytes(path.read_bytes())
+    report = kills.run(directory, 2, 120, 0, lambda message: None, victims)
     for one in report["kills"]:
         assert one["the same store"], one
         assert one["written again"] == 0, one
@@ -92,14 +92,16 @@ def test_workers_share_the_threads(monkeypatch):
     assert engines.Processes(16).threads == 1
 
 
-def test_a_cluster_of_ones_own(folder, tmp_path):
+def test_a_cluster_of_ones_own(directory, tmp_path):
     pytest.importorskip("distributed")
-    result = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "local",
+    result = run("collection", "extract", directory, "-o", tmp_path / "out", "--cluster", "local",
                  "--max-features", 120, "--device", "cpu")  # fmt: skip
     assert result.exit_code == 0, result.output
-    extract(folder, tmp_path / "here")
+    extract(directory, tmp_path / "here")
     assert content(tmp_path / "out") == content(tmp_path / "here")
-    nobody = run("collection", "extract", folder, "-o", tmp_path / "out", "--cluster", "nonsense")
+    nobody = run(
+        "collection", "extract", directory, "-o", tmp_path / "out", "--cluster", "nonsense"
+    )
     assert nobody.exit_code != 0
 
 

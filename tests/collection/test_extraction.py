@@ -16,19 +16,19 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_features_are_kept_and_made_once(folder, tmp_path):
+def test_features_are_kept_and_made_once(directory, tmp_path):
     out = tmp_path / "out"
-    first = extract(folder, out)
+    first = extract(directory, out)
     assert len(first.found) == first.extracted == 6
     assert not first.skipped
     assert all("ä" in name for name in first.found)
     before = content(out)
-    again = extract(folder, out)
+    again = extract(directory, out)
     assert (again.made, again.extracted) == (0, 0)
     assert again.found == first.found
     assert content(out) == before
     rows = dict(exporting.images(out))
-    image = caloric.read_image(folder / "eins" / "bild ä 0.png")
+    image = caloric.read_image(directory / "eins" / "bild ä 0.png")
     expected = caloric.extract(image, max_features=120, dtype="uint8", contrast=0.02)
     found = rows["eins/bild ä 0.png"]
     np.testing.assert_array_equal(found.descriptors, expected.descriptors)
@@ -36,45 +36,45 @@ def test_features_are_kept_and_made_once(folder, tmp_path):
     assert found.recipe == expected.recipe
 
 
-def test_only_what_changed_is_made_again(folder, tmp_path):
+def test_only_what_changed_is_made_again(directory, tmp_path):
     out = tmp_path / "out"
-    extract(folder, out)
-    cv2.imwrite(str(folder / "eins" / "bild ä 1.png"), photographs.grey("camera", (200, 200)))
-    (folder / "zwei und drei" / "bild ä 2.png").unlink()
-    cv2.imwrite(str(folder / "new.png"), photographs.grey("rocket", (200, 200)))
-    again = extract(folder, out)
+    extract(directory, out)
+    cv2.imwrite(str(directory / "eins" / "bild ä 1.png"), photographs.gray("camera", (200, 200)))
+    (directory / "zwei und drei" / "bild ä 2.png").unlink()
+    cv2.imwrite(str(directory / "new.png"), photographs.gray("rocket", (200, 200)))
+    again = extract(directory, out)
     assert again.extracted == 2
-    assert set(again.found) == set(sources.names(str(folder)))
+    assert set(again.found) == set(sources.names(str(directory)))
     fresh = tmp_path / "fresh"
-    extract(folder, fresh)
+    extract(directory, fresh)
     assert content(out) == content(fresh)
-    other = extraction.extract(str(folder), out, ExtractOptions(max_features=50), HERE)
+    other = extraction.extract(str(directory), out, ExtractOptions(max_features=50), HERE)
     assert other.extracted == 6
 
 
-def test_bad_images_are_skipped_and_told_again(folder, tmp_path):
-    good = (folder / "eins" / "bild ä 0.png").read_bytes()
-    (folder / "short.png").write_bytes(good[: len(good) // 2])
-    (folder / "empty.jpg").write_bytes(b"")
-    cv2.imwrite(str(folder / "dot.png"), np.zeros((1, 1), np.uint8))
+def test_bad_images_are_skipped_and_told_again(directory, tmp_path):
+    good = (directory / "eins" / "bild ä 0.png").read_bytes()
+    (directory / "short.png").write_bytes(good[: len(good) // 2])
+    (directory / "empty.jpg").write_bytes(b"")
+    cv2.imwrite(str(directory / "dot.png"), np.zeros((1, 1), np.uint8))
     outside = tmp_path / "outside.png"
     outside.write_bytes(good)
-    (folder / "link.png").symlink_to(outside)
+    (directory / "link.png").symlink_to(outside)
     for _ in range(2):
-        found = extract(folder, tmp_path / "out")
+        found = extract(directory, tmp_path / "out")
         assert set(found.skipped) == {"short.png", "empty.jpg", "link.png"}
-        assert "leads out of the folder" in found.skipped["link.png"]
+        assert "leads out of the directory" in found.skipped["link.png"]
         assert found.found["dot.png"] == 0
     assert found.extracted == 0
     with pytest.raises(caloric.InputError, match="no images"):
         extract(tmp_path / "out", tmp_path / "x")
-    with pytest.raises(caloric.InputError, match="no such folder"):
+    with pytest.raises(caloric.InputError, match="no such directory"):
         extract(tmp_path / "nowhere", tmp_path / "x")
 
 
-def test_features_of_images_that_cannot_be_read_are_kept(folder, tmp_path, monkeypatch):
+def test_features_of_images_that_cannot_be_read_are_kept(directory, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    first = extract(folder, out)
+    first = extract(directory, out)
     before = content(out)
     real = sources.content
 
@@ -84,19 +84,19 @@ def test_features_of_images_that_cannot_be_read_are_kept(folder, tmp_path, monke
         return real(where, name)
 
     monkeypatch.setattr(sources, "content", lost)
-    again = extract(folder, out)
+    again = extract(directory, out)
     assert len(again.skipped) == 3
     assert all("previous features are kept" in why for why in again.skipped.values())
     assert content(out) == before
     monkeypatch.setattr(sources, "content", real)
-    assert extract(folder, out).extracted == 0
-    assert first.found == extract(folder, out).found
+    assert extract(directory, out).extracted == 0
+    assert first.found == extract(directory, out).found
 
 
-def test_what_could_not_be_read_once_is_tried_again(folder, tmp_path, monkeypatch):
+def test_what_could_not_be_read_once_is_tried_again(directory, tmp_path, monkeypatch):
     """Read for its hash, and not when its features were to be made."""
     whole = tmp_path / "whole"
-    extract(folder, whole)
+    extract(directory, whole)
     real = sources.pixels
 
     def failing(where, photograph):
@@ -106,11 +106,11 @@ def test_what_could_not_be_read_once_is_tried_again(folder, tmp_path, monkeypatc
 
     monkeypatch.setattr(sources, "pixels", failing)
     out = tmp_path / "out"
-    first = extract(folder, out)
+    first = extract(directory, out)
     assert [why for why in first.skipped.values() if "timed out" in why]
     assert len(extraction.listed(out)) == 5
     monkeypatch.setattr(sources, "pixels", real)
-    again = extract(folder, out)
+    again = extract(directory, out)
     assert again.extracted == 1
     assert not again.skipped
     assert content(out) == content(whole)
@@ -144,12 +144,12 @@ def test_every_option_counts(options):
 
 
 @pytest.mark.parametrize("descriptor", ["caloric", "heat"])
-def test_shards_of_earlier_versions_are_read_and_copied(descriptor, folder, tmp_path):
+def test_shards_of_earlier_versions_are_read_and_copied(descriptor, directory, tmp_path):
     """They have no encoding, which follows from the descriptor."""
     options = ExtractOptions(descriptor=descriptor, max_features=40)
     out, whole = tmp_path / "out", tmp_path / "whole"
-    (folder / "bad.png").write_bytes(b"no picture")
-    extraction.extract(str(folder), out, options, HERE)
+    (directory / "bad.png").write_bytes(b"no picture")
+    extraction.extract(str(directory), out, options, HERE)
     expected = {name: image.encoding for name, image in exporting.images(out)}
     assert set(expected.values()) == {"uint8+128" if descriptor == "caloric" else "uint8"}
     current = extraction.shards(out)
@@ -159,17 +159,19 @@ def test_shards_of_earlier_versions_are_read_and_copied(descriptor, folder, tmp_
         old.write(path, list(current.read(path)))
     assert "encoding" not in next(current.read(current.all()[0]))
     assert {name: image.encoding for name, image in exporting.images(out)} == expected
-    cv2.imwrite(str(folder / "new.png"), photographs.grey("rocket", (200, 200)))
+    cv2.imwrite(str(directory / "new.png"), photographs.gray("rocket", (200, 200)))
     before = set(current.all())
-    assert extraction.extract(str(folder), out, options, HERE).extracted == 1
-    extraction.extract(str(folder), whole, options, HERE)
+    assert extraction.extract(str(directory), out, options, HERE).extracted == 1
+    extraction.extract(str(directory), whole, options, HERE)
     copied = set(current.all()) - before
     assert copied
     for path in copied:
-        assert path.read_bytes() == extraction.shards(whole).folder.joinpath(path.name).read_bytes()
+        assert (
+            path.read_bytes() == extraction.shards(whole).directory.joinpath(path.name).read_bytes()
+        )
 
 
-def test_lack_of_memory_is_tried_again(folder, tmp_path, monkeypatch):
+def test_lack_of_memory_is_tried_again(directory, tmp_path, monkeypatch):
     def failing(where, photograph):
         if photograph.name.endswith("1.png"):
             raise MemoryError
@@ -177,8 +179,8 @@ def test_lack_of_memory_is_tried_again(folder, tmp_path, monkeypatch):
 
     real = sources.pixels
     monkeypatch.setattr(sources, "pixels", failing)
-    first = extract(folder, tmp_path / "out")
+    first = extract(directory, tmp_path / "out")
     assert len(first.skipped) == 2
     assert all("not enough memory" in why for why in first.skipped.values())
     monkeypatch.setattr(sources, "pixels", real)
-    assert extract(folder, tmp_path / "out").extracted == 2
+    assert extract(directory, tmp_path / "out").extracted == 2

@@ -44,31 +44,31 @@ def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
     assert rows(again) == rows(out)
 
 
-def test_an_added_image_is_matched_alone(folder, tmp_path):
+def test_an_added_image_is_matched_alone(directory, tmp_path):
     out, how = tmp_path / "out", matching.Matching()
-    moved = folder / "eins" / "bild ä 0.png"
+    moved = directory / "eins" / "bild ä 0.png"
     data = moved.read_bytes()
     moved.unlink()
-    extract(folder, out)
+    extract(directory, out)
     assert matching.match(out, pairing.pairs(out, None, HERE), how, HERE).new == 10
     matching.verify(out, how, HERE)
     moved.write_bytes(data)
-    extract(folder, out)
+    extract(directory, out)
     pairs = pairing.pairs(out, None, HERE)
     assert matching.match(out, pairs, how, HERE).new == 5
     told = []
     result = matching.verify(out, how, HERE, lambda *line: told.append(line))
     assert result.pairs == len(pairs) == 15
     whole = tmp_path / "whole"
-    extract(folder, whole)
+    extract(directory, whole)
     matching.match(whole, pairing.pairs(whole, None, HERE), how, HERE)
     assert matching.verify(whole, how, HERE) == result
     assert content(whole) == content(out)
 
 
-def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
+def test_what_is_out_of_date_is_not_exported(directory, tmp_path):
     out, how = tmp_path / "out", matching.Matching()
-    extract(folder, out)
+    extract(directory, out)
     pairs = pairing.pairs(out, pairing.Pairing(), HERE)
     with pytest.raises(caloric.InputError, match="match first"):
         matching.verify(out, how, HERE)
@@ -79,9 +79,9 @@ def test_what_is_out_of_date_is_not_exported(folder, tmp_path):
     with pytest.raises(caloric.InputError, match="verify again"):
         list(matching.two_views(out))
     matching.verify(out, matching.Matching(ratio=0.7), HERE)
-    changed = next(iter(sorted(folder.rglob("*.png"))))
+    changed = next(iter(sorted(directory.rglob("*.png"))))
     changed.write_bytes(cv2.imencode(".png", 255 - cv2.imread(str(changed)))[1].tobytes())
-    extract(folder, out)
+    extract(directory, out)
     with pytest.raises(caloric.InputError, match="match again"):
         list(matching.two_views(out))
 

@@ -30,9 +30,9 @@ def test_pairs_in_sequence_and_by_what_they_show(matched):
     assert np.linalg.norm(one) == pytest.approx(1)
 
 
-def test_pairs_are_remembered(folder, tmp_path):
+def test_pairs_are_remembered(directory, tmp_path):
     out = tmp_path / "out"
-    extract(folder, out)
+    extract(directory, out)
     few = pairing.pairs(out, pairing.Pairing("retrieval", nearest=1), HERE)
     assert len(few) < 15
     assert pairing.pairs(out, None, HERE) == few

@@ -29,21 +29,21 @@ def run(*words):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     place = tmp_path_factory.mktemp("images")
     (place / "day").mkdir()
-    whole = photographs.grey("astronaut", (320, 320))
+    whole = photographs.gray("astronaut", (320, 320))
     for name, moved in MAPS.items():
         cv2.imwrite(str(place / name), photographs.warp(whole, moved))
     return place
 
 
 @pytest.fixture(scope="module")
-def others(folder):
+def others(directory):
     """Keypoints and matches by OpenCV, as another tool would have them."""
     sift = cv2.SIFT_create(400)
     found = {
-        name: sift.detectAndCompute(cv2.imread(str(folder / name), cv2.IMREAD_GRAYSCALE), None)
+        name: sift.detectAndCompute(cv2.imread(str(directory / name), cv2.IMREAD_GRAYSCALE), None)
         for name in MAPS
     }
     keypoints = {name: np.array([k.pt for k in kp], np.float32) for name, (kp, _) in found.items()}
@@ -96,10 +96,10 @@ def database(others, tmp_path):
     return path
 
 
-def test_hlocs_keypoints_agree_better(hloc, folder, others, tmp_path):
+def test_hlocs_keypoints_agree_better(hloc, directory, others, tmp_path):
     features, matches = hloc
     before = hashlib.sha256(features.read_bytes()).hexdigest()
-    result = run(features, folder, "--matches", matches, "-o", tmp_path / "refined.h5")
+    result = run(features, directory, "--matches", matches, "-o", tmp_path / "refined.h5")
     assert result.exit_code == 0, result.output
     assert "keypoints refined" in result.output
     assert hashlib.sha256(features.read_bytes()).hexdigest() == before
@@ -115,9 +115,9 @@ def test_hlocs_keypoints_agree_better(hloc, folder, others, tmp_path):
     assert disagreement(found, others[1]) < 0.4 * disagreement(*others)
 
 
-def test_colmaps_keypoints_agree_better(database, folder, others, tmp_path):
+def test_colmaps_keypoints_agree_better(database, directory, others, tmp_path):
     before = hashlib.sha256(database.read_bytes()).hexdigest()
-    result = run(database, folder, "-o", tmp_path / "refined.db")
+    result = run(database, directory, "-o", tmp_path / "refined.db")
     assert result.exit_code == 0, result.output
     assert hashlib.sha256(database.read_bytes()).hexdigest() == before
     new, old = (projects.read_colmap(p, 2.5) for p in (tmp_path / "refined.db", database))
@@ -159,20 +159,20 @@ def test_pairs_are_numbered_as_colmap_does():
     assert colmap_tables.images_of(3 * (2**31 - 1) + 7) == (3, 7)
 
 
-def test_what_is_wrong_is_said_before_the_work(hloc, database, folder, tmp_path):
+def test_what_is_wrong_is_said_before_the_work(hloc, database, directory, tmp_path):
     features, matches = hloc
     out, new = tmp_path / "out.h5", tmp_path / "new.db"
     cases = {
-        "need their matches": (features, folder, "-o", out),
-        "has its matches in it": (database, folder, "--matches", matches, "-o", out),
-        "no such folder": (database, tmp_path / "none", "-o", new),
-        "sigma": (database, folder, "-o", new, "--sigma", 0),
-        "would be overwritten": (database, folder, "-o", database),
-        "no such database": (tmp_path / "none.db", folder, "-o", new),
-        "not a database": (tmp_path / "junk.db", folder, "-o", new),
-        "no such file": (tmp_path / "none.h5", folder, "--matches", matches, "-o", out),
-        "not an HDF5": (tmp_path / "junk.h5", folder, "--matches", matches, "-o", out),
-        "no keypoints": (matches, folder, "--matches", matches, "-o", out),
+        "need their matches": (features, directory, "-o", out),
+        "has its matches in it": (database, directory, "--matches", matches, "-o", out),
+        "no such directory": (database, tmp_path / "none", "-o", new),
+        "sigma": (database, directory, "-o", new, "--sigma", 0),
+        "would be overwritten": (database, directory, "-o", database),
+        "no such database": (tmp_path / "none.db", directory, "-o", new),
+        "not a database": (tmp_path / "junk.db", directory, "-o", new),
+        "no such file": (tmp_path / "none.h5", directory, "--matches", matches, "-o", out),
+        "not an HDF5": (tmp_path / "junk.h5", directory, "--matches", matches, "-o", out),
+        "no keypoints": (matches, directory, "--matches", matches, "-o", out),
     }
     for name in ("junk.db", "junk.h5"):
         (tmp_path / name).write_bytes(b"nothing of the kind" * 100)
@@ -184,10 +184,10 @@ def test_what_is_wrong_is_said_before_the_work(hloc, database, folder, tmp_path)
         assert not new.exists()
 
 
-def test_a_missing_image_is_told_and_left_as_it_was(database, folder, others, tmp_path):
+def test_a_missing_image_is_told_and_left_as_it_was(database, directory, others, tmp_path):
     (tmp_path / "day").mkdir()
     for name in list(MAPS)[:2]:
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+        (tmp_path / name).write_bytes((directory / name).read_bytes())
     result = run(database, tmp_path, "-o", tmp_path / "refined.db")
     assert result.exit_code == 1
     assert "view 2.png" in result.output
@@ -197,29 +197,29 @@ def test_a_missing_image_is_told_and_left_as_it_was(database, folder, others, tm
     )
 
 
-def test_awkward_paths_and_files(others, folder, hloc, tmp_path):
+def test_awkward_paths_and_files(others, directory, hloc, tmp_path):
     """Names that are special in addresses, an empty image, the wrong file for the matches."""
     odd = tmp_path / "50% #1?" / "a b.db"
     odd.parent.mkdir()
     colmap_project.write(odd, *others)
     before = sorted(tmp_path.iterdir())
-    assert run(odd, folder, "-o", odd.with_name("new.db")).exit_code == 0
+    assert run(odd, directory, "-o", odd.with_name("new.db")).exit_code == 0
     assert sorted(tmp_path.iterdir()) == before
     features, matches = hloc
     assert "is it a file of hloc" in str(
-        run(features, folder, "--matches", features, "-o", tmp_path / "x.h5").exception
+        run(features, directory, "--matches", features, "-o", tmp_path / "x.h5").exception
     )
-    assert "ending" in str(run(features, folder, "--matches", matches, "-o", odd).exception)
+    assert "ending" in str(run(features, directory, "--matches", matches, "-o", odd).exception)
     with h5py.File(features, "r+") as file:
         file["empty.png/keypoints"] = np.zeros(0, np.float32)
-    result = run(features, folder, "--matches", matches, "-o", tmp_path / "x.H5")
+    result = run(features, directory, "--matches", matches, "-o", tmp_path / "x.H5")
     assert result.exit_code == 0, result.exception
 
 
-def test_one_missing_image_does_not_cost_the_others(database, folder, others, tmp_path):
+def test_one_missing_image_does_not_cost_the_others(database, directory, others, tmp_path):
     (tmp_path / "day").mkdir()
     for name in list(MAPS)[1:]:  # the first, which others may refer to, is missing
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+        (tmp_path / name).write_bytes((directory / name).read_bytes())
     result = run(database, tmp_path, "-o", tmp_path / "refined.db")
     assert result.exit_code == 1
     assert "view 0.png" in result.output

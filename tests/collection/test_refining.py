@@ -33,8 +33,8 @@ HOW = matching.Matching(model="homography")
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
     """Four views of a photograph, one stored lying on its side, and the maps between them."""
-    folder = tmp_path_factory.mktemp("views")
-    whole = photographs.grey("astronaut", (320, 320))
+    directory = tmp_path_factory.mktemp("views")
+    whole = photographs.gray("astronaut", (320, 320))
     maps = {}
     for i, (scale, degrees) in enumerate(((1.0, 0), (0.9, 8), (1.1, -10), (0.95, 17))):
         moved = photographs.similarity(scale, degrees, (2.3 * i, -1.7 * i), (160, 160))
@@ -44,13 +44,13 @@ def scene(tmp_path_factory):
             about = Image.Exif()
             about[274] = 6  # shown turned clockwise, so stored turned the other way
             name = "view 2.jpg"
-            Image.fromarray(np.rot90(view)).save(folder / name, exif=about, quality=97)
+            Image.fromarray(np.rot90(view)).save(directory / name, exif=about, quality=97)
             turn = np.array([[0, 1, 0], [-1, 0, 319]], float)
             moved = turn[:, :2] @ moved + [[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]]
         else:
-            cv2.imwrite(str(folder / name), view)
+            cv2.imwrite(str(directory / name), view)
         maps[name] = moved
-    return folder, maps
+    return directory, maps
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +95,15 @@ def test_all_views_of_a_point_agree_after_it(out, scene):
 
 
 def test_any_engine_makes_the_same_store_and_nothing_twice(out, scene, tmp_path):
-    folder = str(scene[0])
+    directory = str(scene[0])
     subprocess.run(["cp", "-r", str(out), str(tmp_path / "two")], check=True)
-    refining.refine(folder, out, HERE)
+    refining.refine(directory, out, HERE)
     with engines.Processes(2) as engine:
-        refining.refine(folder, tmp_path / "two", engine)
+        refining.refine(directory, tmp_path / "two", engine)
     assert kills.content(out) == kills.content(tmp_path / "two")
     before = {path: path.stat().st_mtime_ns for path in refining.shards(out).all()}
     assert len(before) >= 1
-    refining.refine(folder, out, HERE)
+    refining.refine(directory, out, HERE)
     assert {p: p.stat().st_mtime_ns for p in refining.shards(out).all()} == before
 
 
@@ -119,27 +119,27 @@ def test_what_is_out_of_date_is_not_exported(out, scene):
 
 
 def test_an_image_that_is_gone_does_not_end_the_run(out, scene, tmp_path):
-    folder = tmp_path / "views"
-    subprocess.run(["cp", "-r", str(scene[0]), str(folder)], check=True)
-    (folder / "view 1.png").unlink()
-    found = refining.refine(str(folder), out, HERE)
+    directory = tmp_path / "views"
+    subprocess.run(["cp", "-r", str(scene[0]), str(directory)], check=True)
+    (directory / "view 1.png").unlink()
+    found = refining.refine(str(directory), out, HERE)
     assert list(found.skipped) == ["view 1.png"]
     assert 0 < found.moved < found.features
     # It is tried again, and only what it takes part in.
-    (folder / "view 1.png").write_bytes((scene[0] / "view 1.png").read_bytes())
-    again = refining.refine(str(folder), out, HERE)
+    (directory / "view 1.png").write_bytes((scene[0] / "view 1.png").read_bytes())
+    again = refining.refine(str(directory), out, HERE)
     assert again.skipped == {}
     assert again.moved > found.moved
     subprocess.run(["cp", "-r", str(out), str(tmp_path / "other")], check=True)
     refining.forget(tmp_path / "other")
-    refining.refine(str(folder), tmp_path / "other", HERE)
+    refining.refine(str(directory), tmp_path / "other", HERE)
     assert kills.content(out) == kills.content(tmp_path / "other")
-    with pytest.raises(caloric.InputError, match="no such folder"):
+    with pytest.raises(caloric.InputError, match="no such directory"):
         refining.refine(str(tmp_path / "none"), out, HERE)
     # A file that has changed is another image: its features are not where they were.
-    cv2.imwrite(str(folder / "view 1.png"), np.zeros((320, 320), np.uint8))
+    cv2.imwrite(str(directory / "view 1.png"), np.zeros((320, 320), np.uint8))
     refining.forget(out)
-    found = refining.refine(str(folder), out, HERE)
+    found = refining.refine(str(directory), out, HERE)
     assert "has changed" in found.skipped["view 1.png"]
 
 

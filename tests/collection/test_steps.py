@@ -43,7 +43,7 @@ def make(stored):
         new = set(task.pairs) - rows.keys()
         for a, b in new:
             rows[a, b] = {"name_a": a, "name_b": b, "made_from": task.keyed[a, b]}
-        stored.write(stored.folder / task.path.split("/")[-1], [rows[p] for p in task.pairs])
+        stored.write(stored.directory / task.path.split("/")[-1], [rows[p] for p in task.pairs])
         return len(new)
 
     return make

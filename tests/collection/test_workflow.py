@@ -25,11 +25,11 @@ if store.fcntl is None:
 HERE = Workers(1, device="cpu")
 
 
-def test_every_step_returns_a_result(folder, tmp_path):
+def test_every_step_returns_a_result(directory, tmp_path):
     out, seen = tmp_path / "out", []
     report = Reporter(lambda *counts: seen.append(counts), finished=lambda r: seen.append(str(r)))
     options = {"workers": HERE, "report": report}
-    extracted = collection.extract(folder, out, SETTINGS, **options)
+    extracted = collection.extract(directory, out, SETTINGS, **options)
     assert (len(extracted.found), extracted.extracted, extracted.skipped) == (6, 6, {})
     assert len(collection.pair(out, Pairing("sequential", 1, 1), **options).pairs) < 15
     assert len(collection.pair(out, Pairing(), **options).pairs) == 15
@@ -37,7 +37,7 @@ def test_every_step_returns_a_result(folder, tmp_path):
     assert (matched.pairs, matched.new) == (15, 15)
     verified = collection.verify(out, collection.Matching(threshold=2.0), **options)
     assert (verified.pairs, verified.verified >= 6) == (15, True)
-    refined = collection.refine(folder, out, **options)
+    refined = collection.refine(directory, out, **options)
     assert 0 < refined.moved <= refined.features
     exported = collection.export(out, "hloc", report=report)
     assert [path.name for path in exported.paths] == ["features.h5", "matches.h5"]
@@ -50,19 +50,22 @@ def test_every_step_returns_a_result(folder, tmp_path):
         collection.export(out, "bundler")
 
 
-def test_options_are_checked_before_the_work(folder, tmp_path):
+def test_options_are_checked_before_the_work(directory, tmp_path):
     out = tmp_path / "out"
     for wrong, message in (
         (lambda: ExtractOptions(descriptor="magic"), "unknown descriptor"),
-        (lambda: collection.extract(folder, out, ExtractOptions(views=4)), "views"),
+        (lambda: collection.extract(directory, out, ExtractOptions(views=4)), "views"),
         (
             lambda: collection.run(
-                folder, out, ExtractOptions(detector="opencv"), workers=Workers(device="torch:cpu")
+                directory,
+                out,
+                ExtractOptions(detector="opencv"),
+                workers=Workers(device="torch:cpu"),
             ),
             "device='cpu'|COLMAP",
         ),
-        (lambda: collection.extract(folder, out, workers=Workers(-1)), "workers"),
-        (lambda: collection.extract(folder, out, workers=Workers(device="x")), "device"),
+        (lambda: collection.extract(directory, out, workers=Workers(-1)), "workers"),
+        (lambda: collection.extract(directory, out, workers=Workers(device="x")), "device"),
         (lambda: collection.match(out), "no such store"),
         (lambda: collection.Matching(ratio=2), "ratio"),
         (lambda: collection.Matching(model="magic"), "unknown model"),
@@ -72,9 +75,9 @@ def test_options_are_checked_before_the_work(folder, tmp_path):
     assert not out.exists()
 
 
-def test_skipped_images_are_logged(folder, tmp_path, caplog):
-    (folder / "bad.png").write_bytes(b"no picture")
-    result = collection.extract(folder, tmp_path / "out", SETTINGS, workers=HERE)
+def test_skipped_images_are_logged(directory, tmp_path, caplog):
+    (directory / "bad.png").write_bytes(b"no picture")
+    result = collection.extract(directory, tmp_path / "out", SETTINGS, workers=HERE)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("skipped: bad.png: ")
@@ -86,11 +89,11 @@ def test_skipped_images_are_logged(folder, tmp_path, caplog):
         collection.extract(empty, tmp_path / "other", SETTINGS, workers=HERE)
 
 
-def test_a_step_waits_for_the_lock(folder, tmp_path, caplog):
+def test_a_step_waits_for_the_lock(directory, tmp_path, caplog):
     out = tmp_path / "out"
     with store.locked(out):
         step = threading.Thread(
-            target=lambda: collection.extract(folder, out, SETTINGS, workers=HERE)
+            target=lambda: collection.extract(directory, out, SETTINGS, workers=HERE)
         )
         step.start()
         step.join(1)
@@ -101,7 +104,7 @@ def test_a_step_waits_for_the_lock(folder, tmp_path, caplog):
     assert len(list((out / "features").iterdir())) > 0
 
 
-def test_what_is_finished_is_kept_on_an_interrupt(folder, tmp_path, caplog, monkeypatch):
+def test_what_is_finished_is_kept_on_an_interrupt(directory, tmp_path, caplog, monkeypatch):
     out, done = tmp_path / "out", []
 
     def stop(what, count, total):
@@ -110,11 +113,11 @@ def test_what_is_finished_is_kept_on_an_interrupt(folder, tmp_path, caplog, monk
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        collection.extract(folder, out, SETTINGS, workers=HERE, report=Reporter(stop))
+        collection.extract(directory, out, SETTINGS, workers=HERE, report=Reporter(stop))
     assert "what is finished is kept" in caplog.text
-    assert collection.extract(folder, out, SETTINGS, workers=HERE).extracted <= 6 - done[-1]
+    assert collection.extract(directory, out, SETTINGS, workers=HERE).extracted <= 6 - done[-1]
     undisturbed = tmp_path / "undisturbed"
-    collection.extract(folder, undisturbed, SETTINGS, workers=HERE)
+    collection.extract(directory, undisturbed, SETTINGS, workers=HERE)
     assert content(out) == content(undisturbed)
 
 
@@ -135,10 +138,10 @@ def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
     assert remote.resolved() == remote
 
 
-def test_a_remote_folder_gets_a_database_and_no_model(folder, tmp_path, monkeypatch):
+def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, monkeypatch):
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
-    for path in sorted((folder / "eins").glob("*.png")):
+    for path in sorted((directory / "eins").glob("*.png")):
         memory.pipe(f"/photos/{path.name}", path.read_bytes())
     (tmp_path / "out").mkdir()
     calls = []
@@ -159,27 +162,27 @@ def test_a_remote_folder_gets_a_database_and_no_model(folder, tmp_path, monkeypa
     not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
 )
 def test_run_says_what_is_registered_and_why_the_rest_is_not(tmp_path):
-    folder, out = tmp_path / "views", tmp_path / "out"
-    folder.mkdir()
+    directory, out = tmp_path / "views", tmp_path / "out"
+    directory.mkdir()
     for i, view in enumerate(photographs.book(4)):
-        cv2.imwrite(str(folder / f"{i}.png"), view)
-    cv2.imwrite(str(folder / "other.png"), photographs.grey("camera", (300, 300)))
-    cv2.imwrite(str(folder / "flat.png"), np.full((90, 90), 99, np.uint8))
-    (folder / "bad.png").write_bytes(b"no picture")
-    result = collection.run(folder, out, workers=Workers(2, device="cpu"))
+        cv2.imwrite(str(directory / f"{i}.png"), view)
+    cv2.imwrite(str(directory / "other.png"), photographs.gray("camera", (300, 300)))
+    cv2.imwrite(str(directory / "flat.png"), np.full((90, 90), 99, np.uint8))
+    (directory / "bad.png").write_bytes(b"no picture")
+    result = collection.run(directory, out, workers=Workers(2, device="cpu"))
     assert result.registered == ("0.png", "1.png", "2.png", "3.png")
     assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
     assert result.missing["flat.png"] == "no features"
     assert result.missing["other.png"] == "no geometry with another image"
     assert result.missing["bad.png"] == result.skipped["bad.png"]
-    assert result.models[0].folder == out / "colmap" / "sparse" / result.models[0].folder.name
-    assert (result.models[0].folder / "images.bin").is_file()
+    assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
+    assert (result.models[0].directory / "images.bin").is_file()
     numbers = result.numbers
     assert (numbers["images"], numbers["registered"], numbers["pairs"]) == (7, 4, 10)
     assert 0 < numbers["refined features"] < numbers["features"]
     assert 0 < numbers["error"] < 1
     before = content(out / "features")
-    again = collection.run(folder, out, refine=False, workers=Workers(2, device="cpu"))
+    again = collection.run(directory, out, refine=False, workers=Workers(2, device="cpu"))
     assert content(out / "features") == before
     assert "tracks" not in again.numbers
 
@@ -198,12 +201,12 @@ def test_optional_libraries_are_imported_when_used():
         _ = caloric.colection
 
 
-def test_the_python_of_the_page_runs(folder, tmp_path, monkeypatch, capsys):
+def test_the_python_of_the_page_runs(directory, tmp_path, monkeypatch, capsys):
     """The steps as printed; :func:`run` needs COLMAP, and is tested above."""
     text = (DOCS / "collections.md").read_text("utf-8").split("## From Python")[1]
     whole, steps = re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.S)
     compile(whole, "collections.md", "exec")
-    (folder / "broken.jpg").write_bytes(b"no picture")
+    (directory / "broken.jpg").write_bytes(b"no picture")
     monkeypatch.chdir(tmp_path)
     exec(f"from caloric import collection\n{steps}", {})
     assert " pairs have a geometry" in capsys.readouterr().out

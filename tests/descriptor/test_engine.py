@@ -14,9 +14,9 @@ def test_a_ramp_has_the_gradient_it_has():
     """f = .3 x in patch coordinates: |∇f| = .3 and φ = 0, so h is .3 ∫K dy exactly."""
     size = 64
     ramp = 0.5 + 0.3 * SquarePatch(size).points()[:, 0].reshape(1, size, size)
-    centre = caloric.Rings(radii=(0.0,))
+    center = caloric.Rings(radii=(0.0,))
     got = caloric.describe_patches(
-        ramp, "sift", layout=centre, normalisation="none", sigma_d=0.1, sigma_r=0.5
+        ramp, "sift", layout=center, normalisation="none", sigma_d=0.1, sigma_r=0.5
     )
     np.testing.assert_allclose(
         got[0], 0.3 * periodic_gaussian(2 * np.pi * np.arange(8) / 8, 0.5), rtol=1e-4, atol=1e-6

@@ -9,7 +9,7 @@ from caloric.descriptor.options import DescribeOptions
 
 
 def test_domain_sizes():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=50)
     one = caloric.describe(image, frames, "sift", domain_sizes=(1.0,))
     np.testing.assert_array_equal(one, caloric.describe(image, frames, "sift"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.descriptor import normalise, recipes
+from caloric.descriptor import normalize, recipes
 from caloric.kernels import KERNELS, Kernel
 from caloric.theory.gaussians import gaussian, periodic_gaussian
 from random_patches import direct, relative, smooth_patches
@@ -20,7 +20,7 @@ def test_describe_patches_is_the_direct_sum(name, normalisation):
     got = caloric.describe_patches(patches, name, normalisation=normalisation)
     assert got.dtype == np.float32
     assert got.shape == (4, 128)
-    expected = normalise.normalise(direct(patches, recipes.descriptor(name)), normalisation)
+    expected = normalize.normalize(direct(patches, recipes.descriptor(name)), normalisation)
     assert relative(got, expected).max() < 1e-4
 
 

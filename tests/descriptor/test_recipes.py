@@ -19,7 +19,7 @@ def test_a_kernel_is_a_descriptor():
 
 
 def test_names_and_dimensions():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=40)
     whole = caloric.describe(image, frames)
     assert whole.shape == (40, 128)
@@ -45,7 +45,7 @@ def test_names_and_dimensions():
 
 
 def test_raw_values_can_be_had_of_the_default_too():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=5)
     layout = recipes.descriptor("caloric").layout
     assert caloric.describe(image, frames, normalisation="none").shape == (5, layout.dimension)

@@ -60,7 +60,7 @@ def test_learning_again_gives_the_shipped_matrix():
 
 
 def test_bytes_keep_the_distances():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=200)
     values = caloric.describe(image, frames)
     stored = caloric.describe(image, frames, dtype="uint8").astype(np.float32)

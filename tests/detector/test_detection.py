@@ -37,7 +37,7 @@ def followers(image, change, **options):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_frames_follow_the_image(change):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     scale, degrees, shift = CHANGES[change]
     affine = photographs.similarity(scale, degrees, shift, (255, 255))
     expected, after = followers(image, affine, max_features=1500 if scale < 2 else None)
@@ -53,7 +53,7 @@ def test_frames_follow_the_image(change):
 
 
 def test_options_of_detect():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     every = caloric.detect(image)
     some = caloric.detect(image, max_features=200)
     assert len(some) == 200
@@ -102,7 +102,7 @@ def test_thin_images_with_texture():
 
 def test_images_beyond_sixteen_bits_of_pixels():
     """A strip of 40,000 pixels: its features are those of the piece they lie in."""
-    piece = photographs.grey("camera")[100:180, :400]
+    piece = photographs.gray("camera")[100:180, :400]
     strip = np.tile(piece, (1, 100))
     assert strip.shape == (80, 40_000)
     found = caloric.extract(strip, max_features=2000)
@@ -124,8 +124,8 @@ def test_an_image_of_nan_says_so(affine):
     with pytest.raises(caloric.InputError, match=r"expected shape \(h, w\)"):
         caloric.extract(np.zeros((5, 5, 2)))
     with pytest.raises(caloric.InputError, match="divide by 255"):
-        caloric.extract(photographs.grey("camera").astype(np.float32))
-    masked = np.ma.masked_greater(photographs.grey("camera"), 100)
+        caloric.extract(photographs.gray("camera").astype(np.float32))
+    masked = np.ma.masked_greater(photographs.gray("camera"), 100)
     with pytest.raises(caloric.InputError, match="masked pixels"):
         caloric.extract(masked)
     with pytest.raises(caloric.InputError, match="type int32"):
@@ -133,7 +133,7 @@ def test_an_image_of_nan_says_so(affine):
 
 
 def test_a_number_asked_for_is_reached_where_there_is_texture():
-    image = photographs.grey("camera").astype(np.float32) / 255
+    image = photographs.gray("camera").astype(np.float32) / 255
     faint = 0.5 + 0.1 * (image - 0.5)
     assert len(caloric.detect(faint, max_features=None)) < 50
     assert len(caloric.detect(faint, max_features=500)) == 500

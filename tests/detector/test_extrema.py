@@ -17,7 +17,7 @@ def in_common(a, b):
 
 @pytest.mark.parametrize("name", ["camera", "brick", "coffee"])
 def test_opencv_finds_the_same_extrema(name):
-    image = photographs.grey(name)
+    image = photographs.gray(name)
 
     def opencv(precise):
         found = cv2.SIFT_create(enable_precise_upscale=precise).detect(image)

@@ -12,7 +12,7 @@ from caloric.extraction import dispatch
 from caloric.image import scalespace
 from caloric.options import ExtractOptions
 
-IMAGE = photographs.grey("camera", (160, 120))
+IMAGE = photographs.gray("camera", (160, 120))
 OPTIONS = ExtractOptions(max_features=40)
 
 

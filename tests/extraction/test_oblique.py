@@ -13,7 +13,7 @@ SIZE = (300, 400)
 
 @pytest.fixture(scope="module")
 def image():
-    return photographs.grey("brick", SIZE[::-1])
+    return photographs.gray("brick", SIZE[::-1])
 
 
 def test_features_of_views_are_in_the_image(image):
@@ -48,7 +48,7 @@ def test_features_are_the_same_for_any_threads_and_memory(image, monkeypatch, tm
 
 
 def test_a_large_image_is_reduced_first(monkeypatch):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     full = caloric.extract(image, views=2)
     monkeypatch.setattr(views, "_PIXELS", 512 * 512 / 4)
     small = caloric.extract(image, views=2)

@@ -24,20 +24,20 @@ from same_features import FOUR_TILES, agree
     ],
 )
 def test_tiles_make_no_difference(options):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     assert len(tiles._cut(image.shape, FOUR_TILES)) >= 4
     agree(caloric.extract(image, **options), caloric.extract(image, memory=FOUR_TILES, **options))
 
 
 def test_tiles_make_no_difference_to_affine_frames():
-    image = photographs.grey("coffee")
+    image = photographs.gray("coffee")
     whole = caloric.extract(image, affine=True, max_features=200)
     tiled = caloric.extract(image, affine=True, max_features=200, memory=FOUR_TILES)
     np.testing.assert_allclose(tiled.frames.maps, whole.frames.maps, atol=5e-3)
 
 
 def test_tiles_of_color_images_with_masks_and_odd_shapes():
-    image = photographs.colour("coffee")[:397, :599]
+    image = photographs.color("coffee")[:397, :599]
     mask = np.zeros(image.shape[:2])
     mask[50:300, 200:500] = 1
     found = [caloric.extract(image, mask=mask, memory=m) for m in (tiles.MEMORY, FOUR_TILES)]
@@ -46,7 +46,7 @@ def test_tiles_of_color_images_with_masks_and_odd_shapes():
 
 
 def test_detect_and_describe_in_tiles():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     found = caloric.extract(image, max_features=400)
     frames = caloric.detect(image, max_features=400, memory=FOUR_TILES)
     np.testing.assert_allclose(frames.maps, found.frames.maps, atol=1e-3)
@@ -88,7 +88,7 @@ def test_long_thin_images_without_the_core():
 
 
 def test_a_descriptor_does_not_depend_on_the_others():
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=50)
     one_far = caloric.Frames(
         np.concatenate([frames.maps, [[[1, 0, 1e5], [0, 1, 1e5]]]]), np.zeros(len(frames) + 1)

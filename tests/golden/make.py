@@ -36,7 +36,7 @@ def patches() -> np.ndarray:
 
 def image() -> np.ndarray:
     """A photograph (512, 512) from the package of scikit-image."""
-    return photographs.grey("camera")
+    return photographs.gray("camera")
 
 
 def template() -> np.ndarray:

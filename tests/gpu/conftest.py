@@ -24,8 +24,8 @@ def kernels():
 def gpu_images(kernels):
     """Three photographs (3, 200, 231) on the GPU."""
     names = ("astronaut", "coffee", "camera")
-    grey = [photographs.grey(name, (231, 200)).astype(np.float32) / 255 for name in names]
-    return torch.from_numpy(np.stack(grey)).to(torch.device("cuda", 0))
+    gray = [photographs.gray(name, (231, 200)).astype(np.float32) / 255 for name in names]
+    return torch.from_numpy(np.stack(gray)).to(torch.device("cuda", 0))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import torch
 
 import caloric
 from caloric.gpu import batches, graphs, pipeline, upload
-from caloric.gpu import neighbours as gpu_neighbours
+from caloric.gpu import neighbors as gpu_neighbors
 from torch_device import HERE, out_of_memory, photograph
 
 
@@ -58,8 +58,8 @@ def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(mon
     expected = caloric.describe(image, found.frames), caloric.match(found, found).indices
     moved = caloric.find_template(image, [image[30:90, 30:90]]).alignment.transform
     monkeypatch.setattr(upload, "upload", out_of_memory)
-    monkeypatch.setattr(gpu_neighbours, "_plain", out_of_memory)
-    monkeypatch.setattr(gpu_neighbours, "_fused", out_of_memory)
+    monkeypatch.setattr(gpu_neighbors, "_plain", out_of_memory)
+    monkeypatch.setattr(gpu_neighbors, "_fused", out_of_memory)
     monkeypatch.setattr(torch.nn.functional, "conv2d", out_of_memory)
     with caplog.at_level(logging.WARNING):
         np.testing.assert_array_equal(

@@ -10,10 +10,10 @@ from torch_device import photograph
 
 @pytest.mark.parametrize("size", [(61, 90), (9, 200), (3, 5), (1, 1)])
 def test_pixels_are_those_of_the_cpu(size):
-    grey = np.asarray(photograph(size=size[::-1]), np.float32) / 255
+    gray = np.asarray(photograph(size=size[::-1]), np.float32) / 255
     plan = pyramid(*size)
-    rows = gpu_scalespace.build(torch.from_numpy(grey)[None], plan)
-    space = scalespace.build(grey)
+    rows = gpu_scalespace.build(torch.from_numpy(gray)[None], plan)
+    space = scalespace.build(gray)
     for octave, expected in zip(plan.octaves, space.octaves, strict=True):
         found = rows[0, octave.offset :][: octave.count].reshape(expected.pixels.shape).numpy()
         np.testing.assert_allclose(found, expected.pixels, atol=1e-6)

@@ -9,18 +9,18 @@ import caloric
 import photographs
 from caloric.descriptor.recipes import descriptor
 from caloric.gpu import upload
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from tools.gpu.agreement import compared
 from torch_device import DEVICE, HERE, photograph
 
 
 def test_tensors_are_images():
     image = photograph("coffee")
-    colour = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+    color = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
     plain = caloric.extract(image, max_features=50)
-    grey = torch.from_numpy(image)
-    channels = torch.from_numpy(np.moveaxis(colour, 2, 0).copy())
-    for tensor in (grey, grey[None], channels, channels.float() / 255):
+    gray = torch.from_numpy(image)
+    channels = torch.from_numpy(np.moveaxis(color, 2, 0).copy())
+    for tensor in (gray, gray[None], channels, channels.float() / 255):
         for device in ("cpu", HERE):
             found = caloric.extract(tensor, max_features=50, device=device)
             assert compared(plain, found)[0] >= 0.98
@@ -36,28 +36,28 @@ def test_tensors_are_images():
 
 def _kinds():
     """The same picture in all the forms that users have it in."""
-    colours = cv2.resize(photographs.colour("astronaut"), (97, 81))
-    grey = photograph(size=(97, 81))
-    half = (grey / 255).astype(np.float16)
-    alpha = np.dstack([colours, np.linspace(0, 255, colours[..., 0].size).reshape(grey.shape)])
-    frozen = grey.copy()
+    colors = cv2.resize(photographs.color("astronaut"), (97, 81))
+    gray = photograph(size=(97, 81))
+    half = (gray / 255).astype(np.float16)
+    alpha = np.dstack([colors, np.linspace(0, 255, colors[..., 0].size).reshape(gray.shape)])
+    frozen = gray.copy()
     frozen.setflags(write=False)
     return {
-        "grey": grey, "colours": colours, "one channel": grey[..., None],
-        "alpha": alpha.astype(np.uint8), "uint16": grey.astype(np.uint16) * 257,
-        "big endian": (grey.astype(np.uint16) * 257).astype(">u2"), "bool": grey > 100,
-        "float16": half, "float32": half.astype(np.float32), "float64": colours / 255,
-        "Fortran order": np.asfortranarray(colours), "a view": colours[::-1, ::-1],
-        "read-only": frozen, "a list": (grey / 255).tolist(),
+        "gray": gray, "colors": colors, "one channel": gray[..., None],
+        "alpha": alpha.astype(np.uint8), "uint16": gray.astype(np.uint16) * 257,
+        "big endian": (gray.astype(np.uint16) * 257).astype(">u2"), "bool": gray > 100,
+        "float16": half, "float32": half.astype(np.float32), "float64": colors / 255,
+        "Fortran order": np.asfortranarray(colors), "a view": colors[::-1, ::-1],
+        "read-only": frozen, "a list": (gray / 255).tolist(),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", _kinds())
-def test_all_kinds_of_arrays_are_grey_as_on_the_cpu(kind):
+def test_all_kinds_of_arrays_are_gray_as_on_the_cpu(kind):
     image = _kinds()[kind]
     prepared = upload.prepared(image)
     pixels = upload.on_device(prepared, descriptor("caloric").kernel, DEVICE)
-    np.testing.assert_array_equal(pixels.cpu().numpy(), to_grey(image))
+    np.testing.assert_array_equal(pixels.cpu().numpy(), to_gray(image))
 
 
 @pytest.mark.parametrize(

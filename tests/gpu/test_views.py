@@ -12,7 +12,7 @@ SIZE = (300, 400)
 
 @pytest.mark.slow
 def test_features_of_views_are_those_of_the_cpu():
-    image = photographs.grey("brick", SIZE[::-1])
+    image = photographs.gray("brick", SIZE[::-1])
     cpu = caloric.extract(image, views=2, max_features=400)
     device = caloric.extract(image, views=2, max_features=400, device=HERE)
     assert device.views == 2

@@ -5,15 +5,15 @@ import pytest
 
 import caloric
 import photographs
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 
 
-def test_grey_does_not_depend_on_how_an_array_lies_in_memory():
-    image = photographs.colour()
-    expected = to_grey(image)
-    np.testing.assert_array_equal(to_grey(np.asfortranarray(image)), expected)
+def test_gray_does_not_depend_on_how_an_array_lies_in_memory():
+    image = photographs.color()
+    expected = to_gray(image)
+    np.testing.assert_array_equal(to_gray(np.asfortranarray(image)), expected)
     turned = np.ascontiguousarray(np.rot90(image))
-    np.testing.assert_array_equal(to_grey(np.rot90(turned, -1)), expected)
+    np.testing.assert_array_equal(to_gray(np.rot90(turned, -1)), expected)
 
 
 @pytest.mark.parametrize("device", ["cpu", "torch:cpu"])

@@ -13,71 +13,71 @@ from PIL import Image, features
 import caloric
 from broken import broken_files, saved
 from caloric.image import reading
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 
 
-def colour():
+def color():
     y, x = np.mgrid[:40, :60]
     return np.stack([4 * x, 6 * y, (x * y) % 255], -1).astype(np.uint8)
 
 
-def test_colour_order_is_rgb(tmp_path):
+def test_color_order_is_rgb(tmp_path):
     path = tmp_path / "a name with spaces é.png"
-    path.write_bytes(saved(Image.fromarray(colour()), format="PNG"))
-    np.testing.assert_array_equal(reading.read_image(path), colour())
-    np.testing.assert_array_equal(reading.read_image(str(path)), colour())
+    path.write_bytes(saved(Image.fromarray(color()), format="PNG"))
+    np.testing.assert_array_equal(reading.read_image(path), color())
+    np.testing.assert_array_equal(reading.read_image(str(path)), color())
 
 
 def test_exif_orientation():
-    image = Image.fromarray(colour())
+    image = Image.fromarray(color())
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = reading.decode(saved(image, format="JPEG", exif=exif, quality=95))
     assert turned.shape == (60, 40, 3)
-    expected = np.rot90(colour(), -1)
+    expected = np.rot90(color(), -1)
     assert np.abs(turned.astype(int) - expected).mean() < 12
 
 
 def test_sixteen_bits_and_floats():
-    deep = (colour().astype(np.uint16) * 257)[..., ::-1]
+    deep = (color().astype(np.uint16) * 257)[..., ::-1]
     for kind in (".png", ".tiff"):
         read = reading.decode(cv2.imencode(kind, deep)[1].tobytes())
         assert read.dtype == np.uint16
         np.testing.assert_array_equal(read, deep[..., ::-1])
-        grey = reading.decode(cv2.imencode(kind, deep[..., 0])[1].tobytes())
-        np.testing.assert_array_equal(grey, deep[..., 0])
-    real = np.float32(colour()[..., 0] / 255)
+        gray = reading.decode(cv2.imencode(kind, deep[..., 0])[1].tobytes())
+        np.testing.assert_array_equal(gray, deep[..., 0])
+    real = np.float32(color()[..., 0] / 255)
     np.testing.assert_array_equal(reading.decode(cv2.imencode(".tiff", real)[1].tobytes()), real)
-    rgb = np.float32(colour() / 255)
+    rgb = np.float32(color() / 255)
     data = cv2.imencode(".tiff", rgb[..., ::-1])[1].tobytes()
     np.testing.assert_array_equal(reading.decode(data), rgb)
     with pytest.raises(caloric.InputError, match="claims more pixels"):
         reading.decode(data, max_pixels=100)
 
 
-def test_palettes_alpha_grey_cmyk_bilevel():
-    image = Image.fromarray(colour())
+def test_palettes_alpha_gray_cmyk_bilevel():
+    image = Image.fromarray(color())
     palette = reading.decode(saved(image.quantize(64), format="PNG"))
     assert palette.shape == (40, 60, 3)
-    assert np.abs(palette.astype(int) - colour()).mean() < 25
-    rgba = np.dstack([colour(), np.full((40, 60), 128, np.uint8)])
+    assert np.abs(palette.astype(int) - color()).mean() < 25
+    rgba = np.dstack([color(), np.full((40, 60), 128, np.uint8)])
     np.testing.assert_array_equal(reading.decode(saved(Image.fromarray(rgba), format="PNG")), rgba)
-    grey = reading.decode(saved(image.convert("L"), format="JPEG", quality=95))
-    assert grey.shape == (40, 60)
+    gray = reading.decode(saved(image.convert("L"), format="JPEG", quality=95))
+    assert gray.shape == (40, 60)
     cmyk = reading.decode(saved(image.convert("CMYK"), format="JPEG", quality=95))
-    assert np.abs(cmyk.astype(int) - colour()).mean() < 12
+    assert np.abs(cmyk.astype(int) - color()).mean() < 12
     bilevel = reading.decode(saved(image.convert("1"), format="PNG"))
     assert set(np.unique(bilevel)) <= {0, 255}
     tiff = reading.decode(saved(image.convert("CMYK"), format="TIFF"))
-    np.testing.assert_allclose(tiff.astype(int), colour(), atol=2)
+    np.testing.assert_allclose(tiff.astype(int), color(), atol=2)
     webp = reading.decode(saved(image, format="WEBP", lossless=True))
-    np.testing.assert_array_equal(webp, colour())
+    np.testing.assert_array_equal(webp, color())
 
 
 def test_transparent_pixels_are_white():
     image = np.zeros((2, 2, 4), np.uint8)
     image[0, :, 3] = 255
-    np.testing.assert_allclose(to_grey(image), [[0, 0], [1, 1]], atol=1e-6)
+    np.testing.assert_allclose(to_gray(image), [[0, 0], [1, 1]], atol=1e-6)
 
 
 def test_broken_files_say_so(tmp_path):
@@ -89,7 +89,7 @@ def test_broken_files_say_so(tmp_path):
 
 
 def test_the_limit_can_be_set():
-    data = saved(Image.fromarray(colour()), format="PNG")
+    data = saved(Image.fromarray(color()), format="PNG")
     with pytest.raises(caloric.InputError, match=r"claims 60 x 40 pixels, more than the limit"):
         reading.decode(data, max_pixels=2000)
 
@@ -98,9 +98,9 @@ def test_the_limit_can_be_set():
 def test_deep_files_are_turned_as_plain_ones_are(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    shallow = Image.fromarray(colour()[..., 0])
+    shallow = Image.fromarray(color()[..., 0])
     expected = reading.decode(saved(shallow, format="PNG", exif=exif)).astype(np.uint16) * 257
-    deep = Image.fromarray(colour()[..., 0].astype(np.uint16) * 257)
+    deep = Image.fromarray(color()[..., 0].astype(np.uint16) * 257)
     for kind in ("PNG", "TIFF"):
         np.testing.assert_array_equal(reading.decode(saved(deep, format=kind, exif=exif)), expected)
 
@@ -109,7 +109,7 @@ def test_deep_files_are_turned_as_plain_ones_are(orientation):
 def test_points_go_back_to_the_stored_image(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    stored = colour()[..., 0]
+    stored = color()[..., 0]
     data = saved(Image.fromarray(stored), format="PNG", exif=exif)
     upright = reading.decode(data)
     assert reading.orientation(data) == orientation
@@ -129,29 +129,29 @@ def test_what_has_no_orientation_is_upright(tmp_path):
 def test_newer_formats(kind, library):
     if not features.check(library):
         pytest.skip(f"Pillow was built without {library}")
-    read = reading.decode(saved(Image.fromarray(colour()), format=kind, quality=95))
-    assert np.abs(read.astype(int) - colour()).mean() < 12
+    read = reading.decode(saved(Image.fromarray(color()), format=kind, quality=95))
+    assert np.abs(read.astype(int) - color()).mean() < 12
 
 
 def test_heic(monkeypatch):
     heif = pytest.importorskip("pillow_heif")
     data = io.BytesIO()
-    heif.from_pillow(Image.fromarray(colour())).save(data, quality=95)
+    heif.from_pillow(Image.fromarray(color())).save(data, quality=95)
     read = reading.decode(data.getvalue())
-    assert np.abs(read.astype(int) - colour()).mean() < 12
+    assert np.abs(read.astype(int) - color()).mean() < 12
     reading._support_heif.cache_clear()
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(caloric.InputError, match="pip install pillow-heif"):
         reading.decode(data.getvalue())
 
 
-def test_grey_with_alpha_is_seen_on_white():
+def test_gray_with_alpha_is_seen_on_white():
     both = Image.merge("LA", [Image.new("L", (5, 4), 0), Image.new("L", (5, 4), 0)])
     for kind in ("PNG", "TIFF"):
-        np.testing.assert_allclose(to_grey(reading.decode(saved(both, format=kind))), 1, atol=1e-6)
+        np.testing.assert_allclose(to_gray(reading.decode(saved(both, format=kind))), 1, atol=1e-6)
     keyed = Image.new("L", (5, 4), 7)
     np.testing.assert_allclose(
-        to_grey(reading.decode(saved(keyed, format="PNG", transparency=7))), 1, atol=1e-6
+        to_gray(reading.decode(saved(keyed, format="PNG", transparency=7))), 1, atol=1e-6
     )
 
 
@@ -162,7 +162,7 @@ def test_whole_numbers_of_32_bits_are_refused():
 
 
 def test_reading_in_threads_leaves_warnings_as_they_were():
-    data = saved(Image.fromarray(colour()), format="PNG")
+    data = saved(Image.fromarray(color()), format="PNG")
     before, level = list(warnings.filters), cv2.utils.logging.getLogLevel()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(reading.decode, [data] * 40))
@@ -197,16 +197,16 @@ def tiff(pixels, **tags):
 
 
 def test_kinds_of_tiff_that_decoders_disagree_on():
-    deep = colour().astype(np.uint16) * 257
+    deep = color().astype(np.uint16) * 257
     np.testing.assert_array_equal(reading.decode(tiff(deep)), deep)
     # White is 0.
-    for pixels, white in ((deep[..., 0], 65535), (np.float32(colour()[..., 0] / 255), 1)):
+    for pixels, white in ((deep[..., 0], 65535), (np.float32(color()[..., 0] / 255), 1)):
         inverted = (white - pixels).astype(pixels.dtype)
         read = reading.decode(tiff(inverted, t262=0))
         np.testing.assert_allclose(read, pixels, atol=1e-6)
     with pytest.raises(caloric.InputError, match="separate planes"):
         reading.decode(tiff(deep, t284=2))
-    # Alpha: as it is, and multiplied into the colours.
+    # Alpha: as it is, and multiplied into the colors.
     rgba = np.dstack([deep, np.full((40, 60), 32768, np.uint16)])
     np.testing.assert_array_equal(reading.decode(tiff(rgba, t338=2)), rgba)
     multiplied = rgba.copy()

@@ -8,8 +8,8 @@ from caloric.image import scalespace
 def test_scale_space_is_the_blur_it_claims():
     """The levels of a Gaussian blob are Gaussian blobs of the added width, at the same place."""
     y, x = np.mgrid[:120, :140].astype(np.float64)
-    width, centre = 6.0, (63.3, 51.8)
-    r2 = (x - centre[0]) ** 2 + (y - centre[1]) ** 2
+    width, center = 6.0, (63.3, 51.8)
+    r2 = (x - center[0]) ** 2 + (y - center[1]) ** 2
     space = scalespace.build(np.exp(-r2 / (2 * width**2)).astype(np.float32))
     for level in space.ladder().levels[:12]:
         h, w = level.pixels.shape
@@ -17,7 +17,7 @@ def test_scale_space_is_the_blur_it_claims():
         # Enlarged, the image is taken to have a blur of its own, and has some more.
         added = 3 / 16 - scalespace.CAMERA**2 if level.step < 1 else 0
         total = width**2 + level.sigma**2 + added
-        there = np.exp(-((u - centre[0]) ** 2 + (v - centre[1]) ** 2) / (2 * total))
+        there = np.exp(-((u - center[0]) ** 2 + (v - center[1]) ** 2) / (2 * total))
         expected = there * width**2 / total
         inner = (slice(h // 5, -h // 5), slice(w // 5, -w // 5))
         assert np.abs(level.pixels - expected)[inner].max() < 0.004

@@ -15,7 +15,7 @@ from same_features import agree
 @pytest.fixture(scope="module")
 def mosaic():
     """Large enough to be read by windows, and not the same anywhere."""
-    tile = photographs.colour("coffee")
+    tile = photographs.color("coffee")
     image = np.tile(tile, (5, 4, 1))
     return (image * np.linspace(0.5, 1, image.shape[1])[:, None]).astype(np.uint8)
 
@@ -30,13 +30,13 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("type_", ["rgb", "grey", "16 bits", "float"])
+@pytest.mark.parametrize("type_", ["rgb", "gray", "16 bits", "float"])
 def test_tiff_by_windows(kind, type_, mosaic, tmp_path):
     if type_ == "float" and KINDS[kind].get("predictor"):
         pytest.skip("a predictor of integers")
     values = {
         "rgb": mosaic,
-        "grey": mosaic[..., 0],
+        "gray": mosaic[..., 0],
         "16 bits": mosaic[..., 1].astype(np.uint16) * 257,
         "float": mosaic[..., 2].astype(np.float32) / 255,
     }[type_]

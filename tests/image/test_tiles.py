@@ -28,7 +28,7 @@ def test_every_position_belongs_to_one_tile(h, w, size):
 
 
 def test_reduced_pixels_may_be_in_a_file(monkeypatch):
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     whole = caloric.extract(image, max_features=200)
     seen = []
 
@@ -50,5 +50,5 @@ def test_no_space_for_a_temporary_file(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tiles.os, "posix_fallocate", full)
-    with pytest.raises(caloric.InputError, match="set TMPDIR to another folder"):
+    with pytest.raises(caloric.InputError, match="set TMPDIR to another directory"):
         tiles._room((100, 100), 0)

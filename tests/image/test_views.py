@@ -6,7 +6,7 @@ import pytest
 
 import photographs
 from caloric.image import views
-from caloric.image.pixels import Source, source, to_grey
+from caloric.image.pixels import Source, source, to_gray
 from caloric.image.views import TILTS, View, seen, turns
 
 SIZE = (300, 400)
@@ -19,15 +19,15 @@ def whole(image):
 @pytest.mark.parametrize("view", [View(2, 0.0), View(4, 0.7), View(8, 2.9)])
 def test_a_view_shows_the_image_where_its_maps_say(view):
     """A blob of the image is seen at the place that to_image maps to it."""
-    grey = np.zeros(SIZE, np.float32)
+    gray = np.zeros(SIZE, np.float32)
     place = np.array([210.0, 130.0])
-    cv2.circle(grey, tuple(place.astype(int)), 9, 1.0, -1)
-    pixels = whole(seen(source(grey), view))
+    cv2.circle(gray, tuple(place.astype(int)), 9, 1.0, -1)
+    pixels = whole(seen(source(gray), view))
     assert pixels.shape == view.size(SIZE)
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
-    centre = np.array([(x * pixels).sum(), (y * pixels).sum()]) / pixels.sum()
+    center = np.array([(x * pixels).sum(), (y * pixels).sum()]) / pixels.sum()
     back = view.to_image(SIZE)
-    assert np.linalg.norm(back[:, :2] @ centre + back[:, 2] - place) < 0.1
+    assert np.linalg.norm(back[:, :2] @ center + back[:, 2] - place) < 0.1
     forth, corners = view.to_view(SIZE), np.array([[0, 0], [399, 0], [0, 299], [399, 299]])
     there = (corners @ forth[:, :2].T + forth[:, 2]) / (view.tilt, 1)
     np.testing.assert_allclose(there @ back[:, :2].T + back[:, 2], corners, atol=1e-9)
@@ -36,11 +36,11 @@ def test_a_view_shows_the_image_where_its_maps_say(view):
 
 
 def test_nothing_aliases():
-    """A grating finer than a view can show is seen grey, not as a coarser one."""
-    grey = np.zeros((64, 256), np.float32)
-    grey[:, ::2] = 1
+    """A grating finer than a view can show is seen gray, not as a coarser one."""
+    gray = np.zeros((64, 256), np.float32)
+    gray[:, ::2] = 1
     for tilt in TILTS:
-        pixels = whole(seen(source(grey), View(tilt, 0.0)))
+        pixels = whole(seen(source(gray), View(tilt, 0.0)))
         inner = pixels[:, 20 // tilt + 1 : -20 // tilt - 1]
         assert np.abs(inner - 0.5).max() < 0.01
 
@@ -66,9 +66,9 @@ def test_views_cover_all_tilts_up_to_the_largest(largest):
 
 
 def test_parts_of_a_view_are_those_of_the_whole():
-    image = photographs.grey("brick", SIZE[::-1])
+    image = photographs.gray("brick", SIZE[::-1])
     for view in (View(2, 0.5), View(4, 1.9)):
-        rendered = seen(Source(SIZE, lambda rows, columns: to_grey(image)[rows, columns]), view)
+        rendered = seen(Source(SIZE, lambda rows, columns: to_gray(image)[rows, columns]), view)
         full = whole(rendered)
         part = rendered.read(slice(50, 120), slice(20, 61))
         np.testing.assert_allclose(part, full[50:120, 20:61], atol=2e-5)

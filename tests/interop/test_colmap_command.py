@@ -21,11 +21,11 @@ if store.fcntl is None:
 @pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
 def test_colmaps_executable_reads_what_it_is_given(plainly_named, monkeypatch):
     """Where pycolmap is not installed, COLMAP's own importers make the database."""
-    folder, out = plainly_named
+    directory, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)
     with pytest.raises(caloric.InputError, match="--images"):
         exporting.export(out, "colmap")
-    (path,) = exporting.export(out, "colmap", folder).paths
+    (path,) = exporting.export(out, "colmap", directory).paths
     own = dict(exporting.images(out))
     pairs = [pair for pair in matching.two_views(out) if pair.matrix is not None]
     with closing(sqlite3.connect(path)) as database:
@@ -41,13 +41,13 @@ def test_colmaps_executable_reads_what_it_is_given(plainly_named, monkeypatch):
 
 
 def test_what_the_executable_cannot_do_is_said_first(plainly_named, tmp_path, monkeypatch):
-    folder, out = plainly_named
+    directory, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)
     monkeypatch.setattr(colmap_command, "executable", lambda: "false")
-    with pytest.raises(caloric.InputError, match="does not exist; name the folder"):
+    with pytest.raises(caloric.InputError, match="does not exist; name the directory"):
         exporting.export(out, "colmap", tmp_path)
     with pytest.raises(caloric.InputError, match="colmap feature_importer failed"):
-        exporting.export(out, "colmap", folder)
+        exporting.export(out, "colmap", directory)
 
 
 @pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
@@ -55,16 +55,16 @@ def test_what_colmap_cannot_read_is_left_out(tmp_path, monkeypatch, caplog):
     if not features.check("avif"):
         pytest.skip("Pillow was built without AVIF")
     monkeypatch.setattr(colmap, "available", lambda: False)
-    folder, out = tmp_path / "images", tmp_path / "out"
-    folder.mkdir()
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
     first, second, third = (Image.fromarray(view) for view in photographs.book(3))
-    first.save(folder / "1.png")
-    second.save(folder / "2.avif", quality=95)
-    third.save(folder / "3.png")
-    extract(folder, out)
+    first.save(directory / "1.png")
+    second.save(directory / "2.avif", quality=95)
+    third.save(directory / "3.png")
+    extract(directory, out)
     matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), matching.Matching(), HERE)
     matching.verify(out, matching.Matching(), HERE)
-    (path,) = exporting.export(out, "colmap", folder).paths
+    (path,) = exporting.export(out, "colmap", directory).paths
     assert "2.avif: left out of the database" in caplog.text
     with closing(sqlite3.connect(path)) as database:
         names = [row[0] for row in database.execute("select name from images order by name")]

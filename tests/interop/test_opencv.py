@@ -35,7 +35,7 @@ def test_code_written_for_opencvs_sift():
 
 
 def test_a_threshold_for_sifts_distances_holds_for_ours():
-    first = photographs.grey("camera", (400, 400))
+    first = photographs.gray("camera", (400, 400))
     change = photographs.similarity(0.7, 35, (5, -8), (200, 200))
     second = photographs.warp(first, change)
 

@@ -46,7 +46,7 @@ def test_the_class_has_all_that_scikit_images_has():
     known = signature(skimage.SIFT).parameters
     for name, parameter in signature(SIFT).parameters.items():
         assert known[name].default == pytest.approx(parameter.default)
-    image = photographs.grey("camera", (120, 120)) / 255.0
+    image = photographs.gray("camera", (120, 120)) / 255.0
     for extractor in (theirs, ours):
         extractor.detect_and_extract(image)
     for name in [*vars(theirs), *dir(theirs)]:

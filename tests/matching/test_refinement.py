@@ -107,7 +107,7 @@ def test_covariances_are_those_of_noisy_copies(pair, noise, copies):
 def test_flat_places_stay():
     frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
     black = np.zeros((80, 80), np.float32)
-    textured = unit(photographs.grey("camera", (80, 80)))
+    textured = unit(photographs.gray("camera", (80, 80)))
     for images in ((black, black), (black, textured), (textured, black)):
         assert not refinement.refine(*images, frames.maps, frames.maps).moved.any()
     flat = np.full((80, 80), 0.5, np.float32)
@@ -153,7 +153,7 @@ def test_occluded_places_stay(pair):
 @settings(max_examples=20, deadline=None)
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-15, 15), st.floats(0.85, 1.2))
 def test_a_known_shift_is_found(dx, dy, degrees, scale):
-    image = unit(photographs.grey("camera", (200, 200)))
+    image = unit(photographs.gray("camera", (200, 200)))
     places = caloric.detect(image, max_features=150)
     inner = np.abs(places.xy - 100).max(1) + 5 * places.sigma < 95
     maps = places.maps[inner & (places.sigma > 2)]

@@ -24,8 +24,8 @@ def frames(count=40, sigma=3.0):
 
 
 def both_images():
-    whole = unit(photographs.grey("camera", (200, 200)))
-    return whole, unit(photographs.warp(photographs.grey("camera", (200, 200)), np.eye(2, 3)))
+    whole = unit(photographs.gray("camera", (200, 200)))
+    return whole, unit(photographs.warp(photographs.gray("camera", (200, 200)), np.eye(2, 3)))
 
 
 def test_fields_have_unit_power_in_the_window():
@@ -90,7 +90,7 @@ def test_systems_are_solved():
 
 def test_noise_is_told_from_texture():
     for name in ("camera", "astronaut", "coffee"):
-        image = unit(photographs.grey(name))
+        image = unit(photographs.gray(name))
         rng = np.random.default_rng(0)
         for noise in (0.01, 0.03):
             noisy = image + rng.normal(0, noise, image.shape).astype(np.float32)

@@ -64,7 +64,7 @@ def test_7_a_squared_comb_has_no_mass():
     assert numbers["at_0.001"] > 90 * numbers["at_0.1"]
 
 
-def test_8_boxed_closed_form_1_is_right_but_unusable_near_the_centre():
+def test_8_boxed_closed_form_1_is_right_but_unusable_near_the_center():
     np.testing.assert_allclose(
         ratios_to_quadrature(printed.printed_inner_box, oracle.dsp_inner), 1, rtol=1e-6
     )

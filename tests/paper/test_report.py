@@ -30,7 +30,7 @@ CANDIDATES = {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    out = tmp_path_factory.mktemp("paper") / "a folder"
+    out = tmp_path_factory.mktemp("paper") / "a directory"
     few = {name: tuple(table1.method(name, **v) for v in sets) for name, sets in CANDIDATES.items()}
     for name, methods in few.items():
         assert set(methods) <= set(table1.CANDIDATES[name])
@@ -96,7 +96,7 @@ def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch
         report.write(tmp_path / "out")
 
 
-def test_output_must_be_a_folder(tmp_path, capsys, monkeypatch):
+def test_output_must_be_a_directory(tmp_path, capsys, monkeypatch):
     taken = tmp_path / "taken"
     taken.write_text("mine")
     monkeypatch.setattr("sys.argv", ["caloric", "paper", str(taken)])
@@ -104,7 +104,7 @@ def test_output_must_be_a_folder(tmp_path, capsys, monkeypatch):
         cli.main()
     assert stop.value.code == 2
     captured = capsys.readouterr()
-    assert captured.err.strip().endswith("exists and is not a folder; name another")
+    assert captured.err.strip().endswith("exists and is not a directory; name another")
     assert len(captured.err.strip().splitlines()) == 1
     assert taken.read_text() == "mine"
 
@@ -113,5 +113,5 @@ def test_debug_shows_the_traceback(tmp_path, monkeypatch):
     taken = tmp_path / "taken"
     taken.write_text("mine")
     monkeypatch.setattr("sys.argv", ["caloric", "--debug", "paper", str(taken)])
-    with pytest.raises(ValueError, match="not a folder"):
+    with pytest.raises(ValueError, match="not a directory"):
         cli.main()

@@ -18,7 +18,7 @@ from caloric.bench.speed import setting
 from caloric.descriptor import pooling, recipes, tables
 from caloric.detector import extrema
 from caloric.image import scalespace
-from caloric.matching import neighbours, refinement_steps
+from caloric.matching import neighbors, refinement_steps
 from caloric.runtime import native
 from tools import builds
 
@@ -43,10 +43,10 @@ def by(kind, function, *args, **kwargs):
 
 @pytest.fixture(scope="module")
 def image():
-    return photographs.grey("camera")
+    return photographs.gray("camera")
 
 
-def grey(image):
+def gray(image):
     return (image / np.float32(255)).astype(np.float32)
 
 
@@ -94,7 +94,7 @@ def test_enlarging(kind, shape):
 
 @pytest.mark.parametrize("kind", core.kinds())
 def test_extrema(kind, image):
-    space = scalespace.build(grey(image))
+    space = scalespace.build(gray(image))
     plain, compiled = by("0", extrema.extrema, space), by(kind, extrema.extrema, space)
     assert len(plain) == len(compiled) > 500
     np.testing.assert_allclose(compiled.xy, plain.xy, atol=1e-9)
@@ -111,7 +111,7 @@ def test_extrema(kind, image):
     ],
 )
 def test_descriptors(kind, name, image):
-    ladder = scalespace.build(grey(image)).ladder()
+    ladder = scalespace.build(gray(image)).ladder()
     rng = np.random.default_rng(1)
     # Some frames cross the rim, some lie beyond it, some are large, some are sheared.
     n = 150
@@ -148,7 +148,7 @@ BYTES = {
     "octaves": "10c5205cd24085f7",
     "extrema": "157a2cbacf6dd2cd",
     "descriptors": "885db9d59e9ef97e",
-    "neighbours": "4e8d67cc7b2d75ae",
+    "neighbors": "4e8d67cc7b2d75ae",
     "refinement": "9331e7e7759c1ec4",
 }
 
@@ -196,8 +196,8 @@ def computed():
     found = nearest(a, b, None, 0.0, core.screen(b))
     product = np.empty((90, 131), np.float32)
     core.product(a, core.pack(b), product)
-    yield "neighbours", b"".join(array.tobytes() for array in found)
-    yield "neighbours", product.tobytes()
+    yield "neighbors", b"".join(array.tobytes() for array in found)
+    yield "neighbors", product.tobytes()
     side, band = refinement_steps.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
     numbers = [rng.integers(-64, 65, (side, side)) * (band < reach) / 256 for reach in (4, 5, 3, 4)]
     filters = [tuple(v.astype(np.float32) for v in numbers[i : i + 2]) for i in (0, 2)]
@@ -247,7 +247,7 @@ def test_whole_pipeline(kind):
     pictures, found = ("camera", "coffee"), ({}, {})
     for picture in pictures:
         for arrays, path in zip(found, ("0", kind), strict=True):
-            features = by(path, caloric.extract, photographs.grey(picture), max_features=800)
+            features = by(path, caloric.extract, photographs.gray(picture), max_features=800)
             arrays[f"{picture}/maps"] = features.frames.maps
             arrays[f"{picture}/descriptors"] = features.descriptors
     agreement = builds.agreement(*found, pictures)
@@ -264,9 +264,9 @@ def test_matching(rows, columns, depth, places, seed):
     a, b = (rng.standard_normal((n, depth)).astype(np.float32) for n in (rows, columns))
     b[: columns // 3] = b[0]  # equals
     xy = rng.uniform(0, 30, (columns, 2)) if places else None
-    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
+    plain = by("0", neighbors.neighbors, a, b, xy, 10.0)
     for kind in core.kinds():
-        compiled = by(kind, neighbours.neighbours, a, b, xy, 10.0)
+        compiled = by(kind, neighbors.neighbors, a, b, xy, 10.0)
         np.testing.assert_allclose(compiled.first, plain.first, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3, atol=2e-3)
         exact = np.sqrt(((a[:, None] - b[None]) ** 2).sum(2))
@@ -306,9 +306,9 @@ def test_the_second_nearest_behind_many_at_one_place():
     b = np.concatenate([np.repeat(a, 100, 0), rng.standard_normal((300, 16))]).astype(np.float32)
     b += 0.01 * rng.standard_normal(b.shape).astype(np.float32)
     xy = np.concatenate([np.repeat(50.0 * np.eye(5, 2), 100, 0), rng.uniform(200, 300, (300, 2))])
-    plain = by("0", neighbours.neighbours, a, b, xy, 10.0)
+    plain = by("0", neighbors.neighbors, a, b, xy, 10.0)
     for kind in core.kinds():
-        found = by(kind, neighbours.neighbours, a, b, xy, 10.0)
+        found = by(kind, neighbors.neighbors, a, b, xy, 10.0)
         np.testing.assert_allclose(found.second, plain.second, rtol=1e-3)
         assert (found.second > 1).all()
 
@@ -407,7 +407,7 @@ def test_the_setting():
 
 
 def test_frames_from_anywhere_do_not_crash(image):
-    """Centres and sizes far beyond any image, as a broken file may have them."""
+    """Centers and sizes far beyond any image, as a broken file may have them."""
     far = caloric.Frames.from_xysa(
         [1e12, -1e12, 1e300, 5], [0, 1e9, -1e18, 1e15], [1, 1e6, 2, 1e-9]
     )

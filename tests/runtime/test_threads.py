@@ -63,7 +63,7 @@ def test_an_error_in_one_block_is_the_callers(number, monkeypatch):
 def test_the_setting_is_a_number(wrong, monkeypatch):
     monkeypatch.setenv(threads.SETTING, wrong)
     with pytest.raises(caloric.InputError, match="CALORIC_THREADS must be a whole number"):
-        caloric.extract(photographs.grey("camera"))
+        caloric.extract(photographs.gray("camera"))
 
 
 def test_others_threads_rest_meanwhile_and_are_put_back(monkeypatch):
@@ -111,7 +111,7 @@ if __name__ == "__main__":
 def test_several_callers_at_once(monkeypatch):
     """Calls from several threads of the user's, each with our threads: none waits for ever."""
     monkeypatch.setenv(threads.SETTING, "2")
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     expected = caloric.extract(image, max_features=100).descriptors
     found = {}
 

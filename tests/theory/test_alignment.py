@@ -125,5 +125,5 @@ def test_algorithm_1_on_the_exact_energy_finds_the_similarity():
         image, template, (0.6, 0.4, 0.25, 0.15, 0.1, 0.06), np.array([1.0, 0, 0, 0]),
         bounds=((0.5, 1.6), (-1, 1), (-0.8, 0.8), (-0.8, 0.8)),
     )  # fmt: skip
-    # The sum over pairs pulls a little: neighbours are seen through kernels of finite width.
+    # The sum over pairs pulls a little: neighbors are seen through kernels of finite width.
     np.testing.assert_allclose(path.point, [*z, *b], atol=0.03)

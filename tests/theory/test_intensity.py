@@ -20,7 +20,7 @@ def test_intensity_solves_the_toy_from_samples():
 
 
 def camera():
-    return photographs.grey("camera")[::4, ::4] / 255
+    return photographs.gray("camera")[::4, ::4] / 255
 
 
 def test_intensity_finds_a_patch_of_a_photograph():

@@ -59,7 +59,7 @@ def test_similarity_without_scale_is_its_limit():
     np.testing.assert_allclose(limit, exact, rtol=1e-8)
 
 
-def test_at_the_centre_kernels_are_separable():
+def test_at_the_center_kernels_are_separable():
     rng = np.random.default_rng(2)
     x, y = np.zeros(2), rng.uniform(-1, 1, (60, 2))
     beta, phi = rng.uniform(0, 6, (2, 60))

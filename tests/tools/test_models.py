@@ -5,7 +5,7 @@ import numpy as np
 from tools import models
 
 
-def test_centres_are_compared_after_the_best_similarity():
+def test_centers_are_compared_after_the_best_similarity():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((7, 3))
     turn, _ = np.linalg.qr(rng.standard_normal((3, 3)))

@@ -16,18 +16,18 @@ def write_strecha(directory):
     """A slanted plane at depth 4 seen by three cameras; image 0 is the photograph itself."""
     (directory / "images").mkdir(parents=True)
     k = np.array([[700.0, 0, 256], [0, 700, 256], [0, 0, 1]])
-    image, cameras = photographs.grey("camera", (512, 512)), {}
+    image, cameras = photographs.gray("camera", (512, 512)), {}
     normal, depth = np.array([0.2, 0.1, 1.0]), 4.0
     for i in range(3):
         rotation = cv2.Rodrigues(np.array([0.0, 0.06 * i, 0.02 * i]))[0]
-        centre = np.array([0.3 * i, 0.05 * i, 0.0])
-        moved = rotation - np.outer(rotation @ centre, normal) / depth
+        center = np.array([0.3 * i, 0.05 * i, 0.0])
+        moved = rotation - np.outer(rotation @ center, normal) / depth
         view = k @ moved @ np.linalg.inv(k)
         cv2.imwrite(
             str(directory / "images" / f"{i}.png"), cv2.warpPerspective(image, view, (512, 512))
         )
         cameras[f"{i}.png"] = {
-            "K": k.tolist(), "R_world_to_cam": rotation.tolist(), "centre": centre.tolist()
+            "K": k.tolist(), "R_world_to_cam": rotation.tolist(), "centre": center.tolist()
         }  # fmt: skip
     (directory / "cameras.json").write_text(json.dumps(cameras))
 

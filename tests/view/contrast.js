@@ -1,8 +1,8 @@
-// For every text that is seen: its colour and what is behind it, where photographs may be anything.
+// For every text that is seen: its color and what is behind it, where photographs may be anything.
 // Returns the worst ratio of contrast with its text, and how many there were.
 (() => {
-  const parse = (colour) => {
-    const [r, g, b, alpha] = colour.match(/[\d.]+/g).map(Number);
+  const parse = (color) => {
+    const [r, g, b, alpha] = color.match(/[\d.]+/g).map(Number);
     return [r, g, b, alpha ?? 1];
   };
   const over = (top, low) => [...[0, 1, 2].map((k) => top[k] * top[3] + low[k] * (1 - top[3])), 1];

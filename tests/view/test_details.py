@@ -42,7 +42,7 @@ def test_patches_rotate_and_scale_with_their_frames():
 
 def test_a_patch_without_texture_has_no_path():
     flat = np.full((200, 200), 120, np.uint8)
-    flat[:, 150:] = photographs.grey("camera", (200, 200))[:, 150:]
+    flat[:, 150:] = photographs.gray("camera", (200, 200))[:, 150:]
     showing = session.Session()
     for side in "ab":
         showing.put(side, session.LoadedImage.of(f"{side}.png", encoded(flat)))
@@ -54,13 +54,13 @@ def test_a_patch_without_texture_has_no_path():
 def test_patches_show_the_same_surroundings_for_every_descriptor(showing):
     found = showing.matched(Settings())
     for picture, maps, side in zip(showing.both(), result.frames(found), "ab", strict=True):
-        wide = details.patch(picture.grey, maps[0], 10.0)
+        wide = details.patch(picture.gray, maps[0], 10.0)
         shown = details.detail(showing.both(), found, 0)[side]["patch"]
-        assert shown == details.png(details.grey_byte(wide))
+        assert shown == details.png(details.gray_byte(wide))
 
 
 def test_alignments_in_reduced_images_have_the_coordinates_of_the_full_ones():
-    large = cv2.resize(photographs.grey("camera"), (2400, 2400), interpolation=cv2.INTER_CUBIC)
+    large = cv2.resize(photographs.gray("camera"), (2400, 2400), interpolation=cv2.INTER_CUBIC)
     image = images.LoadedImage.of_pixels("large.png", large)
     path = details.aligned((image, image), 1100, 600, 256)
     left, top, size = path["template"]

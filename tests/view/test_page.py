@@ -78,7 +78,7 @@ def test_keys_work_on_load_and_are_listed(served, showing, page):
     assert complaints(page) == []
 
 
-def test_a_stale_result_is_greyed_and_says_so(served, showing, page, monkeypatch):
+def test_a_stale_result_is_grayed_and_says_so(served, showing, page, monkeypatch):
     opened(page, served(showing))
     press(page, "d")
     before = text(page, "counts")
@@ -143,7 +143,7 @@ def test_no_matches_are_explained(served, page):
 def test_an_unreliable_result_is_reported(served, page):
     showing = session.Session(options=ExtractOptions(max_features=300))
     for side, name in (("a", "coffee"), ("b", "camera")):
-        data = encoded(photographs.grey(name, (200, 160)))
+        data = encoded(photographs.gray(name, (200, 160)))
         showing.put(side, session.LoadedImage.of(f"{name}.png", data))
     opened(page, served(showing), first_use=True)
     assert "not reliable" in text(page, "counts")
@@ -249,11 +249,11 @@ def test_the_alignment_plays_once_by_itself(served, showing, page):
     assert hidden(page, "player")
 
 
-def downloaded(page, name, folder):
+def downloaded(page, name, directory):
     """The file that a click on an element saves."""
     with page.expect_download() as download:
         click(page, name)
-    path = folder / download.value.suggested_filename
+    path = directory / download.value.suggested_filename
     download.value.save_as(path)
     return path
 

@@ -13,7 +13,7 @@ from pair_of_pictures import encoded, pair
 def test_the_result_is_that_of_the_library(showing):
     settings = Settings("sift", "affine", "none", 0.8, 3.0)
     found = result.summary(showing.matched(settings))
-    a, b = (showing.picture(side).grey for side in "ab")
+    a, b = (showing.picture(side).gray for side in "ab")
     expected = caloric.match_images(
         a, b, "sift", model="affine", views=None, ratio=0.8, threshold=3.0, max_features=400
     )
@@ -29,7 +29,7 @@ def test_the_result_is_that_of_the_library(showing):
 
 def test_an_unreliable_geometry_has_no_matrix(showing):
     showing.put(
-        "b", session.LoadedImage.of("c.png", encoded(photographs.grey("camera", (300, 300))))
+        "b", session.LoadedImage.of("c.png", encoded(photographs.gray("camera", (300, 300))))
     )
     found = showing.summary(Settings(views="none", ratio=0.95))
     assert found["inlier"]

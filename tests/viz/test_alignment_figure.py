@@ -21,7 +21,7 @@ def has(picture, color):
 @pytest.mark.parametrize("energies", [[-0.9], [np.inf], [0.0, 0.0], [1e-9, 3e5], []])
 def test_any_energies(energies):
     """Scores are negative energies, and a detector without candidates has an infinite one."""
-    image = photographs.grey("camera", (120, 120))
+    image = photographs.gray("camera", (120, 120))
     steps = [(140.0 / (i + 1), IDENTITY, energy) for i, energy in enumerate(energies)]
     for found in (True, False):
         picture = viz.draw_alignment(
@@ -40,7 +40,7 @@ def test_each_image_size_has_its_own_curve():
 
 
 def test_the_plot_is_left_out_without_matplotlib(monkeypatch, caplog):
-    image = photographs.grey("camera", (120, 120))
+    image = photographs.gray("camera", (120, 120))
     steps = [(8.0, IDENTITY, 0.5), (0.0, IDENTITY, 0.25)]
     arguments = (image[:60, :80], image, IDENTITY, steps, "x")
     complete = viz.draw_alignment(*arguments)

@@ -12,7 +12,7 @@ from caloric.matching.geometry import estimate
 
 @pytest.fixture(scope="module")
 def pair():
-    image = photographs.grey("brick", (300, 300))
+    image = photographs.gray("brick", (300, 300))
     change = photographs.similarity(0.9, 20, (5, -8), (150, 150))
     return caloric.match_images(image, photographs.warp(image, change), max_features=300)
 

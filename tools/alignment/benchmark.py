@@ -58,7 +58,7 @@ def _peer(run: align_peers.Aligner, case: Case) -> Outcome:
 def _ours(case: Case, **options: Any) -> Outcome:
     started = time.perf_counter()
     if options.pop("from_identity", False):
-        options["initial"] = case.centred
+        options["initial"] = case.centerd
     alignment = align.align(case.template, case.image, **options)
     return Outcome(case.error(alignment.transform), time.perf_counter() - started, alignment)
 
@@ -239,10 +239,10 @@ def _correlated(
     shrink: int,
     searched: Sequence[tuple[float, int, Sequence[int]]],
 ) -> list[tuple[float, int, float, int, FloatArray]]:
-    """Return the best normalised cross-correlation by scale, rotation and template, best first.
+    """Return the best normalized cross-correlation by scale, rotation and template, best first.
 
     The image is rotated and scaled, so that templates stay whole; ``shrink`` reduces the size of
-    both. Each entry is the score, the template, the scale, the rotation, and the centre in the
+    both. Each entry is the score, the template, the scale, the rotation, and the center in the
     image.
     """
     size = (TEMPLATE // shrink, TEMPLATE // shrink)
@@ -260,17 +260,17 @@ def _correlated(
             scores = cv2.matchTemplate(turned, small_templates[k], cv2.TM_CCOEFF_NORMED)
             _, score, _, corner = cv2.minMaxLoc(scores)
             position = np.array(corner) + (np.array(size) - 1) / 2
-            centre = np.asarray(
+            center = np.asarray(
                 np.linalg.solve(transform[:, :2], position - transform[:, 2]), np.float64
             )
-            results.append((float(score), k, scale, turn, shrink * centre + (shrink - 1) / 2))
+            results.append((float(score), k, scale, turn, shrink * center + (shrink - 1) / 2))
     return sorted(results, key=lambda result: -result[0])
 
 
 def correlation(
     image: NDArray[np.uint8], candidates: list[NDArray[np.uint8]]
 ) -> tuple[int, FloatArray]:
-    """Return the best template and its centre by normalised cross-correlation.
+    """Return the best template and its center by normalized cross-correlation.
 
     All rotations and scales of the search are tried at a quarter of the size, the best thirty again
     at full size.
@@ -284,14 +284,14 @@ def correlation(
         [(scale, turn, indices) for scale in SCHEDULE.scales for turn in turns],
     )
     best = [(scale, turn, [k]) for _, k, scale, turn, _ in coarse[:30]]
-    _, index, _, _, centre = _correlated(image, candidates, 1, best)[0]
-    return index, centre
+    _, index, _, _, center = _correlated(image, candidates, 1, best)[0]
+    return index, center
 
 
 def finding(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
-    """Return how often the right one of 50 templates is found, with its centre within 5 pixels."""
+    """Return how often the right one of 50 templates is found, with its center within 5 pixels."""
     middle = np.full(2, (TEMPLATE - 1) / 2)
-    right: dict[str, list[bool]] = {"caloric": [], "normalised cross-correlation": []}
+    right: dict[str, list[bool]] = {"caloric": [], "normalized cross-correlation": []}
     seconds: dict[str, list[float]] = {name: [] for name in right}
     for i in range(count):
         progress(f"templates {i + 1}/{count}")
@@ -305,10 +305,10 @@ def finding(photos: Photographs, count: int, seed: int, progress: Log) -> Report
             match.template == expected and bool(np.hypot(*(position - truth)) < 5)
         )
         started = time.perf_counter()
-        index, centre = correlation(case.image, candidates)
-        seconds["normalised cross-correlation"].append(time.perf_counter() - started)
-        near = bool(np.hypot(*(centre - truth)) < 5)
-        right["normalised cross-correlation"].append(index == expected and near)
+        index, center = correlation(case.image, candidates)
+        seconds["normalized cross-correlation"].append(time.perf_counter() - started)
+        near = bool(np.hypot(*(center - truth)) < 5)
+        right["normalized cross-correlation"].append(index == expected and near)
     return {
         name: {"share": float(np.mean(right[name])), "mean seconds": float(np.mean(seconds[name])),
                "cases": count}
@@ -320,22 +320,22 @@ _CAMERA = ("K", "R_world_to_cam", "centre")
 
 
 def _fundamental(first: Report, second: Report) -> FloatArray:
-    """Return the fundamental matrix (3, 3) of two cameras with K, R_world_to_cam and centre."""
+    """Return the fundamental matrix (3, 3) of two cameras with K, R_world_to_cam and center."""
     a, b = (Camera(*(np.array(camera[name]) for name in _CAMERA)) for camera in (first, second))
     return fundamental(a, b)
 
 
-def refining(folder: Path, progress: Log, most: int = 4000) -> Report:
+def refining(directory: Path, progress: Log, most: int = 4000) -> Report:
     """Return the errors of verified matches against the cameras, before and after refinement."""
-    cameras = json.loads((folder / "cameras.json").read_text())
+    cameras = json.loads((directory / "cameras.json").read_text())
     names = sorted(cameras)
-    progress(f"features of {folder.name}")
-    images = {name: read_image(folder / "images" / name) for name in names}
+    progress(f"features of {directory.name}")
+    images = {name: read_image(directory / "images" / name) for name in names}
     features = {name: pipeline.extract(images[name], max_features=most) for name in names}
     before, after, moved, seconds, farthest = [], [], [], 0.0, 0.0
     for i, first in enumerate(names):
         for second in names[i + 1 : i + 3]:
-            progress(f"{folder.name}: {first} {second}")
+            progress(f"{directory.name}: {first} {second}")
             a, b = features[first], features[second]
             plain = pipeline.match(a, b)
             started = time.perf_counter()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from caloric import synthetic
 from caloric.alignment import transforms
 from caloric.bench import datasets
-from caloric.bench.methods import read_grey
+from caloric.bench.methods import read_gray
 from caloric.errors import InputError
 from caloric.types import FloatArray
 
@@ -35,7 +35,7 @@ Pixels = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Photographs:
-    """Grey images in [0, 1] and their scenes: the file names without their numbers."""
+    """Gray images in [0, 1] and their scenes: the file names without their numbers."""
 
     pixels: list[Pixels]
     scenes: list[str]
@@ -46,15 +46,15 @@ class Photographs:
         return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
 
 
-def photographs(folder: Path) -> Photographs:
-    """Return the images of a folder that are large enough, sorted by name."""
-    paths = datasets.photographs(folder)
-    images = [(np.asarray(read_grey(p) / 255, np.float32), p) for p in paths]
+def photographs(directory: Path) -> Photographs:
+    """Return the images of a directory that are large enough, sorted by name."""
+    paths = datasets.photographs(directory)
+    images = [(np.asarray(read_gray(p) / 255, np.float32), p) for p in paths]
     images = [(pixels, path) for pixels, path in images if min(pixels.shape) >= IMAGE]
     scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in images]
     if len(set(scenes)) < 2:
         raise InputError(
-            f"{folder}: photographs (.jpg, .png) of at least {IMAGE} pixels and of two scenes are "
+            f"{directory}: photographs (.jpg, .png) of two scenes and at least {IMAGE} pixels are "
             "needed in it; a scene is known by the file's name without its number"
         )
     return Photographs([pixels for pixels, _ in images], scenes)
@@ -77,8 +77,8 @@ class Case:
     photograph: int
 
     @property
-    def centred(self) -> FloatArray:
-        """Return the map (2, 3) that centres the upright template in the image."""
+    def centerd(self) -> FloatArray:
+        """Return the map (2, 3) that centers the upright template in the image."""
         return transforms.centered(self.template.shape, self.image.shape)
 
     def error(self, transform: FloatArray) -> float:
@@ -98,7 +98,7 @@ class Case:
 
 
 def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Return A and b of τ(x) = Ax + b about the two centres, for a kind of :data:`KINDS`."""
+    """Return A and b of τ(x) = Ax + b about the two centers, for a kind of :data:`KINDS`."""
     A, b = np.eye(2), rng.uniform(-0.5, 0.5, 2)
     if kind in ("translation", "all"):
         angle = rng.uniform(0, 2 * np.pi)

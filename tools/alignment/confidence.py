@@ -9,7 +9,7 @@ import numpy as np
 from caloric.alignment import align, confidence, scenes
 from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.types import FloatArray
 from tools.alignment.cases import HARD, RIGHT, TEMPLATE, Photographs, make
 
@@ -42,7 +42,7 @@ def _trial(
     kind = fields.feature("unsigned-orientation" if inverted else "orientation")
     evidence = (0.0, 1e-6)
     if alignment.path:
-        scene = scenes.fine_scene(to_grey(case.template), to_grey(image), kind)
+        scene = scenes.fine_scene(to_gray(case.template), to_gray(image), kind)
         evidence = confidence.evidence(scene, alignment.transform)
     right = present and case.error(alignment.transform) < RIGHT
     return Trial(group, present, right, alignment.converged, evidence)

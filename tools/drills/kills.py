@@ -30,16 +30,16 @@ LIMIT = 300  # seconds a run may take
 _TRIES = 5
 
 
-def job(folder: str, out: str, most: int, cluster: str) -> None:
+def job(directory: str, out: str, most: int, cluster: str) -> None:
     """Run the steps that are killed: features, pairs, matches, geometries and refined tracks."""
     store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
-        extraction.extract(folder, store, ExtractOptions(max_features=most), engine)
+        extraction.extract(directory, store, ExtractOptions(max_features=most), engine)
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, options, engine)
         matching.verify(store, options, engine)
-        refining.refine(folder, store, engine)
+        refining.refine(directory, store, engine)
     except InputError as error:
         sys.exit(f"error: {error}")
 
@@ -78,11 +78,11 @@ class Servers:
 
 
 @contextmanager
-def servers(folder: Path, workers: int = 2) -> Iterator[Servers]:
+def servers(directory: Path, workers: int = 2) -> Iterator[Servers]:
     """Yield a scheduler with workers, started as `dask scheduler` and `dask worker` do."""
-    file = folder / "scheduler.json"
+    file = directory / "scheduler.json"
     file.unlink(missing_ok=True)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": directory}
     common = ["--no-dashboard", "--scheduler-file", str(file)]
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
     scheduler = subprocess.Popen([*command, "--port", "0", *common], **quiet)  # type: ignore[call-overload]
@@ -122,16 +122,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _start(folder: Path, out: Path, most: int, cluster: str) -> subprocess.Popen[str]:
-    arguments = (str(folder), str(out), most, cluster)
+def _start(directory: Path, out: Path, most: int, cluster: str) -> subprocess.Popen[str]:
+    arguments = (str(directory), str(out), most, cluster)
     code = f"from tools.drills import kills\nif __name__ == '__main__': kills.job{arguments!r}"
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-def _undisturbed(folder: Path, out: Path, most: int, cluster: str) -> float:
+def _undisturbed(directory: Path, out: Path, most: int, cluster: str) -> float:
     """Return the seconds of a run that is not killed."""
     began = time.monotonic()
-    process = _start(folder, out, most, cluster)
+    process = _start(directory, out, most, cluster)
     _, errors = process.communicate(timeout=LIMIT)
     if process.returncode:
         raise InputError(f"a run without a kill ended: {errors.strip()}")
@@ -162,23 +162,23 @@ def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> 
 
 
 def _drill(
-    victim: str, folder: Path, out: Path, most: int, moment: float, expected: dict[str, str]
+    victim: str, directory: Path, out: Path, most: int, moment: float, expected: dict[str, str]
 ) -> Report | None:
     """Return the result of one kill and the run after it; None if the run ended before the kill."""
     cluster = victim in ("client", "cluster's worker", "scheduler")
     with tempfile.TemporaryDirectory() as place:
         if not cluster:
-            return _disturbed(victim, folder, out, most, moment, expected, None, Path(place))
+            return _disturbed(victim, directory, out, most, moment, expected, None, Path(place))
         with servers(Path(place)) as dask:
-            return _disturbed(victim, folder, out, most, moment, expected, dask, Path(place))
+            return _disturbed(victim, directory, out, most, moment, expected, dask, Path(place))
 
 
 def _disturbed(
-    victim: str, folder: Path, out: Path, most: int, moment: float, expected: dict[str, str],
+    victim: str, directory: Path, out: Path, most: int, moment: float, expected: dict[str, str],
     dask: Servers | None, place: Path,
 ) -> Report | None:  # fmt: skip
     address = dask.address if dask is not None else ""
-    process = _start(folder, out, most, address)
+    process = _start(directory, out, most, address)
     time.sleep(moment)
     finished = _finished(out) if out.exists() else {}
     if not _kill(victim, process, dask):
@@ -189,9 +189,9 @@ def _disturbed(
     ended = process.returncode
     if victim == "scheduler":
         with servers(place) as restarted:
-            _undisturbed(folder, out, most, restarted.address)
+            _undisturbed(directory, out, most, restarted.address)
     else:
-        _undisturbed(folder, out, most, address)
+        _undisturbed(directory, out, most, address)
     after = _finished(out)
     return {
         "killed": victim,
@@ -207,14 +207,14 @@ def _disturbed(
 
 
 def run(
-    folder: Path, kills: int, most: int, seed: int, progress: Callable[[str], None],
+    directory: Path, kills: int, most: int, seed: int, progress: Callable[[str], None],
     victims: tuple[str, ...] = VICTIMS,
 ) -> Report:  # fmt: skip
     """Return the results of ``kills`` kills of the victims in turn, each on a new store."""
     draw, results = random.Random(seed), []
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        took = _undisturbed(folder, root / "whole", most, "")
+        took = _undisturbed(directory, root / "whole", most, "")
         expected = content(root / "whole")
         progress(f"undisturbed: {len(expected)} files, {took:.1f} s")
         for number in range(kills):
@@ -222,7 +222,7 @@ def run(
             for attempt in range(_TRIES):
                 out = root / f"{number}.{attempt}"
                 moment = draw.uniform(0.15, 0.9) * took
-                result = _drill(victim, folder, out, most, moment, expected)
+                result = _drill(victim, directory, out, most, moment, expected)
                 if result is not None:
                     break
             else:

@@ -13,8 +13,8 @@ import torch
 
 from caloric.bench.gpu import SIZES, gray_photographs
 from caloric.gpu import backend, cuda_streams, extrema, graphs, orientation, pipeline, pooling
-from caloric.gpu import neighbours as gpu_neighbours
-from caloric.gpu.neighbours import Set
+from caloric.gpu import neighbors as gpu_neighbors
+from caloric.gpu.neighbors import Set
 from caloric.gpu.pyramid import Measurement, pyramid
 from caloric.gpu.reader import Reader
 from caloric.options import ExtractOptions
@@ -33,7 +33,7 @@ def milliseconds(run: Callable[[], Any], device: Any, least: int = 5, budget: fl
 def timings(
     run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0
 ) -> list[float]:
-    """Return the milliseconds of synchronised repetitions, after three to warm up."""
+    """Return the milliseconds of synchronized repetitions, after three to warm up."""
     for _ in range(3):
         run()
     times: list[float] = []
@@ -92,7 +92,7 @@ def stages(images: Any, options: ExtractOptions) -> Report:
         "directions": lambda: orientation.turned(reader, maps, strengths, most),
         "density": measure,
         "table": lambda: pooling.pool(measured, table),
-        "normalised, whitened": lambda: pooling.finish(raw, recipe),
+        "normalized, whitened": lambda: pooling.finish(raw, recipe),
     }
     return {
         "milliseconds an image": {
@@ -183,7 +183,7 @@ def searching(device: Any) -> Report:
         pairs = [(i % sets, (i + 1 + i // sets) % sets) for i in range(count)]
 
         def run(on_device: list[Set] = on_device, pairs: Any = pairs) -> None:
-            for _ in gpu_neighbours.neighbours(on_device, pairs, 10.0, device):
+            for _ in gpu_neighbors.neighbors(on_device, pairs, 10.0, device):
                 pass
 
         took = milliseconds(run, device) / count

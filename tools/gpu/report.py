@@ -11,7 +11,7 @@ def lines(report: Report) -> list[str]:
     result = []
     for name, results in report["arrays"].items():
         cpu = report["cpu"][name]["images a second"]
-        own = results["colour"]
+        own = results["color"]
         rate = own["images a second, one list"]
         result.append(
             f"{name}, NumPy arrays to features: {rate:,.0f} images a second in one list "
@@ -49,7 +49,7 @@ def lines(report: Report) -> list[str]:
 def failures(report: Report) -> list[str]:
     """Return the names of the requirements that do not hold."""
     agreement, pairs, files = report["agreement"], report["pairs"], report["files"]
-    small, large = (report["arrays"][name]["colour"] for name in SIZES)
+    small, large = (report["arrays"][name]["color"] for name in SIZES)
     stages = report["images"][next(iter(SIZES))]["stages"]["milliseconds an image"]
     described = report["description"]["6 harmonics, float16"]["million frames a second"]
     nvjpeg = files.get("images a second, decoded by the gpu", np.inf)

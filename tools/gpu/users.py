@@ -51,14 +51,14 @@ def _in_calls(images: Sequence[Any], size: int, most: int, device: str) -> None:
         pipeline.extract(part[0] if size == 1 else part, max_features=most, device=device)
 
 
-def arrays(folder: Path, device: str, log: Log) -> Report:
+def arrays(directory: Path, device: str, log: Log) -> Report:
     """Return images a second from NumPy arrays to :class:`Features` on the host, by call size."""
     report: Report = {}
     for name, (height, width, most) in SIZES.items():
-        colours = photographs(folder, height, width, IMAGES)
-        grey = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in colours]
+        colors = photographs(directory, height, width, IMAGES)
+        gray = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in colors]
         results: Report = {}
-        for kind, images in (("colour", colours), ("grey", grey)):
+        for kind, images in (("color", colors), ("gray", gray)):
             log(f"{name}, {kind} arrays")
             own = results[kind] = {}
             for size in (IMAGES, *CALLS):
@@ -68,21 +68,21 @@ def arrays(folder: Path, device: str, log: Log) -> Report:
                 calls = "one list" if size == IMAGES else f"calls of {size}"
                 own[f"images a second, {calls}"] = IMAGES / took
             own["milliseconds, one by one, mean"] = 1000 / own["images a second, calls of 1"]
-        stay = partial(pipeline.extract, colours, max_features=most, device=device, on_device=True)
+        stay = partial(pipeline.extract, colors, max_features=most, device=device, on_device=True)
         results["images a second, one list, features stay on the device"] = IMAGES / _seconds(stay)
         graphs.forget()
         report[name] = results
     return report
 
 
-def files(folder: Path, device: str, log: Log) -> Report:
+def files(directory: Path, device: str, log: Log) -> Report:
     """Return images a second from JPEG files of 800 x 640 to features, for each decoder."""
     options = ExtractOptions(max_features=2000)
     target = devices.resolve(device)
     report: Report = {"files": IMAGES}
     with tempfile.TemporaryDirectory() as temporary:
         paths = []
-        for number, image in enumerate(photographs(folder, 640, 800, IMAGES)):
+        for number, image in enumerate(photographs(directory, 640, 800, IMAGES)):
             paths.append(str(Path(temporary) / f"{number:03}.jpg"))
             cv2.imwrite(paths[-1], image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])
 
@@ -126,10 +126,10 @@ def nvjpeg(device: str) -> bool:
         return False
 
 
-def pairs(folder: Path, device: str, log: Log) -> Report:
+def pairs(directory: Path, device: str, log: Log) -> Report:
     """Return pairs of 4,096 x 4,096 features matched a second, and whether the CPU agrees."""
     log("pairs")
-    images = photographs(folder, 1080, 1920, _PAIRED)
+    images = photographs(directory, 1080, 1920, _PAIRED)
     features = [
         found[:MATCHED]
         for found in pipeline.extract_many(images, max_features=MATCHED, device=device)
@@ -166,10 +166,10 @@ def _on_device(features: Features, device: str) -> Any:
     return sent(features, devices.resolve(device))
 
 
-def views(folder: Path, device: str, log: Log) -> Report:
+def views(directory: Path, device: str, log: Log) -> Report:
     """Return the milliseconds of all simulated views of two images of 800 x 640."""
     log("simulated views")
-    images = photographs(folder, 640, 800, 2)
+    images = photographs(directory, 640, 800, 2)
     took = _seconds(lambda: pipeline.extract_many(images, views=8, device=device), repeated=9)
     one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repeated=9)
     found = pipeline.extract_many(images, views=8, device=device)
@@ -192,10 +192,10 @@ ALIGNED = (256, 512, 1024)  # pixels across templates
 REFINED = 2000  # matches
 
 
-def precision(folder: Path, device: str, log: Log) -> Report:
+def precision(directory: Path, device: str, log: Log) -> Report:
     """Return the milliseconds of alignments and of refinement, on the CPU and the device."""
     log("alignment and refinement")
-    image = photographs(folder, 1536, 2048, 1)[0]
+    image = photographs(directory, 1536, 2048, 1)[0]
     report: Report = {}
     for side in ALIGNED:
         map_ = np.array([[1.02, 0.1, 300], [-0.1, 0.97, 250]])
@@ -206,7 +206,7 @@ def precision(folder: Path, device: str, log: Log) -> Report:
         here, there = (align.align(template, image, device=d).transform for d in ("cpu", device))
         apart = float(np.abs(here - there).max())
         report[f"align {side} x {side} in 2048 x 1536"] = took | {"largest difference": apart}
-    first = photographs(folder, 640, 800, 1)[0]
+    first = photographs(directory, 640, 800, 1)[0]
     second = np.asarray(
         cv2.warpAffine(first, np.array([[1.03, 0.04, -9], [-0.03, 1, 12]]), (800, 640))
     )

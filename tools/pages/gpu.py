@@ -4,14 +4,14 @@ from caloric.types import Report
 from tools.gpu.report import failures
 from tools.pages.markdown import render, table
 
-_COLORS = {"colour": "color", "grey": "gray"}
+_COLORS = {"color": "color", "gray": "gray"}
 
 
 def _arrays(report: Report) -> str:
     rows = []
     for name, rates in report["arrays"].items():
         cpu = report["cpu"][name]["images a second"]
-        for kind in ("colour", "grey"):
+        for kind in ("color", "gray"):
             own = rates[kind]
             rate = own["images a second, one list"]
             rows.append([

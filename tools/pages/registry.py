@@ -33,9 +33,9 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def draw(folder: Path) -> None:
+def draw(directory: Path) -> None:
     """Draw the plots of the pages, and the image of the README, into a directory."""
-    report.plot(results("oxford"), folder / accuracy.plot_name("oxford"))
-    pairs.draw(folder / "pairs.png")
-    speed_report.plot(results("speed"), folder / "speed.png")
-    demo.compare_oblique(demo.oblique_view())[1].save(folder / "first.jpg")
+    report.plot(results("oxford"), directory / accuracy.plot_name("oxford"))
+    pairs.draw(directory / "pairs.png")
+    speed_report.plot(results("speed"), directory / "speed.png")
+    demo.compare_oblique(demo.oblique_view())[1].save(directory / "first.jpg")

@@ -20,7 +20,7 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature
 from caloric.errors import InputError, known_options, unknown
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.runtime import threads
 from caloric.types import FloatArray, Pixels, TransformModel
 
@@ -78,12 +78,12 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
 
 
 def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
-    """Return both images in grey, after checking that the template is large enough and fits."""
+    """Return both images in gray, after checking that the template is large enough and fits."""
     try:
-        small = to_grey(template)
+        small = to_gray(template)
     except InputError as error:
         raise InputError(str(error).replace("image:", "template:", 1)) from None
-    large = to_grey(image)
+    large = to_gray(image)
     if min(small.shape) < SCHEDULE.smallest_template:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
@@ -123,7 +123,7 @@ def align(
     Parameters
     ----------
     template, image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order. The template has at least
+        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order. The template has at least
         8 x 8 pixels and is not larger than the image.
     model : "affine", "similarity" or "translation"
         The transforms to consider.

@@ -1,7 +1,7 @@
 """Search for a template: its coarse density at every place, rotation and scale of the image.
 
 The search replaces the start of Algorithm 1 where the diffused energy at the largest σ is not
-convex. The score is the normalised dot product of eq. 15 at a σ of an eighth of the template,
+convex. The score is the normalized dot product of eq. 15 at a σ of an eighth of the template,
 computed as one matrix product between all windows of the image and all rotated templates.
 """
 
@@ -82,7 +82,7 @@ class _Plane:
         return self.values.shape[1] - SCHEDULE.grid + 1, self.values.shape[2] - SCHEDULE.grid + 1
 
     def norms(self) -> Pixels:
-        """Return the norm of every window (down, across), regularised for faint ones."""
+        """Return the norm of every window (down, across), regularized for faint ones."""
         down, across = self.counts
         energy = (self.values * self.values).sum(0)
         norm = np.zeros((down, across), np.float32)
@@ -196,12 +196,12 @@ def _peaks(
     candidates = []
     for row, column in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         turn = int(which[row, column])
-        window_centre = np.array([column, row]) + (SCHEDULE.grid - 1) / 2
-        centre = np.array(plane.corner) + window_centre * plane.spacing
+        window_center = np.array([column, row]) + (SCHEDULE.grid - 1) / 2
+        center = np.array(plane.corner) + window_center * plane.spacing
         a = 2 * np.pi * turn / turns
         A = scale * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
-        transform = np.column_stack([A, centre - A @ middle])
-        x, y = (centre / plane.spacing).tolist()
+        transform = np.column_stack([A, center - A @ middle])
+        x, y = (center / plane.spacing).tolist()
         place = (x, y, turn, float(np.log(scale)))
         candidates.append(Candidate(float(best[row, column]), transform, place))
     return candidates

@@ -131,7 +131,7 @@ def raw_density(seen: Measure) -> Pixels:
 
 
 def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
-    """Return ⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), normalised to 1."""
+    """Return ⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), normalized to 1."""
     layout = Grid(cells=SCHEDULE.patch_side, directions=SCHEDULE.directions, average=False)
 
     def both(pixels: Pixels) -> tuple[Pixels, Pixels]:
@@ -169,7 +169,7 @@ def find_template(
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colours in RGB order.
+        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order.
     templates : sequence of n arrays
         Images of any sizes from 8 x 8 pixels to the size of ``image``; others are left out.
     kernel : str or Kernel

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from caloric import pipeline
 from caloric.bench.methods import colmap_sift
-from caloric.bench.pair_data import Grey
-from caloric.descriptor import normalise
+from caloric.bench.pair_data import Gray
+from caloric.descriptor import normalize
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.interop import colmap_command
@@ -42,7 +42,7 @@ class Contender:
     """
 
     name: str
-    extract: Callable[[Grey, str], Extracted]
+    extract: Callable[[Gray, str], Extracted]
     ratio: float | None = None
     caloric: bool = False
     refine: bool = False
@@ -51,7 +51,7 @@ class Contender:
 def ours(name: str, count: int = COUNT, refine: bool = True, **options: Any) -> Contender:
     """Return Caloric with options of :func:`caloric.extract`, refined as by default."""
 
-    def extract(image: Grey, _: str) -> Extracted:
+    def extract(image: Gray, _: str) -> Extracted:
         features = pipeline.extract(image, max_features=count, **options)
         return Extracted(features.frames, features.descriptors)
 
@@ -59,16 +59,16 @@ def ours(name: str, count: int = COUNT, refine: bool = True, **options: Any) -> 
 
 
 def opencv(count: int = COUNT, refine: bool = False) -> Contender:
-    """Return OpenCV's SIFT with RootSIFT normalisation and a ratio test at .8."""
+    """Return OpenCV's SIFT with RootSIFT normalization and a ratio test at .8."""
 
-    def extract(image: Grey, _: str) -> Extracted:
+    def extract(image: Gray, _: str) -> Extracted:
         sift = cv2.SIFT_create(nfeatures=count)  # type: ignore[attr-defined]
         keypoints, values = sift.detectAndCompute(image, None)
         order = sorted(range(len(keypoints)), key=lambda i: -keypoints[i].response)
         if not order:
             return Extracted(Frames.empty(), np.zeros((0, 128), np.float32))
         frames = Frames.from_opencv([keypoints[i] for i in order])
-        return Extracted(frames, normalise.root(values[order].astype(np.float32)))
+        return Extracted(frames, normalize.root(values[order].astype(np.float32)))
 
     name = "OpenCV RootSIFT, refined" if refine else "OpenCV RootSIFT"
     return Contender(name, extract, ratio=0.8, refine=refine)
@@ -79,7 +79,7 @@ def colmap(count: int = COUNT) -> Contender:
     by_library = util.find_spec("pycolmap") is not None
     sift = colmap_sift(count) if by_library else None
 
-    def extract(image: Grey, _: str) -> Extracted:
+    def extract(image: Gray, _: str) -> Extracted:
         if sift is not None:
             rows, values = sift.extract(np.ascontiguousarray(image))
         else:
@@ -87,18 +87,18 @@ def colmap(count: int = COUNT) -> Contender:
         frames = Frames.from_colmap(np.asarray(rows, np.float64))
         # COLMAP reports no score; if there are too many features, it keeps the largest.
         order = np.argsort(-frames.sigma, kind="stable")
-        return Extracted(frames[order], normalise.l2(np.asarray(values, np.float32)[order]))
+        return Extracted(frames[order], normalize.l2(np.asarray(values, np.float32)[order]))
 
     return Contender("COLMAP SIFT", extract, ratio=0.8)
 
 
-def _by_executable(image: Grey, count: int) -> tuple[FloatArray, NDArray[np.uint8]]:
+def _by_executable(image: Gray, count: int) -> tuple[FloatArray, NDArray[np.uint8]]:
     with tempfile.TemporaryDirectory() as place:
-        folder, database = Path(place) / "images", Path(place) / "database.db"
-        folder.mkdir()
-        cv2.imwrite(str(folder / "image.png"), image)
+        directory, database = Path(place) / "images", Path(place) / "database.db"
+        directory.mkdir()
+        cv2.imwrite(str(directory / "image.png"), image)
         colmap_command.call(
-            "feature_extractor", "--database_path", database, "--image_path", folder,
+            "feature_extractor", "--database_path", database, "--image_path", directory,
             "--SiftExtraction.max_num_features", str(count),
             *colmap_command.without_gpu("feature_extractor"),
         )  # fmt: skip
@@ -120,7 +120,7 @@ def from_file(path: Path) -> Contender:
 
     file = h5py.File(path, "r")
 
-    def extract(_: Grey, key: str) -> Extracted:
+    def extract(_: Gray, key: str) -> Extracted:
         if key not in file:
             raise InputError(f"{path}: no image {key!r} in it")
         group = file[key]

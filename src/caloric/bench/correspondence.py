@@ -49,29 +49,29 @@ def corresponding(
     b: Frames,
     homography: FloatArray,
     least: float = 0.5,
-    normalised: float | None = None,
+    normalized: float | None = None,
 ) -> Pairs:
     """Return the pairs of frames whose regions have an intersection over union above ``least``.
 
     A region is the ellipse of a frame at REGION times its size; those of ``a`` are mapped by the
-    affine part of the homography at their centres. With ``normalised``, both regions of a pair are
-    scaled about their centres until the first has that radius in pixels, as in Mikolajczyk's
-    protocol: the allowed distance of the centres then does not depend on the size of the frames.
+    affine part of the homography at their centers. With ``normalized``, both regions of a pair are
+    scaled about their centers until the first has that radius in pixels, as in Mikolajczyk's
+    protocol: the allowed distance of the centers then does not depend on the size of the frames.
     """
-    centres = project(homography, a.xy)
+    centers = project(homography, a.xy)
     shapes = REGION * jacobians(homography, a.xy) @ a.maps[:, :, :2]
     area_a = np.abs(np.linalg.det(shapes))
     shapes_b = REGION * b.maps[:, :, :2]
     area_b = np.abs(np.linalg.det(shapes_b))
     visible = np.isfinite(area_a) & (area_a > 0)
     scale = np.ones(len(a))
-    if normalised is not None:
-        scale[visible] = normalised / np.sqrt(area_a[visible])
+    if normalized is not None:
+        scale[visible] = normalized / np.sqrt(area_a[visible])
     reach = np.full(len(a), 0.0)
     reach[visible] = scale[visible] * np.linalg.norm(shapes[visible], 2, axis=(1, 2))
     if not len(b):
         return Pairs(np.zeros((0, 2), np.intp), np.zeros(0))
-    near = cKDTree(b.xy).query_ball_point(centres[visible], reach[visible])
+    near = cKDTree(b.xy).query_ball_point(centers[visible], reach[visible])
     rows = np.repeat(np.flatnonzero(visible), [len(n) for n in near]).astype(np.intp)
     columns = np.array([j for n in near for j in n], np.intp)
     ratio = area_a[rows] / area_b[columns]
@@ -81,7 +81,7 @@ def corresponding(
     intersection = np.empty(len(rows))
     for start in range(0, len(rows), _BLOCK):
         i, j = rows[start : start + _BLOCK], columns[start : start + _BLOCK]
-        offset = (b.xy[j] - centres[i]) / scale[i, None]
+        offset = (b.xy[j] - centers[i]) / scale[i, None]
         # Points of the disc of b in the coordinates of the disc of a.
         inverse = np.linalg.inv(shapes[i])
         moved = inverse @ shapes_b[j]

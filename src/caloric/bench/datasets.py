@@ -26,16 +26,16 @@ class Pair:
     homography: FloatArray
 
 
-def photographs(folder: Path) -> list[Path]:
-    """Return the .jpg and .png files below a folder, sorted by name."""
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
+def photographs(directory: Path) -> list[Path]:
+    """Return the .jpg and .png files below a directory, sorted by name."""
+    return sorted(p for p in directory.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
 
 
-def _image(folder: Path, stem: str) -> Path:
+def _image(directory: Path, stem: str) -> Path:
     for suffix in _IMAGES:
-        if (folder / f"{stem}{suffix}").is_file():
-            return folder / f"{stem}{suffix}"
-    raise InputError(f"{folder}: no image {stem} ({', '.join(_IMAGES)}) in it")
+        if (directory / f"{stem}{suffix}").is_file():
+            return directory / f"{stem}{suffix}"
+    raise InputError(f"{directory}: no image {stem} ({', '.join(_IMAGES)}) in it")
 
 
 def _homography(path: Path) -> FloatArray:
@@ -50,17 +50,21 @@ def _homography(path: Path) -> FloatArray:
     return matrix
 
 
-def _scenes(folder: Path, pattern: str) -> list[Path]:
-    """Return the subfolders that have a file which matches a pattern."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the folder of the data set by --data")
-    scenes = sorted(p for p in folder.iterdir() if p.is_dir() and any(p.glob(pattern)))
+def _scenes(directory: Path, pattern: str) -> list[Path]:
+    """Return the subdirectorys that have a file which matches a pattern."""
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: no such directory; name the directory of the data set by --data"
+        )
+    scenes = sorted(p for p in directory.iterdir() if p.is_dir() and any(p.glob(pattern)))
     if not scenes:
-        raise InputError(f"{folder}: no folder in it has a file {pattern}; is this the data set?")
+        raise InputError(
+            f"{directory}: no directory in it has a file {pattern}; is this the data set?"
+        )
     return scenes
 
 
-def oxford(folder: Path) -> list[Pair]:
+def oxford(directory: Path) -> list[Pair]:
     """Return the pairs of ``<sequence>/img1..6.png`` (or .ppm) with ``H1to2p .. H1to6p``."""
     return [
         Pair(
@@ -70,15 +74,15 @@ def oxford(folder: Path) -> list[Pair]:
             _image(scene, f"img{k}"),
             _homography(scene / f"H1to{k}p"),
         )
-        for scene in _scenes(folder, "H1to2p")
+        for scene in _scenes(directory, "H1to2p")
         for k in range(2, 7)
     ]
 
 
-def fischer(folder: Path) -> list[Pair]:
+def fischer(directory: Path) -> list[Pair]:
     """Return the pairs of ``<scene>/original.*`` and ``<transform>.*`` with ``H_<transform>``."""
     pairs = []
-    for scene in _scenes(folder, "H_*"):
+    for scene in _scenes(directory, "H_*"):
         for matrix in sorted(scene.glob("H_*")):
             change = matrix.name.removeprefix("H_").removesuffix(".txt")
             pairs.append(
@@ -93,7 +97,7 @@ def fischer(folder: Path) -> list[Pair]:
     return pairs
 
 
-def hpatches(folder: Path) -> list[Pair]:
+def hpatches(directory: Path) -> list[Pair]:
     """Return the pairs of ``v_*/`` (viewpoint) and ``i_*/`` (light): ``1..6.ppm``, ``H_1_2..6``."""
     groups = {"v": "viewpoint", "i": "light"}
     return [
@@ -104,7 +108,7 @@ def hpatches(folder: Path) -> list[Pair]:
             _image(scene, str(k)),
             _homography(scene / f"H_1_{k}"),
         )
-        for scene in _scenes(folder, "H_1_2")
+        for scene in _scenes(directory, "H_1_2")
         for k in range(2, 7)
     ]
 

@@ -1,16 +1,16 @@
 """Evaluation of every method on every pair, with cached predictions.
 
-For each pair, every frame of the first image is matched with its nearest neighbour in the second. A
+For each pair, every frame of the first image is matched with its nearest neighbor in the second. A
 match is correct if the two regions overlap by more than half: at 3σ (the protocol of our tables),
 or with the first region scaled to a radius of 30 pixels (Mikolajczyk's protocol, which the DSP-SIFT
 paper uses).
 
 * mAP: matches ranked by distance; the precision at each correct match, averaged over the frames
   that have a counterpart
-* R@1: the share of those frames whose nearest neighbour is correct
-* MMA: the share of mutual nearest neighbours within 1, 3 and 5 pixels of the homography. There is
-  no ratio test, so a descriptor with more mutual neighbours, right and wrong, can lose here
-* right: the number of mutual nearest neighbours within 3 pixels
+* R@1: the share of those frames whose nearest neighbor is correct
+* MMA: the share of mutual nearest neighbors within 1, 3 and 5 pixels of the homography. There is
+  no ratio test, so a descriptor with more mutual neighbors, right and wrong, can lose here
+* right: the number of mutual nearest neighbors within 3 pixels
 * corners: the share of pairs whose estimated homography has a corner error below 1, 3 and 5 pixels,
   averaged over ratio thresholds from .6 to 1, so that none has to be chosen
 * features: the number of frames of the first image
@@ -35,20 +35,20 @@ from caloric.bench.metrics import average_precision, corner_error, matching_accu
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image.reading import read_image
-from caloric.matching import geometry, neighbours
+from caloric.matching import geometry, neighbors
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
 from caloric.types import FloatArray
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)
-SAME_PLACE = 10.0  # pixels; the second neighbour must be farther from the first than this
-NORMALISED = 30.0  # pixels; the radius of Mikolajczyk's protocol
+SAME_PLACE = 10.0  # pixels; the second neighbor must be farther from the first than this
+NORMALIZED = 30.0  # pixels; the radius of Mikolajczyk's protocol
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The nearest neighbour and the two smallest distances of each frame of the first image.
+    """The nearest neighbor and the two smallest distances of each frame of the first image.
 
     ``corners`` are the corner errors of the homography at each of RATIOS, ``kept`` the numbers of
     matches.
@@ -74,19 +74,19 @@ class Result:
 
 
 class Cache:
-    """A folder of .npz files, named by a hash of their key."""
+    """A directory of .npz files, named by a hash of their key."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """Open or create the folder; None disables the cache."""
-        self.folder = folder
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, directory: Path | None) -> None:
+        """Open or create the directory; None disables the cache."""
+        self.directory = directory
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str, make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``key``; make and store them if they are missing or unreadable."""
-        if self.folder is None:
+        if self.directory is None:
             return make()
-        path = self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+        path = self.directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
                 return dict(stored)
@@ -106,8 +106,8 @@ def _digest(path: Path) -> str:
 
 def _protocol() -> str:
     """Return a hash of what predictions depend on besides the method: settings, OpenCV and code."""
-    settings = (KEYPOINTS, REGION, NORMALISED, RATIOS, SAME_PLACE, cv2.__version__)
-    code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbours)
+    settings = (KEYPOINTS, REGION, NORMALIZED, RATIOS, SAME_PLACE, cv2.__version__)
+    code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbors)
     sources = [inspect.getsource(part) for part in code]
     return hashlib.sha256(f"{settings} {sources}".encode()).hexdigest()
 
@@ -138,8 +138,8 @@ class _Images:
         if key not in self.truths:
             a, b = self.run(pair.first, method)[0], self.run(pair.second, method)[0]
             self.truths[key] = {
-                name: corresponding(a, b, pair.homography, normalised=radius).indices
-                for name, radius in (("truth", None), ("truth_normalised", NORMALISED))
+                name: corresponding(a, b, pair.homography, normalized=radius).indices
+                for name, radius in (("truth", None), ("truth_normalized", NORMALIZED))
             }
         return self.truths[key]
 
@@ -153,7 +153,7 @@ def _predict(a: Described, b: Described, pair: Pair, shape: tuple[int, ...]) -> 
         return Prediction(
             unmatched, zeros, zeros, zeros > 0, missing, np.zeros(len(RATIOS), np.intp)
         )
-    matches = neighbours.neighbours(
+    matches = neighbors.neighbors(
         np.ascontiguousarray(values_a, np.float32),
         np.ascontiguousarray(values_b, np.float32),
         frames_b.xy,
@@ -212,7 +212,7 @@ def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[
 
 def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
     figures = {}
-    for label, truth in (("", kept["truth"]), (", normalised", kept["truth_normalised"])):
+    for label, truth in (("", kept["truth"]), (", normalized", kept["truth_normalized"])):
         right = right_matches(kept["nearest"], truth)
         possible = len(np.unique(truth[:, 0]))
         distance = kept["first"].astype(np.float64)

@@ -14,7 +14,7 @@ from caloric.bench import datasets
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.gpu import devices
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.image.reading import read_image
 from caloric.runtime import threads
 from caloric.types import Log, Pixels, Report
@@ -24,14 +24,14 @@ SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1
 _IMAGES = {"cpu": 4, "device": 64}
 
 
-def photographs(folder: Path, height: int, width: int, count: int) -> list[NDArray[np.uint8]]:
+def photographs(directory: Path, height: int, width: int, count: int) -> list[NDArray[np.uint8]]:
     """Return ``count`` different color images of one size.
 
     If the directory has fewer images, crops at increasing magnification are used too.
     """
-    paths = datasets.photographs(folder)
+    paths = datasets.photographs(directory)
     if not paths:
-        raise InputError(f"{folder}: contains no photographs (.jpg, .png)")
+        raise InputError(f"{directory}: contains no photographs (.jpg, .png)")
     images = []
     for number in range(count):
         pixels = read_image(paths[number % len(paths)])
@@ -52,9 +52,9 @@ def photographs(folder: Path, height: int, width: int, count: int) -> list[NDArr
     return images
 
 
-def gray_photographs(folder: Path, height: int, width: int, count: int) -> list[Pixels]:
+def gray_photographs(directory: Path, height: int, width: int, count: int) -> list[Pixels]:
     """Return :func:`photographs` in grayscale."""
-    return [to_grey(image) for image in photographs(folder, height, width, count)]
+    return [to_gray(image) for image in photographs(directory, height, width, count)]
 
 
 def _rate(work: Callable[[], object], count: int) -> float:
@@ -65,7 +65,7 @@ def _rate(work: Callable[[], object], count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-def run(folder: Path, device: str, log: Log) -> Report:
+def run(directory: Path, device: str, log: Log) -> Report:
     """Return images and pairs per second by size, on the CPU and on ``device``."""
     report: Report = {
         "device": devices.about(), "threads": threads.count(), "versions": versions(), "rates": {}
@@ -74,7 +74,7 @@ def run(folder: Path, device: str, log: Log) -> Report:
         rates = report["rates"][name] = {}
         for kind, target in (("cpu", "cpu"), ("device", device)):
             log(f"{name}: {target}")
-            images = photographs(folder, height, width, _IMAGES[kind])
+            images = photographs(directory, height, width, _IMAGES[kind])
             extract = partial(pipeline.extract_many, images, max_features=limit, device=target)
             features = extract()
             pairs = list(zip(features, features[1:] + features[:1], strict=True))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import caloric
 from caloric import pipeline
-from caloric.descriptor import normalise, recipes
+from caloric.descriptor import normalize, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import Frames
 from caloric.image.pixels import as_unit_range
@@ -40,8 +40,8 @@ class Method:
     detects: bool = False
 
 
-def grey(image: NDArray[Any]) -> NDArray[Any]:
-    """Return an 8-bit grey image (h, w), converted by OpenCV."""
+def gray(image: NDArray[Any]) -> NDArray[Any]:
+    """Return an 8-bit gray image (h, w), converted by OpenCV."""
     if image.dtype != np.uint8:
         image = np.rint(255 * np.clip(as_unit_range(image, "image"), 0, 1)).astype(np.uint8)
     if image.ndim == 3 and image.shape[2] == 4:
@@ -49,14 +49,14 @@ def grey(image: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)) if image.ndim == 3 else image
 
 
-def read_grey(path: str | Path) -> NDArray[np.uint8]:
-    """Return a file as an 8-bit grey image (h, w)."""
-    return np.asarray(grey(read_image(path)), np.uint8)
+def read_gray(path: str | Path) -> NDArray[np.uint8]:
+    """Return a file as an 8-bit gray image (h, w)."""
+    return np.asarray(gray(read_image(path)), np.uint8)
 
 
 def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:
     """Return the strongest keypoints of OpenCV's SIFT detector."""
-    keypoints = cv2.SIFT_create().detect(grey(image), None)  # type: ignore[attr-defined]
+    keypoints = cv2.SIFT_create().detect(gray(image), None)  # type: ignore[attr-defined]
     strongest = sorted(keypoints, key=lambda k: (-k.response, k.pt, k.size, k.angle))
     return tuple(strongest[:count])
 
@@ -101,9 +101,9 @@ def _opencv(root: bool) -> Method:
     def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         if not keypoints:
             return Frames.empty(), np.zeros((0, 128), np.float32)
-        values = cv2.SIFT_create().compute(grey(image), keypoints)[1]  # type: ignore[attr-defined]
+        values = cv2.SIFT_create().compute(gray(image), keypoints)[1]  # type: ignore[attr-defined]
         values = values.astype(np.float32)
-        unit = normalise.root(values) if root else normalise.l2(values)
+        unit = normalize.root(values) if root else normalize.l2(values)
         return Frames.from_opencv(keypoints), unit
 
     return Method(f"OpenCV SIFT, {'root' if root else 'L2'}", cv2.__version__, run)
@@ -121,7 +121,7 @@ def _kornia(name: str) -> Method:
             return frames, np.zeros((0, 128 if name == "SIFT" else 238), np.float32)
         laf = torch.from_numpy(frames.to_laf().copy())
         laf[..., :2] *= 6.0
-        pixels = torch.from_numpy(grey(image).astype(np.float32) / 255)[None, None]
+        pixels = torch.from_numpy(gray(image).astype(np.float32) / 255)[None, None]
         size = 41 if name == "SIFT" else 32
         module = (
             feature.SIFTDescriptor(size, rootsift=True)
@@ -157,7 +157,7 @@ def colmap_sift(count: int, threads: int | None = None, **options: bool) -> Any:
 
 def _colmap(label: str, **options: bool) -> Method:
     def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
-        rows, values = colmap_sift(KEYPOINTS, **options).extract(np.ascontiguousarray(grey(image)))
+        rows, values = colmap_sift(KEYPOINTS, **options).extract(np.ascontiguousarray(gray(image)))
         return Frames.from_colmap(np.asarray(rows)), np.asarray(values, np.float32)
 
     return Method(label, metadata.version("pycolmap"), run, detects=True)

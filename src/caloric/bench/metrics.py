@@ -1,4 +1,4 @@
-"""Figures of a benchmark from nearest neighbours and the ground truth, with intervals."""
+"""Figures of a benchmark from nearest neighbors and the ground truth, with intervals."""
 
 from dataclasses import dataclass
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from caloric import synthetic
 from caloric.bench import datasets
 from caloric.bench.correspondence import project
-from caloric.bench.methods import read_grey
+from caloric.bench.methods import read_gray
 from caloric.errors import InputError
 from caloric.matching import fitting
 from caloric.synthetic import View
@@ -23,16 +23,16 @@ from caloric.types import FloatArray
 CHANGES = 3  # synthetic changes of each photograph
 _LONGEST = 1000  # pixels of the longer side of photographs that are changed
 
-Grey = NDArray[np.uint8]
+Gray = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """The calibration (3, 3), rotation (3, 3) from the world, and centre (3,) of a camera."""
+    """The calibration (3, 3), rotation (3, 3) from the world, and center (3,) of a camera."""
 
     calibration: FloatArray
     rotation: FloatArray
-    centre: FloatArray
+    center: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class Pair:
 
     name: str
     scene: str
-    first: Callable[[], Grey]
-    second: Callable[[], Grey]
+    first: Callable[[], Gray]
+    second: Callable[[], Gray]
     keys: tuple[str, str]
     truth: FloatArray | tuple[Camera, Camera]
 
@@ -58,7 +58,7 @@ def fundamental(a: Camera, b: Camera) -> FloatArray:
 
 def relative_pose(a: Camera, b: Camera) -> tuple[FloatArray, FloatArray]:
     """Return rotation (3, 3) and translation (3,) from the first camera to the second."""
-    return b.rotation @ a.rotation.T, b.rotation @ (a.centre - b.centre)
+    return b.rotation @ a.rotation.T, b.rotation @ (a.center - b.center)
 
 
 def distances(pair: Pair, p: FloatArray, q: FloatArray) -> FloatArray:
@@ -68,34 +68,35 @@ def distances(pair: Pair, p: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(project(pair.truth, p) - q, axis=1))
 
 
-def _reader(path: Path) -> Callable[[], Grey]:
-    return partial(read_grey, path)
+def _reader(path: Path) -> Callable[[], Gray]:
+    return partial(read_gray, path)
 
 
-def _homographies(layout: str, folder: Path) -> list[Pair]:
+def _homographies(layout: str, directory: Path) -> list[Pair]:
     return [
         Pair(p.name, p.first.parent.name, _reader(p.first), _reader(p.second),
-             (str(p.first.relative_to(folder)), str(p.second.relative_to(folder))), p.homography)
-        for p in datasets.DATASETS[layout](folder)
+             (str(p.first.relative_to(directory)), str(p.second.relative_to(directory))),
+             p.homography)
+        for p in datasets.DATASETS[layout](directory)
     ]  # fmt: skip
 
 
-def _checked_points(folder: Path) -> list[Pair]:
+def _checked_points(directory: Path) -> list[Pair]:
     """Return pairs of planar scenes with checked points: ``<pair>/{1,2}.jpg, points.txt``."""
     pairs = []
-    for path in sorted(folder.glob("*/points.txt")):
+    for path in sorted(directory.glob("*/points.txt")):
         points = np.loadtxt(path)
         matrix = np.asarray(cv2.findHomography(points[:, :2], points[:, 2:], 0)[0], np.float64)
         files = [next(path.parent.glob(f"{i}.*")) for i in (1, 2)]
-        keys = (str(files[0].relative_to(folder)), str(files[1].relative_to(folder)))
+        keys = (str(files[0].relative_to(directory)), str(files[1].relative_to(directory)))
         name = path.parent.name
         pairs.append(Pair(name, name, _reader(files[0]), _reader(files[1]), keys, matrix))
     return pairs
 
 
-def _cameras(folder: Path) -> list[Pair]:
+def _cameras(directory: Path) -> list[Pair]:
     """Return all pairs of each scene with ``cameras.json`` and ``images/``."""
-    scenes = [folder] if (folder / "cameras.json").is_file() else sorted(folder.iterdir())
+    scenes = [directory] if (directory / "cameras.json").is_file() else sorted(directory.iterdir())
     pairs = []
     for scene in scenes:
         if not (scene / "cameras.json").is_file():
@@ -114,7 +115,7 @@ def _cameras(folder: Path) -> list[Pair]:
 
 def _changed(path: Path, number: int) -> View:
     """Return a photograph and a synthetic view of it, always the same for a name and number."""
-    image = read_grey(path)
+    image = read_gray(path)
     scale = min(1.0, _LONGEST / max(image.shape))
     if scale < 1:
         image = np.asarray(
@@ -125,11 +126,11 @@ def _changed(path: Path, number: int) -> View:
     return View(image, synthetic.apply(image, change, rng), change.homography)
 
 
-def _synthetic(folder: Path) -> list[Pair]:
+def _synthetic(directory: Path) -> list[Pair]:
     """Return photographs with synthetic changes of viewpoint, illumination and compression."""
-    paths = datasets.photographs(folder)
+    paths = datasets.photographs(directory)
     if not paths:
-        raise InputError(f"{folder}: no photographs and no known data set in it")
+        raise InputError(f"{directory}: no photographs and no known data set in it")
     pairs = []
     for path in paths:
         for number in range(CHANGES):
@@ -144,15 +145,17 @@ def _synthetic(folder: Path) -> list[Pair]:
     return pairs
 
 
-def read(folder: Path) -> list[Pair]:
+def read(directory: Path) -> list[Pair]:
     """Return the pairs of a directory, whose layout is recognized by its files."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the folder of the data set with --data")
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: no such directory; name the directory of the data set with --data"
+        )
     for pattern, layout in (("*/H1to2p", "oxford"), ("*/H_1_2", "hpatches"), ("*/H_*", "fischer")):
-        if any(folder.glob(pattern)):
-            return _homographies(layout, folder)
-    if any(folder.glob("*/points.txt")):
-        return _checked_points(folder)
-    if (folder / "cameras.json").is_file() or any(folder.glob("*/cameras.json")):
-        return _cameras(folder)
-    return _synthetic(folder)
+        if any(directory.glob(pattern)):
+            return _homographies(layout, directory)
+    if any(directory.glob("*/points.txt")):
+        return _checked_points(directory)
+    if (directory / "cameras.json").is_file() or any(directory.glob("*/cameras.json")):
+        return _cameras(directory)
+    return _synthetic(directory)

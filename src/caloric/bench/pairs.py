@@ -29,10 +29,10 @@ from caloric import pipeline
 from caloric.bench.contenders import Contender, Extracted
 from caloric.bench.correspondence import project
 from caloric.bench.metrics import bootstrap, corner_error
-from caloric.bench.pair_data import Grey, Pair, distances, relative_pose
+from caloric.bench.pair_data import Gray, Pair, distances, relative_pose
 from caloric.features import Features
 from caloric.matching import geometry
-from caloric.matching.neighbours import match_descriptors
+from caloric.matching.neighbors import match_descriptors
 from caloric.types import FloatArray, Report
 
 _POSITIONS = "positions"
@@ -141,7 +141,7 @@ def auc(errors: FloatArray, limit: float) -> float:
 
 
 def _matched(
-    contender: Contender, a: Extracted, b: Extracted, images: tuple[Grey, Grey], filtered: bool
+    contender: Contender, a: Extracted, b: Extracted, images: tuple[Gray, Gray], filtered: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """Return the matched points (m, 2) of both images, and covariances if they are refined."""
     if contender.caloric and filtered:
@@ -167,7 +167,7 @@ def measure(contender: Contender, pair: Pair, a: Extracted, b: Extracted) -> dic
     figures["seconds an image"] = (a.seconds + b.seconds) / 2
     planar = not isinstance(pair.truth, tuple)
     if planar:
-        # Compared in summarise(), where the number of frames of every contender is known.
+        # Compared in summarize(), where the number of frames of every contender is known.
         figures[_POSITIONS] = Positions(
             one_per_position(a.frames.xy), one_per_position(b.frames.xy),
             (images[0].shape, images[1].shape),
@@ -201,7 +201,7 @@ def run(
         cache: dict[str, Extracted] = {}
 
         def features(
-            read_image: Callable[[], Grey],
+            read_image: Callable[[], Gray],
             key: str,
             contender: Contender = contender,
             cache: dict[str, Extracted] = cache,
@@ -222,7 +222,7 @@ def run(
         yield contender.name, rows
 
 
-def summarise(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Report:
+def summarize(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Report:
     """Return the mean of every figure with its bootstrap interval over scenes."""
     scenes = [pair.scene for pair in pairs]
     _add_repeatability(pairs, results)

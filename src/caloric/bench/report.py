@@ -10,7 +10,7 @@ import numpy as np
 
 import caloric
 from caloric.bench.datasets import Pair
-from caloric.bench.evaluate import NORMALISED, PIXELS, RATIOS, Result
+from caloric.bench.evaluate import NORMALIZED, PIXELS, RATIOS, Result
 from caloric.bench.methods import DEFAULT, KEYPOINTS
 from caloric.bench.metrics import bootstrap
 from caloric.descriptor import recipes
@@ -73,7 +73,7 @@ def _differences(results: list[Result], pairs: list[Pair]) -> Report:
     }
 
 
-def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
+def summarize(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
     """Return all figures with their intervals, ready for JSON."""
     report: Report = {
         "dataset": dataset,
@@ -82,7 +82,7 @@ def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
         "parameters": {
             "keypoints": KEYPOINTS,
             "ratios": RATIOS,
-            "radius of normalised regions": NORMALISED,
+            "radius of normalized regions": NORMALIZED,
             "default": repr(recipes.descriptor(DEFAULT)),
         },
     }
@@ -94,7 +94,7 @@ def summarise(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
 
 
 COLUMNS = {
-    "same keypoints": ("mAP", "R@1", "mAP, normalised", "MMA 3", "right", "corners 3"),
+    "same keypoints": ("mAP", "R@1", "mAP, normalized", "MMA 3", "right", "corners 3"),
     "own detectors": (
         "features", "repeatability", "correspondences", "mAP", "R@1", "MMA 3", "right", "corners 3",
     ),

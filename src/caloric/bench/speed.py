@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.bench.methods import read_grey
+from caloric.bench.methods import read_gray
 from caloric.bench.report import versions
 from caloric.bench.speed_contenders import (
     Contender,
@@ -150,19 +150,19 @@ def side_by_side(path: Path, count: int, repeat: int) -> Report:
 
 
 def _pair(path: str, count: int, repeat: int) -> Report:
-    image = read_grey(path)
+    image = read_gray(path)
     cv2.setNumThreads(threads.count())
     return rounds(extracting(image, count), repeat)
 
 
 def _repeat(path: str, count: int, repeat: int) -> float:
-    image = read_grey(path)
+    image = read_gray(path)
     contender = Contender("", "", lambda: pipeline.extract(image, max_features=count))
     return float(rounds([contender], repeat)[""][""]["seconds"])
 
 
 def _large(path: str, megapixels: float) -> Report:
-    image = _scaled(read_grey(path), megapixels)
+    image = _scaled(read_gray(path), megapixels)
     pipeline.extract(image[:512, :512])  # tables
     started = time.perf_counter()
     features = pipeline.extract(image, max_features=None)
@@ -201,7 +201,7 @@ def _processor() -> str:
 def run(settings: Settings, log: Log) -> Report:
     """Return all measurements of an image file."""
     path, count, repeat = settings.path, settings.count, settings.repeat
-    pixels = read_grey(path)
+    pixels = read_gray(path)
     before = cv2.getNumThreads()
     report: Report = {
         "image": {"name": path.name, "size": list(pixels.shape), "features": count},

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from caloric import pipeline
 from caloric.bench.methods import colmap_sift
 from caloric.frames import Frames
-from caloric.matching import neighbours
+from caloric.matching import neighbors
 from caloric.runtime import native, threads
 from caloric.types import Log, Report
 
@@ -129,7 +129,7 @@ def _sets(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 def faiss_matches(a: NDArray[np.float32], b: NDArray[np.float32], ratio: float) -> set[Any]:
-    """Return the mutual nearest neighbours that pass a ratio test, by faiss's exact search."""
+    """Return the mutual nearest neighbors that pass a ratio test, by faiss's exact search."""
     import faiss
 
     index_b, index_a = faiss.IndexFlatL2(a.shape[1]), faiss.IndexFlatL2(a.shape[1])
@@ -157,7 +157,7 @@ def matching(count: int) -> list[Contender]:
         brute.match(b, a)
 
     contenders.append(Contender("match", "OpenCV brute force, both ways", both_ways))
-    run = threads.single_threaded_blas(lambda: neighbours.match_descriptors(a, b, ratio=0.9))
+    run = threads.single_threaded_blas(lambda: neighbors.match_descriptors(a, b, ratio=0.9))
     return contenders + _with_and_without_core("match", "caloric", run)
 
 
@@ -167,7 +167,7 @@ def same_matches(count: int) -> float | None:
         return None
     a, b = _sets(count)
     faiss = faiss_matches(a, b, 0.9)
-    caloric = {tuple(p) for p in neighbours.match_descriptors(a, b, ratio=0.9).indices.tolist()}
+    caloric = {tuple(p) for p in neighbors.match_descriptors(a, b, ratio=0.9).indices.tolist()}
     return len(faiss & caloric) / len(faiss | caloric)
 
 

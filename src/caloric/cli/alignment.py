@@ -248,7 +248,7 @@ def _found(
     middle = transform[:, :2] @ ((np.array(pixels.shape[1::-1]) - 1) / 2) + transform[:, 2]
     return result | {
         "transform": transform.tolist(),
-        "centre": middle.tolist(),
+        "center": middle.tolist(),
         "scale": transforms.scale(transform),
         "degrees": _degrees(transform),
         "confidence": alignment.confidence,
@@ -260,12 +260,12 @@ def _print_table(each: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("template", "found", "centre", "scale", "turned", "confidence", "score")
+    table = Table("template", "found", "center", "scale", "turned", "confidence", "score")
     ordered = sorted(each, key=lambda one: (not one["found"], -one["score"]))
     for one in ordered:
         place = [""] * 4
         if one["found"]:
-            x, y = one["centre"]
+            x, y = one["center"]
             place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", _turned(one["degrees"]),
                      f"{one['confidence']:.2f}"]  # fmt: skip
         found = "yes" if one["found"] else "no"

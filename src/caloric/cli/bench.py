@@ -54,7 +54,7 @@ def _bench(
         cache,
         console.Progress().counter("pairs", len(pairs)),
     )
-    summary = report.summarise(name, pairs, results)
+    summary = report.summarize(name, pairs, results)
     if json_path is not None:
         console.write_text(json_path, report.dumps(summary))
     if plot is not None:
@@ -124,7 +124,7 @@ def pairs(
     compared = contenders.default_contenders(max_features)
     compared += [contenders.from_file(path) for path in features or []]
     progress = console.Progress().counter("pairs", len(chosen) * len(compared))
-    report = benchmark.summarise(chosen, dict(benchmark.run(chosen, compared, progress)))
+    report = benchmark.summarize(chosen, dict(benchmark.run(chosen, compared, progress)))
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":

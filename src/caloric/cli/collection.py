@@ -16,10 +16,12 @@ from caloric.options import ExtractOptions
 if TYPE_CHECKING:
     from caloric.collection import Pairing, Reconstruction, Reporter
 
-app = typer.Typer(help="Turn a folder of photographs into features, matches and a COLMAP model.",
+app = typer.Typer(help="Turn a directory of images into features, matches and a COLMAP model.",
                   no_args_is_help=True)  # fmt: skip
 
-Folder = Annotated[str, typer.Argument(help="The images: a folder, or an address such as s3://…")]
+Folder = Annotated[
+    str, typer.Argument(help="The images: a directory, or an address such as s3://…")
+]
 Out = Annotated[
     Path, typer.Option("--output", "-o", help="The store; created if it does not exist.")
 ]
@@ -191,7 +193,7 @@ def refine(
 def export(
     output: Store,
     images: Annotated[
-        Path | None, typer.Option(help="The folder of images, to read cameras from EXIF data.")
+        Path | None, typer.Option(help="The directory of images, to read cameras from EXIF data.")
     ] = None,
     to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")] = "colmap",
 ) -> None:
@@ -203,7 +205,7 @@ def export(
 
 @app.command()
 def describe(
-    folder: Annotated[Path, typer.Argument(help="The folder of images.")],
+    folder: Annotated[Path, typer.Argument(help="The directory of images.")],
     database: Annotated[Path, typer.Option(help="A COLMAP database with their keypoints.")],
     descriptor: DescriptorName = "caloric-unlearned",
 ) -> None:
@@ -220,7 +222,7 @@ def describe(
 
 @app.command()
 def reconstruct(
-    folder: Annotated[Path, typer.Argument(help="The folder of images.")], output: Out
+    folder: Annotated[Path, typer.Argument(help="The directory of images.")], output: Out
 ) -> None:
     """Reconstruct a model by COLMAP from the exported database: OUT/colmap/sparse."""
     from caloric import collection

@@ -189,8 +189,8 @@ def extract(
         raise InputError("two of the images have the same name; extract them into two outputs")
     kind = exporters.exporter_for(output) if to is None else exporters.exporter(to)
     parents = {Path(image).parent for image in images}
-    folder = parents.pop() if len(parents) == 1 else None
-    request = exporters.Request(output, tuple(names), folder)
+    directory = parents.pop() if len(parents) == 1 else None
+    request = exporters.Request(output, tuple(names), directory)
     exporter = kind(request)  # raises errors before the work
     console.check_inputs(exporter.files(), images)
     if memory < 1:

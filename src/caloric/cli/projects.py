@@ -14,7 +14,7 @@ def refine(
     project: Annotated[
         Path, typer.Argument(help="A COLMAP database, or a file of features of hloc (.h5).")
     ],
-    folder: Annotated[Path, typer.Argument(help="The folder of the images.")],
+    directory: Annotated[Path, typer.Argument(help="The directory of the images.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The new database or file of features.")
     ],
@@ -40,8 +40,8 @@ def refine(
         raise InputError("--matches is for hloc; a COLMAP database has its matches in it")
     if of_hloc != (output.suffix.lower() in endings):
         raise InputError(f"{output}: the ending must be as that of {project.name}")
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such directory")
     if not 0 < sigma < float("inf"):
         raise InputError(f"--sigma must be a positive number of pixels, got {sigma}")
     inputs = [str(path) for path in (project, matches) if path is not None]
@@ -51,7 +51,7 @@ def refine(
             found = projects.read_hloc(project, matches, sigma)
         else:
             found = projects.read_colmap(project, sigma)
-        outcome = projects.refine(found, folder, console.Progress())
+        outcome = projects.refine(found, directory, console.Progress())
         write = projects.write_hloc if of_hloc else projects.write_colmap
         write(project, output, outcome.places)
     for name, why in outcome.skipped.items():

@@ -21,7 +21,9 @@ from caloric.runtime.files import check_directory
 
 
 def demo(
-    out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
+    out: Annotated[
+        Path, typer.Argument(help="Directory to write to; created if it does not exist.")
+    ],
 ) -> None:
     """Write a three-part demo page (about ten seconds; no input needed)."""
     from caloric.demo import run
@@ -35,14 +37,16 @@ def demo(
 
 
 def paper(
-    out: Annotated[Path, typer.Argument(help="Folder to write to; created if it does not exist.")],
+    out: Annotated[
+        Path, typer.Argument(help="Directory to write to; created if it does not exist.")
+    ],
 ) -> None:
     """Regenerate every figure and table of the paper, with a report (about two minutes)."""
     from caloric.paper.report import write
 
-    folder, line = check_directory(out), console.line_printer()
+    directory, line = check_directory(out), console.line_printer()
     line("this takes about two minutes on two cores")
-    index = write(folder, lambda message: line(f"{message} ..."))
+    index = write(directory, lambda message: line(f"{message} ..."))
     typer.echo(f"the paper, regenerated: {index}")
     typer.echo(f"one picture of it:      {out / 'diffused.png'}")
 

@@ -1,4 +1,4 @@
-"""Collections: the features, pairs and matches of a folder of images, stored in Parquet shards.
+"""Collections: the features, pairs and matches of a directory of images, stored in Parquet shards.
 
     from caloric import ExtractOptions, collection
     result = collection.run("photos", "out", ExtractOptions(max_features=4000))

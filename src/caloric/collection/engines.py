@@ -64,7 +64,7 @@ def _own_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("CALORIC_")}
 
 
-def _initialise_worker(count: int, settings: dict[str, str]) -> None:
+def _initialize_worker(count: int, settings: dict[str, str]) -> None:
     """Set up a new worker, which exits when its parent is killed."""
     # A fork server has the environment of the time when it was started.
     for name in _own_settings():
@@ -161,7 +161,7 @@ class Processes(InProcess):
             self._pool = ProcessPoolExecutor(
                 self.workers,
                 _context(),
-                initializer=_initialise_worker,
+                initializer=_initialize_worker,
                 initargs=(self.threads, _own_settings()),
             )
         return self._pool

@@ -57,10 +57,10 @@ class ExportResult:
         return "\n".join([*lines, self.hint] if self.hint else lines)
 
 
-def export(store: Path, to: str = "colmap", folder: Path | None = None) -> ExportResult:
+def export(store: Path, to: str = "colmap", directory: Path | None = None) -> ExportResult:
     """Write the features and matches of a store in a format of :mod:`caloric.interop.exporters`.
 
-    ``folder`` has the image files, for formats that need them: COLMAP's cameras come from there.
+    ``directory`` has the image files, for formats that need them: COLMAP's cameras come from there.
     """
     kind = exporters.exporter(to)
     known = {name: image for name, image in extraction.listed(store).items() if image.count}
@@ -70,12 +70,14 @@ def export(store: Path, to: str = "colmap", folder: Path | None = None) -> Expor
     if target.suffix:
         target.parent.mkdir(parents=True, exist_ok=True)
     count = sum(image.count for image in known.values())
-    exporter = kind(Request(target, tuple(sorted(known)), folder, count, pairs=True))
+    exporter = kind(Request(target, tuple(sorted(known)), directory, count, pairs=True))
     paths = exporters.write(exporter, images(store), two_views(store))
     return ExportResult(tuple(paths), kind.hint)
 
 
-def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[int, dict[str, str]]:
+def describe_database(
+    database: Path, directory: Path, descriptor: str
+) -> tuple[int, dict[str, str]]:
     """Replace the descriptors of a COLMAP database by another descriptor at the same keypoints.
 
     Matches and geometries of the old descriptors are removed. Returns the number of described
@@ -92,12 +94,12 @@ def describe_database(database: Path, folder: Path, descriptor: str) -> tuple[in
     def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
         for name, keypoints in frames.items():
             try:
-                pixels = reading.read_image(folder / name)
+                pixels = reading.read_image(directory / name)
             except InputError as error:
                 skipped[name] = str(error)
                 continue
             size = (pixels.shape[0], pixels.shape[1])
-            turn = reading.to_stored(size, reading.orientation(folder / name))
+            turn = reading.to_stored(size, reading.orientation(directory / name))
             upright = keypoints.moved(np.asarray(cv2.invertAffineTransform(turn)))
             values = pipeline.describe(pixels, upright, descriptor)
             yield name, sift_bytes(Features(upright, values, size, descriptor, ""))
@@ -117,7 +119,7 @@ class ReconstructionResult:
         return str(self.models[0]) if self.models else "no model"
 
 
-def reconstruct(store: Path, folder: Path) -> ReconstructionResult:
+def reconstruct(store: Path, directory: Path) -> ReconstructionResult:
     """Reconstruct a store by COLMAP under OUT/colmap/sparse, from the exported database."""
     colmap.require()
     database = store / "colmap" / "database.db"
@@ -126,12 +128,12 @@ def reconstruct(store: Path, folder: Path) -> ReconstructionResult:
     target = store / "colmap" / "sparse"
     colmap.check_space(target.parent, 0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
-        models = colmap.map_images(database, folder, Path(place))
+        models = colmap.map_images(database, directory, Path(place))
         # Old models must not pass for new ones.
         shutil.rmtree(target, ignore_errors=True)
         if models:
             shutil.copytree(place, target)
     models.sort(key=lambda model: -len(model.images))
     return ReconstructionResult(
-        tuple(replace(model, folder=target / model.folder.name) for model in models)
+        tuple(replace(model, directory=target / model.directory.name) for model in models)
     )

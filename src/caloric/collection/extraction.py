@@ -82,7 +82,7 @@ def listed(store: Path) -> dict[str, Kept]:
 class Task:
     """One shard to make: its images, options and path, and older shards with ``known`` rows."""
 
-    folder: str
+    directory: str
     store: str
     path: str
     photographs: tuple[Photograph, ...]
@@ -151,7 +151,7 @@ def make(task: Task) -> Made:
 
     def read(photograph: Photograph) -> NDArray[np.generic]:
         try:
-            pixels, orientations[photograph.name] = sources.pixels(task.folder, photograph)
+            pixels, orientations[photograph.name] = sources.pixels(task.directory, photograph)
         except (sources.UnreadableError, MemoryError) as error:
             outcomes[photograph.name] = str(error) or f"{photograph.name}: not enough memory"
             raise
@@ -224,7 +224,7 @@ def _key(settings: str, group: list[Photograph]) -> str:
 
 
 def extract(
-    folder: str,
+    directory: str,
     store: Path,
     options: ExtractOptions,
     engine: Engine,
@@ -232,16 +232,16 @@ def extract(
     device: str = "cpu",
     progress: Progress = no_progress,
 ) -> ExtractionResult:
-    """Extract the features of all images of a folder that are new or have changed.
+    """Extract the features of all images of a directory that are new or have changed.
 
     An image that cannot be read keeps its previous features.
     """
-    folder, store = sources.absolute(folder), store.absolute()
+    directory, store = sources.absolute(directory), store.absolute()
     options = stored_as_bytes(options)
     stored, key = shards(store), settings_hash(options)
     outcomes: dict[str, int | str] = {}
     photographs = []
-    for block in engine.read(sources.hashed, sources.blocks(folder)):
+    for block in engine.read(sources.hashed, sources.blocks(directory)):
         for name, result in block.items():
             if isinstance(result, InputError):
                 outcomes[name] = str(result)
@@ -255,7 +255,7 @@ def extract(
     known = _known(stored, set(groups), key) if to_make else {}
     tasks = [
         Task(
-            folder, str(store), str(path), tuple(group), options, device,
+            directory, str(store), str(path), tuple(group), options, device,
             tuple(sorted({known[p] for p in group if p in known})),
         )
         for path, group in to_make.items()

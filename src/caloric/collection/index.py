@@ -1,6 +1,6 @@
-"""Nearest-neighbour search by faiss: exhaustive for few vectors, by inverted lists for many.
+"""Nearest-neighbor search by faiss: exhaustive for few vectors, by inverted lists for many.
 
-In an inverted-list index the vectors lie in cells around centres, and a search visits only the
+In an inverted-list index the vectors lie in cells around centers, and a search visits only the
 nearest cells.
 """
 
@@ -27,8 +27,8 @@ def _faiss() -> Any:
     return faiss
 
 
-def centres(sample: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Return ``count`` k-means centres (count, d) of vectors (n, d), the same in every run."""
+def centers(sample: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Return ``count`` k-means centers (count, d) of vectors (n, d), the same in every run."""
     faiss = _faiss()
     faiss.omp_set_num_threads(1)  # a fixed order of summation
     means = faiss.Kmeans(sample.shape[1], count, niter=15, seed=1, min_points_per_centroid=1)

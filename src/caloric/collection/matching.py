@@ -2,7 +2,7 @@
 
 Pairs are grouped by the shards of features of their two images, so that a worker reads every image
 of a shard once. The ``anchor`` shard of a task has one image of each of its pairs; where pairs are
-few, the other images may lie in several neighbouring shards.
+few, the other images may lie in several neighboring shards.
 """
 
 import math

@@ -33,7 +33,7 @@ Places = dict[str, Moved]
 class Project:
     """The frames (n, 2, 3) of the keypoints of each image, and the matches of pairs.
 
-    Coordinates are those of the files as they are stored, with pixel centres at integers.
+    Coordinates are those of the files as they are stored, with pixel centers at integers.
     """
 
     maps: dict[str, FloatArray]
@@ -160,12 +160,12 @@ def _checked(project: Project, source: Path) -> Project:
 
 
 @threads.single_threaded_blas
-def refine(project: Project, folder: Path, progress: Callable[[str, int, int], None]) -> Outcome:
+def refine(project: Project, directory: Path, progress: Callable[[str, int, int], None]) -> Outcome:
     """Move the keypoints of a project to agree with one view of their point."""
     skipped: dict[str, str] = {}
     for name in sorted({name for pair in project.pairs for name in (pair.name_a, pair.name_b)}):
-        if not (folder / name).is_file():
-            skipped[name] = f"{folder / name}: no such file"
+        if not (directory / name).is_file():
+            skipped[name] = f"{directory / name}: no such file"
     # A missing image is no reference for the others.
     pairs_there = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
     found = tracks.join({name: len(maps) for name, maps in project.maps.items()}, pairs_there)
@@ -174,7 +174,7 @@ def refine(project: Project, folder: Path, progress: Callable[[str, int, int], N
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
         try:
-            return reading.read_image(folder / name), reading.orientation(folder / name)
+            return reading.read_image(directory / name), reading.orientation(directory / name)
         except InputError as error:
             skipped[name] = str(error)
             raise

@@ -25,7 +25,7 @@ from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.frames import Frames, sigmas
 from caloric.image import reading
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.matching import refinement
 from caloric.runtime import threads
 from caloric.types import FloatArray
@@ -53,7 +53,7 @@ class Task(PairTask):
     were joined from.
     """
 
-    folder: str
+    directory: str
     joined: tuple[tuple[Pair, NDArray[np.uint32]], ...]
     shards_of: dict[str, str]
     geometries: str
@@ -68,7 +68,7 @@ class Task(PairTask):
 class _View:
     """An upright image, and what turns its coordinates into those of the file."""
 
-    grey: NDArray[np.float32]
+    gray: NDArray[np.float32]
     turn: FloatArray
 
     def upright(self, maps: FloatArray) -> FloatArray:
@@ -95,11 +95,11 @@ class Views:
             self.kept.move_to_end(name)
             return self.kept[name]
         pixels, orientation = self.read(name)
-        grey = to_grey(pixels)
-        h, w = grey.shape
-        view = _View(grey, reading.to_stored((h, w), orientation))
+        gray = to_gray(pixels)
+        h, w = gray.shape
+        view = _View(gray, reading.to_stored((h, w), orientation))
         self.kept[name] = view
-        while len(self.kept) > 2 and sum(v.grey.nbytes for v in self.kept.values()) > _MEMORY:
+        while len(self.kept) > 2 and sum(v.gray.nbytes for v in self.kept.values()) > _MEMORY:
             self.kept.popitem(last=False)
         return view
 
@@ -112,7 +112,7 @@ class Views:
         """
         first, second = self[a], self[b]
         found = refinement.refine(
-            first.grey, second.grey, first.upright(maps_a), second.upright(maps_b)
+            first.gray, second.gray, first.upright(maps_a), second.upright(maps_b)
         )
         return found.moved, second.stored(found.xy)
 
@@ -127,7 +127,7 @@ def make(task: Task) -> int:
     stored_rows = dict(_features(task, {name for pair, _ in new for name in pair}))
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
-        return sources.pixels(task.folder, Photograph(name, stored_rows[name]["content"]))
+        return sources.pixels(task.directory, Photograph(name, stored_rows[name]["content"]))
 
     def frames(name: str, features: NDArray[np.uint32]) -> FloatArray:
         return np.asarray(stored_rows[name]["frames"].reshape(-1, 2, 3)[features], np.float64)
@@ -206,12 +206,12 @@ class RefinementResult:
 
 
 def refine(
-    folder: str, store: Path, engine: Engine, progress: Progress = no_progress
+    directory: str, store: Path, engine: Engine, progress: Progress = no_progress
 ) -> RefinementResult:
     """Refine the features of all tracks of a verified store."""
-    folder, store = sources.absolute(folder), store.absolute()
-    if not sources.is_remote(folder) and not Path(folder).is_dir():
-        raise InputError(f"{folder}: no such folder")
+    directory, store = sources.absolute(directory), store.absolute()
+    if not sources.is_remote(directory) and not Path(directory).is_dir():
+        raise InputError(f"{directory}: no such directory")
     if not matching.geometries(store).all():
         raise InputError(f"{store}: no geometries in it; verify first")
     known, stored = extraction.listed(store), shards(store)
@@ -231,7 +231,7 @@ def refine(
         path = stored.path(shard.name.split("-")[0], fingerprint(key, keys))
         names = {name for pair in group for name in pair}
         planned[path] = Task(
-            store=str(store), path=str(path), keys=keys, folder=folder, joined=joined,
+            store=str(store), path=str(path), keys=keys, directory=directory, joined=joined,
             shards_of={name: str(known[name].path) for name in sorted(names)}, geometries=key,
         )  # fmt: skip
     for path in planned:

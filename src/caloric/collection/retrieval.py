@@ -1,8 +1,8 @@
 """Image retrieval: a VLAD vector of the descriptors of each image, reduced by PCA.
 
-For each of 64 centres the residuals of its nearest descriptors are summed and normalised, so that
+For each of 64 centers the residuals of its nearest descriptors are summed and normalized, so that
 repeated structure, such as a facade of a thousand windows, counts once. The concatenated sums are
-projected onto at most 256 principal directions. The codebook, centres and directions, is learned
+projected onto at most 256 principal directions. The codebook, centers and directions, is learned
 from the collection. The workers compute the vectors, one shard for each shard of features.
 """
 
@@ -17,15 +17,15 @@ from caloric.collection import extraction, index
 from caloric.collection.engines import Engine
 from caloric.collection.steps import Progress, missing, no_progress, run_missing
 from caloric.collection.store import Shards, fingerprint
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop.conversion import unit_descriptors
 from caloric.runtime import threads
 
-CENTRES = 64
+CENTERS = 64
 DIMENSIONS = 256
-_DESCRIPTORS = 200_000  # from which the centres are learned
+_DESCRIPTORS = 200_000  # from which the centers are learned
 _IMAGES = 2048  # from which the directions are learned
 
 CODEBOOK = (("kind", "string"), ("values", "float32s"))
@@ -34,20 +34,20 @@ VECTORS = (("name", "string"), ("vector", "float16s"))
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """Centres (k, d) and directions (m, k·d)."""
+    """Centers (k, d) and directions (m, k·d)."""
 
-    centres: NDArray[np.float32]
+    centers: NDArray[np.float32]
     directions: NDArray[np.float32]
 
 
 def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the VLAD vector (k·d,), of unit length, of descriptors (n, d) for centres (k, d)."""
+    """Return the VLAD vector (k·d,), of unit length, of descriptors (n, d) for centers (k, d)."""
     scores = descriptors @ means.T - 0.5 * (means * means).sum(1)
     nearest = scores.argmax(1)
     sums = np.zeros_like(means)
     np.add.at(sums, nearest, descriptors - means[nearest])
-    sums = normalise.l2(sums).astype(np.float32)
-    return np.asarray(normalise.l2(sums.reshape(1, -1))[0], np.float32)
+    sums = normalize.l2(sums).astype(np.float32)
+    return np.asarray(normalize.l2(sums.reshape(1, -1))[0], np.float32)
 
 
 def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -56,7 +56,7 @@ def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
     values, turns = np.linalg.eigh(wide @ wide.T)
     first = np.argsort(values)[::-1][:DIMENSIONS]
     first = first[values[first] > 1e-9 * values.max()]
-    return np.asarray(normalise.l2(turns[:, first].T @ wide), np.float32)
+    return np.asarray(normalize.l2(turns[:, first].T @ wide), np.float32)
 
 
 @threads.single_threaded_blas
@@ -64,7 +64,7 @@ def learn(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
     """Return the codebook of the features of ``count`` images; ``sample`` is iterated twice."""
     per_image = -(-_DESCRIPTORS // count)
     sampled = np.concatenate([unit_descriptors(features)[:per_image] for features in sample()])
-    means = index.centres(sampled, min(CENTRES, len(sampled)))
+    means = index.centers(sampled, min(CENTERS, len(sampled)))
     vlads = np.stack([vlad(unit_descriptors(features), means) for features in sample()])
     return Codebook(means, _directions(vlads))
 
@@ -78,7 +78,7 @@ def codebook(store: Path) -> Path:
     if not first:
         raise InputError(f"{store}: no features in it; extract them first")
     path = stored.path(
-        "codebook", fingerprint(CENTRES, DIMENSIONS, [image.key for _, image in first])
+        "codebook", fingerprint(CENTERS, DIMENSIONS, [image.key for _, image in first])
     )
     if not stored.is_complete(path):
         names, files = {name for name, _ in first}, sorted({image.path for _, image in first})
@@ -90,7 +90,7 @@ def codebook(store: Path) -> Path:
         learned = learn(sample, len(first))
         stored.write(
             path,
-            [{"kind": "centre", "values": row} for row in learned.centres]
+            [{"kind": "center", "values": row} for row in learned.centers]
             + [{"kind": "direction", "values": row} for row in learned.directions],
         )
     stored.tidy([path])
@@ -101,7 +101,7 @@ def _read(path: Path) -> Codebook:
     rows = list(Shards(path.parent, CODEBOOK).read(path))
     parts = (
         np.stack([row["values"] for row in rows if row["kind"] == kind])
-        for kind in ("centre", "direction")
+        for kind in ("center", "direction")
     )
     return Codebook(*parts)
 
@@ -125,8 +125,8 @@ def make(task: Task) -> int:
     for row in extraction.shards(Path(task.store)).read(Path(task.features)):
         if row["count"]:
             descriptors = unit_descriptors(extraction.features_of(row))
-            projected = directions @ vlad(descriptors, book.centres)
-            vector = normalise.l2(projected[None])[0].astype(np.float16)
+            projected = directions @ vlad(descriptors, book.centers)
+            vector = normalize.l2(projected[None])[0].astype(np.float16)
             rows.append({"name": row["name"], "vector": vector})
     shards(Path(task.store)).write(Path(task.path), rows)
     return len(rows)
@@ -167,10 +167,10 @@ def nearest(
     names, all_vectors = vectors(store, engine, progress)
     rows_by_name = {name: i for i, name in enumerate(names)}
     rows = [rows_by_name[query] for query in queries]
-    neighbours = index.nearest(
+    neighbors = index.nearest(
         index.build(all_vectors), all_vectors[rows], min(count + 1, len(names))
     )
     return {
         query: [names[i] for i in others if i >= 0 and names[i] != query][:count]
-        for query, others in zip(queries, neighbours.tolist(), strict=True)
+        for query, others in zip(queries, neighbors.tolist(), strict=True)
     }

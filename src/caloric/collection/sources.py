@@ -1,4 +1,4 @@
-"""The images of a folder, on disk or at any address that fsspec opens, by their relative names."""
+"""The images of a directory, local or at any address that fsspec opens, by relative name."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ SUFFIXES = (
 
 @dataclass(frozen=True)
 class Photograph:
-    """An image file: ``name`` relative to its folder, ``content`` the hash of its bytes."""
+    """An image file: ``name`` relative to its directory, ``content`` the hash of its bytes."""
 
     name: str
     content: str
@@ -32,72 +32,72 @@ class UnreadableError(InputError):
     """A file could not be read this time; the next run tries it again."""
 
 
-def is_remote(folder: str) -> bool:
-    """Return whether a folder is an address, such as ``s3://bucket/photos``."""
-    return "://" in folder
+def is_remote(directory: str) -> bool:
+    """Return whether a directory is an address, such as ``s3://bucket/photos``."""
+    return "://" in directory
 
 
-def absolute(folder: str) -> str:
-    """Return the absolute path of a folder; an address is returned unchanged, without file://."""
-    folder = folder.removeprefix("file://")
-    return folder if is_remote(folder) else str(Path(folder).absolute())
+def absolute(directory: str) -> str:
+    """Return the absolute path of a directory; an address is returned unchanged, without file://."""
+    directory = directory.removeprefix("file://")
+    return directory if is_remote(directory) else str(Path(directory).absolute())
 
 
-def _remote(folder: str) -> tuple[Any, str]:
+def _remote(directory: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         raise InputError(
-            f"{folder}: addresses need fsspec: pip install 'caloric[collection]'"
+            f"{directory}: addresses need fsspec: pip install 'caloric[collection]'"
         ) from None
     try:
-        system, root = url_to_fs(folder)
+        system, root = url_to_fs(directory)
     except (ImportError, ValueError, OSError) as error:
-        raise InputError(f"{folder}: cannot be opened ({error})") from None
+        raise InputError(f"{directory}: cannot be opened ({error})") from None
     return system, str(root).rstrip("/")
 
 
-def names(folder: str) -> list[str]:
-    """Return the names of all images below a folder, sorted, then those of links to folders."""
-    if is_remote(folder):
-        system, root = _remote(folder)
+def names(directory: str) -> list[str]:
+    """Return the sorted names of all images below a directory, and of links to directories."""
+    if is_remote(directory):
+        system, root = _remote(directory)
         try:
             result = [str(path)[len(root) + 1 :] for path in system.find(root)]
         except Exception as error:  # every fsspec file system has errors of its own
-            raise InputError(f"{folder}: cannot be listed ({error})") from None
+            raise InputError(f"{directory}: cannot be listed ({error})") from None
         linked = []
     else:
-        base = Path(folder)
+        base = Path(directory)
         if not base.is_dir():
-            raise InputError(f"{folder}: no such folder")
+            raise InputError(f"{directory}: no such directory")
         paths = list(base.rglob("*"))
         result = [p.relative_to(base).as_posix() for p in paths if p.is_file() or not p.exists()]
-        # Links to folders are not followed, but reported as unreadable.
+        # Links to directories are not followed, but reported as unreadable.
         linked = [p.relative_to(base).as_posix() for p in paths if p.is_symlink() and p.is_dir()]
     result = sorted(name for name in result if PurePosixPath(name).suffix.lower() in SUFFIXES)
     result += linked
     if not result:
-        raise InputError(f"{folder}: no images in it ({', '.join(SUFFIXES)})")
+        raise InputError(f"{directory}: no images in it ({', '.join(SUFFIXES)})")
     return result
 
 
-def _inside(folder: str, name: str) -> Path:
-    """Return the path of a file, which must lie in the folder after links are resolved."""
-    path = Path(folder) / name
-    if not path.resolve().is_relative_to(Path(folder).resolve()):
-        raise InputError(f"{name}: leads out of the folder {folder}; copy the file into it")
+def _inside(directory: str, name: str) -> Path:
+    """Return the path of a file, which must lie in the directory after links are resolved."""
+    path = Path(directory) / name
+    if not path.resolve().is_relative_to(Path(directory).resolve()):
+        raise InputError(f"{name}: leads out of the directory {directory}; copy the file into it")
     if path.is_dir():
-        raise InputError(f"{name}: a link to a folder is not followed; name that folder")
+        raise InputError(f"{name}: a link to a directory is not followed; name that directory")
     return path
 
 
-def content(folder: str, name: str) -> bytes:
+def content(directory: str, name: str) -> bytes:
     """Return the bytes of an image file."""
     try:
-        if is_remote(folder):
-            system, root = _remote(folder)
+        if is_remote(directory):
+            system, root = _remote(directory)
             return bytes(system.cat_file(f"{root}/{name}"))
-        return _inside(folder, name).read_bytes()
+        return _inside(directory, name).read_bytes()
     except InputError:
         raise
     except Exception as error:  # every fsspec file system has errors of its own
@@ -105,23 +105,23 @@ def content(folder: str, name: str) -> bytes:
         raise UnreadableError(f"{name}: cannot be read ({reason})") from None
 
 
-Block = tuple[str, tuple[str, ...]]  # a folder, and names in it
+Block = tuple[str, tuple[str, ...]]  # a directory, and names in it
 
 
-def blocks(folder: str) -> list[Block]:
-    """Return the images of a folder in blocks, one for each hashing task."""
-    images = names(folder)
-    return [(folder, tuple(images[i : i + _BLOCK])) for i in range(0, len(images), _BLOCK)]
+def blocks(directory: str) -> list[Block]:
+    """Return the images of a directory in blocks, one for each hashing task."""
+    images = names(directory)
+    return [(directory, tuple(images[i : i + _BLOCK])) for i in range(0, len(images), _BLOCK)]
 
 
 def hashed(block: Block) -> dict[str, Photograph | InputError]:
     """Return each image of a block with the hash of its content, or the error of reading it."""
-    folder, names = block
+    directory, names = block
     result: dict[str, Photograph | InputError] = {}
     for name in names:
         try:
             name.encode()
-            result[name] = Photograph(name, hashlib.sha256(content(folder, name)).hexdigest())
+            result[name] = Photograph(name, hashlib.sha256(content(directory, name)).hexdigest())
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
             result[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")
@@ -130,12 +130,12 @@ def hashed(block: Block) -> dict[str, Photograph | InputError]:
     return result
 
 
-def pixels(folder: str, photograph: Photograph) -> tuple[NDArray[np.generic], int]:
+def pixels(directory: str, photograph: Photograph) -> tuple[NDArray[np.generic], int]:
     """Return the decoded, upright image and its EXIF orientation.
 
     Raises an error if the file has changed since it was hashed.
     """
-    data = content(folder, photograph.name)
+    data = content(directory, photograph.name)
     if hashlib.sha256(data).hexdigest() != photograph.content:
         raise InputError(f"{photograph.name}: has changed during the run; run again")
     try:

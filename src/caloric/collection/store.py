@@ -43,19 +43,19 @@ def fingerprint(*parts: Any) -> str:
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of one kind: their folder in a store, and the columns of their rows."""
+    """The shards of one kind: their directory in a store, and the columns of their rows."""
 
-    folder: Path
+    directory: Path
     columns: tuple[tuple[str, str], ...]  # name and Arrow type
     single_rows: bool = False  # one row group per row, for long rows that are read separately
 
     def path(self, bucket: str, key: str) -> Path:
         """Return the path of the shard of a bucket; ``key`` is the hash of its input."""
-        return self.folder / f"{bucket}-{key}.parquet"
+        return self.directory / f"{bucket}-{key}.parquet"
 
     def all(self) -> list[Path]:
-        """Return the paths of all shards in the folder, sorted."""
-        return sorted(self.folder.glob("*.parquet"))
+        """Return the paths of all shards in the directory, sorted."""
+        return sorted(self.directory.glob("*.parquet"))
 
     def _schema(self) -> Any:
         arrow = _arrow()
@@ -75,11 +75,11 @@ class Shards:
             arrow.array([row[field.name] for row in rows], type=field.type) for field in schema
         ]
         table = arrow.Table.from_arrays(columns, schema=schema)
-        unfinished = self.folder / (
+        unfinished = self.directory / (
             f"{path.name}.{_host()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
         )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 arrow.parquet.write_table(
                     table, file, compression="zstd", row_group_size=1 if self.single_rows else None,
@@ -137,7 +137,7 @@ class Shards:
         for path in self.all():
             if path not in wanted:
                 path.unlink(missing_ok=True)
-        for path in self.folder.glob(f"*{_UNFINISHED}"):
+        for path in self.directory.glob(f"*{_UNFINISHED}"):
             host, process = path.name.split(".")[-4:-2]
             with suppress(OSError):
                 if host == _host():

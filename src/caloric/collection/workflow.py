@@ -366,7 +366,7 @@ def _missing(
 ) -> dict[str, str]:
     """Return the images that are not in the largest model, with the reason."""
     registered = set(models[0].images) if models else set()
-    others = {name: str(model.folder) for model in models[1:] for name in model.images}
+    others = {name: str(model.directory) for model in models[1:] for name in model.images}
     verified = pair_matching.verified_images(store)
     missing: dict[str, str] = {}
     for name, found in extracted.found.items():

@@ -78,7 +78,7 @@ def _intensity_measure(values: Floats, areas: Floats, kernel: Kernel) -> Measure
 class Points:
     """A sampling in units of σ of a frame.
 
-    ``offsets`` (2, p) from the centre, the largest of length ``reach``; ``smoothing`` (p,), and
+    ``offsets`` (2, p) from the center, the largest of length ``reach``; ``smoothing`` (p,), and
     ``relative`` to that of the first point; ``areas`` (p,). ``runs`` are slices of consecutive
     points with the same smoothing, which are read from the same level.
     """
@@ -207,21 +207,21 @@ def _bilinear(
 
 
 def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
-    (h, w), centres = ladder.size, maps[:, :, 2]
+    (h, w), centers = ladder.size, maps[:, :, 2]
     levels = levels_of(ladder, maps, points)
     scale = 1 / np.array([level.step for level in ladder.levels])[levels]
     origin = np.array([level.origin for level in ladder.levels])[levels]
     corner = np.array([level.corner for level in ladder.levels])[levels]
     x, y = (maps[:, i, :2].astype(np.float32) @ points.offsets for i in (0, 1))
-    # No point is farther from the centre than the longer axis times the reach.
+    # No point is farther from the center than the longer axis times the reach.
     square = (maps[:, :, :2] ** 2).sum((1, 2))
     longest = np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * sigmas(maps) ** 4, 0))) / 2)
     reach = longest * points.reach
-    room = np.minimum(centres, (w - 1, h - 1) - centres).min(1) + 0.5
+    room = np.minimum(centers, (w - 1, h - 1) - centers).min(1) + 0.5
     crossing = np.flatnonzero(reach > room)
-    column, row = (v[crossing] + centres[crossing, i, None] for i, v in enumerate((x, y)))
+    column, row = (v[crossing] + centers[crossing, i, None] for i, v in enumerate((x, y)))
     inside = (column >= -0.5) & (column <= w - 0.5) & (row >= -0.5) & (row <= h - 0.5)
-    shift = (centres[:, None] - origin[..., None]) * scale[..., None] - corner
+    shift = (centers[:, None] - origin[..., None]) * scale[..., None] - corner
     shift = np.clip(shift, -1e9, 1e9)  # far outside any image
     lengths = [run.stop - run.start for run in points.runs]
 

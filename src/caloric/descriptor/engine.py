@@ -1,4 +1,4 @@
-"""The engine computes the descriptors of a recipe: density, table, normalisation, whitening."""
+"""The engine computes the descriptors of a recipe: density, table, normalization, whitening."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from caloric.descriptor import density, normalise, pooling, tables, whitening
+from caloric.descriptor import density, normalize, pooling, tables, whitening
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.options import DescribeOptions
 from caloric.descriptor.recipes import Descriptor
@@ -16,24 +16,24 @@ from caloric.image.pixels import as_array, as_unit_range
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
 from caloric.runtime import threads
-from caloric.types import FloatArray, Normalisation
+from caloric.types import FloatArray, Normalization
 
 V = TypeVar("V", bound=Any)
 _BLOCK = 256
 
 
 def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.generic]:
-    """Return raw descriptors (n, entries) normalised, whitened and converted to ``output``."""
+    """Return raw descriptors (n, entries) normalized, whitened and converted to ``output``."""
     whiten = None
     if recipe.whitening is not None:
         whiten = whitening.whitener(whitening.load(recipe.whitening)[:, : recipe.dimension])
 
     def block(rows: range) -> Any:
-        result = normalise.normalise(raw[rows.start : rows.stop], recipe.normalisation)
+        result = normalize.normalize(raw[rows.start : rows.stop], recipe.normalisation)
         if whiten is not None:
             result = whiten(result)
         if output == "uint8":
-            return normalise.to_uint8(result, signed=whiten is not None)
+            return normalize.to_uint8(result, signed=whiten is not None)
         return result.astype(output, copy=False)
 
     parts = threads.each(block, threads.strips(len(raw), 2 * _BLOCK))
@@ -63,14 +63,14 @@ def describe_levels(
 def mean_over_sizes(pooled: Callable[[float], V], sizes: tuple[float, ...]) -> V:
     """Return the raw descriptors of one size, or the mean over several, as arrays or tensors.
 
-    As in DSP-SIFT, each size is normalised and clipped separately before averaging.
+    As in DSP-SIFT, each size is normalized and clipped separately before averaging.
     """
     raw = pooled(sizes[0])
     if len(sizes) == 1:
         return raw
-    raw = normalise.clip(raw) / len(sizes)
+    raw = normalize.clip(raw) / len(sizes)
     for size in sizes[1:]:
-        raw = raw + normalise.clip(pooled(size)) / len(sizes)
+        raw = raw + normalize.clip(pooled(size)) / len(sizes)
     return raw
 
 
@@ -107,11 +107,11 @@ def describe_patches(
     descriptor: str | Descriptor | Kernel = "heat",
     *,
     layout: Layout | None = None,
-    normalisation: Normalisation | None = None,
+    normalisation: Normalization | None = None,
     dtype: DTypeLike = "float32",
     **parameters: float,
 ) -> NDArray[np.generic]:
-    """Describe square grey patches.
+    """Describe square gray patches.
 
     The first call with a recipe computes its table; that time grows with S² and with narrow
     kernels.
@@ -125,7 +125,7 @@ def describe_patches(
     layout : Grid or Rings, optional
         Replaces the recipe's layout.
     normalisation : "none", "l2", "clip" or "root", optional
-        Replaces the recipe's normalisation. With "none" the values are those of the integral
+        Replaces the recipe's normalization. With "none" the values are those of the integral
         h(β, x), with gradients and lengths in patch coordinates [-1, 1].
     dtype : "float32", "float64" or "uint8"
         The type of the result.

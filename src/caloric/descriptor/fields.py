@@ -25,7 +25,7 @@ from caloric.types import ArrayOrTensor, FloatArray, Pixels
 
 SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
 WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
-MEAN = 0.75  # of u_0 over photographs; subtracting it centres the field
+MEAN = 0.75  # of u_0 over photographs; subtracting it centers the field
 LEVELS = 8  # of a distribution field
 FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
 NOISE = 0.004

@@ -68,7 +68,7 @@ def _check(layout: Layout) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Layout):
-    """The centres of cells × cells squares that tile the patch; SIFT has 4 × 4 × 8 entries."""
+    """The centers of cells × cells squares that tile the patch; SIFT has 4 × 4 × 8 entries."""
 
     cells: int = 4
     extent: float = 1.0
@@ -91,7 +91,7 @@ class Rings(Layout):
     """Log-polar places: ``angles`` on each ring, every other ring rotated by half a step.
 
     ``angles`` is one number for all rings, or one per ring; a radius of 0 is a single place, the
-    centre. The diffused kernels widen with |x|, as does the spacing of the rings.
+    center. The diffused kernels widen with |x|, as does the spacing of the rings.
     """
 
     radii: tuple[float, ...] = (0.0, 0.12, 0.28, 0.55)

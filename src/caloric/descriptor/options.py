@@ -13,7 +13,7 @@ from caloric.descriptor.layout import Layout
 from caloric.descriptor.recipes import Descriptor, DescriptorLike
 from caloric.errors import InputError, check_options
 from caloric.runtime import keywords
-from caloric.types import Normalisation
+from caloric.types import Normalization
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class DescribeOptions:
 
     descriptor: DescriptorLike = "caloric"
     layout: Layout | None = None
-    normalisation: Normalisation | None = None
+    normalisation: Normalization | None = None
     dtype: DTypeLike = "float32"
     domain_sizes: int | Sequence[float] | None = None
     parameters: tuple[tuple[str, float], ...] = ()
@@ -121,7 +121,7 @@ class DescribeKeywords(TypedDict, total=False):
     """The fields of :class:`DescribeOptions` and the parameters of kernels, for type checkers."""
 
     layout: Layout | None
-    normalisation: Normalisation | None
+    normalisation: Normalization | None
     dtype: DTypeLike
     domain_sizes: int | Sequence[float] | None
     sigma_d: float

@@ -95,7 +95,7 @@ def _compiled(
     core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
 ) -> Floats:
     """Return :func:`pool_frames` computed by the compiled core."""
-    # Neighbouring frames follow each other, so that their pixels are in the cache.
+    # Neighboring frames follow each other, so that their pixels are in the cache.
     order = np.lexsort((maps[:, 0, 2], np.floor(maps[:, 1, 2] / 64)))
     maps, points = maps[order], in_sigmas(sampling)
     result = np.empty((len(maps), table.entries), np.float32)

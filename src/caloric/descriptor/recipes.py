@@ -1,4 +1,4 @@
-"""Descriptors by name: each is a recipe of kernel, layout, sampling and normalisation."""
+"""Descriptors by name: each is a recipe of kernel, layout, sampling and normalization."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from caloric.descriptor.layout import Grid, Layout, Rings
 from caloric.descriptor.sampling import Foveated, Sampling, SquarePatch
 from caloric.errors import InputError, unknown
 from caloric.kernels import KERNELS, Kernel, kernel, make
-from caloric.types import Normalisation
+from caloric.types import Normalization
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A recipe: the kernel, the layout of the entries, the sampling and the normalisation.
+    """A recipe: the kernel, the layout of the entries, the sampling and the normalization.
 
     ``power`` is the exponent of |∇f| in the density: 1 in the theory; smaller values reduce the
     weight of strong edges. ``harmonics`` truncates the kernel's series in φ: None keeps all terms
@@ -28,7 +28,7 @@ class Descriptor:
 
     kernel: Kernel
     layout: Layout = field(default_factory=Grid)
-    normalisation: Normalisation = "root"
+    normalisation: Normalization = "root"
     sampling: Sampling = field(default_factory=lambda: SquarePatch(32))
     power: float = 1.0
     harmonics: int | None = None

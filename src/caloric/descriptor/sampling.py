@@ -34,13 +34,13 @@ class Sampling(ABC):
         """Return the smoothing (p,) at which each point is read, in units of the coordinates."""
 
     def farthest(self) -> float:
-        """Return the largest ratio of a point's distance from the centre to its smoothing."""
+        """Return the largest ratio of a point's distance from the center to its smoothing."""
         return _farthest(self)
 
 
 @dataclass(frozen=True)
 class SquarePatch(Sampling):
-    """size × size pixels that tile [-1, 1]²; y is a pixel's centre, row by row.
+    """size × size pixels that tile [-1, 1]²; y is a pixel's center, row by row.
 
     ``reach`` is the half-width in σ of a frame, and ``blur`` the smoothing in σ at which a patch is
     cut from an image; patches given by the caller are not smoothed.

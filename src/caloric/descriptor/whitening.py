@@ -15,7 +15,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.descriptor.density import Floats
 from caloric.errors import InputError
 from caloric.runtime import native
@@ -36,7 +36,7 @@ def _moments(descriptors: Floats) -> FloatArray:
 
 
 def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
-    """Return the matrix (D, d) learned from normalised descriptors (n, D), not centred."""
+    """Return the matrix (D, d) learned from normalized descriptors (n, D), not centerd."""
     values, vectors = _principal(_moments(descriptors))
     matrix = vectors[:, :dimension] * values[:dimension] ** (-t / 2)
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)
@@ -66,17 +66,17 @@ def whitener(matrix: Floats) -> Callable[[Floats], Floats]:
 
     def whiten(h: Floats) -> Floats:
         if core is None or h.dtype != np.float32:
-            return np.asarray(normalise.l2(h @ matrix.astype(h.dtype, copy=False)))
+            return np.asarray(normalize.l2(h @ matrix.astype(h.dtype, copy=False)))
         # The order of summation in BLAS depends on the processor.
         result = np.empty((len(h), matrix.shape[1]), np.float32)
         core.product(h, packed, result)
-        return np.asarray(normalise.l2(result))
+        return np.asarray(normalize.l2(result))
 
     return whiten
 
 
 def apply(h: Floats, matrix: Floats) -> Floats:
-    """Return normalised descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
+    """Return normalized descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
     return whitener(matrix)(h)
 
 

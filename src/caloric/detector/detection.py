@@ -10,16 +10,16 @@ from caloric.image.scalespace import Ladder
 from caloric.types import FloatArray, Pixels
 
 
-def by_opencv(grey: Pixels, contrast: float | None, edge: float) -> Extrema:
+def by_opencv(gray: Pixels, contrast: float | None, edge: float) -> Extrema:
     """Return the extrema of OpenCV's SIFT detector, without duplicates, strongest first."""
-    if min(grey.shape) < 2:
+    if min(gray.shape) < 2:
         return extrema.joined([])
     sift = cv2.SIFT_create(  # type: ignore[attr-defined]
         contrastThreshold=extrema.CONTRAST if contrast is None else contrast,
         edgeThreshold=edge,
         enable_precise_upscale=True,
     )
-    keypoints = sift.detect(np.rint(255 * np.clip(grey, 0, 1)).astype(np.uint8), None)
+    keypoints = sift.detect(np.rint(255 * np.clip(gray, 0, 1)).astype(np.uint8), None)
     rows = np.array([(*k.pt, k.size / 2, k.response) for k in keypoints]).reshape(-1, 4)
     rows = np.unique(rows, axis=0)
     result = Extrema(rows[:, :2], rows[:, 2], rows[:, 3])

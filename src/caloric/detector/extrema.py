@@ -32,7 +32,7 @@ V = TypeVar("V", bound=Any)
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """n extrema: centres (n, 2) and scales (n,) in pixels of the image, and responses |D| (n,)."""
+    """n extrema: centers (n, 2) and scales (n,) in pixels of the image, and responses |D| (n,)."""
 
     xy: FloatArray
     sigma: FloatArray
@@ -52,7 +52,7 @@ class Extrema:
 
 
 def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArray[np.intp]:
-    """Return layer, row, column (n, 3) of the extrema among 26 neighbours that exceed ``limit``.
+    """Return layer, row, column (n, 3) of the extrema among 26 neighbors that exceed ``limit``.
 
     ``rows`` excludes the border of the octave, where no parabola can be fitted. Every maximum of
     |D| is an extremum of D; the converse fails only next to a stronger value of opposite sign.
@@ -79,7 +79,7 @@ def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArr
 
 def differences(d: Callable[[int, int, int], V]) -> tuple[V, list[V], list[V]]:
     """Return D, its gradient x, y, s and its Hessian xx, yy, ss, xy, xs, ys, from d(s, y, x)."""
-    centre = d(0, 0, 0)
+    center = d(0, 0, 0)
     ahead = [d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)]
     behind = [d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)]
     mixed = [
@@ -89,9 +89,9 @@ def differences(d: Callable[[int, int, int], V]) -> tuple[V, list[V], list[V]]:
     ]
     both = list(zip(ahead, behind, strict=True))
     return (
-        centre,
+        center,
         [(a - b) / 2 for a, b in both],
-        [*(a + b - 2 * centre for a, b in both), *(m / 4 for m in mixed)],
+        [*(a + b - 2 * center for a, b in both), *(m / 4 for m in mixed)],
     )
 
 

@@ -1,6 +1,6 @@
 """Orientation: the directions in which the gradients around a frame are strongest.
 
-The histogram is an ordinary descriptor: the ``sift`` kernel at the frame's centre with 36
+The histogram is an ordinary descriptor: the ``sift`` kernel at the frame's center with 36
 directions, computed by the same engine from the same density.
 """
 

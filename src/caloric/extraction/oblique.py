@@ -62,10 +62,10 @@ def _on_cpu(
     # All views read the reduced image, so it is computed once, in strips: the image itself may not
     # fit into memory.
     h, w = small.size
-    grey = np.concatenate(
+    gray = np.concatenate(
         [small.read(slice(r.start, r.stop), slice(0, w)) for r in threads.strips(h)]
     )
-    small = Source(small.size, lambda rows, columns: grey[rows, columns])
+    small = Source(small.size, lambda rows, columns: gray[rows, columns])
     share = memory // min(threads.count(), len(views))
 
     def of_view(view: View) -> Features:

@@ -91,9 +91,9 @@ def begin(batch: list[Item], options: ExtractOptions, device: Any, stay: bool) -
     capacity = graphs.capacity(size, options)
 
     def work(pixels: Tensor, masks: Tensor | None) -> Packed:
-        grey = upload.to_grey(pixels, layout)
-        ranges = upload.ranges(pixels, grey, layout, options.recipe.kernel)
-        return download.pack(pipeline.extract(grey, options, masks, capacity), ranges)
+        gray = upload.to_gray(pixels, layout)
+        ranges = upload.ranges(pixels, gray, layout, options.recipe.kernel)
+        return download.pack(pipeline.extract(gray, options, masks, capacity), ranges)
 
     with torch.no_grad(), cuda_streams.using(device):
         pixels = upload.upload([image for image, _ in batch], device)

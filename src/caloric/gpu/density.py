@@ -123,13 +123,13 @@ def _along(
     """Return the positions (n, p) of the points along an axis, in pixels of their levels.
 
     They are given as a fraction, a pixel index, and whether the point is inside the image. Offsets
-    are relative to the pixel at the centre of the frame, which is computed in float64, so that the
+    are relative to the pixel at the center of the frame, which is computed in float64, so that the
     precision at the image border does not depend on its coordinates.
     """
-    centre = (maps[:, axis, 2:].double() - origin) * scale
-    pixel = centre.detach().floor()
+    center = (maps[:, axis, 2:].double() - origin) * scale
+    pixel = center.detach().floor()
     offset = (shapes[:, axis : axis + 1] @ points.offsets)[:, 0] * scale
-    place = offset + (centre - pixel).to(shapes.dtype)
+    place = offset + (center - pixel).to(shapes.dtype)
     first = ((-0.5 - origin.double()) * scale - pixel).to(shapes.dtype)
     inside = (place >= first) & (place <= first + size * scale)
     whole = place.detach().clamp(-1e8, 1e8).floor()

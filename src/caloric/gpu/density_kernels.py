@@ -54,7 +54,7 @@ def _measure(
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
-    # Relative to the pixel at the centre, as in the plain form.
+    # Relative to the pixel at the center, as in the plain form.
     x0, y0 = (tx - origin) * scale, (ty - origin) * scale
     cx, cy = tl.floor(x0), tl.floor(y0)
     x = (a00 * u + a01 * v) * scale + (x0 - cx).to(tl.float32)

@@ -42,7 +42,7 @@ def _store_candidates(
     """
     # The largest |D| of 3 x 3 pixels in each of five differences, and |D| in the middle.
     most = ()
-    centre = ()
+    center = ()
     for dy in tl.static_range(-1, 2):
         at = begin + (place + dy * width)
         if ALIGNED:
@@ -63,7 +63,7 @@ def _store_candidates(
                     highest = tl.maximum(highest, most[4 * (layer - 1) + k])
                 row_most = row_most + (highest,)
                 if dy == 0:
-                    centre = centre + (d[k + 1],)
+                    center = center + (d[k + 1],)
             below = above
         most = row_most
     mine = tl.zeros((BLOCK,), tl.int32)
@@ -73,7 +73,7 @@ def _store_candidates(
             around = tl.maximum(
                 most[4 * (s - 1) + k], tl.maximum(most[4 * s + k], most[4 * s + 4 + k])
             )
-            c = centre[4 * s + k]
+            c = center[4 * s + k]
             valid = inside & (x + k > 0) & (x + k < width - 1)
             is_extremum = (valid & (c == around) & (c > limit)).to(tl.int32)
             extremal = extremal + (is_extremum,)

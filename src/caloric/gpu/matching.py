@@ -6,8 +6,8 @@ from typing import Any
 
 from caloric.features import Features
 from caloric.gpu.download import DeviceFeatures
-from caloric.gpu.neighbours import Set, neighbours
-from caloric.matching.neighbours import Matches, as_descriptors, check_dimensions, selected
+from caloric.gpu.neighbors import Set, neighbors
+from caloric.matching.neighbors import Matches, as_descriptors, check_dimensions, selected
 
 
 def match(
@@ -34,7 +34,7 @@ def match(
         search.pairs.append((search.number(a, left), search.number(b, right)))
         search.wanted.append(number)
     for search in searches.values():
-        found = neighbours(search.sets, search.pairs, radius, device)
+        found = neighbors(search.sets, search.pairs, radius, device)
         for number, result in zip(search.wanted, found, strict=True):
             results[number] = selected(result, mutual, ratio)
     return results

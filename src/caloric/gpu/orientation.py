@@ -36,7 +36,7 @@ def turned(
 
     The results are frames (b, room, 2, 3), strengths (b, room) and the number of orientations (b,),
     which may be larger than ``room``. If ``room`` is None it is set to the largest number, which
-    synchronises with the device.
+    synchronizes with the device.
     """
     b, k = strengths.shape
     table = pooling.table(
@@ -74,14 +74,14 @@ def turned(
 
 def adapted(reader: Reader, maps: Tensor) -> Tensor:
     """Return frames (n, 2, 3) with their shapes adapted: :func:`affine_shape.adapt`."""
-    sigma, centres = maps[:, 0, 0].view(-1, 1, 1), maps[..., 2:]
+    sigma, centers = maps[:, 0, 0].view(-1, 1, 1), maps[..., 2:]
     ones = torch.ones(len(maps), dtype=torch.float64, device=maps.device)
     round_ = (ones, torch.zeros_like(ones), ones)
     shape = round_
     active = ones > 0
     settled = ~active
     for _ in range(affine_shape.STEPS):
-        moment = reader.second_moments(_with_shape(sigma, shape, centres))
+        moment = reader.second_moments(_with_shape(sigma, shape, centers))
         done = active & (affine_shape.anisotropy(*moment) < affine_shape.ROUND)
         settled |= done
         active = active & ~done & ~affine_shape.singular(*moment)
@@ -90,7 +90,7 @@ def adapted(reader: Reader, maps: Tensor) -> Tensor:
         active &= ~affine_shape.too_long(*moved)
     good = settled & ~affine_shape.too_long(*shape)
     shape = affine_shape.unit_power(*_where(good, shape, round_), affine_shape.STRENGTH)
-    return _with_shape(sigma, shape, centres)
+    return _with_shape(sigma, shape, centers)
 
 
 def _where(
@@ -100,7 +100,7 @@ def _where(
     return a, b, c
 
 
-def _with_shape(sigma: Tensor, shape: tuple[Tensor, Tensor, Tensor], centres: Tensor) -> Tensor:
+def _with_shape(sigma: Tensor, shape: tuple[Tensor, Tensor, Tensor], centers: Tensor) -> Tensor:
     a, b, c = shape
     rows = [torch.stack([a, b], -1), torch.stack([b, c], -1)]
-    return torch.cat([sigma * torch.stack(rows, -2), centres], -1)
+    return torch.cat([sigma * torch.stack(rows, -2), centers], -1)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.gpu import backend, extrema, orientation
 from caloric.gpu.pyramid import Peaks, pyramid
 from caloric.gpu.reader import Reader
@@ -115,7 +115,7 @@ def _describe(reader: Reader, maps: Tensor, options: ExtractOptions) -> Tensor:
     values = reader.described(maps, options.recipe, options.sizes, product_type(maps.device))
     if options.output != "uint8":
         return values
-    return normalise.to_uint8(values, signed=options.recipe.whitening is not None)
+    return normalize.to_uint8(values, signed=options.recipe.whitening is not None)
 
 
 def product_type(device: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Descriptors on a device: contraction with tables, normalisation, whitening."""
+"""Descriptors on a device: contraction with tables, normalization, whitening."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.descriptor import normalise, tables, whitening
+from caloric.descriptor import normalize, tables, whitening
 from caloric.descriptor.layout import Layout
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
@@ -76,9 +76,9 @@ def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
 
 
 def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
-    """Return normalised and, if the recipe says so, whitened descriptors (n, d)."""
-    result = normalise.normalise(raw, recipe.normalisation)
+    """Return normalized and, if the recipe says so, whitened descriptors (n, d)."""
+    result = normalize.normalize(raw, recipe.normalisation)
     if recipe.whitening is None:
         return result
     matrix = _whitening(recipe.whitening, recipe.dimension, raw.device, raw.dtype)
-    return normalise.l2(result @ matrix)
+    return normalize.l2(result @ matrix)

@@ -62,11 +62,11 @@ class _Octaves(refinement_steps.Image):
         level, _ = refinement_steps.octaves(maps, len(self.starts))
         scaled = maps / self.spacings[level][:, None, None]
         # From the pixel at the center, so that float32 is enough.
-        centre = scaled[:, :, 2].clamp(-1e7, 1e7).floor()
+        center = scaled[:, :, 2].clamp(-1e7, 1e7).floor()
         grid = _tables(maps.device).grid
-        xy = scaled[:, :, :2].float() @ grid.T + (scaled[:, :, 2] - centre).float()[:, :, None]
+        xy = scaled[:, :, :2].float() @ grid.T + (scaled[:, :, 2] - center).float()[:, :, None]
         last = torch.stack([self.widths[level], self.heights[level]], 1)[:, :, None]
-        corner = centre.long()[:, :, None]
+        corner = center.long()[:, :, None]
         xy = torch.maximum(torch.minimum(xy, (last - 1 - corner).float()), (-corner).float())
         whole = torch.minimum(xy.floor(), (last - 2 - corner).clamp_min(0 - corner).float())
         u, v = (xy - whole).unbind(1)

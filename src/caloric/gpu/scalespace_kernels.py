@@ -29,7 +29,7 @@ def split_four(values, COUNT: tl.constexpr):
     return a, b, c, d
 
 
-# Sizes are not specialised: each octave of each image size would be compiled by itself.
+# Sizes are not specialized: each octave of each image size would be compiled by itself.
 @triton.jit(
     do_not_specialize=[
         "height", "width", "source_stride", "result_stride", "across", "tiles", "aligned"
@@ -139,7 +139,7 @@ def blur(source: Tensor, result: Tensor, sigma: float) -> None:
 
 @triton.jit
 def _between(source, row, column, beside, width):
-    """A quarter of the way from a pixel to its neighbour."""
+    """A quarter of the way from a pixel to its neighbor."""
     here = tl.load(source + row * width + column)
     return here + 0.25 * (tl.load(source + row * width + beside) - here)
 

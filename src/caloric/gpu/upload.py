@@ -21,7 +21,7 @@ from caloric.image.pixels import (
     is_tensor,
     rec601,
 )
-from caloric.image.pixels import to_grey as grey_on_host
+from caloric.image.pixels import to_gray as gray_on_host
 from caloric.kernels import Kernel
 from caloric.runtime import threads
 
@@ -33,7 +33,7 @@ TYPES = {
     "u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool,
     "f2": torch.float16, "f4": torch.float32, "f8": torch.float64,
 }  # fmt: skip
-RANGES = 5  # numbers of each image: finite, lowest and highest pixel, lowest and highest grey
+RANGES = 5  # numbers of each image: finite, lowest and highest pixel, lowest and highest gray
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Kind:
 
     @property
     def layout(self) -> str:
-        """The layout of a batch, as in :func:`to_grey`."""
+        """The layout of a batch, as in :func:`to_gray`."""
         return "tensors" if self.tensor else "arrays"
 
     @property
@@ -66,7 +66,7 @@ class Kind:
         return h, w
 
 
-GREY = "grey"  # the layout of float32 pixels (b, h, w) that need no checks
+GRAY = "gray"  # the layout of float32 pixels (b, h, w) that need no checks
 
 
 def prepared(image: Any) -> Image:
@@ -77,7 +77,7 @@ def prepared(image: Any) -> Image:
     if not is_tensor(image):
         if isinstance(image, Windows):
             h, w = image.shape[:2]
-            return grey_on_host(image.window(slice(0, h), slice(0, w)))
+            return gray_on_host(image.window(slice(0, h), slice(0, w)))
         array = as_image(image)
         if array.dtype.type not in _INTEGERS:
             as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
@@ -140,13 +140,13 @@ def _unit_range(pixels: Tensor) -> Tensor:
     return pixels.float() / torch.full((), white, device=pixels.device)
 
 
-def to_grey(pixels: Tensor, layout: str) -> Tensor:
-    """Return the grey pixels (b, h, w) of images, to the bytes of those of the CPU.
+def to_gray(pixels: Tensor, layout: str) -> Tensor:
+    """Return the gray pixels (b, h, w) of images, to the bytes of those of the CPU.
 
-    ``layout`` is "arrays" (b, h, w) or (b, h, w, c), "tensors" (b, h, w) or (b, c, h, w), or "grey"
+    ``layout`` is "arrays" (b, h, w) or (b, h, w, c), "tensors" (b, h, w) or (b, c, h, w), or "gray"
     for float32 pixels (b, h, w).
     """
-    if layout == GREY:
+    if layout == GRAY:
         return pixels
     values = _unit_range(pixels)
     if values.ndim == 3:
@@ -158,17 +158,17 @@ def to_grey(pixels: Tensor, layout: str) -> Tensor:
     return 1 + channels[3] * (result - 1) if len(channels) == 4 else result
 
 
-def ranges(pixels: Tensor, grey: Tensor, layout: str, kernel: Kernel) -> Tensor:
+def ranges(pixels: Tensor, gray: Tensor, layout: str, kernel: Kernel) -> Tensor:
     """Return what :func:`check` needs to know of each image (b, 5)."""
     result = torch.ones((len(pixels), RANGES), device=pixels.device)
-    if layout == GREY:
+    if layout == GRAY:
         return result
     if pixels.is_floating_point():
         flat = pixels.flatten(1)
         result[:, 0] = torch.isfinite(flat).all(1)
         result[:, 1], result[:, 2] = (v.float() for v in torch.aminmax(flat, dim=1))
     if kernel.feature == "intensity":
-        result[:, 3], result[:, 4] = torch.aminmax(grey.flatten(1), dim=1)
+        result[:, 3], result[:, 4] = torch.aminmax(gray.flatten(1), dim=1)
     return result
 
 
@@ -182,9 +182,9 @@ def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
 
 
 def on_device(image: Image, kernel: Kernel, device: Any) -> Tensor:
-    """Return the grey pixels (h, w) of an image on the device, checked."""
+    """Return the gray pixels (h, w) of an image on the device, checked."""
     layout, pixels = Kind.of(image).layout, upload([image], device)
-    grey = to_grey(pixels, layout)
+    gray = to_gray(pixels, layout)
     if pixels.is_floating_point() or kernel.feature == "intensity":
-        check(ranges(pixels, grey, layout, kernel)[0].cpu().numpy(), kernel)
-    return grey[0]
+        check(ranges(pixels, gray, layout, kernel)[0].cpu().numpy(), kernel)
+    return gray[0]

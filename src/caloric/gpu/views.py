@@ -22,13 +22,13 @@ from caloric.types import FloatArray, Mask
 
 _RECORDED = 1 << 26  # rotated pixels: a recorded graph keeps their memory
 
-Uploaded = tuple[Tensor, Tensor | None]  # grey pixels and mask (h, w) on the device
+Uploaded = tuple[Tensor, Tensor | None]  # gray pixels and mask (h, w) on the device
 
 
 def uploaded(
     image: upload.Image, mask: Mask | None, kernel: Kernel, device: Any
 ) -> Uploaded | None:
-    """Return grey pixels and mask (h, w) of an image on the device; None if they do not fit."""
+    """Return gray pixels and mask (h, w) of an image on the device; None if they do not fit."""
     try:
         with torch.no_grad(), cuda_streams.using(device):
             wanted = None if mask is None else upload.upload([mask], device)[0]
@@ -90,8 +90,8 @@ def begin(
     def again() -> Begun | None:
         return begin(image, factor, turns, options, device)
 
-    grey, _ = image
-    small = (grey.shape[0] // factor, grey.shape[1] // factor)
+    gray, _ = image
+    small = (gray.shape[0] // factor, gray.shape[1] // factor)
     size = _largest(turns, small)
     if not batches.addressable(*size, device):
         return None
@@ -110,11 +110,11 @@ def _begin(
 ) -> Running:
     most = graphs.capacity(size, options)
 
-    def work(grey: Tensor, mask: Tensor | None) -> download.Packed:
-        pixels, seen = _render(*_reduced(grey, mask, factor), tuple(turns), size, factor)
+    def work(gray: Tensor, mask: Tensor | None) -> download.Packed:
+        pixels, seen = _render(*_reduced(gray, mask, factor), tuple(turns), size, factor)
         batch = pipeline.extract(pixels, options, seen, most)
         return download.pack(
-            batch, upload.ranges(pixels, pixels, upload.GREY, options.recipe.kernel)
+            batch, upload.ranges(pixels, pixels, upload.GRAY, options.recipe.kernel)
         )
 
     fixed = options.max_features is not None
@@ -130,35 +130,35 @@ def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:
     return max(h), max(w)
 
 
-def _reduced(grey: Tensor, mask: Tensor | None, factor: int) -> tuple[Tensor, Tensor | None]:
+def _reduced(gray: Tensor, mask: Tensor | None, factor: int) -> tuple[Tensor, Tensor | None]:
     """Return the mean of blocks of pixels, and the mask at their middle."""
     if factor == 1:
-        return grey, mask
+        return gray, mask
     if mask is not None:
         h, w = (n // factor for n in mask.shape)
         middle = slice(factor // 2, None, factor)
         mask = mask[middle, middle][:h, :w]
-    return functional.avg_pool2d(grey[None], factor)[0], mask
+    return functional.avg_pool2d(gray[None], factor)[0], mask
 
 
 def _render(
-    grey: Tensor,
+    gray: Tensor,
     mask: Tensor | None,
     turns: tuple[View, ...],
     view_size: tuple[int, int],
     factor: int,
 ) -> tuple[Tensor, Tensor]:
     """Return views (n, *view_size) of an image (h, w), and where features may be."""
-    h, w = grey.shape
-    device, tilt = grey.device, turns[0].tilt
+    h, w = gray.shape
+    device, tilt = gray.device, turns[0].tilt
     if tilt == 1:
-        return grey[None], (torch.ones_like(grey, dtype=torch.bool) if mask is None else mask)[None]
+        return gray[None], (torch.ones_like(gray, dtype=torch.bool) if mask is None else mask)[None]
     taps, back = _taps(tilt, device), _back(turns, (h, w), device)
     reach, (rows, columns) = len(taps) // 2, view_size
     x = torch.arange(-reach, tilt * (columns - 1) + reach + 1, device=device).float()
     y = torch.arange(rows, device=device).float()
     places = [_along(back[:, axis], x, y) for axis in (0, 1)]
-    turned = _sampled(grey, *places)
+    turned = _sampled(gray, *places)
     kernel = taps.view(1, 1, 1, -1)
     blurred = functional.conv2d(turned[:, None], kernel, stride=(1, tilt))[:, 0]
     inner = [p[:, :, reach : len(x) - reach : tilt] for p in places]

@@ -79,7 +79,7 @@ def open_images(files: Sequence[str], device: Any = None, decode: Decoder = "cpu
 def jpeg_bytes(path: str) -> "Tensor | None":
     """Return the bytes of a JPEG that nvJPEG can decode; None if the CPU must decode it.
 
-    Those are images rotated by EXIF, JPEGs that are not RGB or grey, and other files.
+    Those are images rotated by EXIF, JPEGs that are not RGB or gray, and other files.
     """
     import torch
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Conversion of arrays and tensors to grey float32 pixels in [0, 1]."""
+"""Conversion of arrays and tensors to gray float32 pixels in [0, 1]."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,33 +126,33 @@ def unused_range(image: object) -> str | None:
 
 
 def low_contrast(image: object) -> str | None:
-    """Return what to do about an image of few grey levels; None for other images."""
+    """Return what to do about an image of few gray levels; None for other images."""
     if isinstance(image, Windows):
         return None
-    grey = to_grey(image)
-    if not grey.size:
+    gray = to_gray(image)
+    if not gray.size:
         return None
-    low, high = np.percentile(grey, (0.5, 99.5))
+    low, high = np.percentile(gray, (0.5, 99.5))
     if not 0 < high - low < 0.1:
         return None
     return (
-        f"its grey levels span {100 * (high - low):.2g} % of the range; stretch them, or ask for "
+        f"its gray levels span {100 * (high - low):.2g} % of the range; stretch them, or ask for "
         "weaker features by contrast"
     )
 
 
 def rec601(red: Any, green: Any, blue: Any) -> Any:
-    """Return the grey values of float32 channels (arrays or tensors) by the weights of Rec. 601.
+    """Return the gray values of float32 channels (arrays or tensors) by the weights of Rec. 601.
 
     A matrix product is avoided because its rounding depends on the memory layout.
     """
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def to_grey(image: object) -> NDArray[np.float32]:
-    """Return grey float32 pixels (h, w) in [0, 1] of an image (h, w) or (h, w, 3 | 4) in RGB order.
+def to_gray(image: object) -> NDArray[np.float32]:
+    """Return gray float32 pixels (h, w) in [0, 1] of an image (h, w) or (h, w, 3 | 4) in RGB order.
 
-    Colours are weighted by Rec. 601; transparent pixels are blended with white.
+    Colors are weighted by Rec. 601; transparent pixels are blended with white.
     """
     array = as_image(image)
     result = np.empty(array.shape[:2], np.float32)
@@ -167,7 +167,7 @@ def to_grey(image: object) -> NDArray[np.float32]:
 def _convert(
     array: NDArray[np.generic], rows: range, result: NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Write some rows of :func:`to_grey`; return the range of their values if they are floats."""
+    """Write some rows of :func:`to_gray`; return the range of their values if they are floats."""
     part = slice(rows.start, rows.stop)
     pixels = as_unit_range(array[part], "image").astype(np.float32, copy=False)
     value_range = (0.0, 0.0)
@@ -176,10 +176,10 @@ def _convert(
     if pixels.ndim == 2:
         result[part] = pixels
         return value_range
-    grey = rec601(*(pixels[..., i] for i in range(3)))
+    gray = rec601(*(pixels[..., i] for i in range(3)))
     if pixels.shape[2] == 4:
-        grey = 1 + pixels[..., 3] * (grey - 1)
-    result[part] = grey
+        gray = 1 + pixels[..., 3] * (gray - 1)
+    result[part] = gray
     return value_range
 
 
@@ -197,22 +197,22 @@ class Windows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """An image of ``size`` (h, w); ``read(rows, columns)`` returns the grey pixels of a window."""
+    """An image of ``size`` (h, w); ``read(rows, columns)`` returns the gray pixels of a window."""
 
     size: tuple[int, int]
     read: Callable[[slice, slice], NDArray[np.float32]]
 
 
 def source(image: object) -> Source:
-    """Return a :class:`Source` of an array or :class:`Windows`, converted to grey on reading."""
+    """Return a :class:`Source` of an array or :class:`Windows`, converted to gray on reading."""
     if isinstance(image, Windows):
         windows = image
         return Source(
             (windows.shape[0], windows.shape[1]),
-            lambda rows, columns: to_grey(windows.window(rows, columns)),
+            lambda rows, columns: to_gray(windows.window(rows, columns)),
         )
     array = as_image(image)
     as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
     return Source(
-        (array.shape[0], array.shape[1]), lambda rows, columns: to_grey(array[rows, columns])
+        (array.shape[0], array.shape[1]), lambda rows, columns: to_gray(array[rows, columns])
     )

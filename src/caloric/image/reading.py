@@ -1,4 +1,4 @@
-"""Reading image files: upright RGB or grey pixels, or an InputError with a one-line message."""
+"""Reading image files: upright RGB or gray pixels, or an InputError with a one-line message."""
 
 import io
 import warnings
@@ -39,7 +39,7 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     Returns
     -------
     ndarray (h, w), (h, w, 3) or (h, w, 4)
-        uint8, uint16 or float pixels as stored, colours in RGB order. CMYK and PPM images of
+        uint8, uint16 or float pixels as stored, colors in RGB order. CMYK and PPM images of
         16 bits are reduced to uint8.
 
     Examples
@@ -47,9 +47,9 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     >>> import tempfile
     >>> import numpy as np, caloric
     >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{folder}/black.png")
-    ...     caloric.read_image(f"{folder}/black.png").shape
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{directory}/black.png")
+    ...     caloric.read_image(f"{directory}/black.png").shape
     (120, 160)
     """
     path = Path(path)
@@ -58,7 +58,7 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise InputError(f"{path}: a folder, not an image") from None
+        raise InputError(f"{path}: a directory, not an image") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if not data:
@@ -91,9 +91,9 @@ def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     >>> import tempfile
     >>> import numpy as np, caloric
     >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{folder}/black.png")
-    ...     caloric.open_image(f"{folder}/black.png").shape
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     Image.fromarray(np.zeros((120, 160), np.uint8)).save(f"{directory}/black.png")
+    ...     caloric.open_image(f"{directory}/black.png").shape
     (120, 160)
     """
     from caloric.image import tiff
@@ -231,7 +231,7 @@ def _decode_jpeg(data: bytes, image: Any) -> NDArray[np.generic]:
 def _needs_opencv(image: Any, data: bytes) -> bool:
     """Return whether OpenCV decodes the file: more than 8 bits, or TIFF without alpha.
 
-    Pillow reduces deep colours to 8 bits; OpenCV misreads 8-bit TIFF with alpha.
+    Pillow reduces deep colors to 8 bits; OpenCV misreads 8-bit TIFF with alpha.
     """
     if image.format == "TIFF":
         deep = max(image.tag_v2.get(_BITS, (1,))) > 8
@@ -293,7 +293,7 @@ def _decode_by_opencv(data: bytes) -> NDArray[np.generic]:
     tags = _tiff_tags(data)
     deep = tags.get(_BITS, 8) > 8 or tags.get(_SAMPLES, 1) > 2
     if deep and tags.get(_PLANAR, 1) == 2:
-        raise InputError("stores its colours in separate planes; store them together")
+        raise InputError("stores its colors in separate planes; store them together")
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise InputError("not an image that can be read")
@@ -316,12 +316,12 @@ def _white(pixels: NDArray[Any]) -> Any:
 
 
 def _unpremultiplied(pixels: NDArray[Any]) -> NDArray[np.generic]:
-    """Return premultiplied RGBA pixels with their colours divided by alpha."""
+    """Return premultiplied RGBA pixels with their colors divided by alpha."""
     white = float(_white(pixels))
     alpha = np.maximum(pixels[..., 3:].astype(np.float64), 1e-9 * white) / white
-    colours = np.minimum(pixels[..., :3] / alpha, white)
-    colours = colours if pixels.dtype.kind == "f" else np.rint(colours)
-    return np.concatenate([colours.astype(pixels.dtype), pixels[..., 3:]], -1)
+    colors = np.minimum(pixels[..., :3] / alpha, white)
+    colors = colors if pixels.dtype.kind == "f" else np.rint(colors)
+    return np.concatenate([colors.astype(pixels.dtype), pixels[..., 3:]], -1)
 
 
 def _pillow_to_array(image: Any) -> NDArray[np.generic]:

@@ -177,9 +177,9 @@ class Base:
         return [taps(sigma) for sigma in steps(self.first, self.last)]
 
 
-def enlarged(grey: Image32, corner: tuple[int, int] = (0, 0)) -> Base:
+def enlarged(gray: Image32, corner: tuple[int, int] = (0, 0)) -> Base:
     """Return the base of octave 0 of an image, or of a window of it that begins at ``corner``."""
-    return Base(grey, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), enlarged=True)
+    return Base(gray, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), enlarged=True)
 
 
 def octaves(bases: Sequence[Base]) -> list[Octave]:
@@ -251,15 +251,15 @@ def _enlarged(pixels: Image32) -> Image32:
     return result
 
 
-def build(grey: Image32) -> ScaleSpace:
-    """Return the scale space of a grey float32 image (h, w) in [0, 1]."""
-    bases = [enlarged(grey)]
-    if min(grey.shape) >= SMALLEST:
-        bases.append(Base(grey, SHARP, 1.0))
+def build(gray: Image32) -> ScaleSpace:
+    """Return the scale space of a gray float32 image (h, w) in [0, 1]."""
+    bases = [enlarged(gray)]
+    if min(gray.shape) >= SMALLEST:
+        bases.append(Base(gray, SHARP, 1.0))
     results = octaves(bases)
     while results[-1].step >= 1:
         half = results[-1].pixels[SCALES, ::2, ::2]
         if min(half.shape) < SMALLEST:
             break
         results.append(octave(Base(np.ascontiguousarray(half), FIRST, 2 * results[-1].step)))
-    return ScaleSpace(tuple(results), (grey.shape[0], grey.shape[1]))
+    return ScaleSpace(tuple(results), (gray.shape[0], gray.shape[1]))

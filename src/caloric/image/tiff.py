@@ -16,11 +16,11 @@ from caloric.errors import InputError
 SMALL = 4_000_000  # pixels: an image up to this size is read as a whole
 KEPT = 128_000_000  # bytes of decoded strips and tiles in the cache
 
-_GREY, _RGB = 1, 2  # photometric interpretations that need no conversion
+_GRAY, _RGB = 1, 2  # photometric interpretations that need no conversion
 
 
 class TiffWindows:
-    """A grey or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
+    """A gray or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
 
     def __init__(self, path: Path, file: IO[bytes], page: Any) -> None:
         """Wrap a ``page`` (tifffile.TiffPage) of an open file."""
@@ -126,7 +126,7 @@ def _plain(page: Any) -> bool:
         and page.planarconfig == 1
         and str(page.dtype) in ("uint8", "uint16", "float32")
         and (
-            (page.photometric == _GREY and page.samplesperpixel == 1)
+            (page.photometric == _GRAY and page.samplesperpixel == 1)
             or (page.photometric == _RGB and page.samplesperpixel == 3)
         )
     )

@@ -106,7 +106,7 @@ def spaces(
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
     """Yield the tiles of an image of ``size`` (h, w) with their scale spaces.
 
-    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns the grey pixels of a window;
+    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns the gray pixels of a window;
     ``around`` is the margin from :func:`halo`. Tiles that are not ``wanted`` are left out.
     """
     h, w = size
@@ -157,15 +157,15 @@ def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
 def _finest(read: Read, tile: Tile, around: int) -> list[Base]:
     """Return the bases of octaves 0 and 1, which are computed from the image itself."""
     rows, columns = tile.window(1.0, reach(SHARP) + around, tile.size)
-    grey = read(rows, columns)
+    gray = read(rows, columns)
     # Octave 0 has two pixels per image pixel; the interpolation needs one more.
     margin = (reach(2 * CAMERA) + around) // 2 + 2
     near = tile.window(1.0, margin, tile.size)
     top, left = near[0].start - rows.start, near[1].start - columns.start
-    part = grey[top : near[0].stop - rows.start, left : near[1].stop - columns.start]
+    part = gray[top : near[0].stop - rows.start, left : near[1].stop - columns.start]
     return [
         enlarged(part, (near[1].start, near[0].start)),
-        Base(grey, SHARP, 1.0, (columns.start, rows.start)),
+        Base(gray, SHARP, 1.0, (columns.start, rows.start)),
     ]
 
 
@@ -213,5 +213,5 @@ def _room(shape: tuple[int, int], memory: int) -> Image32:
         except OSError as error:
             raise InputError(
                 f"no space for {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
-                f"({error.strerror}); set TMPDIR to another folder, or allow more memory"
+                f"({error.strerror}); set TMPDIR to another directory, or allow more memory"
             ) from None

@@ -65,9 +65,9 @@ class View:
 def turns(tilt: int, size: tuple[int, int]) -> list[View]:
     """Return the views with a tilt of an image of size (h, w).
 
-    A view of tilt t looks like its neighbours if it is turned by about 1 / t, so there are more
+    A view of tilt t looks like its neighbors if it is turned by about 1 / t, so there are more
     turns for larger tilts; a turn by π gives the same view upside down. Tilt 1 is the image itself.
-    There are none of an image too thin to be recognised from aside, and of one so long that most of
+    There are none of an image too thin to be recognized from aside, and of one so long that most of
     a turned view is empty only some.
     """
     if tilt == 1:
@@ -185,7 +185,7 @@ def new_shapes(maps: FloatArray, known: int) -> NDArray[np.intp]:
     """Return the rows of frames (n, 2, 3) at whose place no frame before is of their shape.
 
     The first ``known`` rows are returned in any case.
-    Alike are frames whose centres are nearer than half a σ, whose sizes and axes differ by less
+    Alike are frames whose centers are nearer than half a σ, whose sizes and axes differ by less
     than a quarter and whose directions by less than 20 degrees, as far as cells show it.
     """
     strips = threads.strips(len(maps), 2048)

@@ -79,12 +79,12 @@ class Colmap(Exporter):
     def check(self) -> None:
         """Raise an error if COLMAP, an image or the space on the disk is missing."""
         require()
-        folder = self.request.images
-        if folder is None and not available():
-            raise InputError("without pycolmap the images are needed too: --images FOLDER")
-        for path in () if folder is None else (folder / name for name in self.request.names):
+        directory = self.request.images
+        if directory is None and not available():
+            raise InputError("without pycolmap the images are needed too: --images DIRECTORY")
+        for path in () if directory is None else (directory / name for name in self.request.names):
             if not path.is_file():
-                raise InputError(f"{path}: does not exist; name the folder of the images")
+                raise InputError(f"{path}: does not exist; name the directory of the images")
         check_space(self.target.parent, self.request.count * _BYTES_PER_FEATURE)
 
     def open(self) -> None:
@@ -154,18 +154,19 @@ class Colmap(Exporter):
         return [self.target]
 
 
-def check_space(folder: Path, needed: int) -> None:
-    """Raise an error if a folder is not writable or too small: COLMAP would abort the process."""
+def check_space(directory: Path, needed: int) -> None:
+    """Raise an error if a directory is not writable or too full: COLMAP would abort."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-        with tempfile.NamedTemporaryFile(dir=folder):
+        directory.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(directory).free
+        with tempfile.NamedTemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
     if free < needed:
         raise InputError(
-            f"{folder}: {needed / 1e6:,.0f} MB are needed, but only {free / 1e6:,.0f} MB are free"
+            f"{directory}: {needed / 1e6:,.0f} MB are needed, "
+            f"but only {free / 1e6:,.0f} MB are free"
         )
 
 
@@ -213,12 +214,12 @@ def read_frames(path: Path) -> dict[str, Frames]:
         database.close()
 
 
-def map_images(database: Path, folder: Path, output: Path) -> list[Reconstruction]:
+def map_images(database: Path, directory: Path, output: Path) -> list[Reconstruction]:
     """Return the models that COLMAP makes of a database, in directories of ``output``."""
     if not available():
-        return colmap_command.map_images(database, folder, output)
+        return colmap_command.map_images(database, directory, output)
     models: dict[int, Any] = call(
-        lambda: pycolmap().incremental_mapping(str(database), str(folder), str(output)), database
+        lambda: pycolmap().incremental_mapping(str(database), str(directory), str(output)), database
     )
     return [
         colmap_model.summary(

@@ -61,14 +61,14 @@ def without_gpu(command: str) -> tuple[str, ...]:
 
 
 class CommandWriter:
-    """Writes a new database; cameras are read from the images in ``folder``.
+    """Writes a new database; cameras are read from the images in ``directory``.
 
     COLMAP's importer makes the database from text files, before the first pair is written.
     """
 
-    def __init__(self, path: Path, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, path: Path, directory: Path, stack: ExitStack) -> None:
         """Use ``stack`` to remove temporary files and to close the database."""
-        self.path, self.folder, self.stack = path, folder, stack
+        self.path, self.directory, self.stack = path, directory, stack
         place = tempfile.TemporaryDirectory(dir=path.parent, prefix="text.")
         self.place = Path(stack.enter_context(place))
         self.names: list[str] = []
@@ -90,7 +90,7 @@ class CommandWriter:
         """Return the database with the features of all images."""
         if self.tables is not None:
             return self.tables
-        paths = ("--database_path", self.path, "--image_path", self.folder)
+        paths = ("--database_path", self.path, "--image_path", self.directory)
         call("feature_importer", *paths, "--import_path", self.place / "text")
         self.tables = self.stack.enter_context(colmap_tables.opened(self.path))
         for name in self.names:
@@ -102,9 +102,9 @@ class CommandWriter:
         return self.tables
 
 
-def map_images(database: Path, folder: Path, output: Path) -> list[Reconstruction]:
+def map_images(database: Path, directory: Path, output: Path) -> list[Reconstruction]:
     """Run COLMAP's mapper; return a summary of each model, none if it found no model."""
-    paths = ("--database_path", database, "--image_path", folder)
+    paths = ("--database_path", database, "--image_path", directory)
     try:
         call("mapper", *paths, "--output_path", output)
     except InputError as error:

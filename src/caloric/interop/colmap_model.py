@@ -15,7 +15,7 @@ class Reconstruction:
 
     Attributes
     ----------
-    folder : Path
+    directory : Path
         The directory of the model's files.
     images : tuple of str
         Names of the registered images, sorted.
@@ -25,7 +25,7 @@ class Reconstruction:
         The mean reprojection error in pixels.
     """
 
-    folder: Path
+    directory: Path
     images: tuple[str, ...]
     points: int
     error: float
@@ -34,7 +34,7 @@ class Reconstruction:
         """Return the summary in one line."""
         return (
             f"{len(self.images)} images placed, {self.points:,} points, mean error "
-            f"{self.error:.2f} px: {self.folder}"
+            f"{self.error:.2f} px: {self.directory}"
         )
 
 
@@ -52,9 +52,9 @@ class RegisteredImage:
     points: NDArray[np.int64]
 
 
-def registered(folder: Path) -> Iterator[RegisteredImage]:
+def registered(directory: Path) -> Iterator[RegisteredImage]:
     """Yield the registered images of a model from images.bin, which all versions write."""
-    data = (folder / "images.bin").read_bytes()
+    data = (directory / "images.bin").read_bytes()
     (count,), at = struct.unpack_from("<Q", data), 8
     for _ in range(count):
         _, *pose, _ = struct.unpack_from("<I7dI", data, at)
@@ -66,6 +66,8 @@ def registered(folder: Path) -> Iterator[RegisteredImage]:
         yield RegisteredImage(name, tuple(pose[:4]), tuple(pose[4:]), rows["f2"])
 
 
-def summary(folder: Path, points: int, error: float) -> Reconstruction:
+def summary(directory: Path, points: int, error: float) -> Reconstruction:
     """Return the summary of the model in a directory."""
-    return Reconstruction(folder, tuple(sorted(i.name for i in registered(folder))), points, error)
+    return Reconstruction(
+        directory, tuple(sorted(i.name for i in registered(directory))), points, error
+    )

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.image import reading
 
-LENGTH = float(normalise.UNSIGNED)  # of SIFT's bytes
+LENGTH = float(normalize.UNSIGNED)  # of SIFT's bytes
 # Signed entries are shifted up by this before they are scaled to that length. Distances between
 # descriptors then keep their ratios, and few entries are cut off at 0.
 SHIFT = 42.0
@@ -39,7 +39,7 @@ def in_file_axes(features: Features, orientation: int) -> Features:
 
 
 # The norm of stored descriptors, by which distances between them are larger.
-NORMS = {"unit": 1, "uint8": normalise.UNSIGNED, "uint8+128": normalise.SIGNED}
+NORMS = {"unit": 1, "uint8": normalize.UNSIGNED, "uint8+128": normalize.SIGNED}
 
 
 def unit_descriptors(features: Features) -> NDArray[np.float32]:
@@ -48,8 +48,8 @@ def unit_descriptors(features: Features) -> NDArray[np.float32]:
     if features.encoding == "unit":
         return values
     if features.encoding == "uint8+128":
-        values -= normalise.OFFSET
-    return np.asarray(normalise.l2(values), np.float32)
+        values -= normalize.OFFSET
+    return np.asarray(normalize.l2(values), np.float32)
 
 
 def sift_floats(features: Features) -> NDArray[np.float32]:
@@ -61,7 +61,7 @@ def sift_floats(features: Features) -> NDArray[np.float32]:
         unit = np.maximum(scale * unit + SHIFT, 0)
     else:
         unit = np.maximum(unit - FLOOR * unit.mean(1, keepdims=True), 0)
-    return np.asarray(LENGTH * normalise.l2(unit), np.float32)
+    return np.asarray(LENGTH * normalize.l2(unit), np.float32)
 
 
 def sift_bytes(features: Features) -> NDArray[np.uint8]:
@@ -71,4 +71,4 @@ def sift_bytes(features: Features) -> NDArray[np.uint8]:
             f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} has "
             f"{features.descriptors.shape[1]}; use caloric or caloric-unlearned"
         )
-    return np.asarray(normalise.to_uint8(sift_floats(features) / LENGTH))
+    return np.asarray(normalize.to_uint8(sift_floats(features) / LENGTH))

@@ -1,6 +1,6 @@
 """Features and matches in HDF5, one group per image or pair, in the format of hloc. Needs h5py.
 
-Conventions of hloc: keypoints (n, 2) with pixel centres at integers, ``oris`` in degrees,
+Conventions of hloc: keypoints (n, 2) with pixel centers at integers, ``oris`` in degrees,
 descriptors (d, n) as floats of unit length, and scores of matches (similarity + 1) / 2.
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from caloric.descriptor import normalise, whitening
+from caloric.descriptor import normalize, whitening
 from caloric.descriptor.recipes import Descriptor as Recipe
 from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
@@ -20,7 +20,7 @@ from caloric.errors import InputError
 from caloric.gpu import cuda_streams, density, graphs, pooling, scalespace
 from caloric.gpu.download import DeviceFeatures as DeviceFeatures
 from caloric.gpu.pyramid import Measurement, Owners, pyramid
-from caloric.gpu.upload import check, check_type, to_grey
+from caloric.gpu.upload import check, check_type, to_gray
 from caloric.gpu.upload import ranges as pixel_ranges
 from caloric.image.pixels import is_tensor
 from caloric.kernels import Kernel
@@ -80,9 +80,9 @@ class Descriptor(nn.Module):
         if len(raw) == 0:
             result = raw.new_zeros((0, self.dimension))
         else:
-            result = normalise.normalise(raw, self.recipe.normalisation)
+            result = normalize.normalize(raw, self.recipe.normalisation)
             if self.recipe.whitening is not None:
-                result = normalise.l2(result @ self.whitening.to(kind))
+                result = normalize.l2(result @ self.whitening.to(kind))
         result = result.to(pixels.dtype)
         return result if lafs is None else result.view(*lafs.shape[:2], self.dimension)
 
@@ -154,10 +154,10 @@ def extract(
     check_type(images)
     callers = torch.cuda.current_stream(images.device) if images.is_cuda else None
     with torch.no_grad(), cuda_streams.using(images.device):
-        grey = to_grey(images, "tensors")
-        for ranges in pixel_ranges(images, grey, "tensors", options.recipe.kernel).cpu().numpy():
+        gray = to_gray(images, "tensors")
+        for ranges in pixel_ranges(images, gray, "tensors", options.recipe.kernel).cpu().numpy():
             check(ranges, options.recipe.kernel)
-        batch: Any = graphs.run(grey, options, None)
+        batch: Any = graphs.run(gray, options, None)
         parts = (batch.maps.float(), batch.strengths, batch.descriptors)
         results = tuple(_padded(part, max_features) for part in parts)
     if callers is not None:

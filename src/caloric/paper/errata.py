@@ -51,7 +51,7 @@ def _plane(reach: float = 2.5, side: int = 251) -> tuple[FloatArray, float]:
 
 
 def _shape_error(approximation: FloatArray, truth: FloatArray) -> float:
-    """Return the relative L2 error after the best scaling, which normalisation would remove."""
+    """Return the relative L2 error after the best scaling, which normalization would remove."""
     scale = (approximation @ truth) / (approximation @ approximation)
     return float(np.linalg.norm(scale * approximation - truth) / np.linalg.norm(truth))
 

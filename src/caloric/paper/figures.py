@@ -17,7 +17,7 @@ from caloric.theory import toy
 from caloric.theory.continuation import Path, Step
 from caloric.types import FloatArray
 
-BLUE, GREEN, RED, GREY = "#1f5fa8", "#2e8b57", "#c0392b", "#888888"
+BLUE, GREEN, RED, GRAY = "#1f5fa8", "#2e8b57", "#c0392b", "#888888"
 SHOWN_SIGMAS = (0.8, 0.4, 0.2, 0.0)
 PRINTED_BETAS = tuple(k * np.pi / 8 for k in range(8))
 
@@ -137,7 +137,7 @@ def statistics(path: FilePath, result: table1.Result) -> None:
     """Draw shares of wrong choices against the strength of the deformation, with intervals."""
     groups = ("best", "equal blur")
     figure, (row,) = _grid(1, 2, 11, 4, sharey=True)
-    colours = {"sift": GREY, "dsp-inner": GREEN, "similarity": BLUE, "heat": RED}
+    colors = {"sift": GRAY, "dsp-inner": GREEN, "similarity": BLUE, "heat": RED}
     for axes, group in zip(row, groups, strict=True):
         for line in result.rows:
             if line.group != group or line.compared != "l2":
@@ -146,7 +146,7 @@ def statistics(path: FilePath, result: table1.Result) -> None:
             ends = np.array([[share.low, share.high] for share in line.shares]).T
             axes.errorbar(
                 table1.STRENGTHS, 1 - mean, np.maximum([ends[1] - mean, mean - ends[0]], 0),
-                color=colours[line.method.name], marker="o", capsize=3, label=line.method.label,
+                color=colors[line.method.name], marker="o", capsize=3, label=line.method.label,
             )  # fmt: skip
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(FixedLocator([0.001, 0.003, 0.01, 0.03, 0.1]))
@@ -182,10 +182,10 @@ def algorithms(path: FilePath, result: side_by_side.SideBySide) -> None:
         _bare(axes)
     sigmas = [step.sigma for step in result.path.steps]
     choices = np.array([step.point[:3] for step in result.path.steps])
-    for letter, choice, colour in zip(
+    for letter, choice, color in zip(
         side_by_side.TEMPLATES, choices.T, (GREEN, RED, BLUE), strict=True
     ):
-        row[3].plot(sigmas, choice, "o-", color=colour, label=f"c of “{letter}”")
+        row[3].plot(sigmas, choice, "o-", color=color, label=f"c of “{letter}”")
     row[3].set_xscale("log")
     row[3].xaxis.set_major_locator(FixedLocator([0.05, 0.1, 0.2, 0.4]))
     row[3].xaxis.set_minor_locator(FixedLocator([]))

@@ -19,9 +19,9 @@ def printed_gaussian(squared_length: FloatArray, sigma: FloatArray, dim: int) ->
 def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
     """Return eq. 24, the box of closed form 1, which is correct but divides by |x|."""
     length = np.hypot(x[..., 0], x[..., 1])
-    centre = 1 - ((x * y).sum(-1) + sigma_d**2) / length**2
+    center = 1 - ((x * y).sum(-1) + sigma_d**2) / length**2
     near, far = sigma_d / length, np.sqrt(sigma_s**2 + (sigma_d / length) ** 2)
-    return gaussian_2d(y - x, sigma_d) / gaussian(centre, near) * gaussian(centre, far)
+    return gaussian_2d(y - x, sigma_d) / gaussian(center, near) * gaussian(center, far)
 
 
 def printed_both_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:

@@ -16,7 +16,7 @@ from caloric.theory.continuation import Step
 
 
 def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> Path:
-    """Regenerate the paper into the folder ``out``; return the path of its index.html."""
+    """Regenerate the paper into the directory ``out``; return the path of its index.html."""
     try:
         from caloric.paper import figures
     except ImportError as error:
@@ -178,7 +178,7 @@ the statistics follow.</p>
         html.figure(
             "statistics.png",
             "Share of wrong choices against strength of deformation",
-            "Share of wrong choices, lower is better; 95 % intervals. Neighbouring curves share their letters, so "
+            "Share of wrong choices, lower is better; 95 % intervals. Neighboring curves share their letters, so "
             "compare them by the differences in the table, not by overlapping bars.",
         )
     }
@@ -277,7 +277,7 @@ circle (erratum 15).</p>
         html.figure(
             "response_heat.png",
             "Grid of response maps of heat",
-            f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the centre and spreads with "
+            f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the center and spreads with "
             "the direction, because a gradient that an affine change turns is also one that it moves.",
         )
     }"""
@@ -321,7 +321,7 @@ elsewhere, and one at the letter, off by {turn:.0f}°, {scale:.0%} of scale and 
 <p class="note">What the paper leaves open had to be decided. Templates are scaled to equal energy with
 themselves; otherwise the one with less ink fits inside another as well as the right one. The search
 has a window (scale at most {top:g} along the image's axes), at whose border the first {at_border}
-steps end: an unnormalised dot product grows with scale while σ is large. The penalty on c has weight
+steps end: an unnormalized dot product grows with scale while σ is large. The penalty on c has weight
 {side_by_side.PENALTY:g} and is soft: at the end c is ({
         chosen
     }), with a clear largest entry but not 0

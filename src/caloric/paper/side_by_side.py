@@ -1,6 +1,6 @@
 """The paper's three algorithms side by side, run on one problem.
 
-Which of three letters is in the image, and under which similarity? All three minimise the negated
+Which of three letters is in the image, and under which similarity? All three minimize the negated
 dot product of gradient-orientation densities (eqs. 15 and 17).
 
 * left:   Algorithm 1: diffusion in every variable, the choice c and the transformation, with σ
@@ -131,7 +131,7 @@ def _similarity(z: FloatArray) -> Similarity:
 def ideal(image: OrientationDensity, templates: list[OrientationDensity]) -> Path:
     """Run Algorithm 1 on (c₁, c₂, c₃, a, c, b₁, b₂), all diffused in closed form; return its path.
 
-    τ(x) = [[a, −c], [c, a]] x + b: in this parameterisation the diffusion over rotation, scale and
+    τ(x) = [[a, −c], [c, a]] x + b: in this parameterization the diffusion over rotation, scale and
     translation is exact, and so is its gradient (:func:`caloric.theory.alignment.similarity`).
     """
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.descriptor.engine import describe_patches
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import Descriptor
@@ -45,7 +45,7 @@ class Method:
         return " ".join([self.name, *values])
 
     def describe(self, patches: FloatArray) -> Floats32:
-        """Return unnormalised descriptors (n, 1024) of patches."""
+        """Return unnormalized descriptors (n, 1024) of patches."""
         recipe = Descriptor(kernel(self.name, **dict(self.parameters)), LAYOUT, "none")
         return np.asarray(describe_patches(patches, recipe), np.float32)
 
@@ -94,7 +94,7 @@ def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
     raw = how.describe(patches)
     result: dict[Compared, FloatArray] = {}
     for compared in COMPARED:
-        unit = normalise.normalise(raw, compared)
+        unit = normalize.normalize(raw, compared)
         copies = unit[count:].reshape(*shape[:3], -1)
         products = np.einsum("bd,sard->sabr", unit[:count], copies, optimize=True)
         to_original = products[:, np.arange(count), np.arange(count)]
@@ -203,7 +203,7 @@ def distances(p: str, q: str, moves: tuple[Move, Move], how: Method) -> tuple[fl
     """Return the total squared distance (eq. 7) of the correct and of the wrong pairing."""
     originals = [render(p, size=SIZE), render(q, size=SIZE)]
     copies = [render(p, moves[0], SIZE), render(q, moves[1], SIZE)]
-    d = normalise.l2(how.describe(np.array(originals + copies)))
+    d = normalize.l2(how.describe(np.array(originals + copies)))
 
     def squared(i: int, j: int) -> float:
         return float(((d[i] - d[j]) ** 2).sum())

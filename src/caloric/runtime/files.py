@@ -15,25 +15,25 @@ def check_target(path: Path | None) -> None:
     if path is None:
         return
     if path.is_dir():
-        raise InputError(f"{path}: a folder; name a file in it")
+        raise InputError(f"{path}: a directory; name a file in it")
     if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; make it first")
+        raise InputError(f"{path}: the directory {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: the folder {path.parent} cannot be written to")
+        raise InputError(f"{path}: the directory {path.parent} cannot be written to")
 
 
 def check_directory(path: Path) -> Path:
     """Return a directory to write to; raise InputError if it is a file or has no name."""
     if path == Path():
-        raise InputError("name a folder to write to")
+        raise InputError("name a directory to write to")
     if path.exists() and not path.is_dir():
-        raise InputError(f"{path} exists and is not a folder; name another")
+        raise InputError(f"{path} exists and is not a directory; name another")
     return path
 
 
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file in the same folder, which replaces ``path`` at the end."""
+    """Yield the path of a new file in the same directory, which replaces ``path`` at the end."""
     check_target(path)
     name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     # Created here, so that it gets the default permissions of new files.

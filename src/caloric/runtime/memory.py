@@ -20,7 +20,7 @@ _spare: dict[int, NDArray[np.float32]] = {}
 
 
 def workspace(count: int) -> NDArray[np.float32]:
-    """Return an uninitialised array (count,); its memory is reused once nothing refers to it."""
+    """Return an uninitialized array (count,); its memory is reused once nothing refers to it."""
     fitting = sorted((len(b), key) for key, b in list(_spare.items()) if len(b) >= count)
     # Another thread may have taken one in the meantime.
     taken = (_spare.pop(key, None) for _, key in fitting)

@@ -1,4 +1,4 @@
-"""The exact diffused energy of two density measures, its gradient, and alignment by minimising it.
+"""The exact diffused energy of two density measures, its gradient, and alignment by minimizing it.
 
     d(θ; σ) = −∬ dh_p(β, x) dh_f(φ, y) K(β, x; φ, y | θ, σ)      (eq. 15, diffused as in eq. 19)
 
@@ -124,14 +124,14 @@ def translation(
 
 
 def widest_shift(image: OrientationDensity, template: OrientationDensity) -> FloatArray:
-    """Return the minimiser (2,) of :func:`translation` as σ → ∞: the centres of mass coincide.
+    """Return the minimiser (2,) of :func:`translation` as σ → ∞: the centers of mass coincide.
 
     In this limit all pairs of points have the same weight, and the energy is a parabola. A template
-    in a larger image is then placed at the image's centre of mass wherever it belongs, which is why
+    in a larger image is then placed at the image's center of mass wherever it belongs, which is why
     :mod:`caloric.alignment.search` compares all positions.
     """
-    centres = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
-    return np.asarray(centres[0] - centres[1])
+    centers = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
+    return np.asarray(centers[0] - centers[1])
 
 
 ENERGIES = {"translation": translation, "similarity": similarity, "affine": affine}

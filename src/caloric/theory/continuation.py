@@ -1,4 +1,4 @@
-"""Algorithm 1: optimisation by diffusion and continuation.
+"""Algorithm 1: optimization by diffusion and continuation.
 
 Blur the cost until it has a single minimum, find it, and follow it while the blur shrinks to 0.
 """
@@ -89,17 +89,17 @@ def global_minimum(
 
 
 def follow(
-    sigmas: Sequence[float], start: FloatArray, minimise: Callable[[FloatArray, float], Step]
+    sigmas: Sequence[float], start: FloatArray, minimize: Callable[[FloatArray, float], Step]
 ) -> Path:
     """Return the path of step 3 of Algorithm 1: each search starts at the previous minimum.
 
-    ``minimise(point, sigma)`` returns the local minimum of g(·; σ) near a point.
+    ``minimize(point, sigma)`` returns the local minimum of g(·; σ) near a point.
     """
     if len(sigmas) == 0 or any(b >= a for a, b in pairwise(sigmas)):
         raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")
     steps = []
     for sigma in sigmas:
-        steps.append(minimise(start, sigma))
+        steps.append(minimize(start, sigma))
         start = steps[-1].point
     return Path(tuple(steps))
 

@@ -3,7 +3,7 @@
 For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear
 in it (eq. 19). So each function below returns what one pixel of the image, at y with gradient angle
 φ, contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), for any
-centre θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
+center θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
 """
 
 from dataclasses import dataclass
@@ -214,7 +214,7 @@ def linear_similarity(
 ) -> FloatArray:
     """Return the kernel of τ(x) = Zx + b diffused over a, c and b, with Z = [[a, −c], [c, a]].
 
-    The diffusion is centred at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
+    The diffusion is centerd at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
     Z^T ĝ = r v(β) fixes Z = r R_{φ−β}. An integral over r ≥ 0 of r² times two Gaussians remains::
 
         K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²))

@@ -1,4 +1,4 @@
-"""Matching as energy minimisation over the template and its transformation.
+"""Matching as energy minimization over the template and its transformation.
 
 Two energies share one form (eqs. 11 and 17): a sum over templates k, weighted by a choice c, of how
 badly template p_k fits the image f moved by τ_θ, plus a penalty that drives c to a single winner.
@@ -106,7 +106,7 @@ def winner(scores: Sequence[Sequence[float]]) -> tuple[int, int]:
     """Return (j*, k*), the candidate and the template of the highest score (eqs. 18 to 21, boxed).
 
     ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces one winner,
-    minimising over c is the same as this choice.
+    minimizing over c is the same as this choice.
     """
     table = np.asarray(scores, np.float64)
     j, k = np.unravel_index(int(np.argmax(table)), table.shape)

@@ -125,7 +125,7 @@ def match(
     """Return the template chosen by Algorithm 1 on intensities and the offset (dim,) of its corner.
 
     ``sigmas`` are in units of half a template. ``penalty`` is λ, by default ten times the image's
-    variance. ``start`` is an offset in samples, by default the one that centres the template; all
+    variance. ``start`` is an offset in samples, by default the one that centers the template; all
     templates start with equal weight. The template stays within the image.
     """
     signal = np.asarray(image, np.float64)

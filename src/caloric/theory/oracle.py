@@ -34,9 +34,9 @@ def _normal_2d(x: FloatArray, sigma: float) -> FloatArray:
     return np.asarray(norm.pdf(x[..., 0], scale=sigma) * norm.pdf(x[..., 1], scale=sigma))
 
 
-def _line(centre: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
+def _line(center: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
     """Return equally spaced nodes over ±10σ, which suffices for Gaussians, and their spacing."""
-    grid = np.linspace(centre - _REACH * sigma, centre + _REACH * sigma, nodes)
+    grid = np.linspace(center - _REACH * sigma, center + _REACH * sigma, nodes)
     return grid, float(grid[1] - grid[0])
 
 
@@ -53,12 +53,12 @@ def sift(at: Pair, *, sigma_d: float, sigma_r: float) -> float:
 def _scale_integral(
     outer: Callable[[FloatArray], FloatArray],
     offset: Callable[[FloatArray], FloatArray],
-    centre: float,
+    center: float,
     sigma_d: float,
     sigma_s: float,
 ) -> float:
-    s, step = _line(centre, sigma_s, 40_001)
-    values = outer(s) * _normal_2d(offset(s[:, None]), sigma_d) * _normal(s - centre, sigma_s)
+    s, step = _line(center, sigma_s, 40_001)
+    values = outer(s) * _normal_2d(offset(s[:, None]), sigma_d) * _normal(s - center, sigma_s)
     return float(values.sum() * step)
 
 
@@ -166,20 +166,20 @@ class Blobs:
     """An image of round Gaussians, f(y) = Σ a_i e^{−|y−m_i|²/2s_i²}, and its gradient."""
 
     heights: tuple[float, ...]
-    centres: tuple[tuple[float, float], ...]
+    centers: tuple[tuple[float, float], ...]
     widths: tuple[float, ...]
 
     def value(self, y: FloatArray) -> FloatArray:
         """Return f (...) at y (..., 2)."""
         result = np.zeros(y.shape[:-1])
-        for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
+        for a, m, s in zip(self.heights, self.centers, self.widths, strict=True):
             result += a * np.exp(-((y - np.array(m)) ** 2).sum(-1) / (2 * s * s))
         return result
 
     def gradient(self, y: FloatArray) -> FloatArray:
         """Return ∇f (..., 2) at y (..., 2)."""
         result = np.zeros(y.shape)
-        for a, m, s in zip(self.heights, self.centres, self.widths, strict=True):
+        for a, m, s in zip(self.heights, self.centers, self.widths, strict=True):
             offset = y - np.array(m)
             bump = a * np.exp(-(offset**2).sum(-1) / (2 * s * s))
             result -= (bump / (s * s))[..., None] * offset

@@ -13,40 +13,40 @@ class Bumps:
     """f(x) = Σ_i a_i exp(−(x − m_i)² / 2s_i²) on the line."""
 
     heights: tuple[float, ...]
-    centres: tuple[float, ...]
+    centers: tuple[float, ...]
     widths: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Check that there are as many heights as centres and widths."""
-        if not len(self.heights) == len(self.centres) == len(self.widths):
-            raise ValueError("heights, centres and widths must have the same length")
+        """Check that there are as many heights as centers and widths."""
+        if not len(self.heights) == len(self.centers) == len(self.widths):
+            raise ValueError("heights, centers and widths must have the same length")
 
     def __call__(self, x: ArrayLike) -> FloatArray:
         """Return the signal at x, which may have any shape."""
-        u = (np.asarray(x, np.float64)[..., None] - np.array(self.centres)) / np.array(self.widths)
+        u = (np.asarray(x, np.float64)[..., None] - np.array(self.centers)) / np.array(self.widths)
         return np.asarray(np.exp(-0.5 * u * u) @ np.array(self.heights))
 
     def __add__(self, other: "Bumps") -> "Bumps":
         """Return the sum of two signals."""
         return Bumps(
             self.heights + other.heights,
-            self.centres + other.centres,
+            self.centers + other.centers,
             self.widths + other.widths,
         )
 
     def shifted(self, theta: float) -> "Bumps":
         """Return f(x − θ), shifted to the right for θ > 0 (the paper says left, erratum 14)."""
-        return Bumps(self.heights, tuple(m + theta for m in self.centres), self.widths)
+        return Bumps(self.heights, tuple(m + theta for m in self.centers), self.widths)
 
     def blurred(self, sigma: float) -> "Bumps":
         """Return f ⋆ k_σ: each bump keeps its area and widens to √(s² + σ²)."""
         wider = tuple(float(np.hypot(s, sigma)) for s in self.widths)
         heights = tuple(a * s / b for a, s, b in zip(self.heights, self.widths, wider, strict=True))
-        return Bumps(heights, self.centres, wider)
+        return Bumps(heights, self.centers, wider)
 
     def squared(self) -> "Bumps":
         """Return f², again a sum of bumps because the product of two bumps is a bump."""
-        bumps = list(zip(self.heights, self.centres, self.widths, strict=True))
+        bumps = list(zip(self.heights, self.centers, self.widths, strict=True))
         products = []
         for a, m, s in bumps:
             for b, n, t in bumps:
@@ -58,5 +58,5 @@ class Bumps:
                         s * t / float(np.sqrt(total)),
                     )
                 )
-        heights, centres, widths = zip(*products, strict=True)
-        return Bumps(heights, centres, widths)
+        heights, centers, widths = zip(*products, strict=True)
+        return Bumps(heights, centers, widths)

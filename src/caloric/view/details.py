@@ -21,7 +21,7 @@ REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descri
 _LONGEST = 1200  # pixels of the longer side of an image that a square is aligned with
 
 
-def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
+def patch(gray: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
     """Return a patch (48, 48) of the image in the axes of a frame, ``reach`` σ to each side."""
     side = (np.arange(PATCH) + 0.5) * 2 / PATCH - 1
     u, v = np.meshgrid(reach * side, reach * side)
@@ -32,7 +32,7 @@ def patch(grey: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -
     around = int(np.ceil(reach * sigma * 1.5)) + 8
     cx, cy = round(float(frame[0, 2])), round(float(frame[1, 2]))
     top, left = max(0, cy - around), max(0, cx - around)
-    part = grey[top : max(0, cy + around + 1), left : max(0, cx + around + 1)]
+    part = gray[top : max(0, cy + around + 1), left : max(0, cx + around + 1)]
     if part.size == 0:
         return np.zeros((PATCH, PATCH), np.float32)
     shrink = max(1, int(step))
@@ -53,7 +53,7 @@ def png(pixels: Pixels) -> str:
     return address(encoded(pixels, ".png"), "png")
 
 
-def grey_byte(values: NDArray[Any]) -> Pixels:
+def gray_byte(values: NDArray[Any]) -> Pixels:
     """Return values stretched to the range of bytes."""
     low, high = float(values.min()), float(values.max())
     return np.asarray(255 * (values - low) / max(high - low, 1e-9)).astype(np.uint8)
@@ -77,9 +77,9 @@ def detail(images: tuple[LoadedImage, LoadedImage], pair: ImageMatch, index: int
     descriptors = (pair.features_a.descriptors, pair.features_b.descriptors)
     rows = pair.matches.indices[index]
     for image, maps, own, row in zip(images, frames(pair), descriptors, rows, strict=True):
-        values = patch(image.grey, maps[index], REACH)
+        values = patch(image.gray, maps[index], REACH)
         sides.append({
-            "patch": png(grey_byte(values)), "density": png(draw_density(values)),
+            "patch": png(gray_byte(values)), "density": png(draw_density(values)),
             "descriptor": np.asarray(own[row], float).round(5).tolist(),
         })  # fmt: skip
     return {"a": sides[0], "b": sides[1]}
@@ -92,7 +92,7 @@ def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
         raise InputError("the point is outside the image")
     frame = np.array([[sigma, 0, x], [0, sigma, y]])
     reach = SquarePatch(PATCH).half_width
-    values = patch(image.grey, frame, reach)
+    values = patch(image.gray, frame, reach)
     small = cv2.resize(values, (MAPS, MAPS), interpolation=cv2.INTER_AREA)
     angles = np.arange(8) * np.pi / 4
     maps = {}
@@ -104,11 +104,11 @@ def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
                                   cv2.COLORMAP_INFERNO)[..., ::-1])
             for part in response
         ]  # fmt: skip
-    return {"patch": png(grey_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
+    return {"patch": png(gray_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
 
 
-def _resized(grey: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
-    small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+def _resized(gray: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    small = cv2.resize(gray, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     return np.asarray(small, np.float32)
 
 
@@ -119,7 +119,7 @@ def aligned(images: tuple[LoadedImage, LoadedImage], x: float, y: float, size: i
     size = int(np.clip(size, 32, min(256, w, h)))
     left = int(np.clip(round(x) - size // 2, 0, w - size))
     top = int(np.clip(round(y) - size // 2, 0, h - size))
-    template, image = a.grey[top : top + size, left : left + size], b.grey
+    template, image = a.gray[top : top + size, left : left + size], b.gray
     scale = min(1.0, _LONGEST / max(b.size))
     if scale < 1:
         image, template = (_resized(pixels, scale) for pixels in (image, template))

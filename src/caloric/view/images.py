@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.image import reading
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.viz.picture import rgb
 
 PREVIEW = 2048  # pixels of the longer side of a preview
@@ -25,8 +25,8 @@ class LoadedImage:
     """
 
     name: str
-    colour: Pixels
-    grey: NDArray[np.float32]
+    color: Pixels
+    gray: NDArray[np.float32]
     path: str = ""
 
     @classmethod
@@ -41,16 +41,16 @@ class LoadedImage:
     @classmethod
     def of_pixels(cls, name: str, pixels: NDArray[np.generic], path: str = "") -> "LoadedImage":
         """Return a decoded image."""
-        grey = to_grey(pixels)
-        if 0 in grey.shape:
+        gray = to_gray(pixels)
+        if 0 in gray.shape:
             raise InputError(f"{name}: the image has no pixels")
-        colour = pixels if pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) else rgb(pixels)
-        return cls(name, np.asarray(colour, np.uint8), grey, path)
+        color = pixels if pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) else rgb(pixels)
+        return cls(name, np.asarray(color, np.uint8), gray, path)
 
     @property
     def size(self) -> tuple[int, int]:
         """Return width and height."""
-        return self.grey.shape[1], self.grey.shape[0]
+        return self.gray.shape[1], self.gray.shape[0]
 
 
 def preview(image: LoadedImage) -> bytes:
@@ -64,7 +64,7 @@ def crop(image: LoadedImage, box: tuple[int, int, int, int], most: int) -> bytes
     w, h = image.size
     x, y = max(0, left), max(0, top)
     bottom, right = min(h, max(y + 1, top + height)), min(w, max(x + 1, left + width))
-    part = image.colour[y:bottom, x:right]
+    part = image.color[y:bottom, x:right]
     if part.size == 0:
         raise InputError("the crop is outside the image")
     scale = min(1.0, most / max(part.shape[:2]))

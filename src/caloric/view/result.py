@@ -134,9 +134,9 @@ def place(pair: ImageMatch) -> list[float] | None:
     if not pair:
         return None
     points = pair.points_a
-    centre = np.median(points, 0)
-    middle = points[np.argmin(np.linalg.norm(points - centre, axis=1))]
-    spread = float(np.median(np.abs(points - centre)))
+    center = np.median(points, 0)
+    middle = points[np.argmin(np.linalg.norm(points - center, axis=1))]
+    spread = float(np.median(np.abs(points - center)))
     low, high = _SQUARES
     return [*middle.round(1).tolist(), round(float(np.clip(2 * spread, low, high)))]
 

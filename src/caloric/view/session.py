@@ -63,7 +63,7 @@ class Session:
             known = self._results.get(key)  # another thread may have computed it meanwhile
             if known is None:
                 options = self.options.to_json() | settings.arguments()
-                known = match_images(a.grey, b.grey, **options)
+                known = match_images(a.gray, b.gray, **options)
                 self._results[key] = known
                 while len(self._results) > _KEPT:
                     self._results.popitem(last=False)

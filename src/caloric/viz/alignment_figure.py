@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.image.pixels import to_grey
+from caloric.image.pixels import to_gray
 from caloric.types import FloatArray
 from caloric.viz import plots
 from caloric.viz.picture import DIMMED, GAP, Picture, rgb, write
@@ -70,7 +70,7 @@ def draw_alignment(
     >>> caloric.viz.draw_alignment(template, image, start, steps, "aligned").pixels.shape[1]
     1232
     """
-    template_gray, image_gray = to_grey(template), to_grey(image)
+    template_gray, image_gray = to_gray(template), to_gray(image)
     template_rgb, image_rgb = rgb(template), rgb(image)
     shape = template_gray.shape
     transforms = [transform for _, transform, _ in steps] or [start]

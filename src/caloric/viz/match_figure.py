@@ -9,7 +9,7 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image.pixels import as_image
 from caloric.matching.geometry import Geometry
-from caloric.matching.neighbours import Matches
+from caloric.matching.neighbors import Matches
 from caloric.types import FloatArray
 from caloric.viz.picture import DIMMED, GAP, Picture, rgb, write
 

@@ -29,8 +29,8 @@ function bars(first, second) {
   canvas.setAttribute("aria-label", "The two descriptors, one above the other");
   const c = canvas.getContext("2d"), most = Math.max(1e-9, ...first.map(Math.abs), ...second.map(Math.abs));
   const wide = w / first.length;
-  [[first, "#e0713f", h / 4], [second, "#3f9fd0", 3 * h / 4]].forEach(([values, colour, zero]) => {
-    c.fillStyle = colour;
+  [[first, "#e0713f", h / 4], [second, "#3f9fd0", 3 * h / 4]].forEach(([values, color, zero]) => {
+    c.fillStyle = color;
     for (const [i, value] of values.entries()) {
       const [top, height] = [Math.max(0, value), Math.abs(value)].map((v) => (v / most) * h / 4);
       c.fillRect(i * wide, zero - top, Math.max(1, wide - 0.8), height);

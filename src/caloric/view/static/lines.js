@@ -1,25 +1,25 @@
 // The layer of matches: points at both ends of every match, and lines for some of them.
 import { Raster } from "./raster.js";
 
-export const COLOURS = ["#35d6ff", "#7fe8b8", "#cdea6c", "#ffdf5c"];  // inliers, by residual
+export const COLORS = ["#35d6ff", "#7fe8b8", "#cdea6c", "#ffdf5c"];  // inliers, by residual
 export const OUTLIER = "#ff6a3d";
 const CHOSEN = "#ffffff";
 const CROWD = 3000;  // matches with more of which points are small
 const FRAME = 4;  // milliseconds that lines may take while the pictures move
 
 // 0xBBGGRR, as pixels are stored.
-const stored = (colour) => {
-  const value = parseInt(colour.slice(1), 16);
+const stored = (color) => {
+  const value = parseInt(color.slice(1), 16);
   return (value & 255) << 16 | (value & 0xff00) | value >> 16;
 };
 
-// Matches grouped by style: [{colour, list}], smallest residuals first.
+// Matches grouped by style: [{color, list}], smallest residuals first.
 export function grouped(found, inliers, outliers) {
-  const groups = COLOURS.map((colour) => ({ colour, list: [] })), others = { colour: OUTLIER, list: [] };
-  const step = found.threshold / COLOURS.length;
+  const groups = COLORS.map((color) => ({ color, list: [] })), others = { color: OUTLIER, list: [] };
+  const step = found.threshold / COLORS.length;
   for (let i = 0; i < found.inlier.length; i += 1) {
     if (!found.inlier[i]) { if (outliers) others.list.push(i); } else if (inliers) {
-      groups[Math.min(COLOURS.length - 1, Math.floor(found.residual[i] / step))].list.push(i);
+      groups[Math.min(COLORS.length - 1, Math.floor(found.residual[i] / step))].list.push(i);
     }
   }
   return [...groups, others];
@@ -78,7 +78,7 @@ export class MatchLayer {
     const size = Math.max(1, Math.round((many ? 1.1 : 1.8) * this.weight * this.ratio));
     const radius = size + (size > 1 ? 0.3 : 0.5);  // which is round in whole pixels
     for (let g = groups.length - 1; g >= 0; g -= 1) {  // the best on top
-      this.raster.dots(ends[g], radius, stored(groups[g].colour), many ? (moving ? 0 : 0.35) : 0.95);
+      this.raster.dots(ends[g], radius, stored(groups[g].color), many ? (moving ? 0 : 0.35) : 0.95);
     }
   }
 
@@ -91,8 +91,8 @@ export class MatchLayer {
     });
     const total = both.reduce((sum, seen) => sum + seen.length, 0), share = Math.min(1, most / Math.max(1, total));
     const alpha = Math.min(0.95, Math.max(0.5, 1.2 - 0.08 * Math.log(share * total + 1))), half = 0.5 * this.weight * this.ratio;
-    groups.forEach(({ colour }, g) => {
-      const list = ends[g], rgb = stored(colour);
+    groups.forEach(({ color }, g) => {
+      const list = ends[g], rgb = stored(color);
       both[g].forEach((k, n) => {
         if (Math.floor((n + 1) * share) > Math.floor(n * share)) {
           this.raster.line(list[k], list[k + 1], list[k + 2], list[k + 3], half, rgb, alpha);
@@ -104,9 +104,9 @@ export class MatchLayer {
   // The selected match: its line, and a circle of 3 σ with its direction at each end.
   paintChosen(found, i, place) {
     const c = this.context, group = [i], list = this.project(found, group, place);
-    for (const [colour, width] of [["#000a", 5], [CHOSEN, 2]]) {
+    for (const [color, width] of [["#000a", 5], [CHOSEN, 2]]) {
       c.setTransform(1, 0, 0, 1, 0, 0);
-      c.strokeStyle = colour;
+      c.strokeStyle = color;
       c.lineWidth = width * Math.max(0.8, this.weight / 1.25) * this.ratio;
       c.beginPath();
       if (!Number.isNaN(list[0]) && !Number.isNaN(list[2])) { c.moveTo(list[0], list[1]); c.lineTo(list[2], list[3]); }

@@ -1,11 +1,11 @@
 // Draws an alignment: the outline in the first image, and the square at its position in the second,
 // blurred by the σ of the step.
 
-const COLOUR = "#ff9d5c";
+const COLOR = "#ff9d5c";
 
 function outline(c, corners, { x, y, scale }) {
-  for (const [colour, width] of [["#000b", 6], [COLOUR, 2.5]]) {
-    c.strokeStyle = colour;
+  for (const [color, width] of [["#000b", 6], [COLOR, 2.5]]) {
+    c.strokeStyle = color;
     c.lineWidth = width;
     c.beginPath();
     for (const [u, v] of corners) c.lineTo(x + scale * u, y + scale * v);

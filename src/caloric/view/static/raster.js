@@ -34,7 +34,7 @@ export class Raster {
   dots(places, radius, rgb, darkness) {
     const { words, width, height } = this, margin = Math.ceil(radius) + 2;
     const inner = ring(0, radius, width), outer = ring(radius, radius + 1.1, width);
-    const colour = (0xff000000 | rgb) >>> 0, shade = 255 * darkness | 0, dark = shade << 24 >>> 0;
+    const color = (0xff000000 | rgb) >>> 0, shade = 255 * darkness | 0, dark = shade << 24 >>> 0;
     for (let k = 0; k < places.length; k += 2) {
       const x = Math.round(places[k]), y = Math.round(places[k + 1]);
       if (!(x >= margin && y >= margin && x < width - margin && y < height - margin)) continue;
@@ -43,7 +43,7 @@ export class Raster {
         const at = middle + outer[n];
         if (shade > words[at] >>> 24) words[at] = dark;
       }
-      for (let n = 0; n < inner.length; n += 1) words[middle + inner[n]] = colour;
+      for (let n = 0; n < inner.length; n += 1) words[middle + inner[n]] = color;
     }
   }
 

@@ -1,5 +1,5 @@
 // Saves the image as a file, and copies the command.
-import { COLOURS, OUTLIER } from "./lines.js";
+import { COLORS, OUTLIER } from "./lines.js";
 import { sentence } from "./words.js";
 
 const BAND = 44;  // pixels of the caption
@@ -29,10 +29,10 @@ function paintStage(c, stage, found, outliers) {
   c.fillText(`${strong} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - wide - 28 * r));
   let x = width - wide;
   key.forEach((text, k) => {
-    const colours = k ? [OUTLIER] : COLOURS;
-    colours.forEach((colour, n) => {
-      c.fillStyle = colour;
-      c.fillRect(x + n * 44 * r / colours.length, middle - 2 * r, 44 * r / colours.length, 4 * r);
+    const colors = k ? [OUTLIER] : COLORS;
+    colors.forEach((color, n) => {
+      c.fillStyle = color;
+      c.fillRect(x + n * 44 * r / colors.length, middle - 2 * r, 44 * r / colors.length, 4 * r);
     });
     c.fillStyle = "#f2f4f7";
     c.fillText(text, x + 52 * r, middle);

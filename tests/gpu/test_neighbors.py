@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.gpu import neighbours as gpu_neighbours
+from caloric.gpu import neighbors as gpu_neighbors
 from torch_device import HERE, photograph
 
 
@@ -59,9 +59,9 @@ def test_lists_of_pairs_are_matched_as_one_by_one():
 
 
 def test_groups_of_pairs_are_bounded(monkeypatch):
-    monkeypatch.setattr(gpu_neighbours, "_BYTES", 40_000)
-    sets = [gpu_neighbours.Set(np.zeros((n, 8), np.float32)) for n in (100, 1000, 10)]
+    monkeypatch.setattr(gpu_neighbors, "_BYTES", 40_000)
+    sets = [gpu_neighbors.Set(np.zeros((n, 8), np.float32)) for n in (100, 1000, 10)]
     pairs = [(i, j) for i in range(3) for j in range(3)] * 3
-    groups = list(gpu_neighbours._groups(sets, pairs))
+    groups = list(gpu_neighbors._groups(sets, pairs))
     assert [pair for group in groups for pair in group] == pairs
     assert 1 < max(map(len, groups)) < len(pairs)

@@ -1,4 +1,4 @@
-"""Nearest neighbours on a device: the same scores as on the CPU, for many pairs at once."""
+"""Nearest neighbors on a device: the same scores as on the CPU, for many pairs at once."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from caloric.gpu import backend, cuda_streams, devices, upload
 from caloric.gpu.cuda_streams import Download
-from caloric.matching import neighbours as on_cpu
-from caloric.matching.neighbours import LARGEST, Neighbours, check_values
+from caloric.matching import neighbors as on_cpu
+from caloric.matching.neighbors import LARGEST, Neighbors, check_values
 
 _SCORES = 1 << 28  # per block of the plain form
 _BYTES = 1 << 29  # of results of pairs that are searched together
@@ -32,10 +32,10 @@ class Set:
     xy: NDArray[np.float64] | Tensor | None = None
 
 
-def neighbours(
+def neighbors(
     sets: Sequence[Set], pairs: Sequence[Pair], radius: float, device: Any
-) -> Iterator[Neighbours]:
-    """Yield :func:`caloric.matching.neighbours.neighbours` of each pair of sets.
+) -> Iterator[Neighbors]:
+    """Yield :func:`caloric.matching.neighbors.neighbors` of each pair of sets.
 
     No set is empty. Sets are sent to the device once. What does not fit into its memory is done on
     the CPU.
@@ -128,7 +128,7 @@ class _Everything:
             result = search(rows, np.array(table, np.int32), self.radius)
             return _Running(cuda_streams.download(result), rows.largest)
 
-    def finished(self, pairs: Sequence[Pair], running: _Running | None) -> Iterator[Neighbours]:
+    def finished(self, pairs: Sequence[Pair], running: _Running | None) -> Iterator[Neighbors]:
         """Yield the results of pairs; None is what does not fit into the memory of the device."""
         if running is None:
             for a, b in pairs:
@@ -140,24 +140,24 @@ class _Everything:
         arrived = running.download.wait().numpy()
         for (a, _), result in zip(pairs, arrived, strict=True):
             own = result[: len(self.sets[a].values)]
-            yield Neighbours(
+            yield Neighbors(
                 own[:, 0].copy().view(np.int32).astype(np.intp), own[:, 1].copy(),
                 own[:, 2].copy(), own[:, 3] > 0,
             )  # fmt: skip
 
-    def _on_host(self, a: Set, b: Set) -> Neighbours:
+    def _on_host(self, a: Set, b: Set) -> Neighbors:
         xy = None if b.xy is None else np.asarray(_to_host(b.xy), np.float64)
         left, right = (np.ascontiguousarray(_to_host(s.values), np.float32) for s in (a, b))
         for values, which in ((left, "first set"), (right, "second set")):
             check_values(float(np.abs(values).max()), which)
-        return on_cpu.neighbours(left, right, xy, self.radius)
+        return on_cpu.neighbors(left, right, xy, self.radius)
 
 
 def _halves(values: Tensor) -> Any:
     """Return descriptors as sums of halves, or None if the kernels cannot be used."""
     if not backend.of(values.device).compiled:
         return None
-    from caloric.gpu import neighbours_kernels as kernels
+    from caloric.gpu import neighbors_kernels as kernels
 
     return kernels.split(values) if values.shape[1] <= kernels.WIDEST else None
 
@@ -184,7 +184,7 @@ def _packed(nearest: Tensor, first: Tensor, second: Tensor, mutual: Tensor) -> T
 
 def _fused(rows: _Rows, table: NDArray[np.int32], radius: float) -> Tensor:
     """Return nearest, first, second and mutual (p, n, 4) of pairs (p, 4) of sets."""
-    from caloric.gpu import neighbours_kernels as kernels
+    from caloric.gpu import neighbors_kernels as kernels
 
     n, m = int(table[:, 1].max()), int(table[:, 3].max())
     device = rows.values.device
@@ -232,9 +232,9 @@ def nearest_rows(
         if places is None:
             scores.scatter_(1, column[:, None], -torch.inf)
         else:
-            centres = places[column]
-            near = (places[:, 0] - centres[:, :1]).abs() <= radius
-            near &= (places[:, 1] - centres[:, 1:]).abs() <= radius
+            centers = places[column]
+            near = (places[:, 0] - centers[:, :1]).abs() <= radius
+            near &= (places[:, 1] - centers[:, 1:]).abs() <= radius
             scores.masked_fill_(near, -torch.inf)
         best.append(highest)
         nearest.append(column)

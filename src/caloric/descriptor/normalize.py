@@ -1,4 +1,4 @@
-"""The normalisation of raw descriptors, and their conversion to bytes, for arrays or tensors."""
+"""The normalization of raw descriptors, and their conversion to bytes, for arrays or tensors."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from caloric.errors import unknown
 from caloric.runtime.arrays import inner, namespace, positive_root
-from caloric.types import ArrayOrTensor, Normalisation
+from caloric.types import ArrayOrTensor, Normalization
 
 CLIP = 0.2  # the largest entry of a clipped descriptor
 # Bytes: round(UNSIGNED h), or where entries have signs round(SIGNED h) + OFFSET.
@@ -35,7 +35,7 @@ def l2(h: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def clip(h: ArrayOrTensor) -> ArrayOrTensor:
-    """Return rows normalised as in SIFT: unit length, no entry above 0.2, unit length again."""
+    """Return rows normalized as in SIFT: unit length, no entry above 0.2, unit length again."""
     return l2(l2(h).clip(-CLIP, CLIP))
 
 
@@ -48,8 +48,8 @@ def root(h: ArrayOrTensor) -> ArrayOrTensor:
     return l2(positive_root(l2(h)))
 
 
-def normalise(h: ArrayOrTensor, how: Normalisation) -> ArrayOrTensor:
-    """Return raw descriptors (n, d) normalised by the named method."""
+def normalize(h: ArrayOrTensor, how: Normalization) -> ArrayOrTensor:
+    """Return raw descriptors (n, d) normalized by the named method."""
     methods: dict[str, Callable[[ArrayOrTensor], ArrayOrTensor]] = {
         "none": lambda raw: raw,
         "l2": l2,

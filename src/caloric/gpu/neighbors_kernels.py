@@ -1,4 +1,4 @@
-"""Nearest neighbours of many pairs of images by a Triton kernel; the plain form: neighbours.py.
+"""Nearest neighbors of many pairs of images by a Triton kernel; the plain form: neighbors.py.
 
 Scores are products on tensor cores. A number is the sum of two of half precision, and a product
 that of three of theirs, so that scores are as exact as products of float32; they are not stored.
@@ -19,7 +19,7 @@ _PROGRAMS = 512  # to share the work of few pairs
 
 @triton.jit(do_not_specialize=["rows_most", "columns_most", "share"])
 def _scan(
-    high, low, half, unscale, pairs, places, centres, best, nearest, tops,
+    high, low, half, unscale, pairs, places, centers, best, nearest, tops,
     rows_most, columns_most, share, radius,
     SECOND: tl.constexpr, PLACES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BD: tl.constexpr,
@@ -49,8 +49,8 @@ def _scan(
     if SECOND:
         taken = tl.load(nearest + known, mask=inside, other=0)
         if PLACES:
-            x = tl.load(centres + 2 * known, mask=inside, other=0.0)
-            y = tl.load(centres + 2 * known + 1, mask=inside, other=0.0)
+            x = tl.load(centers + 2 * known, mask=inside, other=0.0)
+            y = tl.load(centers + 2 * known + 1, mask=inside, other=0.0)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, (count_b + BN - 1) // BN)):
         column = tile * BN + tl.arange(0, BN)
@@ -139,11 +139,11 @@ def nearest_rows(
     top = best.amax(1)
     # Among columns that are equally near the first counts.
     nearest = torch.where(best == top[:, None], index, m).amin(1).clamp_max(m - 1)
-    centres = nothing
+    centers = nothing
     if places is not None:
-        centres = places[(pairs[:, 2:3] + nearest).long()].contiguous()
+        centers = places[(pairs[:, 2:3] + nearest).long()].contiguous()
     _scan[grid](
-        *inputs, nothing if places is None else places, centres, best, nearest, tops, *sizes,
+        *inputs, nothing if places is None else places, centers, best, nearest, tops, *sizes,
         SECOND=True, PLACES=places is not None, **options,
     )  # fmt: skip
     return nearest, top, best.amax(1), tops.amax(1)

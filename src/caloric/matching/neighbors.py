@@ -1,4 +1,4 @@
-"""Exact nearest neighbours among descriptors, computed in blocks of bounded memory."""
+"""Exact nearest neighbors among descriptors, computed in blocks of bounded memory."""
 
 import numbers
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def _checked(descriptors: object, which: str) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbors:
     """The ``nearest`` row of b (n,) of each row of a.
 
     ``first`` and ``second`` (n,) are the distances to the nearest and the second nearest row;
@@ -123,9 +123,9 @@ class Neighbours:
     mutual: NDArray[np.bool_]
 
 
-def neighbours(
+def neighbors(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float
-) -> Neighbours:
+) -> Neighbors:
     """Return the nearest rows of b (m, d) for each row of a (n, d).
 
     With positions ``xy_b`` (m, 2), rows within ``radius`` of the nearest cannot be the second.
@@ -148,7 +148,7 @@ def neighbours(
     # Small distances are computed from the difference, which has no cancellation.
     distances = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
     second_distances = np.sqrt(np.maximum(-2 * second, 0))
-    return Neighbours(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
+    return Neighbors(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
 
 
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
@@ -278,12 +278,12 @@ def match_descriptors(
         return Matches.empty()
     check_dimensions(left.shape[1], right.shape[1])
     return selected(
-        neighbours(left, right, xy_b if ratio is not None else None, radius), mutual, ratio
+        neighbors(left, right, xy_b if ratio is not None else None, radius), mutual, ratio
     )
 
 
-def selected(found: Neighbours, mutual: bool, ratio: float | None) -> Matches:
-    """Return the matches among nearest neighbours, nearest first."""
+def selected(found: Neighbors, mutual: bool, ratio: float | None) -> Matches:
+    """Return the matches among nearest neighbors, nearest first."""
     keep = np.ones(len(found.nearest), bool)
     if mutual:
         keep &= found.mutual

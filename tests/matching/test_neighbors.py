@@ -1,4 +1,4 @@
-"""Nearest neighbours: exact, unique, and the ratio to the second one elsewhere."""
+"""Nearest neighbors: exact, unique, and the ratio to the second one elsewhere."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 
 import caloric
 import photographs
-from caloric.matching import neighbours
+from caloric.matching import neighbors
 
 
 def test_matching_is_exact():
@@ -30,7 +30,7 @@ def test_matching_is_exact():
                 for i, j in enumerate(nearest):
                     elsewhere = np.abs(xy - xy[j]).max(1) > 10
                     keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
-            found = neighbours.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
+            found = neighbors.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
             expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
             assert {tuple(row) for row in found.indices} == expected
             np.testing.assert_allclose(
@@ -42,7 +42,7 @@ def test_matching_is_exact():
 def test_matching_many_without_the_whole_matrix():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((33_000, 8)).astype(np.float32)
-    found = neighbours.match_descriptors(a, a[::-1], mutual=True, ratio=None)
+    found = neighbors.match_descriptors(a, a[::-1], mutual=True, ratio=None)
     assert len(found) > 32_000
     assert (found.indices.sum(1) == 32_999).mean() > 0.999
 
@@ -51,8 +51,8 @@ def test_matching_odd_input():
     none = np.zeros((0, 8), np.float32)
     some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
     for a, b in ((none, some), (some, none), (none, none)):
-        assert neighbours.match_descriptors(a, b).indices.shape == (0, 2)
-    assert len(neighbours.match_descriptors(some, some[:1], ratio=None)) == 1
+        assert neighbors.match_descriptors(a, b).indices.shape == (0, 2)
+    assert len(neighbors.match_descriptors(some, some[:1], ratio=None)) == 1
     with pytest.raises(caloric.InputError, match="8 and 7 dimensions"):
         caloric.match(some, some[:, :7])
     with pytest.raises(caloric.InputError, match=r"shape \(n, d\)"):
@@ -61,7 +61,7 @@ def test_matching_odd_input():
         caloric.match(some * np.nan, some)
     with pytest.raises(caloric.InputError, match="ratio"):
         caloric.match(some, some, ratio=1.5)
-    image = photographs.grey("camera")
+    image = photographs.gray("camera")
     a, b = (caloric.extract(image, name, max_features=800) for name in ("sift", "heat"))
     with pytest.raises(caloric.InputError, match="'sift' and of 'heat' cannot be compared"):
         caloric.match(a, b)
@@ -74,19 +74,19 @@ def test_duplicates_match_once():
     np.testing.assert_array_equal(np.sort(found.indices[:, 0]), np.arange(6))
 
 
-def test_the_second_neighbour_is_elsewhere_however_many_are_here():
+def test_the_second_neighbor_is_elsewhere_however_many_are_here():
     """Seven copies of the nearest at one place, which four rounds of looking do not get past."""
     rng = np.random.default_rng(1)
     a, far = rng.random((2, 1, 8), dtype=np.float32)
     copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
     b = np.concatenate([copies, far])
     xy = np.concatenate([np.full((7, 2), 50.0) + rng.random((7, 2)), [[200.0, 200.0]]])
-    assert len(neighbours.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
-    assert len(neighbours.match_descriptors(a, b, ratio=0.1)) == 0
+    assert len(neighbors.match_descriptors(a, b, ratio=0.1, xy_b=xy)) == 1
+    assert len(neighbors.match_descriptors(a, b, ratio=0.1)) == 0
 
 
 @pytest.mark.parametrize("offset", [0, 100, 10_000])
-def test_neighbours_are_exact_far_from_the_origin(offset):
+def test_neighbors_are_exact_far_from_the_origin(offset):
     rng = np.random.default_rng(2)
     a = rng.standard_normal((200, 64))
     b = a + 0.3 * rng.standard_normal((200, 64))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from caloric.gpu import neighbours
+from caloric.gpu import neighbors
 
 SETS = {"a": (0, 300), "b": (300, 400), "c": (10, 1), "d": (20, 5)}  # first row, number of rows
 PAIRS = ("ab", "ba", "cd", "aa")
@@ -11,7 +11,7 @@ PAIRS = ("ab", "ba", "cd", "aa")
 
 @pytest.fixture(scope="module")
 def module(kernels):
-    return pytest.importorskip("caloric.gpu.neighbours_kernels")
+    return pytest.importorskip("caloric.gpu.neighbors_kernels")
 
 
 @pytest.mark.parametrize("dimension", [20, 128])
@@ -29,7 +29,7 @@ def test_neighbors_are_those_of_pytorch(module, dimension, radius):
     for number, (begin_a, count_a, begin_b, count_b) in enumerate(rows):
         a, b = values[begin_a:][:count_a], values[begin_b:][:count_b]
         around = None if places is None else places[begin_b:][:count_b]
-        index, distances, other, _ = neighbours.nearest_rows(a, b, around, radius or 0.0)
+        index, distances, other, _ = neighbors.nearest_rows(a, b, around, radius or 0.0)
         assert torch.equal(nearest[number, :count_a].long(), index)
         for scores, expected in ((top, distances), (second, other)):
             found = (-2 * scores[number, :count_a]).clamp_min(0).sqrt()

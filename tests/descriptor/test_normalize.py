@@ -1,10 +1,10 @@
-"""Normalisation: unit rows, clipping, roots and bytes, for arrays and tensors."""
+"""Normalization: unit rows, clipping, roots and bytes, for arrays and tensors."""
 
 import numpy as np
 import pytest
 
 import caloric
-from caloric.descriptor import normalise
+from caloric.descriptor import normalize
 from caloric.kernels import KERNELS
 from random_patches import smooth_patches
 
@@ -17,14 +17,14 @@ def test_contrast_of_any_size():
         np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-9)
 
 
-def test_normalisations():
+def test_normalizations():
     h = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [-1e-9, 1.0, 1.0]])
-    np.testing.assert_allclose(normalise.l2(h)[0], [0.6, 0.8, 0])
-    np.testing.assert_allclose(normalise.root(h)[0] ** 2, [3 / 7, 4 / 7, 0])
-    clipped = normalise.clip(np.array([[1.0] + [0.1] * 50]))
+    np.testing.assert_allclose(normalize.l2(h)[0], [0.6, 0.8, 0])
+    np.testing.assert_allclose(normalize.root(h)[0] ** 2, [3 / 7, 4 / 7, 0])
+    clipped = normalize.clip(np.array([[1.0] + [0.1] * 50]))
     assert clipped[0, 0] == pytest.approx(0.2 / np.hypot(0.2, np.sqrt(50) * 0.1 / np.sqrt(1.5)))
     for how in ("l2", "clip", "root"):
-        result = normalise.normalise(h, how)
+        result = normalize.normalize(h, how)
         assert not result[1].any()
         np.testing.assert_allclose(np.linalg.norm(result[[0, 2]], axis=1), 1)
 
@@ -53,28 +53,28 @@ def test_no_row_affects_another():
         rows = rng.random((5, 16)).astype(dtype)
         hard = np.stack([rows[0], 0 * rows[1], 1e-30 * rows[2], 1e30 * rows[3], rows[4]])
         for how in ("l2", "clip", "root"):
-            together = normalise.normalise(hard, how)
+            together = normalize.normalize(hard, how)
             assert together.dtype == dtype
             for i in (0, 4):
-                np.testing.assert_array_equal(together[i], normalise.normalise(rows[[i]], how)[0])
-            np.testing.assert_allclose(together[2], normalise.normalise(rows, how)[2], rtol=1e-5)
-            np.testing.assert_allclose(together[3], normalise.normalise(rows, how)[3], rtol=1e-5)
+                np.testing.assert_array_equal(together[i], normalize.normalize(rows[[i]], how)[0])
+            np.testing.assert_allclose(together[2], normalize.normalize(rows, how)[2], rtol=1e-5)
+            np.testing.assert_allclose(together[3], normalize.normalize(rows, how)[3], rtol=1e-5)
 
 
 @pytest.mark.parametrize("how", ["none", "l2", "clip", "root"])
-def test_tensors_are_normalised_as_arrays_are(how):
+def test_tensors_are_normalized_as_arrays_are(how):
     torch = pytest.importorskip("torch")
     h = np.random.default_rng(0).standard_normal((6, 128)).astype(np.float32)
     h[2] = 0
     rows = torch.from_numpy(h).requires_grad_(how != "none")
-    result = normalise.normalise(rows, how)
-    np.testing.assert_allclose(result.detach(), normalise.normalise(h, how), atol=1e-6)
+    result = normalize.normalize(rows, how)
+    np.testing.assert_allclose(result.detach(), normalize.normalize(h, how), atol=1e-6)
     if how != "none":
         (result * torch.arange(128)).sum().backward()
         assert torch.isfinite(rows.grad).all()
         assert not rows.grad[2].any()
     for signed in (False, True):
-        unit = normalise.l2(h)
-        there = normalise.to_uint8(torch.from_numpy(unit), signed)
+        unit = normalize.l2(h)
+        there = normalize.to_uint8(torch.from_numpy(unit), signed)
         assert there.dtype == torch.uint8
-        np.testing.assert_array_equal(there, normalise.to_uint8(unit, signed))
+        np.testing.assert_array_equal(there, normalize.to_uint8(unit, signed))
