@@ -83,7 +83,7 @@ def draw(app):
     figures.diffused_landscapes(folder / "diffused.png", toy.solve())
     cat = demo.changed_view().original
     halves = np.split(demo.draw_kernels(cat), 2, axis=1)
-    viz.Picture(np.concatenate(halves)).save(folder / "kernels.png")
+    viz.Figure(np.concatenate(halves)).save(folder / "kernels.png")
     viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(folder / "features.png")
 
 

@@ -57,7 +57,7 @@ class Score:
         return viz.draw_matches(
             views.original, views.changed, self.xy_a, self.xy_b,
             errors=np.where(self.errors < _CORRECT, 0.0, _CORRECT), limit=_CORRECT,
-            title=str(self), most=_MAX_LINES,
+            title=str(self), max_lines=_MAX_LINES,
         ).pixels  # fmt: skip
 
 
@@ -120,12 +120,12 @@ def _opencv_matches(views: View) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def compare_oblique(views: View) -> tuple[str, viz.Picture]:
+def compare_oblique(views: View) -> tuple[str, viz.Figure]:
     """Return the scores of OpenCV's SIFT and Caloric on an oblique view, and a picture of both."""
     pair = match_images(views.original, views.changed)
     matches = {"OpenCV SIFT": _opencv_matches(views), "Caloric": (pair.points_a, pair.points_b)}
     scores = [Score(name, *points, views.errors(*points)) for name, points in matches.items()]
-    return "; ".join(map(str, scores)), viz.Picture(_draw_both(views, scores))
+    return "; ".join(map(str, scores)), viz.Figure(_draw_both(views, scores))
 
 
 def _draw_both(views: View, scores: list[Score]) -> NDArray[np.uint8]:
@@ -300,7 +300,7 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
     kernels = draw_kernels(views.original)
     height = round(len(kernels) * matched.shape[1] / kernels.shape[1])
     resized = cv2.resize(kernels, (matched.shape[1], height), interpolation=cv2.INTER_CUBIC)
-    descriptors = viz.Picture(np.concatenate([matched, np.asarray(resized, np.uint8)]))
+    descriptors = viz.Figure(np.concatenate([matched, np.asarray(resized, np.uint8)]))
     descriptors.save(out / "demo.png")
     oblique, oblique_picture = compare_oblique(oblique_view())
     result = aligned()

@@ -95,11 +95,11 @@ class ImageMatch:
         """Return the points (n, 2) of all matches in both images, outliers too."""
         return self.matches.points(self.features_a.frames.xy, self.features_b.frames.xy)
 
-    def picture(self, title: str = "", most: int = viz.MOST_LINES) -> viz.Picture:
+    def picture(self, title: str = "", most: int = viz.MAX_LINES) -> viz.Figure:
         """Return a picture of both images and at most so many of the matched points."""
         return viz.draw_matches(
             self.image_a, self.image_b, self.features_a, self.features_b, self.matches,
-            self.geometry, limit=self.threshold, title=title or self.summary, most=most,
+            self.geometry, limit=self.threshold, title=title or self.summary, max_lines=most,
         )  # fmt: skip
 
     def show(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures of features and matches."""
+"""Plots of features and matches."""
 
 import cv2
 import numpy as np
@@ -18,7 +18,7 @@ def pair():
 
 
 @pytest.mark.parametrize("shape", [(300, 300), (300, 300, 3), (300, 300, 4)])
-def test_pictures_of_any_images(pair, shape, tmp_path):
+def test_images_of_any_shape_can_be_drawn(pair, shape, tmp_path):
     image = np.zeros(shape, np.uint16)
     drawn = viz.draw_matches(
         image, pair.image_b, pair.features_a, pair.features_b, pair.matches, pair.geometry
@@ -27,14 +27,14 @@ def test_pictures_of_any_images(pair, shape, tmp_path):
     assert drawn.pixels.shape[1] == 608
     drawn.save(tmp_path / "m.jpg")
     np.testing.assert_equal(cv2.imread(str(tmp_path / "m.jpg")).shape, drawn.pixels.shape)
-    circles = viz.draw_features(image, pair.features_a)
-    assert (circles.pixels != viz.draw_features(image, caloric.Frames.empty()).pixels).any()
+    with_features = viz.draw_features(image, pair.features_a)
+    assert (with_features.pixels != viz.draw_features(image, caloric.Frames.empty()).pixels).any()
     with pytest.raises(caloric.InputError, match=r"use \.png or \.jpg"):
         drawn.save(tmp_path / "m.xyz")
 
 
-def test_matches_are_drawn_where_they_are():
-    """A line from corner to corner of images of different sizes, drawn at the same height."""
+def test_lines_end_at_the_matched_points():
+    """A line between corners of images of different sizes, drawn at the same height."""
     a, b = np.zeros((100, 200), np.uint8), np.zeros((50, 50), np.uint8)
     drawn = viz.draw_matches(a, b, [[0, 0]], [[49, 49]], errors=[0.0]).pixels.astype(int)
     green = (drawn[..., 1] > 150) & (drawn[..., 0] < 120) & (drawn[..., 2] < 160)
@@ -46,8 +46,8 @@ def test_matches_are_drawn_where_they_are():
     for options, message in (
         ({"errors": [0.0, 1.0]}, "same length"),
         ({"limit": 0}, "limit must be"),
-        ({"geometry": geometry}, "not of these matches"),
-        ({"matches": np.zeros((1, 2), int)}, "what caloric.match returns"),
+        ({"geometry": geometry}, "does not belong to these matches"),
+        ({"matches": np.zeros((1, 2), int)}, "as caloric.match returns"),
     ):
         with pytest.raises(caloric.InputError, match=message):
             viz.draw_matches(a, b, [[0, 0]], [[1, 1]], **options)

@@ -9,7 +9,7 @@ from caloric import InputError, cli
 from caloric.viz import plots
 
 
-def test_a_figure_has_its_size_in_pixels():
+def test_a_figure_is_converted_to_pixels_of_its_size():
     figure = plots.new_figure(figsize=(3, 2), dpi=50)
     figure.subplots().plot([0, 1], [1, 0])
     pixels = plots.pixels(figure)
@@ -17,7 +17,7 @@ def test_a_figure_has_its_size_in_pixels():
     assert pixels.std() > 10
 
 
-def test_without_matplotlib_plots_are_refused_before_the_work(tmp_path, monkeypatch):
+def test_without_matplotlib_bench_fails_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install 'caloric\[viz\]'"):
         plots.new_figure()

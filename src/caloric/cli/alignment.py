@@ -147,7 +147,7 @@ def _draw_alignment(
     if result.converged:
         title = f"{title}, confidence {result.confidence:.2f}"
     viz.draw_alignment(
-        template, image, initial, steps, f"{title}, {found}", found=result.converged,
+        template, image, initial, steps, f"{title}, {found}", reliable=result.converged,
         others=others,
     ).save(output)  # fmt: skip
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.image import reading
 from caloric.image.pixels import to_gray
-from caloric.viz.picture import rgb
+from caloric.viz.figure import rgb
 
 PREVIEW = 2048  # pixels of the longer side of a preview
 PIXELS = 100_000_000  # of the largest image that is accepted

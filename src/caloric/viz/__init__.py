@@ -1,4 +1,4 @@
-"""Figures of features, matches and alignments.
+"""Plots of features, matches and alignments.
 
 >>> import numpy as np, caloric
 >>> from caloric import viz
@@ -9,10 +9,10 @@
 """
 
 from caloric.viz.alignment_figure import draw_alignment
-from caloric.viz.match_figure import MOST_LINES, draw_features, draw_matches, spread
-from caloric.viz.picture import Picture, check_format, write
+from caloric.viz.figure import Figure, check_format, write
+from caloric.viz.match_figure import MAX_LINES, draw_features, draw_matches, spread
 
 __all__ = [
-    "MOST_LINES", "Picture", "check_format", "draw_alignment", "draw_features", "draw_matches",
+    "MAX_LINES", "Figure", "check_format", "draw_alignment", "draw_features", "draw_matches",
     "spread", "write",
 ]  # fmt: skip

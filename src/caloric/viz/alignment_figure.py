@@ -1,4 +1,4 @@
-"""Figures of alignments: the path, overlays before and after, and the energy."""
+"""Plots of alignments: the path, overlays before and after, and the energy."""
 
 import logging
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from caloric.errors import InputError
 from caloric.image.pixels import to_gray
 from caloric.types import FloatArray
 from caloric.viz import plots
-from caloric.viz.picture import DIMMED, GAP, Picture, rgb, write
+from caloric.viz.figure import DIMMED, GAP, Figure, rgb, write
 
 log = logging.getLogger(__name__)
 
 _PANEL = (400, 300)  # width and height
-_BACKGROUND = 238  # gray beside an image that does not fill its panel
+_BACKGROUND = 238  # gray level of a panel around its image
 _RELIABLE, _STEP, _UNRELIABLE = (90, 255, 140), (255, 150, 60), (255, 80, 80)
 _OTHER = (90, 190, 255)
-_ENERGY = "energy of each step; dashed lines: images are enlarged"
+_ENERGY = "energy of each step; dashed lines separate image sizes"
 
 
 def draw_alignment(
@@ -31,32 +31,32 @@ def draw_alignment(
     steps: list[tuple[float, FloatArray, float]],
     title: str,
     *,
-    found: bool = True,
+    reliable: bool = True,
     others: Sequence[tuple[tuple[int, ...], FloatArray]] = (),
-) -> Picture:
+) -> Figure:
     """Draw an alignment: its path, overlays before and after, and the energy of each step.
 
-    Without matplotlib the plot of the energy is left out.
+    Without matplotlib the energy is not plotted.
 
     Parameters
     ----------
     template, image : array
         The two images, as :func:`caloric.align` takes them.
     start : array (2, 3)
-        The transform of the overlay "before".
+        The transform of the overlay titled "before".
     steps : list of (float, array (2, 3), float)
         σ, transform and energy of each step, the last one being the result. Steps without a finite
-        energy are not in the plot.
+        energy are not plotted.
     title : str
         Written above the panels.
-    found : bool
-        Whether the result is reliable: its outline is green, otherwise red.
+    reliable : bool
+        Whether the result is reliable: its outline is green if it is, and red otherwise.
     others : list of ((h, w), array (2, 3))
         Shapes and transforms of other templates in the image, outlined in blue.
 
     Returns
     -------
-    Picture
+    Figure
         Five panels, 1,232 pixels wide.
 
     Examples
@@ -79,12 +79,12 @@ def draw_alignment(
         _overlay(reference, _equalized(_warped(image_gray, transform, shape)))
         for transform in (start, transforms[-1])
     )
-    colors = [_STEP] * (len(transforms) - 1) + [_RELIABLE if found else _UNRELIABLE]
+    colors = [_STEP] * (len(transforms) - 1) + [_RELIABLE if reliable else _UNRELIABLE]
     outlines = [
         *((_corners(shape, transform), _OTHER) for shape, transform in others),
         *((_corners(shape, v), color) for v, color in zip(transforms, colors, strict=True)),
     ]
-    result = ("green" if found else "red (not reliable)") + (", others blue" if others else "")
+    result = ("green" if reliable else "red (not reliable)") + (", others blue" if others else "")
     mixed = _checkerboard(template_rgb, _warped(image_rgb, transforms[-1], shape))
     rows = [
         [
@@ -92,17 +92,20 @@ def draw_alignment(
             _panel(before, "before: template red, image cyan"),
             _panel(after, "after: gray where they agree"),
         ],
-        [_energy_panel(steps, found), _panel(mixed, "after: template and image alternating")],
+        [
+            _energy_panel(steps, reliable),
+            _panel(mixed, "after: checkerboard of template and image"),
+        ],
     ]
     first, second = (np.hstack(row) for row in rows)
     header = np.full((34, first.shape[1], 3), 255, np.uint8)
     write(header, title, (0, 17), 16)
     figure = np.vstack([header, first, second])
-    return Picture(np.pad(figure, ((GAP, GAP), (GAP, 0), (0, 0)), constant_values=255))
+    return Figure(np.pad(figure, ((GAP, GAP), (GAP, 0), (0, 0)), constant_values=255))
 
 
 def _warped(pixels: NDArray[Any], transform: FloatArray, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the part of an image that a template (h, w) covers."""
+    """Return the image, warped to a template (h, w)."""
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     outside = (_BACKGROUND,) * 3 if pixels.ndim == 3 else 0.0
     return np.asarray(
@@ -110,14 +113,16 @@ def _warped(pixels: NDArray[Any], transform: FloatArray, shape: tuple[int, ...])
     )
 
 
-def _energy_panel(steps: list[tuple[float, FloatArray, float]], found: bool) -> NDArray[np.uint8]:
-    """Return a plot of the energy of each step; σ starts again at each image size."""
+def _energy_panel(
+    steps: list[tuple[float, FloatArray, float]], reliable: bool
+) -> NDArray[np.uint8]:
+    """Return a plot of the energy of each step, with one curve for each image size."""
     panel = _titled(2 * _PANEL[0] + GAP, _ENERGY)
     try:
         figure = plots.new_figure(figsize=(2 * _PANEL[0] / 100, _PANEL[1] / 100), dpi=100)
     except InputError as error:
         _warn_once(str(error))
-        write(panel, f"left out: {error}", (0, 60), 12)
+        write(panel, f"not plotted: {error}", (0, 60), 12)
         return panel
     finite = [(sigma, energy) for sigma, _, energy in steps if np.isfinite(energy)]
     axes = figure.subplots()
@@ -127,7 +132,7 @@ def _energy_panel(steps: list[tuple[float, FloatArray, float]], found: bool) -> 
         if run[0]:
             axes.axvline(run[0] - 0.5, color="gray", linestyle="--", linewidth=1)
     if finite:
-        axes.plot(len(finite) - 1, finite[-1][1], "o", color="tab:green" if found else "tab:red")
+        axes.plot(len(finite) - 1, finite[-1][1], "o", color="tab:green" if reliable else "tab:red")
     labels = [f"{s:.0f}" if s >= 10 else f"{s:.2g}" for s, _ in finite]
     axes.set_xticks(range(len(finite)), labels, fontsize=8)
     axes.set(xlabel="σ [px], from the widest diffusion to none", ylabel="energy")
@@ -139,26 +144,24 @@ def _energy_panel(steps: list[tuple[float, FloatArray, float]], found: bool) -> 
 
 @cache
 def _warn_once(message: str) -> None:
-    log.warning("the plot of the energy is left out: %s", message)
+    log.warning("the energy is not plotted: %s", message)
 
 
 def _equalized(gray: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """Return a histogram-equalized 8-bit image, which hardly depends on illumination."""
+    """Return an 8-bit image, histogram-equalized to reduce the effect of illumination."""
     return np.asarray(cv2.equalizeHist(np.rint(255 * np.clip(gray, 0, 1)).astype(np.uint8)))
 
 
-def _panel(picture: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
-    """Return a panel of fixed size with an image at its center and a title above it."""
-    h, w = picture.shape[:2]
+def _panel(image: NDArray[np.uint8], title: str) -> NDArray[np.uint8]:
+    """Return a panel of fixed size with a title and a centered image."""
+    h, w = image.shape[:2]
     scale = min(_PANEL[0] / w, _PANEL[1] / h)
     size = (max(1, round(w * scale)), max(1, round(h * scale)))
     kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
     panel = _titled(_PANEL[0], title)
     panel[28:, : _PANEL[0]] = _BACKGROUND
     left, top = (_PANEL[0] - size[0]) // 2, 28 + (_PANEL[1] - size[1]) // 2
-    panel[top : top + size[1], left : left + size[0]] = cv2.resize(
-        picture, size, interpolation=kind
-    )
+    panel[top : top + size[1], left : left + size[0]] = cv2.resize(image, size, interpolation=kind)
     return panel
 
 
@@ -174,7 +177,7 @@ def _overlay(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.
 
 
 def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return alternating squares of both images; edges are continuous where they agree."""
+    """Return a checkerboard of both images; edges are continuous where they agree."""
     h, w = first.shape[:2]
     side = max(1, max(h, w) // 8)
     y, x = np.mgrid[:h, :w] // side
@@ -186,7 +189,7 @@ def _checkerboard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArra
 def _outlined(
     image: NDArray[np.uint8], outlines: list[tuple[FloatArray, tuple[int, int, int]]]
 ) -> NDArray[np.uint8]:
-    """Return the image, dimmed, with colored outlines (4, 2); those of steps are thin."""
+    """Return the dimmed image with colored outlines (4, 2), thinner for steps than for results."""
     scale = min(1.0, 2 * max(_PANEL) / max(image.shape))
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
@@ -207,7 +210,7 @@ def _corners(shape: tuple[int, ...], transform: FloatArray) -> FloatArray:
 
 
 def _runs(sigmas: list[float]) -> list[list[int]]:
-    """Return the indices of the steps of each image size; σ grows from one to the next."""
+    """Return the indices of the steps at each image size; σ increases from one size to the next."""
     runs: list[list[int]] = []
     for i, sigma in enumerate(sigmas):
         if i == 0 or sigma > sigmas[i - 1]:

@@ -1,4 +1,4 @@
-"""Figures of features and matches."""
+"""Plots of features and matches."""
 
 import cv2
 import numpy as np
@@ -11,14 +11,14 @@ from caloric.image.pixels import as_image
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
 from caloric.types import FloatArray
-from caloric.viz.picture import DIMMED, GAP, Picture, rgb, write
+from caloric.viz.figure import DIMMED, GAP, Figure, rgb, write
 
-MOST_LINES = 150
-_TALLEST = 900  # pixels
+MAX_LINES = 150
+_MAX_HEIGHT = 900  # pixels
 _HEADER = 36  # pixels of the title
 
 
-def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500) -> Picture:
+def draw_features(image: ArrayLike, features: Features | Frames, max_features: int = 500) -> Figure:
     """Draw features onto their image: an ellipse at 3 σ for each, and a line in its direction.
 
     Parameters
@@ -27,12 +27,12 @@ def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500
         The image.
     features : Features or Frames
         Its features.
-    most : int
-        Draw the first ``most`` features.
+    max_features : int
+        Draw at most this many features, starting from the first.
 
     Returns
     -------
-    Picture
+    Figure
         The image with its features; ``save(path)`` and ``show()``.
 
     Examples
@@ -41,7 +41,7 @@ def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500
     >>> from caloric import viz
     >>> image = np.random.default_rng(0).random((120, 160))
     >>> viz.draw_features(image, caloric.detect(image, max_features=20))
-    Picture(160 x 120)
+    Figure(160 x 120)
     """
     frames = features.frames if isinstance(features, Features) else features
     if not isinstance(frames, Frames):
@@ -49,13 +49,13 @@ def draw_features(image: ArrayLike, features: Features | Frames, most: int = 500
     canvas = rgb(image)
     angles = np.linspace(0, 2 * np.pi, 33)
     circle = 3 * np.stack([np.cos(angles), np.sin(angles)])
-    for a in frames.maps[:most]:
-        # From the center along +x, then around.
+    for a in frames.maps[:max_features]:
+        # A line from the center along +x, then the ellipse.
         outline = np.concatenate([np.zeros((2, 1)), circle], 1)
         points = np.rint(16 * (a[:, :2] @ outline + a[:, 2:])).astype(np.int32).T
         for color, width in (((0, 0, 0), 3), ((255, 225, 60), 1)):
             cv2.polylines(canvas, [points], False, color, width, cv2.LINE_AA, 4)
-    return Picture(canvas)
+    return Figure(canvas)
 
 
 def draw_matches(
@@ -69,8 +69,8 @@ def draw_matches(
     errors: ArrayLike | None = None,
     limit: float = 2.0,
     title: str = "",
-    most: int = MOST_LINES,
-) -> Picture:
+    max_lines: int = MAX_LINES,
+) -> Figure:
     """Draw two images side by side, with a line for each match.
 
     Parameters
@@ -84,18 +84,18 @@ def draw_matches(
     geometry : Geometry, optional
         The result of :func:`caloric.verify`: only its inliers are drawn, colored by residual.
     errors : array (m,), optional
-        The error of each match, inlier or not: 0 is green, ``limit`` is orange.
+        The error of each match, inlier or outlier: 0 is green, ``limit`` is orange.
     limit : float
         The error, in pixels, of an orange line.
     title : str
         Written above the images.
-    most : int
-        Draw at most ``most`` lines, spread over the first image; the title reports it.
+    max_lines : int
+        Draw at most this many lines, spread over the first image; the title reports the number.
 
     Returns
     -------
-    Picture
-        The picture; ``save(path)`` and ``show()``.
+    Figure
+        Both images with the lines; ``save(path)`` and ``show()``.
 
     Examples
     --------
@@ -103,15 +103,15 @@ def draw_matches(
     >>> from caloric import viz
     >>> image = np.random.default_rng(0).random((120, 160))
     >>> a, b = caloric.extract([image, image[:, 20:]], max_features=50)
-    >>> picture = viz.draw_matches(image, image[:, 20:], a, b, caloric.match(a, b))
-    >>> picture.save("matches.png")  # doctest: +SKIP
+    >>> figure = viz.draw_matches(image, image[:, 20:], a, b, caloric.match(a, b))
+    >>> figure.save("matches.png")  # doctest: +SKIP
     """
     if not limit > 0:
         raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
     xy_a, xy_b = _matched_points(a, b, matches)
     if geometry is not None and len(geometry.inliers) != len(xy_a):
         raise InputError(
-            "geometry: not of these matches; pass the matches that it was estimated from"
+            "geometry does not belong to these matches; pass the matches it was estimated from"
         )
     distances = None if errors is None else np.asarray(errors, np.float64)
     if geometry is not None:
@@ -124,27 +124,29 @@ def draw_matches(
     if not all(image.size for image in images):
         raise InputError("draw_matches: an image has no pixels")
     sizes = [image.shape[:2] for image in images]
-    height = min(_TALLEST, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes))
-    pictures = [rgb(image, height) for image in images]
-    lefts = (0, pictures[0].shape[1] + GAP)
-    width = lefts[1] + pictures[1].shape[1]
+    height = min(
+        _MAX_HEIGHT, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes)
+    )
+    resized = [rgb(image, height) for image in images]
+    lefts = (0, resized[0].shape[1] + GAP)
+    width = lefts[1] + resized[1].shape[1]
     canvas = np.full((_HEADER + height, width, 3), 255, np.uint8)
-    for picture, left in zip(pictures, lefts, strict=True):
+    for pixels, left in zip(resized, lefts, strict=True):
         # Dimmed, so that lines are visible on any image.
-        canvas[_HEADER:, left : left + picture.shape[1]] = DIMMED * picture
-    kept = spread(xy_a, most)
-    shown = [
-        (xy[kept] + 0.5) * (np.array(picture.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)
-        for xy, picture, size, left in zip((xy_a, xy_b), pictures, sizes, lefts, strict=True)
+        canvas[_HEADER:, left : left + pixels.shape[1]] = DIMMED * pixels
+    drawn = spread(xy_a, max_lines)
+    ends = [
+        (xy[drawn] + 0.5) * (np.array(pixels.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)
+        for xy, pixels, size, left in zip((xy_a, xy_b), resized, sizes, lefts, strict=True)
     ]
-    shares = np.zeros(len(kept)) if distances is None else distances[kept] / limit
-    _draw_lines(canvas, shown[0], shown[1], shares)
+    shares = np.zeros(len(drawn)) if distances is None else distances[drawn] / limit
+    _draw_lines(canvas, ends[0], ends[1], shares)
     title_width = width - 16
-    if distances is not None and len(kept) and width > 500:
+    if distances is not None and len(drawn) and width > 500:
         title_width -= _legend(canvas, limit)
-    count = "" if len(xy_a) <= most else f" ({most} drawn)"
+    count = "" if len(xy_a) <= max_lines else f" ({max_lines} drawn)"
     write(canvas, _fitting(title, count, title_width), (8, _HEADER // 2))
-    return Picture(canvas)
+    return Figure(canvas)
 
 
 def _color(share: FloatArray) -> NDArray[np.uint8]:
@@ -168,18 +170,18 @@ def _matched_points(
             xy = frames.xy if isinstance(frames, Frames) else np.asarray(frames, np.float64)
             points.append(xy.reshape(-1, 2))
         except (TypeError, ValueError):
-            raise InputError("points: expected Features, Frames, or an array (m, 2)") from None
+            raise InputError("points must be Features, Frames, or an array (m, 2)") from None
     if matches is None:
         return points[0], points[1]
     if not isinstance(matches, Matches):
-        raise InputError("matches must be what caloric.match returns")
+        raise InputError("matches must be caloric.Matches, as caloric.match returns")
     return matches.points(points[0], points[1])
 
 
 def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: FloatArray) -> None:
     """Draw lines from a to b (n, 2), with dark edges so that they are visible everywhere."""
     order = np.argsort(-share, kind="stable")  # worst first, so that the best are on top
-    p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # with 4 fractional bits
+    p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # 4 fractional bits
     colors = _color(share).tolist()
     for width, opacity in ((3, 0.25), (1, 0.75)):
         layer = canvas.copy()
@@ -215,15 +217,15 @@ def _fitting(title: str, count: str, width: int) -> str:
     return text
 
 
-def spread(xy: FloatArray, most: int) -> NDArray[np.intp]:
-    """Return the indices of at most ``most`` points, taken in turn from the cells of a grid."""
-    if len(xy) <= most:
+def spread(xy: FloatArray, max_points: int) -> NDArray[np.intp]:
+    """Return the indices of at most ``max_points`` points, spread over the cells of a grid."""
+    if len(xy) <= max_points:
         return np.arange(len(xy))
     low, high = xy.min(0), xy.max(0)
     cells = np.floor(12 * (xy - low) / np.maximum(high - low, 1e-9)).astype(int) @ [1, 100]
     order = np.argsort(cells, kind="stable")
-    turn = np.empty(len(xy), int)
+    rank = np.empty(len(xy), int)  # within the cell
     for cell in np.unique(cells):
         members = order[cells[order] == cell]
-        turn[members] = np.arange(len(members))
-    return np.sort(np.lexsort((np.arange(len(xy)), turn))[:most])
+        rank[members] = np.arange(len(members))
+    return np.sort(np.lexsort((np.arange(len(xy)), rank))[:max_points])

@@ -1,4 +1,4 @@
-"""Images that are drawn: conversion, text, and files."""
+"""A figure as pixels: conversion to RGB, text, and files."""
 
 import io
 from dataclasses import dataclass
@@ -18,33 +18,33 @@ _TEXT = (20, 20, 20)
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """An RGB image, ``pixels`` (h, w, 3) uint8, that notebooks display."""
+class Figure:
+    """A figure as an RGB image, ``pixels`` (h, w, 3) uint8; notebooks display it."""
 
     pixels: NDArray[np.uint8]
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
+        """Return the width and height in one line."""
         h, w = self.pixels.shape[:2]
-        return f"Picture({w} x {h})"
+        return f"Figure({w} x {h})"
 
-    def smaller(self, width: int) -> "Picture":
-        """Return the picture reduced to a width if it is wider."""
+    def smaller(self, width: int) -> "Figure":
+        """Return the figure, reduced to ``width`` pixels if it is wider."""
         h, w = self.pixels.shape[:2]
         if w <= width:
             return self
         size = (width, max(1, round(h * width / w)))
         small = cv2.resize(self.pixels, size, interpolation=cv2.INTER_AREA)
-        return Picture(np.asarray(small, np.uint8))
+        return Figure(np.asarray(small, np.uint8))
 
     def png(self) -> bytes:
-        """Return the picture as the bytes of a PNG file."""
+        """Return the figure as the bytes of a PNG file."""
         return bytes(cv2.imencode(".png", self.pixels[..., ::-1])[1])
 
-    _repr_png_ = png  # the protocol of notebooks
+    _repr_png_ = png  # displayed by notebooks
 
     def save(self, path: str | Path) -> None:
-        """Write the picture in the format of the file name's suffix, such as .png or .jpg."""
+        """Write the figure to a file; its suffix, such as .png or .jpg, selects the format."""
         path = Path(path)
         check_format(path)
         data = cv2.imencode(path.suffix, self.pixels[..., ::-1])[1]
@@ -52,14 +52,14 @@ class Picture:
             file.write(data.tobytes())
 
     def show(self) -> None:
-        """Open the picture in the default image viewer."""
+        """Open the figure in the default image viewer."""
         from PIL import Image
 
         Image.open(io.BytesIO(self.png())).show()
 
 
 def check_format(path: Path) -> None:
-    """Raise an error if images cannot be written in the format of a file name."""
+    """Raise an error if OpenCV cannot write images with the suffix of a path."""
     if not path.suffix or not cv2.haveImageWriter(f"x{path.suffix}"):
         raise InputError(f"{path}: cannot write images as {path.suffix!r}; use .png or .jpg")
 
