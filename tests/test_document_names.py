@@ -15,7 +15,7 @@ from paths import DOCS, README, ROOT
 
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 PACKAGE = ROOT / "src" / "caloric"
-DIRECTORYS = ("src", "tests", "docs", "tools", "native", ".github")
+DIRECTORIES = ("src", "tests", "docs", "tools", "native", ".github")
 SOURCES = ("py", "md", "cpp", "hpp", "toml", "yml", "js")
 # Files that users have, so that a name such as features.h5 is not an attribute of a module.
 DATA = ("h5", "npz", "csv", "json", "png", "jpg", "txt", "db", "html")
@@ -51,7 +51,7 @@ def resolves(name):
 
 @cache
 def files():
-    paths = [path for directory in DIRECTORYS for path in (ROOT / directory).rglob("*")]
+    paths = [path for directory in DIRECTORIES for path in (ROOT / directory).rglob("*")]
     return [f"/{p.relative_to(ROOT).as_posix()}" for p in (*paths, *ROOT.iterdir())]
 
 
@@ -70,7 +70,7 @@ def file_names(text):
     words = [word.strip("'\"(),;:") for snippet in code(text) for word in snippet.split()]
     words += [link for link in re.findall(r"\]\(([^)#:]+)", text) if "gallery/" not in link]
     ending = re.compile(rf"[\w./*-]+\.({'|'.join(SOURCES)})")
-    top = re.compile(rf"(?:{'|'.join(DIRECTORYS)})/[\w./*-]*|\w+/")
+    top = re.compile(rf"(?:{'|'.join(DIRECTORIES)})/[\w./*-]*|\w+/")
     names = {word for word in words if ending.fullmatch(word) or top.fullmatch(word)}
     return {name for name in names if name.rsplit("/", 1)[-1] not in EXAMPLES}
 

@@ -53,10 +53,10 @@ def place(tmp_path):
     pictures["PARTS2"] = photographs.gray("coffee", (130, 120))
     for name, image in pictures.items():
         cv2.imwrite(str(tmp_path / f"{name}.jpg"), image)
-    (tmp_path / "DIRECTORY").mkdir()
+    (tmp_path / "IMAGES").mkdir()
     for i, degrees in enumerate((0, 4, 8)):
         turned = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
-        cv2.imwrite(str(tmp_path / "DIRECTORY" / f"{i}.jpg"), turned)
+        cv2.imwrite(str(tmp_path / "IMAGES" / f"{i}.jpg"), turned)
     places = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
     rows = np.repeat(np.arange(64), 2).reshape(-1, 2)
     keypoints = {f"{i}.jpg": places.reshape(-1, 2) for i in range(2)}
@@ -209,8 +209,8 @@ def test_the_results_of_the_gpu():
     assert {"cosines of common frames", "one array in 2 ms"} <= set(failures(slow))
     own = report["arrays"]["800 x 640, 2,000 features"]["color"]
     one, rate = own["milliseconds, one by one, mean"], own["images a second, one list"]
-    said = f"{one:.1f} ms from array to features, and {rate:,.0f} images a second in a list"
-    assert said in README.read_text("utf-8")
+    claim = f"{one:.1f} ms from array to features, and processes {rate:,.0f} images per second"
+    assert claim in README.read_text("utf-8")
 
 
 def test_the_builds_agree():
