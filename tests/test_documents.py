@@ -227,7 +227,7 @@ def test_the_coefficients_of_the_confidence():
         found = wide.calibration(report["pairs"], name)
         np.testing.assert_allclose(found["coefficients"], used, atol=0.02)
         assert found["of them right"] > 0.97
-    assert {v["believed"] for v in (report["wide"] | report["oxford"]).values()} == {True}
+    assert {v["reliable"] for v in (report["wide"] | report["oxford"]).values()} == {True}
 
 
 def test_the_table_of_the_readme():

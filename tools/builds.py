@@ -24,14 +24,14 @@ import caloric
 from caloric.bench.speed_contenders import setting
 from caloric.runtime import native
 
-PICTURES = (
+IMAGES = (
     "astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "page",
     "rocket",
 )  # fmt: skip
 FEATURES = 1000
 NEAR = 0.01  # pixels, share of sigma, radians
 # What is promised for the features of a photograph, between any two builds and the plain path.
-PROMISED = {"worst picture": 0.99, "cosine, lowest in a thousand": 0.9999}
+PROMISED = {"worst image": 0.99, "cosine, lowest in a thousand": 0.9999}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -46,7 +46,7 @@ def write(path: Path) -> None:
     for kind in (*kinds, "0"):
         name = f"{platform.machine()} {'plain' if kind == '0' else kind}"
         with setting(**{native.SETTING: kind}):
-            for picture in PICTURES:
+            for picture in IMAGES:
                 print(f"{name}: {picture}", file=sys.stderr, flush=True)
                 image = getattr(data, picture)()
                 found = caloric.extract(image, max_features=FEATURES)
@@ -68,7 +68,7 @@ def share(maps: NDArray[np.float64], wanted: NDArray[np.float64], near: float = 
     return float(np.mean(cKDTree(key(maps)).query(key(wanted), p=np.inf)[0] <= near))
 
 
-def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = PICTURES) -> dict[str, float]:
+def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = IMAGES) -> dict[str, float]:
     """Return the shares of common frames, and cosines of their descriptors, over pictures."""
     shares, cosines, equal = [], [], []
     for picture in pictures:
@@ -83,10 +83,10 @@ def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = PICTURES) -> dict[
     every = np.concatenate(cosines)
     return {
         "frames of both": float(np.mean(shares)),
-        "worst picture": float(min(shares)),
+        "worst image": float(min(shares)),
         "lowest cosine": float(every.min()),
         "cosine, lowest in a thousand": float(np.quantile(every, 1e-3)),
-        "pictures with the same bytes": float(sum(equal)),
+        "bit-identical images": float(sum(equal)),
     }
 
 

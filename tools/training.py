@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from caloric import synthetic
 from caloric.bench.correspondence import corresponding
 from caloric.bench.methods import opencv_keypoints, read_gray
-from caloric.bench.metrics import average_precision, right_matches
+from caloric.bench.metrics import average_precision, correct_matches
 from caloric.bench.pair_data import Camera, fundamental
 from caloric.descriptor import engine, whitening
 from caloric.descriptor.options import DescribeOptions
@@ -153,7 +153,7 @@ def whitened(image: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> ND
 def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     """Return the average precision of the descriptors of two views, as in the benchmarks."""
     matches = neighbors(a, b, None, 0.0)
-    right = right_matches(matches.nearest, pair.truth)
+    right = correct_matches(matches.nearest, pair.truth)
     possible = max(1, len(np.unique(pair.truth[:, 0])))
     return average_precision(matches.first.astype(np.float64), right, possible)
 

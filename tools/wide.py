@@ -211,7 +211,7 @@ def calibration(rows: list[Report], name: str) -> Report:
             for i in range(len(edges) - 1)
         ],
         "above .9": int((c > 0.9).sum()), "of them right": float(ok[c > 0.9].mean()),
-        "of unrelated believed": int((c[~np.array(related)] > 0.5).sum()),
+        "unrelated, accepted": int((c[~np.array(related)] > 0.5).sum()),
     }  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def _judged(
     there = cv2.perspectiveTransform(p[None], truth)[0]
     report: Report = {
         "level": pair.level, "confidence": pair.geometry.confidence, "inliers": len(pair),
-        "seconds": seconds, "believed": bool(pair),
+        "seconds": seconds, "reliable": bool(pair),
         "right": int((np.linalg.norm(there - q, axis=1) < RIGHT).sum()),
     }  # fmt: skip
     if pair.geometry.matrix is not None:

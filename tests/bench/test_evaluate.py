@@ -17,7 +17,7 @@ def test_images_without_keypoints_and_of_16_bits(tmp_path):
         m for m in methods.fixed() + methods.pipelines() if "caloric" in m.name or "CV" in m.name
     ]
     for result in evaluate.evaluate(datasets.oxford(tmp_path), some):
-        assert all(np.isfinite(values).all() for values in result.figures.values())
+        assert all(np.isfinite(values).all() for values in result.metrics.values())
 
 
 def test_damaged_cache_is_recomputed(tmp_path):

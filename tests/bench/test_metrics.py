@@ -17,9 +17,9 @@ def test_average_precision_by_hand():
 
 def test_correct_matches():
     truth = np.array([[0, 2], [0, 3], [2, 0]])
-    right = metrics.right_matches(np.array([3, 0, 1]), truth)
+    right = metrics.correct_matches(np.array([3, 0, 1]), truth)
     assert right.tolist() == [True, False, False]
-    assert not metrics.right_matches(np.array([3, 0, 1]), np.zeros((0, 2), int)).any()
+    assert not metrics.correct_matches(np.array([3, 0, 1]), np.zeros((0, 2), int)).any()
 
 
 def test_bootstrap_covers_the_mean():

@@ -39,11 +39,11 @@ def summary():
 
 def test_figures_are_averages_over_pairs_and_groups(summary):
     default = summary["same keypoints"][DEFAULT]
-    assert default["figures"]["mAP"]["mean"] == pytest.approx(0.6)
+    assert default["results"]["mAP"]["mean"] == pytest.approx(0.6)
     assert default["groups"]["wall"]["mAP"] == pytest.approx(0.8)
     assert default["groups"]["boat"]["mAP"] == pytest.approx(0.4)
     assert default["pairs"]["mAP"] == [0.9, 0.7, 0.5, 0.3]
-    assert default["figures"]["corners 3"]["mean"] == pytest.approx(3 / len(RATIOS))
+    assert default["results"]["corners 3"]["mean"] == pytest.approx(3 / len(RATIOS))
     assert default["corners 3 by ratio"] == [1.0] * 3 + [0.0] * (len(RATIOS) - 3)
     assert list(summary["own detectors"]) == [DEFAULT]
     assert json.loads(report.dumps(summary))["pairs"] == [pair.name for pair in PAIRS]

@@ -25,11 +25,11 @@ def test_a_second_run_reads_the_cache(tmp_path, monkeypatch):
     assert next(iter(report["same keypoints"])) == "caloric"
     assert {"OpenCV SIFT, root", methods.RESAMPLED, "heat"} <= set(report["same keypoints"])
     for method in report["same keypoints"].values():
-        value = method["figures"]["mAP"]
+        value = method["results"]["mAP"]
         assert 0.5 < value["low"] <= value["mean"] <= value["high"] <= 1
-        assert method["figures"]["corners 3"]["mean"] == 1
+        assert method["results"]["corners 3"]["mean"] == 1
     for method in report["own detectors"].values():
-        assert method["figures"]["repeatability"]["mean"] > 0.5
+        assert method["results"]["repeatability"]["mean"] > 0.5
     assert "default ahead by" in result.output
     assert cv2.imread(str(plot)).std() > 10
 
@@ -41,7 +41,7 @@ def test_a_second_run_reads_the_cache(tmp_path, monkeypatch):
     assert json.loads(out.read_text()) == report
     text = accuracy.page([out], None, None)
     assert (
-        f"| caloric | 128 | {report['same keypoints']['caloric']['figures']['mAP']['mean']:.3f}"
+        f"| caloric | 128 | {report['same keypoints']['caloric']['results']['mAP']['mean']:.3f}"
         in text
     )
     assert "### Losses" in text

@@ -82,7 +82,7 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     (places, strengths), (expected, known) = (extrema.strongest(points, 500) for points in both)
     valid = known > 0
     report["extrema: strengths"] = difference(strengths, known)
-    report["extrema: places"] = difference(places[valid], expected[valid])
+    report["extrema: positions"] = difference(places[valid], expected[valid])
     maps = gpu_pipeline.upright(expected, known)
     maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
     flat = maps.view(-1, 2, 3)
@@ -119,7 +119,7 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
         float(np.einsum("ij,ij->i", *(np.asarray(v.descriptors, np.float32) for v in (a, b))).min())
         for a, b in zip(expected, results, strict=True)
     )
-    return {"told": messages, "images": len(images), "lowest cosine to all at once": lowest}
+    return {"log": messages, "images": len(images), "lowest cosine to all at once": lowest}
 
 
 def accuracy(oxford: Path, device_name: str, log: Log) -> Report:
@@ -134,4 +134,4 @@ def accuracy(oxford: Path, device_name: str, log: Log) -> Report:
         for device in ("cpu", device_name)
     ]
     results = evaluate.evaluate(datasets.oxford(oxford), chosen, None, log)
-    return {r.method: float(np.mean(r.figures["mAP"])) for r in results}
+    return {r.method: float(np.mean(r.metrics["mAP"])) for r in results}

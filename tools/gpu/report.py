@@ -72,7 +72,7 @@ def failures(report: Report) -> list[str]:
         "the same pairs as the CPU": pairs["matches that differ"] == 0,
         "all views of two images in 60 ms": report["views"]["milliseconds, both images"] <= 60,
         "5 million frames a second": described >= 5,
-        "a batch that does not fit is halved": bool(report["out of memory"]["told"]),
+        "a batch that does not fit is halved": bool(report["out of memory"]["log"]),
         "and gives the same": report["out of memory"]["lowest cosine to all at once"] >= 0.9999,
     }
     if "oxford" in report:

@@ -31,7 +31,12 @@ from numpy.typing import NDArray
 from caloric.bench.correspondence import REGION, corresponding, one_to_one, project
 from caloric.bench.datasets import Pair
 from caloric.bench.methods import KEYPOINTS, Described, Method, opencv_keypoints
-from caloric.bench.metrics import average_precision, corner_error, matching_accuracy, right_matches
+from caloric.bench.metrics import (
+    average_precision,
+    corner_error,
+    correct_matches,
+    matching_accuracy,
+)
 from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image.reading import read_image
@@ -42,7 +47,7 @@ from caloric.types import FloatArray
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)
-SAME_PLACE = 10.0  # pixels; the second neighbor must be farther from the first than this
+SAME_POSITION = 10.0  # pixels; the second neighbor must be farther from the first than this
 NORMALIZED = 30.0  # pixels; the radius of Mikolajczyk's protocol
 
 
@@ -64,12 +69,12 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One method on all pairs: ``figures[name]`` (pairs,), corner errors (pairs, ratios)."""
+    """One method on all pairs: ``metrics[name]`` (pairs,) and corner errors (pairs, ratios)."""
 
     method: str
     detects: bool
     dimension: int
-    figures: dict[str, FloatArray]
+    metrics: dict[str, FloatArray]
     corners: FloatArray
 
 
@@ -106,7 +111,7 @@ def _digest(path: Path) -> str:
 
 def _protocol() -> str:
     """Return a hash of what predictions depend on besides the method: settings, OpenCV and code."""
-    settings = (KEYPOINTS, REGION, NORMALIZED, RATIOS, SAME_PLACE, cv2.__version__)
+    settings = (KEYPOINTS, REGION, NORMALIZED, RATIOS, SAME_POSITION, cv2.__version__)
     code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbors)
     sources = [inspect.getsource(part) for part in code]
     return hashlib.sha256(f"{settings} {sources}".encode()).hexdigest()
@@ -157,7 +162,7 @@ def _predict(a: Described, b: Described, pair: Pair, shape: tuple[int, ...]) -> 
         np.ascontiguousarray(values_a, np.float32),
         np.ascontiguousarray(values_b, np.float32),
         frames_b.xy,
-        SAME_PLACE,
+        SAME_POSITION,
     )
     errors, kept = [], []
     for ratio in RATIOS:
@@ -210,23 +215,23 @@ def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[
     return result | images.truth(pair, method)
 
 
-def _figures(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
-    figures = {}
+def _metrics(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
+    metrics = {}
     for label, truth in (("", kept["truth"]), (", normalized", kept["truth_normalized"])):
-        right = right_matches(kept["nearest"], truth)
+        right = correct_matches(kept["nearest"], truth)
         possible = len(np.unique(truth[:, 0]))
         distance = kept["first"].astype(np.float64)
-        figures[f"mAP{label}"] = average_precision(distance, right, possible)
-        figures[f"R@1{label}"] = float(right.sum() / possible) if possible else 0.0
+        metrics[f"mAP{label}"] = average_precision(distance, right, possible)
+        metrics[f"R@1{label}"] = float(right.sum() / possible) if possible else 0.0
     rows = np.flatnonzero(kept["mutual"])
     p, q = kept["xy_a"][rows], kept["xy_b"][kept["nearest"][rows]]
     shares = matching_accuracy(p, q, pair.homography, PIXELS)
-    figures |= {f"MMA {t:g}": share for t, share in zip(PIXELS, shares, strict=True)}
-    figures["right"] = len(rows) * matching_accuracy(p, q, pair.homography, (3.0,))[0]
-    figures["features"] = float(len(kept["xy_a"]))
+    metrics |= {f"MMA {t:g}": share for t, share in zip(PIXELS, shares, strict=True)}
+    metrics["right"] = len(rows) * matching_accuracy(p, q, pair.homography, (3.0,))[0]
+    metrics["features"] = float(len(kept["xy_a"]))
     if "repeated" in kept:
-        figures["repeatability"], figures["correspondences"] = kept["repeated"].tolist()
-    return figures
+        metrics["repeatability"], metrics["correspondences"] = kept["repeated"].tolist()
+    return metrics
 
 
 @threads.single_threaded_blas
@@ -250,7 +255,7 @@ def evaluate(
         for i, method in enumerate(methods):
             key = f"{protocol} {files} {method.name} {method.detects} {method.version}"
             kept = store.get(key, partial(_evaluate, pair, method, images))
-            rows[i].append(_figures(pair, kept))
+            rows[i].append(_metrics(pair, kept))
             corners[i].append(kept["corners"])
             dimensions[i] = int(kept["dimension"])
         progress(pair.name)

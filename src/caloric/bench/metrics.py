@@ -18,7 +18,7 @@ def average_precision(distance: FloatArray, right: NDArray[np.bool_], possible: 
     return float(precision[hits].sum() / possible) if possible else 0.0
 
 
-def right_matches(nearest: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.bool_]:
+def correct_matches(nearest: NDArray[np.intp], truth: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return whether (i, nearest[i]) is among the true pairs (m, 2), for each i."""
     width = int(max(nearest.max(initial=0), truth[:, 1].max(initial=0))) + 1
     return np.isin(np.arange(len(nearest)) * width + nearest, truth[:, 0] * width + truth[:, 1])

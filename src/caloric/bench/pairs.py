@@ -71,7 +71,7 @@ def _add_repeatability(pairs: list[Pair], results: dict[str, list[dict[str, Any]
         for row, p in zip(rows, positions, strict=True):
             first, second = p.first[: counts[0]], p.second[: counts[1]]
             shares = repeatability(first, second, np.asarray(pair.truth), p.shapes)
-            row["places compared"] = sum(counts) / 2
+            row["positions compared"] = sum(counts) / 2
             for limit, share in zip(PIXELS, shares, strict=True):
                 row[f"repeatability {limit:g} px"] = share
 

@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 def _figures(result: Result) -> dict[str, FloatArray]:
     """Return all figures of a method by pair; corners are averaged over the ratios."""
     corners = {f"corners {t:g}": (result.corners < t).mean(1) for t in PIXELS}
-    return {**result.figures, **corners}
+    return {**result.metrics, **corners}
 
 
 def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
@@ -43,7 +43,7 @@ def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
         "detects": result.detects,
         "dimension": result.dimension,
         "corners 3 by ratio": (result.corners < 3).mean(0).tolist(),
-        "figures": {name: vars(bootstrap(values, scenes)) for name, values in figures.items()},
+        "results": {name: vars(bootstrap(values, scenes)) for name, values in figures.items()},
         "ahead of it is the default by": {
             name: vars(bootstrap(base[name] - values, scenes))
             for name, values in figures.items()
@@ -65,7 +65,7 @@ def _differences(results: list[Result], pairs: list[Pair]) -> Report:
     scenes = [str(pair.first) for pair in pairs]
     return {
         a.method: {
-            b.method: vars(bootstrap(a.figures["mAP"] - b.figures["mAP"], scenes))
+            b.method: vars(bootstrap(a.metrics["mAP"] - b.metrics["mAP"], scenes))
             for b in results
             if b is not a
         }
@@ -114,7 +114,7 @@ def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name, method in report[part].items():
         row = [name, str(method["dimension"])]
-        row += [_cell(c, method["figures"][c]) for c in COLUMNS[part]]
+        row += [_cell(c, method["results"][c]) for c in COLUMNS[part]]
         for figure in ("mAP", "R@1"):
             ahead = method["ahead of it is the default by"].get(figure)
             row.append(
@@ -127,17 +127,17 @@ def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
 def plot(report: Report, path: Path) -> None:
     """Plot mAP with intervals, and the accuracy of homographies against the ratio threshold."""
     methods = report["same keypoints"]
-    names = sorted(methods, key=lambda n: methods[n]["figures"]["mAP"]["mean"])
+    names = sorted(methods, key=lambda n: methods[n]["results"]["mAP"]["mean"])
     figure = plots.new_figure(figsize=(11, 0.32 * len(names) + 1.6))
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    base = methods[DEFAULT]["figures"]["mAP"]["mean"]
+    base = methods[DEFAULT]["results"]["mAP"]["mean"]
     for row, name in enumerate(names):
         color = "tab:red" if name == DEFAULT else "tab:gray"
         gap = methods[name]["ahead of it is the default by"].get("mAP")
         if gap is not None:
             ends = [base - gap["low"], base - gap["high"]]
             left.plot(ends, [row, row], color=color, lw=2, alpha=0.5)
-        left.plot(methods[name]["figures"]["mAP"]["mean"], row, "o", color=color)
+        left.plot(methods[name]["results"]["mAP"]["mean"], row, "o", color=color)
     left.axvline(base, color="tab:red", lw=0.8, alpha=0.5)
     left.set_yticks(range(len(names)), names)
     left.set_xlabel(f"mAP on {report['dataset']}; bars: 95 % of the difference to the default")
