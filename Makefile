@@ -76,6 +76,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+	$(BIN)/python -m tools.language
 
 # Wheels: built, installed into a separate environment and tested there.
 wheels: $(READY)

@@ -14,8 +14,8 @@ ROW, COLUMN, BIN = ENTRY // 32, ENTRY // 8 % 4, ENTRY % 8
 
 
 def standard(values):
-    centerd = np.asarray(values, float) - np.mean(values, 0)
-    return centerd / (np.linalg.norm(centerd, axis=0) + 1e-9)
+    centered = np.asarray(values, float) - np.mean(values, 0)
+    return centered / (np.linalg.norm(centered, axis=0) + 1e-9)
 
 
 def order(ours, theirs):

@@ -58,7 +58,7 @@ def _peer(run: align_peers.Aligner, case: Case) -> Outcome:
 def _ours(case: Case, **options: Any) -> Outcome:
     started = time.perf_counter()
     if options.pop("from_identity", False):
-        options["initial"] = case.centerd
+        options["initial"] = case.centered
     alignment = align.align(case.template, case.image, **options)
     return Outcome(case.error(alignment.transform), time.perf_counter() - started, alignment)
 

@@ -77,7 +77,7 @@ class Case:
     photograph: int
 
     @property
-    def centerd(self) -> FloatArray:
+    def centered(self) -> FloatArray:
         """Return the map (2, 3) that centers the upright template in the image."""
         return transforms.centered(self.template.shape, self.image.shape)
 

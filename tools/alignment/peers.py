@@ -15,8 +15,8 @@ Aligner = Callable[[Case], FloatArray | None]
 
 
 def ecc(case: Case) -> FloatArray | None:
-    """Return the result of findTransformECC from the centerd template."""
-    return _ecc(case.template, case.image, case.centerd)
+    """Return the result of findTransformECC from the centered template."""
+    return _ecc(case.template, case.image, case.centered)
 
 
 def _ecc(
@@ -32,7 +32,7 @@ def _ecc(
 def ecc_pyramid(case: Case, levels: int = 4) -> FloatArray | None:
     """Return the result of ECC from coarse to fine; failed levels but the last are skipped."""
     templates, images = (list(islice(halves(v), levels)) for v in (case.template, case.image))
-    transform: FloatArray = case.centerd
+    transform: FloatArray = case.centered
     refined = None
     for level in reversed(range(levels)):
         scaled = transform.copy()

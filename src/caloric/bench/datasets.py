@@ -51,7 +51,7 @@ def _homography(path: Path) -> FloatArray:
 
 
 def _scenes(directory: Path, pattern: str) -> list[Path]:
-    """Return the subdirectorys that have a file which matches a pattern."""
+    """Return the subdirectories that have a file which matches a pattern."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: no such directory; name the directory of the data set by --data"

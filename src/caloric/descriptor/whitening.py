@@ -36,7 +36,7 @@ def _moments(descriptors: Floats) -> FloatArray:
 
 
 def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
-    """Return the matrix (D, d) learned from normalized descriptors (n, D), not centerd."""
+    """Return the matrix (D, d) learned from normalized descriptors (n, D), not centered."""
     values, vectors = _principal(_moments(descriptors))
     matrix = vectors[:, :dimension] * values[:dimension] ** (-t / 2)
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)

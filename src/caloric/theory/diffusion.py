@@ -214,7 +214,7 @@ def linear_similarity(
 ) -> FloatArray:
     """Return the kernel of τ(x) = Zx + b diffused over a, c and b, with Z = [[a, −c], [c, a]].
 
-    The diffusion is centerd at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
+    The diffusion is centered at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
     Z^T ĝ = r v(β) fixes Z = r R_{φ−β}. An integral over r ≥ 0 of r² times two Gaussians remains::
 
         K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²))
