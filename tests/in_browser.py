@@ -1,4 +1,4 @@
-"""Helpers of tests that look at the page in a browser."""
+"""Helpers for tests of the page in a browser."""
 
 import base64
 
@@ -11,8 +11,8 @@ from tools.drills.view import USED_BEFORE
 MATCHED = "performance.getEntriesByName('matched').length > 0"
 
 
-def opened(page, address, first_use=False):
-    """The page with its matches; not for the first time, unless ``first_use``."""
+def open_page(page, address, first_use=False):
+    """Open the page and wait for its matches; by default as if it had been used before."""
     if not first_use:
         page.add_init_script(USED_BEFORE)
     page.goto(address)
@@ -45,7 +45,7 @@ def choose(page, name, value):
 
 
 def click(page, name):
-    """Click an element as a script does, whether it is visible or not."""
+    """Click an element, visible or not."""
     page.evaluate("(name) => document.getElementById(name).click()", name)
 
 
@@ -54,16 +54,16 @@ def press(page, *keys):
         page.keyboard.press(key)
 
 
-def requested(page):
+def requested_urls(page):
     return [request.url for request in page.requests()]
 
 
-def complaints(page):
+def console_errors(page):
     """Exceptions and errors in the console."""
     return page.page_errors() + [m.text for m in page.console_messages() if m.type == "error"]
 
 
-def pixels(page, selector="#own .matches"):
+def pixels(page, selector="#primary .matches"):
     """The pixels of a canvas (h, w, 4) after its next frame."""
     data = page.evaluate(
         "(selector) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame("

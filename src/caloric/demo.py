@@ -20,7 +20,7 @@ from caloric.image_pair import match_images
 from caloric.runtime.files import replacing
 from caloric.synthetic import View
 from caloric.types import FloatArray
-from caloric.view.images import address
+from caloric.view.images import data_url
 
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000
@@ -276,7 +276,7 @@ class _Section:
         kind = "webp" if self.picture[8:12] == b"WEBP" else "png"
         return _SECTION.format(
             number=number, title=self.title, text=self.text, caption=html.escape(self.caption),
-            source=address(self.picture, kind), code=html.escape(self.code),
+            source=data_url(self.picture, kind), code=html.escape(self.code),
         )  # fmt: skip
 
 

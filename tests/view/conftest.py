@@ -6,31 +6,32 @@ import pytest
 
 from caloric.options import ExtractOptions
 from caloric.view import session
-from pair_of_pictures import pair
+from encoded_images import encoded_pair
 from tools.drills import browser
 from tools.drills import view as benchmark
 
 
 @pytest.fixture
 def served():
-    """Starts a server and gives its address; stopped after the test."""
+    """Starts a server for a session and returns its URL; it is stopped after the test."""
     pytest.importorskip("uvicorn")
     pytest.importorskip("starlette")
     with ExitStack() as running:
-        yield lambda showing: running.enter_context(benchmark.served(showing))
+        yield lambda viewer: running.enter_context(benchmark.served(viewer))
 
 
 @pytest.fixture
-def showing():
-    found = session.Session(options=ExtractOptions(max_features=400))
-    for side, data in zip("ab", pair(), strict=True):
-        found.put(side, session.LoadedImage.of(f"{side}.png", data))
-    return found
+def viewer():
+    """A session with two images that match."""
+    loaded = session.Session(options=ExtractOptions(max_features=400))
+    for side, data in zip("ab", encoded_pair(), strict=True):
+        loaded.set_image(side, session.LoadedImage.of(f"{side}.png", data))
+    return loaded
 
 
 @pytest.fixture(scope="package")
 def chromium():
-    """A browser for all tests of this directory: Playwright occupies the event loop."""
+    """One browser for all tests of this directory, since Playwright occupies the event loop."""
     if browser.chromium() is None:
         pytest.skip("Chromium is not installed")
     with browser.started() as running:
@@ -39,7 +40,7 @@ def chromium():
 
 @pytest.fixture
 def page_of(chromium):
-    """Opens a page of a size (width, height), isolated from those of other tests."""
+    """Opens a page of a given width and height, isolated from those of other tests."""
     with ExitStack() as running:
         yield lambda *size: running.enter_context(browser.page(chromium, *size))
 

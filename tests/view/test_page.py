@@ -1,4 +1,4 @@
-"""What the page does in a real browser: keys, states, views, files, failures."""
+"""The behavior of the page in a browser: keys, states, views, files, failures."""
 
 import base64
 import json
@@ -16,28 +16,28 @@ import photographs
 from caloric import cli
 from caloric.options import ExtractOptions
 from caloric.view import session
+from encoded_images import encode, encoded_pair, request
 from in_browser import (
     MATCHED,
     attribute,
     box,
     choose,
     click,
-    complaints,
+    console_errors,
     hidden,
-    opened,
+    open_page,
     pixels,
     press,
-    requested,
+    requested_urls,
     text,
 )
-from pair_of_pictures import ask, encoded, pair
 from tools.drills.browser import wait
 
 
-def test_keys_work_on_load_and_are_listed(served, showing, page):
-    address = served(showing)
-    opened(page, address)
-    assert page.evaluate("document.activeElement === document.body")  # nothing was clicked
+def test_keys_work_immediately_and_are_listed(served, viewer, page):
+    address = served(viewer)
+    open_page(page, address)
+    assert page.evaluate("document.activeElement === document.body")  # nothing has the focus
     assert hidden(page, "drawer")
     press(page, "n")
     wait(page, "document.querySelectorAll('#detail img').length === 4")
@@ -46,7 +46,7 @@ def test_keys_work_on_load_and_are_listed(served, showing, page):
     wait(page, f"document.getElementById('detail').textContent !== {json.dumps(first)}")
     press(page, "p")
     wait(page, f"document.getElementById('detail').textContent === {json.dumps(first)}")
-    assert "residual" in text(page, "announced")  # for who does not see the line
+    assert "residual" in text(page, "announcement")  # for screen readers
     press(page, "o")
     assert attribute(page, "outliers", "aria-pressed") == "true"
     before = pixels(page)
@@ -64,7 +64,7 @@ def test_keys_work_on_load_and_are_listed(served, showing, page):
     page.evaluate(
         "document.getElementById('details').click(); document.getElementById('ratio').focus()"
     )
-    press(page, "d")  # is typed there
+    press(page, "d")  # typed into the field
     assert not hidden(page, "drawer")
     page.evaluate(
         "(() => { const e = document.getElementById('descriptor'); e.focus();"
@@ -72,52 +72,54 @@ def test_keys_work_on_load_and_are_listed(served, showing, page):
         " performance.clearMarks(); e.dispatchEvent(new Event('change')); })()"
     )
     wait(page, MATCHED)
-    press(page, "d")  # who has chosen by mouse is back on the page
+    press(page, "d")  # after a choice by mouse, shortcuts work again
     assert hidden(page, "drawer")
-    assert all(url.startswith((address, "data:", "blob:")) for url in requested(page))
-    assert complaints(page) == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in requested_urls(page))
+    assert console_errors(page) == []
 
 
-def test_a_stale_result_is_grayed_and_says_so(served, showing, page, monkeypatch):
-    opened(page, served(showing))
+def test_a_stale_result_is_grayed_out_while_matching(served, viewer, page, monkeypatch):
+    open_page(page, served(viewer))
     press(page, "d")
     before = text(page, "counts")
     assert "Caloric" in before
     shown = pixels(page)
     assert shown[..., 3].max() == 255
-    go, compute = threading.Event(), showing.matched
-    monkeypatch.setattr(showing, "matched", lambda settings: (go.wait(20), compute(settings))[1])
+    proceed, compute = threading.Event(), viewer.matched
+    monkeypatch.setattr(
+        viewer, "matched", lambda settings: (proceed.wait(20), compute(settings))[1]
+    )
     choose(page, "descriptor", "heat")
-    wait(page, "document.getElementById('own').classList.contains('stale')")
-    assert text(page, "counts") == "matching with heat …"
-    assert text(page, "doing") == "matching with heat …"
-    assert not hidden(page, "pill")
+    wait(page, "document.getElementById('primary').classList.contains('stale')")
+    assert text(page, "counts") == "Matching with heat…"
+    assert text(page, "progress-text") == "Matching with heat…"
+    assert not hidden(page, "progress")
     assert "grayscale" in page.evaluate(
-        "getComputedStyle(document.querySelector('#own .matches')).filter"
+        "getComputedStyle(document.querySelector('#primary .matches')).filter"
     )
     assert "221" not in text(page, "result")
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
-    press(page, "n")  # has nothing to show
-    go.set()
+    press(page, "n")  # has no effect
+    proceed.set()
     wait(page, MATCHED)
-    assert not page.evaluate("document.getElementById('own').classList.contains('stale')")
+    assert not page.evaluate("document.getElementById('primary').classList.contains('stale')")
     assert "heat" in text(page, "counts")
-    assert hidden(page, "pill")
-    assert complaints(page) == []
+    assert hidden(page, "progress")
+    assert console_errors(page) == []
 
 
-def test_failures_are_reported_and_nothing_old_stays(served, showing, page, monkeypatch):
-    address = served(showing)
-    opened(page, address)
+def test_a_failure_is_reported_and_the_old_result_removed(served, viewer, page, monkeypatch):
+    address = served(viewer)
+    open_page(page, address)
 
-    def fails(settings):
-        raise caloric.InputError("the core melted")
+    def fail(settings):
+        raise caloric.InputError("no such thing")
 
-    monkeypatch.setattr(showing, "matched", fails)
+    monkeypatch.setattr(viewer, "matched", fail)
     choose(page, "descriptor", "heat")
     wait(page, "!document.getElementById('error').hidden")
-    assert text(page, "error") == "Not matched: the core melted"
-    assert text(page, "counts") == "Not matched: the core melted"
+    assert text(page, "error") == "Matching failed: no such thing"
+    assert text(page, "counts") == "Matching failed: no such thing"
     assert pixels(page)[..., 3].max() == 0
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
     page.context.set_offline(True)
@@ -125,40 +127,40 @@ def test_failures_are_reported_and_nothing_old_stays(served, showing, page, monk
     wait(page, "document.getElementById('error').textContent.includes('does not respond')")
 
 
-def test_no_matches_are_explained(served, page):
-    showing = session.Session()
+def test_images_without_features_are_explained(served, page):
+    viewer = session.Session()
     for side in "ab":
-        picture = encoded(np.full((200, 300), 90, np.uint8))
-        showing.put(side, session.LoadedImage.of(f"{side}.png", picture))
-    opened(page, served(showing))
-    assert "no features" in text(page, "nothing")
-    assert not hidden(page, "nothing")
+        data = encode(np.full((200, 300), 90, np.uint8))
+        viewer.set_image(side, session.LoadedImage.of(f"{side}.png", data))
+    open_page(page, served(viewer))
+    assert "no features" in text(page, "empty")
+    assert not hidden(page, "empty")
     assert text(page, "counts").startswith("No matches")
     press(page, *"npgrosbi0+")
     time.sleep(0.3)
     assert hidden(page, "swipe")
-    assert complaints(page) == []
+    assert console_errors(page) == []
 
 
 def test_an_unreliable_result_is_reported(served, page):
-    showing = session.Session(options=ExtractOptions(max_features=300))
+    viewer = session.Session(options=ExtractOptions(max_features=300))
     for side, name in (("a", "coffee"), ("b", "camera")):
-        data = encoded(photographs.gray(name, (200, 160)))
-        showing.put(side, session.LoadedImage.of(f"{name}.png", data))
-    opened(page, served(showing), first_use=True)
+        data = encode(photographs.gray(name, (200, 160)))
+        viewer.set_image(side, session.LoadedImage.of(f"{name}.png", data))
+    open_page(page, served(viewer), first_use=True)
     assert "not reliable" in text(page, "counts")
     assert "no reliable match with simulated views up to tilt 8" in text(page, "counts")
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
-    assert hidden(page, "player")  # there is nothing to play
+    assert hidden(page, "player")  # no alignment to play
 
 
-def test_swipe_shows_the_first_picture_where_the_second_is(served, showing, page):
-    opened(page, served(showing))
+def test_swipe_warps_the_first_image_onto_the_second(served, viewer, page):
+    open_page(page, served(viewer))
     press(page, "b")
-    assert hidden(page, "own")
+    assert hidden(page, "primary")
     before = pixels(page, "#swipe canvas")
 
-    def divide(share):
+    def drag_divider(share):
         left, top, width, height = box(page, "#swipe")
         page.mouse.move(*middle(page))
         page.mouse.down()
@@ -167,23 +169,23 @@ def test_swipe_shows_the_first_picture_where_the_second_is(served, showing, page
         assert float(attribute(page, "divider", "aria-valuenow")) == pytest.approx(100 * share)
         return pixels(page, "#swipe canvas")[..., :3].astype(float)
 
-    second, first = divide(0), divide(1)
+    second, first = drag_divider(0), drag_divider(1)
     h, w = second.shape[:2]
     inner = (slice(h // 3, 2 * h // 3), slice(w // 3, 2 * w // 3))
-    apart = np.abs(first[inner] - second[inner]).mean()
-    moved = np.abs(first[inner] - np.roll(second, 20, 1)[inner]).mean()
-    assert apart < 5 < 2 * apart + 5 < moved
+    difference = np.abs(first[inner] - second[inner]).mean()
+    shifted = np.abs(first[inner] - np.roll(second, 20, 1)[inner]).mean()
+    assert difference < 5 < 2 * difference + 5 < shifted
     assert np.abs(before[..., :3] - first).max() > 50
     press(page, "ArrowLeft")
     assert float(attribute(page, "divider", "aria-valuenow")) == 96
-    choose(page, "model", "affine")  # another geometry, in the same place
+    choose(page, "model", "affine")  # stays in this mode
     wait(page, MATCHED)
     assert not hidden(page, "swipe")
-    choose(page, "model", "fundamental")  # which moves no picture
+    choose(page, "model", "fundamental")  # cannot warp an image
     wait(page, MATCHED)
     wait(page, "document.getElementById('swipe').hidden")
-    assert not hidden(page, "own")
-    assert complaints(page) == []
+    assert not hidden(page, "primary")
+    assert console_errors(page) == []
 
 
 def middle(page):
@@ -191,52 +193,55 @@ def middle(page):
     return left + width / 2, top + height / 2
 
 
-def test_sift_is_compared_after_one_click(served, showing, page):
-    opened(page, served(showing))
-    click(page, "mode-beside")
-    wait(page, "document.querySelector('#beside .name').textContent.includes('inliers')")
+def test_one_click_compares_with_sift(served, viewer, page):
+    open_page(page, served(viewer))
+    click(page, "mode-compare")
+    wait(page, "document.querySelector('#comparison .name').textContent.includes('inliers')")
     names = page.evaluate(
         "[...document.querySelectorAll('.stage > .name')].map((e) => e.textContent)"
     )
     expected = [
-        f"{title}: {len(showing.matched(session.Settings(name)))} inliers"
+        f"{title}: {len(viewer.matched(session.Settings(name)))} inliers"
         for title, name in (("Caloric", "caloric"), ("SIFT", "sift"))
     ]
     assert names[:2] == expected
-    assert pixels(page, "#beside .matches")[..., 3].max() == 255
+    assert pixels(page, "#comparison .matches")[..., 3].max() == 255
 
     def both():
-        names = ("#own .pictures", "#beside .pictures")
+        names = ("#primary .images", "#comparison .images")
         first, second = (pixels(page, name).astype(int) for name in names)
         h, w = np.minimum(first.shape, second.shape)[:2]
         return first[:h, :w], second[:h, :w]
 
     before, same = both()
-    assert np.abs(before - same).mean() < 1  # one picture, seen alike
+    assert np.abs(before - same).mean() < 1  # the same images in the same view
     press(page, "+", "+")
-    moved, along = both()
-    assert np.abs(before - moved).mean() > 5
-    assert np.abs(moved - along).mean() < 1
+    zoomed, follower = both()
+    assert np.abs(before - zoomed).mean() > 5
+    assert np.abs(zoomed - follower).mean() < 1
     choose(page, "descriptor", "sift")
     wait(page, MATCHED)
-    assert text(page, "mode-beside") == "Compare Caloric"
+    assert text(page, "mode-compare") == "Compare with Caloric"
     press(page, "s")
-    assert hidden(page, "beside")
+    assert hidden(page, "comparison")
     choose(page, "threshold", "5")
     wait(page, MATCHED)
-    press(page, "s")  # what stands beside has the same settings
-    wide = len(showing.matched(session.Settings(threshold=5.0)))
-    wait(page, f"document.querySelector('#beside .name').textContent === 'Caloric: {wide} inliers'")
-    assert complaints(page) == []
+    press(page, "s")  # the comparison has the same settings
+    count = len(viewer.matched(session.Settings(threshold=5.0)))
+    wait(
+        page,
+        f"document.querySelector('#comparison .name').textContent === 'Caloric: {count} inliers'",
+    )
+    assert console_errors(page) == []
 
 
-def test_the_alignment_plays_once_by_itself(served, showing, page):
-    address = served(showing)
-    opened(page, address, first_use=True)
+def test_the_alignment_plays_automatically_on_first_use_only(served, viewer, page):
+    address = served(viewer)
+    open_page(page, address, first_use=True)
     wait(page, "!document.getElementById('player').hidden")
     first = text(page, "sigma")
     wait(page, f"document.getElementById('sigma').textContent !== {json.dumps(first)}")
-    wait(page, "document.getElementById('player').hidden", 15)  # and makes way for the matches
+    wait(page, "document.getElementById('player').hidden", 15)
     page.reload()
     wait(page, MATCHED)
     time.sleep(0.4)
@@ -249,41 +254,41 @@ def test_the_alignment_plays_once_by_itself(served, showing, page):
     assert hidden(page, "player")
 
 
-def downloaded(page, name, directory):
-    """The file that a click on an element saves."""
-    with page.expect_download() as download:
+def download(page, name, directory):
+    """Click an element and return the path of the file that it downloads."""
+    with page.expect_download() as event:
         click(page, name)
-    path = directory / download.value.suggested_filename
-    download.value.save_as(path)
+    path = directory / event.value.suggested_filename
+    event.value.save_as(path)
     return path
 
 
-def test_what_is_shown_can_be_saved_and_made_again(served, showing, page, tmp_path, monkeypatch):
-    opened(page, served(showing))
+def test_images_pages_and_commands_are_saved(served, viewer, page, tmp_path, monkeypatch):
+    open_page(page, served(viewer))
     choose(page, "descriptor", "sift")
     wait(page, MATCHED)
     press(page, "s")
-    wait(page, "document.querySelector('#beside .name').textContent.includes('inliers')")
+    wait(page, "document.querySelector('#comparison .name').textContent.includes('inliers')")
     pixels(page)
     click(page, "save")
-    picture = downloaded(page, "save-picture", tmp_path)
-    assert picture.name == "matches.png"
-    image = cv2.imread(str(picture))
+    image_file = download(page, "save-image", tmp_path)
+    assert image_file.name == "matches.png"
+    image = cv2.imread(str(image_file))
     assert image.shape[1] == 1000
     assert image.std() > 20
-    written = downloaded(page, "save-page", tmp_path)
-    assert written.name == "matches.html"
+    page_file = download(page, "save-page", tmp_path)
+    assert page_file.name == "matches.html"
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     click(page, "copy")
     wait(page, "document.getElementById('copy').textContent === 'Copied'")
     counts, command = text(page, "counts"), text(page, "command")
-    page.goto(written.as_uri())  # with both results
+    page.goto(page_file.as_uri())  # contains both results
     wait(page, MATCHED)
     assert text(page, "counts") == counts
     press(page, "s")
-    wait(page, "document.querySelector('#beside .name').textContent.startsWith('Caloric: ')")
+    wait(page, "document.querySelector('#comparison .name').textContent.startsWith('Caloric: ')")
     monkeypatch.chdir(tmp_path)
-    for name, data in zip(("a.png", "b.png"), pair(), strict=True):
+    for name, data in zip(("a.png", "b.png"), encoded_pair(), strict=True):
         (tmp_path / name).write_bytes(data)
     result = CliRunner().invoke(cli.app, shlex.split(command)[1:])
     assert f"{counts.split()[0]} inliers" in result.output
@@ -304,34 +309,34 @@ def drop(page, data, name, x, y):
     page.evaluate(DROP % (content, json.dumps(name), x, y))
 
 
-def test_pictures_are_dropped_on_a_narrow_screen(served, page_of):
-    showing = session.Session(options=ExtractOptions(max_features=200))
+def test_images_can_be_dropped_on_a_narrow_screen(served, page_of):
+    viewer = session.Session(options=ExtractOptions(max_features=200))
     page = page_of(390, 800)
-    page.goto(served(showing) + "/")
+    page.goto(served(viewer) + "/")
     wait(page, "document.getElementById('descriptor')?.options.length > 3")
     assert not hidden(page, "drop-a")
-    assert "Two images are needed" in text(page, "counts")
-    drop(page, b"no picture", "bad.jpg", 0.5, 0.2)
+    assert "Drop two images" in text(page, "counts")
+    drop(page, b"not an image", "bad.jpg", 0.5, 0.2)
     wait(page, "!document.getElementById('error').hidden")
     assert "bad.jpg" in text(page, "error")
-    a, b = pair()
+    a, b = encoded_pair()
     drop(page, a, "ä.png", 0.5, 0.2)
     wait(page, "document.getElementById('drop-a').classList.contains('loaded')")
     drop(page, b, "b.png", 0.5, 0.9)
     wait(page, MATCHED)
-    assert showing.picture("a").name == "ä.png"
+    assert viewer.image("a").name == "ä.png"
     assert "inliers" in text(page, "counts")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_fifty_megapixels_are_shown(served, page):
+def test_large_images_are_shown_quickly(served, page):
     rng = np.random.default_rng(0)
     small = rng.integers(0, 255, (40, 60), np.uint8)
     large = cv2.resize(small, (8700, 5800), interpolation=cv2.INTER_CUBIC)
     address = served(session.Session({"a": session.LoadedImage.of_pixels("large.png", large)}))
-    began = time.monotonic()
-    assert ask(f"{address}/api/responses/a?x=4000&y=3000&s=1500")[0] == 200
-    assert time.monotonic() - began < 20  # on a shrunk copy: at full size it took minutes
+    start = time.monotonic()
+    assert request(f"{address}/api/responses/a?x=4000&y=3000&s=1500")[0] == 200
+    assert time.monotonic() - start < 20  # minutes without downsampling
     page.goto(address + "/")
     wait(page, "performance.getEntriesByName('shown').length > 0", 60)
     left, top, width, height = box(page, "#canvas")
@@ -341,8 +346,8 @@ def test_fifty_megapixels_are_shown(served, page):
             page.mouse.wheel(0, -900)
 
 
-def test_a_page_in_one_file_is_shown_without_a_server(tmp_path, page):
-    for name, data in zip(("a b</script>.png", "b.png"), pair(), strict=True):
+def test_a_self_contained_page_works_without_a_server(tmp_path, page):
+    for name, data in zip(("a b</script>.png", "b.png"), encoded_pair(), strict=True):
         (tmp_path / name.replace("/", "∕")).write_bytes(data)
     first, second = sorted(tmp_path.iterdir())
     out = tmp_path / "page.html"
@@ -355,11 +360,11 @@ def test_a_page_in_one_file_is_shown_without_a_server(tmp_path, page):
     page.goto(out.as_uri())
     wait(page, MATCHED)
     assert f"{text(page, 'counts').split()[0]} inliers" in result.output
-    wait(page, "!document.getElementById('player').hidden")  # its alignment is in the file
+    wait(page, "!document.getElementById('player').hidden")  # the file contains the alignment
     press(page, "Escape", "n")
     wait(page, "document.querySelectorAll('#detail img').length === 2")
-    assert page.evaluate("document.getElementById('mode-beside').disabled")
+    assert page.evaluate("document.getElementById('mode-compare').disabled")
     press(page, "b")
     assert not hidden(page, "swipe")
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in requested(page))
-    assert complaints(page) == []
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in requested_urls(page))
+    assert console_errors(page) == []

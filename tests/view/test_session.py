@@ -2,13 +2,13 @@
 
 from caloric.view import session
 from caloric.view.result import Settings
-from pair_of_pictures import pair
+from encoded_images import encoded_pair
 
 
-def test_results_of_a_replaced_image_are_dropped(showing):
-    showing.matched(Settings("sift"))
-    assert showing.knows(Settings("sift"))
-    before = showing.picture("a")
-    showing.put("a", session.LoadedImage.of("c.png", pair()[1]))
-    assert not showing.knows(Settings("sift"))
-    assert all(before not in key for key in showing._results)
+def test_results_of_a_replaced_image_are_dropped(viewer):
+    viewer.matched(Settings("sift"))
+    assert viewer.has_result(Settings("sift"))
+    replaced = viewer.image("a")
+    viewer.set_image("a", session.LoadedImage.of("c.png", encoded_pair()[1]))
+    assert not viewer.has_result(Settings("sift"))
+    assert all(replaced not in key for key in viewer._results)

@@ -100,7 +100,7 @@ def run(image: Path | None = None) -> Report:
     else:
         picture = LoadedImage.of(image.name, image.read_bytes())
     for side in "ab":
-        shown.put(side, picture)
+        shown.set_image(side, picture)
     matches = len(shown.matched(session.Settings()).matches)
     if matches < _MATCHES:
         raise InputError(f"{picture.name}: {matches} features; {_MATCHES} are needed")

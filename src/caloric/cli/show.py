@@ -41,48 +41,52 @@ def paper(
         Path, typer.Argument(help="Directory to write to; created if it does not exist.")
     ],
 ) -> None:
-    """Regenerate every figure and table of the paper, with a report (about two minutes)."""
+    """Regenerate every figure and table of the paper and write a report (about two minutes)."""
     from caloric.paper.report import write
 
     directory, line = check_directory(out), console.line_printer()
-    line("this takes about two minutes on two cores")
+    line("takes about two minutes on two cores")
     index = write(directory, lambda message: line(f"{message} ..."))
-    typer.echo(f"the paper, regenerated: {index}")
-    typer.echo(f"one picture of it:      {out / 'diffused.png'}")
+    typer.echo(f"report: {index}")
 
 
 @takes_extract_options
 def view(
     image_a: Annotated[
-        Path | None, typer.Argument(help="The first image; or drop it on the page.")
+        Path | None, typer.Argument(help="First image; can also be dropped on the page.")
     ] = None,
-    image_b: Annotated[Path | None, typer.Argument(help="The second image.")] = None,
+    image_b: Annotated[Path | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
-    model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
-    views: Annotated[ViewsChoice, typer.Option(help="Largest tilt of oblique views.")] = "auto",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
+    model: Annotated[Model, typer.Option(help="Geometric model.")] = "homography",
+    views: Annotated[
+        ViewsChoice, typer.Option(help="Largest tilt of simulated oblique views.")
+    ] = "auto",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 127.0.0.1 accepts only this machine.")
+        str,
+        typer.Option(
+            help="Address to listen on; 127.0.0.1 accepts connections from this machine only."
+        ),
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Show the matches of two images on a local web page. Ctrl-C ends it."""
+    """Show the matches of two images on a local web page, until Ctrl-C."""
     import webbrowser
 
     from caloric.view import server, session
 
-    chosen = {"descriptor": options.name, "model": model, "views": views}
-    shown = session.Session(options=options, chosen=chosen)
+    settings = {"descriptor": options.name, "model": model, "views": views}
+    shown = session.Session(options=options, initial_settings=settings)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
-            shown.put(side, session.LoadedImage.of(path.name, path.read_bytes(), str(path)))
+            shown.set_image(side, session.LoadedImage.of(path.name, path.read_bytes(), str(path)))
 
     def ready(address: str) -> None:
-        typer.echo(f"{address} (Ctrl-C ends it)")
+        typer.echo(f"{address} (press Ctrl-C to stop)")
         if browser:
             webbrowser.open(address)
 
-    with suppress(console.Interrupted):  # which is how it is ended
+    with suppress(console.Interrupted):  # Ctrl-C is the normal way to stop
         server.serve(shown, host, port, ready)
 
 
@@ -101,5 +105,5 @@ def info() -> None:
             typer.echo(f"{package} not installed")
     typer.echo(f"devices: cpu ({os.cpu_count()} cores, {threads.count()} threads)")
     typer.echo(f"PyTorch: {devices.about()}")
-    typer.echo(f"speed: {native.about()}")
+    typer.echo(f"implementation: {native.about()}")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")

@@ -12,49 +12,49 @@ from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
 from caloric.types import Report
-from caloric.view.images import LoadedImage, Pixels, address, encoded
+from caloric.view.images import LoadedImage, Pixels, data_url, encoded
 from caloric.view.result import frames
 
-PATCH = 48  # pixels of the side of a displayed patch
-MAPS = 20  # points of the side of a response map
+PATCH = 48  # side of a displayed patch in pixels
+MAPS = 20  # side of a response map in points
 REACH = 10.0  # half-width of a displayed patch in σ; covers most of any descriptor
-_LONGEST = 1200  # pixels of the longer side of an image that a square is aligned with
+_MAX_SIDE = 1200  # longer side, in pixels, of the image in which a square is located
 
 
 def patch(gray: NDArray[np.float32], frame: NDArray[np.float64], reach: float) -> NDArray[Any]:
-    """Return a patch (48, 48) of the image in the axes of a frame, ``reach`` σ to each side."""
+    """Return the patch (48, 48) of an image in the axes of a frame, with half-width ``reach`` σ."""
     side = (np.arange(PATCH) + 0.5) * 2 / PATCH - 1
     u, v = np.meshgrid(reach * side, reach * side)
     x, y = (frame[k, 0] * u + frame[k, 1] * v + frame[k, 2] for k in (0, 1))
     sigma = float(np.sqrt(abs(np.linalg.det(frame[:, :2]))))
     step = 2 * reach * sigma / PATCH
-    # The part is reduced and blurred before it is sampled, against aliasing.
-    around = int(np.ceil(reach * sigma * 1.5)) + 8
+    # Reduce and blur the region before sampling it, against aliasing.
+    margin = int(np.ceil(reach * sigma * 1.5)) + 8
     cx, cy = round(float(frame[0, 2])), round(float(frame[1, 2]))
-    top, left = max(0, cy - around), max(0, cx - around)
-    part = gray[top : max(0, cy + around + 1), left : max(0, cx + around + 1)]
-    if part.size == 0:
+    top, left = max(0, cy - margin), max(0, cx - margin)
+    region = gray[top : max(0, cy + margin + 1), left : max(0, cx + margin + 1)]
+    if region.size == 0:
         return np.zeros((PATCH, PATCH), np.float32)
     shrink = max(1, int(step))
     if shrink > 1:
-        size = tuple(max(1, n // shrink) for n in part.shape[::-1])
-        part = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.float32)
+        size = tuple(max(1, n // shrink) for n in region.shape[::-1])
+        region = np.asarray(cv2.resize(region, size, interpolation=cv2.INTER_AREA), np.float32)
     if step > 1:
-        part = np.asarray(cv2.GaussianBlur(part, (0, 0), 0.5 * step / shrink), np.float32)
+        region = np.asarray(cv2.GaussianBlur(region, (0, 0), 0.5 * step / shrink), np.float32)
     u, v = ((w + 0.5) / shrink - 0.5 for w in (x - left, y - top))
     return cv2.remap(
-        part, u.astype(np.float32), v.astype(np.float32), cv2.INTER_LINEAR,
+        region, u.astype(np.float32), v.astype(np.float32), cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_CONSTANT,
     )  # fmt: skip
 
 
 def png(pixels: Pixels) -> str:
-    """Return an image as the data URL of a PNG file."""
-    return address(encoded(pixels, ".png"), "png")
+    """Return an image as a data URL in PNG format."""
+    return data_url(encoded(pixels, ".png"), "png")
 
 
-def gray_byte(values: NDArray[Any]) -> Pixels:
-    """Return values stretched to the range of bytes."""
+def to_uint8(values: NDArray[Any]) -> Pixels:
+    """Return values stretched to the full range of 8 bits."""
     low, high = float(values.min()), float(values.max())
     return np.asarray(255 * (values - low) / max(high - low, 1e-9)).astype(np.uint8)
 
@@ -64,8 +64,8 @@ def draw_density(values: NDArray[Any]) -> Pixels:
     measured = density.measure(values[None].astype(np.float32), recipes.descriptor("sift").kernel)
     weight = measured.weights[0].reshape(PATCH, PATCH)
     angle = np.mod(measured.angles[0].reshape(PATCH, PATCH), 2 * np.pi)
-    bright = np.sqrt(weight / max(float(weight.max()), 1e-12))
-    hsv = np.stack([angle * (90 / np.pi), np.full_like(angle, 190), 255 * bright], -1)
+    brightness = np.sqrt(weight / max(float(weight.max()), 1e-12))
+    hsv = np.stack([angle * (90 / np.pi), np.full_like(angle, 190), 255 * brightness], -1)
     return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB), np.uint8)
 
 
@@ -76,17 +76,17 @@ def detail(images: tuple[LoadedImage, LoadedImage], pair: ImageMatch, index: int
     sides = []
     descriptors = (pair.features_a.descriptors, pair.features_b.descriptors)
     rows = pair.matches.indices[index]
-    for image, maps, own, row in zip(images, frames(pair), descriptors, rows, strict=True):
+    for image, maps, vectors, row in zip(images, frames(pair), descriptors, rows, strict=True):
         values = patch(image.gray, maps[index], REACH)
         sides.append({
-            "patch": png(gray_byte(values)), "density": png(draw_density(values)),
-            "descriptor": np.asarray(own[row], float).round(5).tolist(),
+            "patch": png(to_uint8(values)), "density": png(draw_density(values)),
+            "descriptor": np.asarray(vectors[row], float).round(5).tolist(),
         })  # fmt: skip
     return {"a": sides[0], "b": sides[1]}
 
 
 def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
-    """Return response maps h(β, ·) around a point, for SIFT and heat in eight directions."""
+    """Return the response maps h(β, ·) of SIFT and heat around a point, in eight directions."""
     w, h = image.size
     if not (0 <= x < w and 0 <= y < h and 0 < sigma < max(w, h)):
         raise InputError("the point is outside the image")
@@ -104,7 +104,7 @@ def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
                                   cv2.COLORMAP_INFERNO)[..., ::-1])
             for part in response
         ]  # fmt: skip
-    return {"patch": png(gray_byte(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
+    return {"patch": png(to_uint8(values)), "angles": np.degrees(angles).tolist(), "maps": maps}
 
 
 def _resized(gray: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
@@ -113,20 +113,20 @@ def _resized(gray: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
 
 
 def aligned(images: tuple[LoadedImage, LoadedImage], x: float, y: float, size: int) -> Report:
-    """Return the path of ``align`` over σ, for a square of the first image in the second."""
+    """Align a square of the first image with the second; return the steps over σ."""
     a, b = images
     w, h = a.size
     size = int(np.clip(size, 32, min(256, w, h)))
     left = int(np.clip(round(x) - size // 2, 0, w - size))
     top = int(np.clip(round(y) - size // 2, 0, h - size))
     template, image = a.gray[top : top + size, left : left + size], b.gray
-    scale = min(1.0, _LONGEST / max(b.size))
+    scale = min(1.0, _MAX_SIDE / max(b.size))
     if scale < 1:
         image, template = (_resized(pixels, scale) for pixels in (image, template))
     alignment = align.align(template, image)
     side = size - 1
     corners = np.array([[0, 0], [side, 0], [side, side], [0, side]], float)
-    # A pixel center p is at (p + 0.5) s - 0.5 in the resized images.
+    # The pixel center p moves to (p + 0.5) s - 0.5 when an image is resized by s.
     resized = np.column_stack([(corners + 0.5) * scale - 0.5, np.ones(4)])
     steps = [
         {"sigma": float(step.sigma) / scale, "energy": float(step.cost),

@@ -12,16 +12,16 @@ from caloric.image import reading
 from caloric.image.pixels import to_gray
 from caloric.viz.figure import rgb
 
-PREVIEW = 2048  # pixels of the longer side of a preview
-PIXELS = 100_000_000  # of the largest image that is accepted
+PREVIEW = 2048  # longer side of a preview in pixels
+MAX_PIXELS = 100_000_000  # of an image
 Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedImage:
-    """An image of the page: its name, and its pixels in RGB (h, w, 3) and in grayscale (h, w).
+    """An image: its name, and its pixels in RGB (h, w, 3) and in grayscale (h, w).
 
-    ``path`` is its path on the command line; empty if it was dropped on the page.
+    ``path`` is the path given on the command line, or empty for an uploaded image.
     """
 
     name: str
@@ -31,16 +31,16 @@ class LoadedImage:
 
     @classmethod
     def of(cls, name: str, data: bytes, path: str = "") -> "LoadedImage":
-        """Decode a file; raise an error with its name if it is not an image or too large."""
+        """Decode a file; an error names it if it is not an image or too large."""
         try:
-            pixels = reading.decode(data, PIXELS)
+            pixels = reading.decode(data, MAX_PIXELS)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         return cls.of_pixels(name, pixels, path)
 
     @classmethod
     def of_pixels(cls, name: str, pixels: NDArray[np.generic], path: str = "") -> "LoadedImage":
-        """Return a decoded image."""
+        """Return the image for an array of pixels."""
         gray = to_gray(pixels)
         if 0 in gray.shape:
             raise InputError(f"{name}: the image has no pixels")
@@ -58,8 +58,8 @@ def preview(image: LoadedImage) -> bytes:
     return crop(image, (0, 0, *image.size), PREVIEW)
 
 
-def crop(image: LoadedImage, box: tuple[int, int, int, int], most: int) -> bytes:
-    """Return a JPEG of a box (left, top, width, height), of at most ``most`` pixels per side."""
+def crop(image: LoadedImage, box: tuple[int, int, int, int], max_side: int) -> bytes:
+    """Return a JPEG of a box (left, top, width, height), at most ``max_side`` pixels per side."""
     left, top, width, height = box
     w, h = image.size
     x, y = max(0, left), max(0, top)
@@ -67,7 +67,7 @@ def crop(image: LoadedImage, box: tuple[int, int, int, int], most: int) -> bytes
     part = image.color[y:bottom, x:right]
     if part.size == 0:
         raise InputError("the crop is outside the image")
-    scale = min(1.0, most / max(part.shape[:2]))
+    scale = min(1.0, max_side / max(part.shape[:2]))
     if scale < 1:
         size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
         part = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -75,7 +75,7 @@ def crop(image: LoadedImage, box: tuple[int, int, int, int], most: int) -> bytes
 
 
 def encoded(pixels: Pixels, suffix: str) -> bytes:
-    """Return an RGB or grayscale image, encoded in the format of ``suffix``."""
+    """Return an RGB or grayscale image, encoded in the format of a file suffix."""
     bgr = pixels[..., ::-1] if pixels.ndim == 3 else pixels
     success, data = cv2.imencode(suffix, np.ascontiguousarray(bgr))
     if not success:
@@ -83,6 +83,6 @@ def encoded(pixels: Pixels, suffix: str) -> bytes:
     return bytes(data.tobytes())
 
 
-def address(data: bytes, kind: str) -> str:
-    """Return an image file as a data URL."""
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+def data_url(data: bytes, image_format: str) -> str:
+    """Return an encoded image of a format such as "png" as a data URL."""
+    return f"data:image/{image_format};base64,{base64.b64encode(data).decode()}"

@@ -1,4 +1,4 @@
-"""A result of ``match_images`` as the page shows it."""
+"""Settings of the page, and a result of ``match_images`` as JSON."""
 
 import shlex
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from caloric.types import FloatArray, GeometryModel, Report
 
 MODELS = ("homography", "fundamental", "affine")
 VIEWS = get_args(ViewsChoice)
-_FAR = 1e6  # pixels: the residual of a match where there is no geometry
-_SQUARES = (64, 192)  # pixels of the side of the square that is aligned first
+_NO_RESIDUAL = 1e6  # residual in pixels if there is no geometry
+_SQUARE_SIDES = (64, 192)  # smallest and largest side of the suggested square in pixels
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the pictures are matched: the options of ``caloric match`` that the page offers."""
+    """The options of ``caloric match`` that the page offers."""
 
     descriptor: str = "caloric"
     model: GeometryModel = "homography"
@@ -30,7 +30,7 @@ class Settings:
     threshold: float = 2.0
 
     def __post_init__(self) -> None:
-        """Check what ``match_images`` would not, or only after some work."""
+        """Check values that ``match_images`` does not check, or checks late."""
         recipes.descriptor(self.descriptor)
         if self.model not in MODELS:
             raise unknown("model", self.model, MODELS)
@@ -38,17 +38,17 @@ class Settings:
             raise unknown("choice of views", self.views, VIEWS)
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> "Settings":
-        """Return the settings in the query of a request; what it does not name is the default."""
+    def of(cls, query: Mapping[str, str]) -> "Settings":
+        """Return the settings in the query of a request; missing ones have their defaults."""
         values: dict[str, Any] = {}
         for field in fields(cls):
-            text = given.get(field.name)
+            text = query.get(field.name)
             if text is not None:
                 values[field.name] = number(field.name, text) if field.type is float else text
         return cls(**values)
 
     def arguments(self) -> dict[str, Any]:
-        """Return them as arguments of ``match_images``."""
+        """Return the arguments for ``match_images``."""
         ratio = None if self.ratio == 1 else self.ratio
         return asdict(self) | {"views": views_argument(self.views), "ratio": ratio}
 
@@ -59,7 +59,7 @@ class Settings:
 
 
 def number(name: str, text: str) -> float:
-    """Parse a finite number of a request; raise an error with its name if it is none."""
+    """Parse a finite number of a request; an error names the parameter."""
     try:
         value = float(text)
     except ValueError:
@@ -79,7 +79,7 @@ def choices() -> Report:
 
 
 def command(paths: tuple[str, str], options: Mapping[str, Any]) -> str:
-    """Return the shell command that writes this page."""
+    """Return the shell command that writes the result as a page."""
     words = ["caloric", "match", *paths]
     for name, value in options.items():
         words.append("--" + name.replace("_", "-"))
@@ -89,7 +89,7 @@ def command(paths: tuple[str, str], options: Mapping[str, Any]) -> str:
 
 
 def frames(pair: ImageMatch) -> tuple[FloatArray, FloatArray]:
-    """Return the frames (m, 2, 3) of all matches in both images, refined if they are."""
+    """Return the frames (m, 2, 3) of all matches in both images, refined if the matches are."""
     i, j = pair.matches.indices.T
     refined = pair.matches.refined
     second = pair.features_b.frames.maps[j] if refined is None else refined
@@ -97,14 +97,13 @@ def frames(pair: ImageMatch) -> tuple[FloatArray, FloatArray]:
 
 
 def summary(pair: ImageMatch) -> Report:
-    """Return a result for the page, with all matches as columns.
+    """Return a result as JSON for the page, with the matches as columns in their order.
 
-    The matches are those of the result, in its order. The matrix of an unreliable geometry is left
-    out, as in the JSON of ``caloric match``.
+    The matrix of an unreliable geometry is None, as in the JSON of ``caloric match``.
     """
     geometry = pair.geometry
     first, second = frames(pair)
-    residuals = np.nan_to_num(geometry.residuals, nan=_FAR, posinf=_FAR)
+    residuals = np.nan_to_num(geometry.residuals, nan=_NO_RESIDUAL, posinf=_NO_RESIDUAL)
     matrix = geometry.matrix if pair else None
     return {
         "descriptor": pair.features_a.descriptor,
@@ -116,40 +115,40 @@ def summary(pair: ImageMatch) -> Report:
         "level": pair.level,
         "threshold": pair.threshold,
         "refined": pair.matches.refined is not None,
-        "place": place(pair),
+        "square": suggested_square(pair),
         "a": _columns(first),
         "b": _columns(second),
-        "distance": _short(pair.matches.distances, 4),
-        "residual": _short(np.minimum(residuals, _FAR), 3),
+        "distance": _rounded(pair.matches.distances, 4),
+        "residual": _rounded(np.minimum(residuals, _NO_RESIDUAL), 3),
         "inlier": geometry.inliers.astype(int).tolist(),
     }
 
 
-def place(pair: ImageMatch) -> list[float] | None:
-    """Return center and side of the square of the first image that is aligned first, or None.
+def suggested_square(pair: ImageMatch) -> list[float] | None:
+    """Return x, y and side of a square of the first image to align, or None without a geometry.
 
-    The square is centered on the matched points and as large as their spread: one that extends
-    beyond the common field of view would not be found.
+    The square is centered on the matched points and as large as their spread, so that the second
+    image is likely to contain it.
     """
     if not pair:
         return None
     points = pair.points_a
     center = np.median(points, 0)
-    middle = points[np.argmin(np.linalg.norm(points - center, axis=1))]
+    central = points[np.argmin(np.linalg.norm(points - center, axis=1))]
     spread = float(np.median(np.abs(points - center)))
-    low, high = _SQUARES
-    return [*middle.round(1).tolist(), round(float(np.clip(2 * spread, low, high)))]
+    low, high = _SQUARE_SIDES
+    return [*central.round(1).tolist(), round(float(np.clip(2 * spread, low, high)))]
 
 
-def _short(values: NDArray[Any], digits: int) -> list[float]:
+def _rounded(values: NDArray[Any], digits: int) -> list[float]:
     return [round(v, digits) for v in values.astype(float).tolist()]
 
 
 def _columns(maps: FloatArray) -> Report:
-    """Return positions x, y, scales σ and orientations t of frames."""
+    """Return the positions x, y, scales s = σ and orientations t of frames."""
     sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
     angle = np.arctan2(maps[:, 1, 0], maps[:, 0, 0])
     return {
-        "x": _short(maps[:, 0, 2], 2), "y": _short(maps[:, 1, 2], 2),
-        "s": _short(sigma, 3), "t": _short(angle, 4),
+        "x": _rounded(maps[:, 0, 2], 2), "y": _rounded(maps[:, 1, 2], 2),
+        "s": _rounded(sigma, 3), "t": _rounded(angle, 4),
     }  # fmt: skip

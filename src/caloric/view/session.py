@@ -1,4 +1,4 @@
-"""The state of the page: two images, and their matches under some settings."""
+"""The state of the page: two images, and the results for their settings."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -14,41 +14,41 @@ from caloric.view.images import LoadedImage as LoadedImage
 from caloric.view.result import MODELS as MODELS
 from caloric.view.result import Settings as Settings
 
-_KEPT = 8  # cached results
+_MAX_RESULTS = 8  # in the cache
 
 
 @dataclass
 class Session:
     """Up to two images and cached results; one result is computed at a time."""
 
-    pictures: dict[str, LoadedImage] = field(default_factory=dict)
+    images: dict[str, LoadedImage] = field(default_factory=dict)
     options: ExtractOptions = field(default_factory=ExtractOptions)
-    chosen: dict[str, str] = field(default_factory=dict)  # initial settings of the page
+    initial_settings: dict[str, str] = field(default_factory=dict)
     _results: OrderedDict[tuple[Any, ...], ImageMatch] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
-    def put(self, side: str, picture: LoadedImage) -> None:
-        """Replace an image and drop the results of the old one.
+    def set_image(self, side: str, image: LoadedImage) -> None:
+        """Set the image of a side, "a" or "b", and drop the results of the previous one.
 
-        It does not wait for a running computation.
+        This does not wait for a running computation.
         """
-        before = self.pictures.get(_side(side))
-        self.pictures[side] = picture
-        for key in [key for key in list(self._results) if before in key]:
+        previous = self.images.get(_checked_side(side))
+        self.images[side] = image
+        for key in [key for key in list(self._results) if previous in key]:
             self._results.pop(key, None)
 
-    def picture(self, side: str) -> LoadedImage:
+    def image(self, side: str) -> LoadedImage:
         """Return the image of a side, "a" or "b"."""
-        picture = self.pictures.get(_side(side))
-        if picture is None:
+        image = self.images.get(_checked_side(side))
+        if image is None:
             raise InputError(f"image {side!r} is not loaded yet")
-        return picture
+        return image
 
     def both(self) -> tuple[LoadedImage, LoadedImage]:
         """Return both images."""
-        return self.picture("a"), self.picture("b")
+        return self.image("a"), self.image("b")
 
-    def knows(self, settings: Settings) -> bool:
+    def has_result(self, settings: Settings) -> bool:
         """Return whether the result is cached."""
         return (*self.both(), settings) in self._results
 
@@ -56,25 +56,25 @@ class Session:
         """Return the result for both images, computed if it is not cached."""
         a, b = self.both()
         key = (a, b, settings)
-        known = self._results.get(key)
-        if known is not None:
-            return known
+        cached = self._results.get(key)
+        if cached is not None:
+            return cached
         with self._lock:
-            known = self._results.get(key)  # another thread may have computed it meanwhile
-            if known is None:
+            cached = self._results.get(key)  # another thread may have computed it meanwhile
+            if cached is None:
                 options = self.options.to_json() | settings.arguments()
-                known = match_images(a.gray, b.gray, **options)
-                self._results[key] = known
-                while len(self._results) > _KEPT:
+                cached = match_images(a.gray, b.gray, **options)
+                self._results[key] = cached
+                while len(self._results) > _MAX_RESULTS:
                     self._results.popitem(last=False)
-            return known
+            return cached
 
     def summary(self, settings: Settings) -> Report:
-        """Return a result for the page, with the command that computes it."""
+        """Return the result as JSON for the page, with the command that computes it."""
         a, b = self.both()
-        own = self.options.to_json()
-        own.pop("descriptor", None)  # the page chooses it
-        options = settings.options() | own
+        extraction = self.options.to_json()
+        extraction.pop("descriptor", None)  # it is one of the settings
+        options = settings.options() | extraction
         command = result.command((a.path or a.name, b.path or b.name), options)
         return {**result.summary(self.matched(settings)), "command": command}
 
@@ -83,18 +83,18 @@ class Session:
         return details.detail(self.both(), self.matched(settings), index)
 
     def aligned(self, x: float, y: float, size: int) -> Report:
-        """Return the path of an alignment of a square of the first image with the second."""
+        """Align a square of the first image with the second; return the steps."""
         return details.aligned(self.both(), x, y, size)
 
-    def page(self, settings: Settings, beside: str | None = None) -> str:
-        """Return the page as one file, optionally with the result of another descriptor."""
+    def page(self, settings: Settings, compare: str | None = None) -> str:
+        """Return a self-contained page, optionally with the result of another descriptor."""
         a, b = self.both()
-        own = self.summary(settings)
-        other = None if beside is None else self.summary(replace(settings, descriptor=beside))
-        return standalone.written((a, b), own, other, f"{a.name} and {b.name}")
+        shown = self.summary(settings)
+        other = None if compare is None else self.summary(replace(settings, descriptor=compare))
+        return standalone.render((a, b), shown, other, f"{a.name} and {b.name}")
 
 
-def _side(side: str) -> str:
+def _checked_side(side: str) -> str:
     if side not in ("a", "b"):
-        raise InputError(f"an image is a or b, not {side!r}")
+        raise InputError(f"the side of an image must be a or b, got {side!r}")
     return side

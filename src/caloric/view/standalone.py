@@ -1,4 +1,4 @@
-"""The page as one self-contained file with its images and results."""
+"""The page as one self-contained HTML file."""
 
 import json
 import re
@@ -15,42 +15,47 @@ STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import .* from "\./(.+)";\n', re.MULTILINE)
 
 
-def _modules(name: str, before: list[str]) -> list[str]:
-    """Return the names of a module and of all that it imports, in order of dependency."""
-    if name in before:
-        return before
-    for needed in _IMPORT.findall((STATIC / name).read_text("utf-8")):
-        before = _modules(needed, before)
-    return [*before, name]
+def _modules(name: str, loaded: list[str]) -> list[str]:
+    """Return ``loaded``, then the imports of a module that are missing in it, then the module."""
+    if name in loaded:
+        return loaded
+    for imported in _IMPORT.findall((STATIC / name).read_text("utf-8")):
+        loaded = _modules(imported, loaded)
+    return [*loaded, name]
 
 
 def _script() -> str:
-    """Return all modules as one script; no name is defined twice."""
+    """Return all modules as one script; their top-level names must be unique."""
     text = "\n".join((STATIC / name).read_text("utf-8") for name in _modules("main.js", []))
     return re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE)
 
 
-def page(both: tuple[LoadedImage, LoadedImage], pair: ImageMatch, command: str, title: str) -> str:
-    """Return the HTML of a page that shows a result and the command that computes it."""
-    return written(both, {**result.summary(pair), "command": command}, None, title)
-
-
-def written(
-    both: tuple[LoadedImage, LoadedImage], own: Report, other: Report | None, title: str
+def page(
+    image_pair: tuple[LoadedImage, LoadedImage], pair: ImageMatch, command: str, title: str
 ) -> str:
-    """Return the HTML of a page with a summary, and optionally one to compare it with."""
-    sides = dict(zip("ab", both, strict=True))
+    """Return a page that shows a result and the command that computes it."""
+    return render(image_pair, {**result.summary(pair), "command": command}, None, title)
+
+
+def render(
+    image_pair: tuple[LoadedImage, LoadedImage],
+    shown: Report,
+    comparison: Report | None,
+    title: str,
+) -> str:
+    """Return a page with the summary of a result, and optionally one to compare it with."""
+    sides = dict(zip("ab", image_pair, strict=True))
     data: Report = {
-        "pictures": {side: described(image) for side, image in sides.items()},
+        "images": {side: describe(image) for side, image in sides.items()},
         "previews": {
-            side: images.address(images.preview(image), "jpeg") for side, image in sides.items()
+            side: images.data_url(images.preview(image), "jpeg") for side, image in sides.items()
         },
-        "own": own,
-        "other": other,
-        "path": _path(both, own["place"]),
+        "result": shown,
+        "comparison": comparison,
+        "alignment": _alignment(image_pair, shown["square"]),
     }
-    # An end tag in a file name would close the script element.
-    numbers = json.dumps(data).replace("<", "\\u003c")
+    # A closing tag in a file name would end the script element.
+    embedded = json.dumps(data).replace("<", "\\u003c")
     text = (STATIC / "index.html").read_text("utf-8")
     text = text.replace("<title>Caloric: matches</title>", f"<title>{escape(title)}</title>")
     text = text.replace(
@@ -60,22 +65,24 @@ def written(
     text = text.replace('<script type="module" src="static/main.js"></script>\n', "")
     return text.replace(
         "</body>",
-        f'<script type="application/json" id="still">{numbers}</script>\n'
+        f'<script type="application/json" id="embedded-data">{embedded}</script>\n'
         f'<script type="module">\n{_script()}</script>\n</body>',
     )
 
 
-def described(image: LoadedImage) -> Report:
+def describe(image: LoadedImage) -> Report:
     """Return the name and size of an image, for the page."""
     return {"name": image.name, "width": image.size[0], "height": image.size[1]}
 
 
-def _path(both: tuple[LoadedImage, LoadedImage], place: list[float] | None) -> Report | None:
+def _alignment(
+    image_pair: tuple[LoadedImage, LoadedImage], square: list[float] | None
+) -> Report | None:
     """Return the alignment that the page animates; None if there is no reliable one."""
-    if place is None:
+    if square is None:
         return None
     try:
-        path = details.aligned(both, place[0], place[1], round(place[2]))
-    except InputError:  # an image that is too small
+        alignment = details.aligned(image_pair, square[0], square[1], round(square[2]))
+    except InputError:  # an image is too small
         return None
-    return path if path["converged"] else None
+    return alignment if alignment["converged"] else None

@@ -4,36 +4,36 @@
 const KEYS = [
   [["n"], "n", "Next match", "step", 1],
   [["p"], "p", "Previous match", "step", -1],
-  [["ArrowLeft"], "← → ↑ ↓", "Move; before / after: swipe", "pan", -60, 0],
+  [["ArrowLeft"], "← → ↑ ↓", "Pan, or move the divider of before / after", "pan", -60, 0],
   [["ArrowRight"], "", "", "pan", 60, 0],
   [["ArrowUp"], "", "", "pan", 0, -60],
   [["ArrowDown"], "", "", "pan", 0, 60],
   [["+", "="], "+ −", "Zoom in and out", "zoom", 1.25],
   [["-"], "", "", "zoom", 0.8],
-  [["0"], "0", "Show both images in full", "fit"],
+  [["0"], "0", "Fit both images", "fit"],
   [["m"], "m", "Matches", "mode", "matches"],
   [["b"], "b", "Before / after", "mode", "swipe"],
-  [["s"], "s", "Compare SIFT and Caloric", "mode", "beside"],
+  [["s"], "s", "Compare SIFT and Caloric", "mode", "compare"],
   [["g"], "g", "Animate the alignment at the selected match", "align"],
   [["r"], "r", "Response maps at the selected match", "respond"],
   [["i"], "i", "Show or hide inliers", "press", "inliers"],
   [["o"], "o", "Show or hide outliers", "press", "outliers"],
   [["d"], "d", "Open or close details", "press", "details"],
-  [["t"], "t", "Theme: system, dark, light", "press", "theme"],
+  [["t"], "t", "Switch the theme (system, dark, light)", "press", "theme"],
   [["Escape"], "Esc", "Close", "close"],
-  [["?"], "?", "List the keys", "help"],
+  [["?"], "?", "Show this help", "help"],
 ];
 
-// Whether a focused control handles a key: text fields all keys, sliders the arrows.
-function owned(target, key) {
+// Whether the focused control handles a key: lists and number fields take all keys, sliders the arrows.
+function isHandledByControl(target, key) {
   if (target.matches?.("select, input[type=number]")) return key !== "Escape" && key !== "?";
   return Boolean(target.matches?.("input[type=range]")) && key.startsWith("Arrow");
 }
 
-export function keys(actions) {
+export function listenForKeys(actions) {
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return;
-    if (document.querySelector("dialog[open]") || owned(e.target, e.key)) return;
+    if (document.querySelector("dialog[open]") || isHandledByControl(e.target, e.key)) return;
     const key = e.key.length === 1 ? e.key.toLowerCase() : e.key, row = KEYS.find(([names]) => names.includes(key));
     if (!row) return;
     const [, , , action, ...values] = row;
@@ -41,6 +41,7 @@ export function keys(actions) {
   });
 }
 
-export function listed() {
-  return KEYS.filter(([, shown]) => shown).map(([, shown, words]) => [shown, words]);
+// [label, description] of each shortcut.
+export function keyHelp() {
+  return KEYS.filter(([, label]) => label).map(([, label, description]) => [label, description]);
 }

@@ -1,12 +1,13 @@
-// Maps a position of one image to the other, by a similarity fitted to the matches around it.
+// Maps a view of one image to the other, by a similarity fitted to the nearest matches.
 
 const NEAREST = 12;
 
-// {x, y, scale} of the other view for a view centered at (x, y); null without matches.
-export function linked(from, to, kept, x, y) {
-  if (kept.length < 2) return null;
+// The center of the other view and the scale of the similarity, for a view centered at (x, y); null
+// with fewer than two inliers.
+export function linkedView(from, to, inliers, x, y) {
+  if (inliers.length < 2) return null;
   const near = [];
-  for (const i of kept) {
+  for (const i of inliers) {
     const d = (from.x[i] - x) ** 2 + (from.y[i] - y) ** 2;
     if (near.length < NEAREST) { near.push([d, i]); near.sort((p, q) => p[0] - q[0]); }
     else if (d < near[NEAREST - 1][0]) { near[NEAREST - 1] = [d, i]; near.sort((p, q) => p[0] - q[0]); }

@@ -1,211 +1,214 @@
-// The page: settings -> results -> display. Each part is a separate module; this one connects them.
-import { hint, matchWords, showMatch, showResponses, showResult } from "./detail.js";
-import { keys, listed } from "./keys.js";
-import { filled } from "./layout.js";
-import { $, complain, doing, element } from "./page.js";
-import { Player, calm } from "./player.js";
-import { Shown, label, showCounts } from "./results.js";
-import { copied, download, encode, snapshot } from "./saving.js";
-import { server, still } from "./source.js";
+// Connects the parts of the page: settings, results and their display.
+import { describeMatch, hint, showMatch, showResponses, showResult } from "./detail.js";
+import { keyHelp, listenForKeys } from "./keys.js";
+import { coveredArea } from "./layout.js";
+import { $, element, showError, showProgress } from "./page.js";
+import { Player, reducedMotion } from "./player.js";
+import { ResultPanel, showCounts, showLabel } from "./results.js";
+import { copyText, download, encode, snapshot } from "./saving.js";
+import { embedded, server } from "./source.js";
 import { Stage } from "./stage.js";
-import { cutPatches } from "./patches.js";
+import { cropPatches } from "./patches.js";
 import { Swipe } from "./swipe.js";
-import { remember, remembered, themed } from "./theme.js";
-import { load, placeDrops, put, sharpen, showNames, uploads } from "./upload.js";
-import { nothing, number, title } from "./words.js";
+import { addThemeButton, remember, remembered } from "./theme.js";
+import { listenForFiles, loadCrops, loadImage, positionDropZones, showNames, uploadImage } from "./upload.js";
+import { displayName, emptyMessage, number } from "./text.js";
 
-const STEPS = [0, 50, 100, 250, 500, 1000, 2500, 5000, Infinity];  // of the slider of lines
-const SEEN = "caloric-seen";
-const WIDE = 900;  // pixels of a window in which a choice opens the drawer
-const written = $("still");
-const source = written ? still(JSON.parse(written.textContent)) : server;
+const LINE_COUNTS = [0, 50, 100, 250, 500, 1000, 2500, 5000, Infinity];  // steps of the slider
+const USED_KEY = "caloric-seen";  // set in the local storage after the first use
+const WIDE = 900;  // pixels; in wider windows, stepping through matches opens the drawer
+const embeddedData = $("embedded-data");
+const source = embeddedData ? embedded(JSON.parse(embeddedData.textContent)) : server;
 
-let version = Date.now(), mode = "matches", hovering = null, stepping = false, details = new Map();
-const own = new Shown(new Stage($("own"), told("own")), source);
-const other = new Shown(new Stage($("beside"), told("other")), source);
+let version = Date.now(), mode = "matches", hoverRequest = null, scrollToMatch = false, details = new Map();
+const primary = new ResultPanel(new Stage($("primary"), stageCallbacks("primary")), source);
+const comparison = new ResultPanel(new Stage($("comparison"), stageCallbacks("comparison")), source);
 const swipe = new Swipe($("swipe"));
 const player = new Player((path) => {
-  own.stage.path = path;
-  own.stage.draw();
+  primary.stage.path = path;
+  primary.stage.draw();
 });
 
 const settings = () => Object.fromEntries(["descriptor", "model", "views", "ratio", "threshold"].map((id) => [id, $(id).value]));
-const beside = () => (source.live ? (settings().descriptor === "sift" ? "caloric" : "sift") : source.other);
+const comparedDescriptor = () => (source.live ? (settings().descriptor === "sift" ? "caloric" : "sift") : source.comparedDescriptor);
 const pressed = (id) => $(id).getAttribute("aria-pressed") === "true";
-const filter = () => ({ inliers: pressed("inliers"), outliers: pressed("outliers"), most: STEPS[$("lines").value] });
+const filter = () => ({ inliers: pressed("inliers"), outliers: pressed("outliers"), maxLines: LINE_COUNTS[$("lines").value] });
 
-// Callbacks of a stage; both stages share their views.
-function told(which) {
-  const mine = () => (which === "own" ? own : other), theirs = () => (which === "own" ? other : own);
+// Callbacks of a stage; both stages show the same views.
+function stageCallbacks(which) {
+  const isPrimary = which === "primary";
+  const self = () => (isPrimary ? primary : comparison), other = () => (isPrimary ? comparison : primary);
   return {
-    hover: (i) => showDetail(mine(), i),
-    click: (side, x, y, i) => respond(mine(), side, x, y, i),
+    hover: (i) => showDetail(self(), i),
+    click: (side, x, y, i) => showResponsesAt(self(), side, x, y, i),
     view: () => {
-      if (mode === "beside" && theirs().stage.width) theirs().stage.follow(mine().stage.views, mine().stage.moved);
-      if (which === "own") sharpen(own.stage, source, version);
+      if (mode === "compare" && other().stage.width) other().stage.follow(self().stage.views, self().stage.moved);
+      if (isPrimary) loadCrops(primary.stage, source, version);
     },
-    arranged: () => { if (which === "own") placeDrops(mine().stage); },
+    layout: () => { if (isPrimary) positionDropZones(self().stage); },
   };
 }
 
-// Whether the first image can be warped to the second.
-const movable = () => Boolean(own.found?.matrix) && own.found.model !== "fundamental";
+// Whether the first image can be warped onto the second.
+const canWarp = () => Boolean(primary.result?.matrix) && primary.result.model !== "fundamental";
 
 function refresh() {
-  const { found } = own, able = movable();
-  const both = Boolean(own.stage.pictures.a && own.stage.pictures.b);
-  showCounts(own);
-  label(own, mode === "beside");
-  label(other, mode === "beside");
-  showResult($("result"), own.stale ? null : found);
-  $("nothing").textContent = own.stale || mode === "swipe" ? "" : nothing(found);
-  $("nothing").hidden = !$("nothing").textContent;
-  $("mode-swipe").disabled = !able || own.stale;
-  $("swipe").classList.toggle("stale", own.stale);
-  $("mode-swipe").title = able ? "The first image warped to the second (b)" : "Needs a reliable homography or affine map";
-  $("mode-beside").disabled = !both || !beside();
-  $("mode-beside").textContent = `Compare ${title(beside() ?? "sift")}`;
-  $("mode-beside").title = beside() ? "The matches of both descriptors (s)" : "This file contains one result only";
+  const { result } = primary, warpable = canWarp();
+  const both = Boolean(primary.stage.images.a && primary.stage.images.b);
+  showCounts(primary);
+  showLabel(primary, mode === "compare");
+  showLabel(comparison, mode === "compare");
+  showResult($("result"), primary.stale ? null : result);
+  $("empty").textContent = primary.stale || mode === "swipe" ? "" : emptyMessage(result);
+  $("empty").hidden = !$("empty").textContent;
+  $("mode-swipe").disabled = !warpable || primary.stale;
+  $("swipe").classList.toggle("stale", primary.stale);
+  $("mode-swipe").title = warpable ? "Show the first image warped onto the second (b)" : "Needs a reliable homography or affine map";
+  $("mode-compare").disabled = !both || !comparedDescriptor();
+  $("mode-compare").textContent = `Compare with ${displayName(comparedDescriptor() ?? "sift")}`;
+  $("mode-compare").title = comparedDescriptor() ? "Show the matches of both descriptors (s)" : "This file contains only one result";
   $("legend").hidden = !both || mode === "swipe";
   $("zoom").hidden = !both;
-  $("align").disabled = !both || (!source.live && !source.path);
-  $("save").disabled = !found || own.stale;
-  $("command").textContent = found?.command ?? "";
-  for (const id of ["previous", "next", "respond"]) $(id).disabled = !found?.inlier.length;
-  const lines = own.stage.visible.length, most = STEPS[$("lines").value];
-  $("lines-value").textContent = most >= lines ? `all ${number(lines)}` : number(most);
+  $("align").disabled = !both || (!source.live && !source.alignment);
+  $("save").disabled = !result || primary.stale;
+  $("command").textContent = result?.command ?? "";
+  for (const id of ["previous", "next", "respond"]) $(id).disabled = !result?.inlier.length;
+  const available = primary.stage.visible.length, { maxLines } = filter();
+  $("lines-value").textContent = maxLines >= available ? `all ${number(available)}` : number(maxLines);
 }
 
 function refilter() {
-  for (const shown of [own, other]) {
-    shown.stage.dim = $("dimmed").checked;
-    if (!shown.stale) shown.show(filter());
+  for (const panel of [primary, comparison]) {
+    panel.stage.dim = $("dimmed").checked;
+    if (!panel.stale) panel.show(filter());
   }
   refresh();
 }
 
 async function match() {
-  if (!own.stage.pictures.a || !own.stage.pictures.b) return;
+  if (!primary.stage.images.a || !primary.stage.images.b) return;
   player.close();
   details = new Map();
-  hint($("detail"), "Hover over a match, or step through the matches.");
-  const asked = [own.ask(settings(), filter())];
-  if (mode === "beside") asked.push(compare());
+  hint($("detail"), "Hover over a match or step through the matches.");
+  const arrived = primary.request(settings(), filter());
+  if (mode === "compare") compare();
   refresh();
-  if (await asked[0]) performance.mark("matched");
-  if (own.stale) return;  // other settings were chosen meanwhile
+  if (await arrived) performance.mark("matched");
+  if (primary.stale) return;  // the settings have changed since
   refresh();
-  if (mode === "swipe" && movable()) showSwipe(); else if (mode === "swipe") setMode("matches");
-  if (own.found) greet();
+  if (mode === "swipe" && canWarp()) showSwipe(); else if (mode === "swipe") setMode("matches");
+  if (primary.result) playOnFirstUse();
 }
 
-const compared = () => ({ ...settings(), descriptor: beside() });
+const comparisonSettings = () => ({ ...settings(), descriptor: comparedDescriptor() });
 
 async function compare() {
-  await other.ask(compared(), filter());
+  await comparison.request(comparisonSettings(), filter());
   refresh();
 }
 
-const showSwipe = () => swipe.show(own.stage.pictures.a, own.stage.pictures.b, own.found.matrix);
+const showSwipe = () => swipe.show(primary.stage.images.a, primary.stage.images.b, primary.result.matrix);
 
-// On first use the alignment plays automatically, unless reduced motion is preferred.
-async function greet() {
-  if (remembered(SEEN) || calm() || !own.found.place) return;
-  remember(SEEN, "yes");
-  const [x, y, size] = own.found.place, found = own.found;
+// Plays the alignment automatically on first use, unless reduced motion is preferred.
+async function playOnFirstUse() {
+  const { result } = primary;
+  if (remembered(USED_KEY) || reducedMotion() || !result.square) return;
+  remember(USED_KEY, "yes");
+  const [x, y, size] = result.square;
   try {
-    const path = await source.align({ x, y, size });
-    if (path?.converged && own.found === found && mode === "matches") player.open(path, true);
-  } catch { /* it is optional */ }
+    const alignment = await source.align({ x, y, size });
+    if (alignment?.converged && primary.result === result && mode === "matches") player.open(alignment, true);
+  } catch { /* optional */ }
 }
 
-function setMode(wanted) {
-  const next = wanted === mode ? "matches" : wanted;
+// Selecting the current mode again returns to the matches.
+function setMode(name) {
+  const next = name === mode ? "matches" : name;
   if ($(`mode-${next}`).disabled) return;
   player.close();
   mode = next;
-  for (const name of ["matches", "swipe", "beside"]) $(`mode-${name}`).setAttribute("aria-pressed", name === mode);
-  $("own").hidden = mode === "swipe";
-  $("beside").hidden = mode !== "beside";
+  for (const other of ["matches", "swipe", "compare"]) $(`mode-${other}`).setAttribute("aria-pressed", other === mode);
+  $("primary").hidden = mode === "swipe";
+  $("comparison").hidden = mode !== "compare";
   $("swipe").hidden = mode !== "swipe";
   split();
   if (mode === "swipe") showSwipe();
-  if (mode === "beside") {
-    own.stage.moved = false;  // both are whole in what is now half of the window
-    own.stage.resize();
-    for (const side of ["a", "b"]) other.stage.show(side, own.stage.pictures[side]);
-    if (!other.found || JSON.stringify(other.settings) !== JSON.stringify(compared())) compare();
+  if (mode === "compare") {
+    primary.stage.moved = false;  // fit the images to half of the window
+    primary.stage.resize();
+    for (const side of ["a", "b"]) comparison.stage.setImage(side, primary.stage.images[side]);
+    if (!comparison.result || JSON.stringify(comparison.settings) !== JSON.stringify(comparisonSettings())) compare();
   }
   refresh();
 }
 
 // Two stages side by side or stacked, whichever shows the images larger.
 function split() {
-  const { width, height } = $("shown").getBoundingClientRect(), { a, b } = own.stage.pictures;
-  $("shown").classList.toggle("column", filled(width, height / 2, a, b) > filled(width / 2, height, a, b));
+  const { width, height } = $("stages").getBoundingClientRect(), { a, b } = primary.stage.images;
+  $("stages").classList.toggle("column", coveredArea(width, height / 2, a, b) > coveredArea(width / 2, height, a, b));
 }
 
 async function show(state) {
-  showNames(state.pictures, source.live);
-  await Promise.all(Object.entries(state.pictures).map(async ([side, picture]) => {
-    own.stage.show(side, { ...picture, image: await load(source.preview(side, version)) });
+  showNames(state.images, source.live);
+  await Promise.all(Object.entries(state.images).map(async ([side, image]) => {
+    primary.stage.setImage(side, { ...image, bitmap: await loadImage(source.preview(side, version)) });
   }));
   performance.mark("shown");
   refresh();
   await match();
 }
 
-async function given(side, file) {
-  const state = await put(source, side, file);
+async function replaceImage(side, file) {
+  const state = await uploadImage(source, side, file);
   if (!state) return;
   version += 1;
-  for (const shown of [own, other]) shown.forget();
-  hint($("responses"), "Click a point of an image.");
+  for (const panel of [primary, comparison]) panel.reset();
+  hint($("responses"), "Click a point in an image.");
   setMode("matches");
-  await show(state).catch(complain);
+  await show(state).catch(showError);
 }
 
-// The patches of a match in the drawer, and its numbers for screen readers.
-async function showDetail(shown, i) {
-  hovering?.abort();
-  if (!shown.found || shown.stale || i < 0) return;
-  $("announced").textContent = matchWords(shown.found, i);
+// Shows the patches of a match in the drawer, and announces the match to screen readers.
+async function showDetail(panel, i) {
+  hoverRequest?.abort();
+  if (!panel.result || panel.stale || i < 0) return;
+  $("announcement").textContent = describeMatch(panel.result, i);
   if ($("drawer").hidden) return;
-  const { found } = shown, key = `${found.descriptor} ${i}`, mine = new AbortController();
-  hovering = mine;
+  const { result } = panel, key = `${result.descriptor} ${i}`, controller = new AbortController();
+  hoverRequest = controller;
   try {
     if (!details.has(key)) {
-      await new Promise((done) => setTimeout(done, 60));  // it may be passed by
-      if (mine.signal.aborted) return;
-      const asked = source.live ? source.detail(shown.settings, i, mine.signal) : cutPatches(found, i, shown.stage.pictures);
-      details.set(key, await asked);
+      await new Promise((done) => setTimeout(done, 60));  // the pointer may only pass over it
+      if (controller.signal.aborted) return;
+      const detail = source.live ? source.detail(panel.settings, i, controller.signal) : cropPatches(result, i, panel.stage.images);
+      details.set(key, await detail);
     }
-    if (mine.signal.aborted) return;
-    showMatch($("detail"), found, i, details.get(key));
-    if (stepping) scrollTo("match");
-    stepping = false;
-  } catch (error) { complain(error); }
+    if (controller.signal.aborted) return;
+    showMatch($("detail"), result, i, details.get(key));
+    if (scrollToMatch) scrollTo("match");
+    scrollToMatch = false;
+  } catch (error) { showError(error); }
 }
 
 function openDrawer(open) {
   $("drawer").hidden = !open;
   $("details").setAttribute("aria-expanded", open);
-  if (open) showDetail(own, own.stage.chosen);
+  if (open) showDetail(primary, primary.stage.selected);
 }
 
-function step(by) {
-  if (own.stale || mode === "swipe") return;
+function step(count) {
+  if (primary.stale || mode === "swipe") return;
   if (window.innerWidth >= WIDE) openDrawer(true);
-  stepping = true;
-  own.stage.step(by);
+  scrollToMatch = true;
+  primary.stage.step(count);
 }
 
-const scrollTo = (id) => $(id).scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+const scrollTo = (id) => $(id).scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" });
 
-async function respond(shown, side, x, y, i) {
+async function showResponsesAt(panel, side, x, y, i) {
   openDrawer(true);
   if (!source.live) return;
-  const s = i >= 0 ? shown.found[side].s[i] : Math.max(1.5, 12 / shown.stage.views[side].scale);
+  const s = i >= 0 ? panel.result[side].s[i] : Math.max(1.5, 12 / panel.stage.views[side].scale);
   hint($("responses"), "…");
   try { showResponses($("responses"), await source.responses(side, { x, y, s })); } catch (error) {
     hint($("responses"), error.message);
@@ -213,62 +216,65 @@ async function respond(shown, side, x, y, i) {
   scrollTo("maps");
 }
 
-function respondChosen() {
-  if (!own.found || own.stale) return;
-  if (own.stage.chosen < 0) own.stage.step(1);
-  const { chosen } = own.stage;
-  if (chosen >= 0) respond(own, "a", own.found.a.x[chosen], own.found.a.y[chosen], chosen);
+function showResponsesAtSelected() {
+  if (!primary.result || primary.stale) return;
+  if (primary.stage.selected < 0) primary.stage.step(1);
+  const { result, stage: { selected } } = primary;
+  if (selected >= 0) showResponsesAt(primary, "a", result.a.x[selected], result.a.y[selected], selected);
 }
 
-// At the selected match; otherwise at the position that the result suggests, or at the center.
+// At the selected match; otherwise at the square that the result suggests, or at the center.
 async function align() {
   if ($("align").disabled) return;
   setMode("matches");
-  const { chosen, pictures } = own.stage, { found } = own;
-  const [x, y, size] = chosen >= 0 ? [found.a.x[chosen], found.a.y[chosen], 128]
-    : found?.place ?? [pictures.a.width / 2, pictures.a.height / 2, 128];
-  doing("aligning …");
-  try { player.open(await source.align({ x, y, size })); } catch (error) { complain(error); }
-  doing("");
+  const { selected, images } = primary.stage, { result } = primary;
+  const [x, y, size] = selected >= 0 ? [result.a.x[selected], result.a.y[selected], 128]
+    : result?.square ?? [images.a.width / 2, images.a.height / 2, 128];
+  showProgress("Aligning…");
+  try { player.open(await source.align({ x, y, size })); } catch (error) { showError(error); }
+  showProgress("");
 }
 
 async function save(kind) {
   try {
     if (kind === "page") {
-      doing("writing the page …");
-      download(await source.page(settings(), mode === "beside" ? beside() : ""), "matches.html");
+      showProgress("Writing the page…");
+      download(await source.page(settings(), mode === "compare" ? comparedDescriptor() : ""), "matches.html");
     } else if (mode === "swipe") download(await encode(swipe.canvas), "before-after.png");
     else {
-      const shown = mode === "beside" ? [own, other] : [own];
-      download(await snapshot(shown, { column: $("shown").classList.contains("column"), outliers: pressed("outliers") }), "matches.png");
+      const panels = mode === "compare" ? [primary, comparison] : [primary];
+      download(await snapshot(panels, { column: $("stages").classList.contains("column"), outliers: pressed("outliers") }), "matches.png");
     }
-  } catch (error) { complain(error); }
-  doing("");
+  } catch (error) { showError(error); }
+  showProgress("");
 }
 
+// Closes the topmost of player, menu and drawer; returns false if none is open.
 function close() {
   if (player.active) player.close(); else if ($("saving").matches(":popover-open")) $("saving").hidePopover();
   else if (!$("drawer").hidden) { openDrawer(false); $("details").focus(); } else return false;
   return true;
 }
 
-function move(what) {
+// A function that moves what the current mode shows, by a method of its view.
+function navigate(method) {
   return (...values) => {
-    if (mode === "swipe") swipe[what](...values); else if (own.stage.width) own.stage[what === "zoom" ? "zoomMiddle" : what](...values);
+    if (mode === "swipe") swipe[method](...values);
+    else if (primary.stage.width) primary.stage[method === "zoom" ? "zoomCenter" : method](...values);
   };
 }
 
-function wire() {
+function addListeners() {
   const actions = {
-    step, align, close, respond: respondChosen, zoom: move("zoom"), fit: move("fit"), mode: setMode,
-    pan: (dx, dy) => { if (mode === "swipe" && dx) swipe.to(swipe.at + dx / 1500); else move("pan")(dx, dy); },
+    step, align, close, respond: showResponsesAtSelected, zoom: navigate("zoom"), fit: navigate("fit"), mode: setMode,
+    pan: (dx, dy) => { if (mode === "swipe" && dx) swipe.moveDivider(swipe.divided + dx / 1500); else navigate("pan")(dx, dy); },
     press: (id) => $(id).click(), help: () => $("help").showModal(),
   };
   const clicks = {
-    previous: () => step(-1), next: () => step(1), respond: respondChosen, align, fit: actions.fit, ask: actions.help,
-    closer: () => actions.zoom(1.25), wider: () => actions.zoom(0.8), details: () => openDrawer($("drawer").hidden),
-    "mode-matches": () => setMode("matches"), "mode-swipe": () => setMode("swipe"), "mode-beside": () => setMode("beside"),
-    "save-picture": () => save("picture"), "save-page": () => save("page"),
+    previous: () => step(-1), next: () => step(1), respond: showResponsesAtSelected, align, fit: actions.fit, "show-help": actions.help,
+    "zoom-in": () => actions.zoom(1.25), "zoom-out": () => actions.zoom(0.8), details: () => openDrawer($("drawer").hidden),
+    "mode-matches": () => setMode("matches"), "mode-swipe": () => setMode("swipe"), "mode-compare": () => setMode("compare"),
+    "save-image": () => save("image"), "save-page": () => save("page"),
   };
   for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
   for (const id of ["inliers", "outliers"]) {
@@ -276,38 +282,38 @@ function wire() {
   }
   for (const id of ["lines", "dimmed"]) $(id).addEventListener("input", refilter);
   for (const id of ["descriptor", "model", "views", "ratio", "threshold"]) {
-    let pointed = false;  // who chose by mouse goes on with keys of the page, not of the list
-    $(id).addEventListener("pointerdown", () => { pointed = true; });
-    $(id).addEventListener("keydown", () => { pointed = false; });
-    $(id).addEventListener("change", () => { if (pointed && $(id).matches("select")) $(id).blur(); });
+    let byPointer = false;  // a list chosen from with the pointer releases the focus, so that shortcuts work again
+    $(id).addEventListener("pointerdown", () => { byPointer = true; });
+    $(id).addEventListener("keydown", () => { byPointer = false; });
+    $(id).addEventListener("change", () => { if (byPointer && $(id).matches("select")) $(id).blur(); });
     $(id).addEventListener("change", () => { if ($(id).checkValidity()) match(); else $(id).reportValidity(); });
   }
   $("settings").addEventListener("submit", (e) => e.preventDefault());
-  $("linked").addEventListener("input", () => { for (const shown of [own, other]) shown.stage.link = $("linked").checked; });
+  $("linked").addEventListener("input", () => { for (const panel of [primary, comparison]) panel.stage.link = $("linked").checked; });
   $("copy").addEventListener("click", async () => {
-    $("copy").textContent = (await copied($("command"))) ? "Copied" : "Select and copy it";
-    setTimeout(() => { $("copy").textContent = "Copy the command"; }, 2500);
+    $("copy").textContent = (await copyText($("command"))) ? "Copied" : "Copy the selected text";
+    setTimeout(() => { $("copy").textContent = "Copy command"; }, 2500);
   });
-  $("help-keys").replaceChildren(...listed().flatMap(([shown, words]) => [
-    element("dt", {}, ...shown.split(" ").map((key) => element("kbd", { textContent: key }))), element("dd", { textContent: words })]));
-  new ResizeObserver(split).observe($("shown"));
-  themed($("theme"));
-  keys(actions);
-  if (source.live) uploads(own.stage, given);
+  $("help-keys").replaceChildren(...keyHelp().flatMap(([label, description]) => [
+    element("dt", {}, ...label.split(" ").map((key) => element("kbd", { textContent: key }))), element("dd", { textContent: description })]));
+  new ResizeObserver(split).observe($("stages"));
+  addThemeButton($("theme"));
+  listenForKeys(actions);
+  if (source.live) listenForFiles(primary.stage, replaceImage);
   else for (const id of ["settings", "maps", "save-page"]) $(id).hidden = true;
 }
 
-async function begin() {
-  $("lines").max = STEPS.length - 1;
-  $("lines").value = STEPS.indexOf(window.innerWidth < 620 ? 100 : 250);
-  wire();
+async function start() {
+  $("lines").max = LINE_COUNTS.length - 1;
+  $("lines").value = LINE_COUNTS.indexOf(window.innerWidth < 620 ? 100 : 250);
+  addListeners();
   refresh();
   const state = await source.state();
   for (const [id, names] of [["descriptor", state.descriptors], ["model", state.models], ["views", state.views]]) {
     $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `up to tilt ${name}` : name, name)));
   }
-  for (const [id, value] of Object.entries(state.chosen)) $(id).value = value;
+  for (const [id, value] of Object.entries(state.settings)) $(id).value = value;
   await show(state);
 }
 
-begin().catch(complain);
+start().catch(showError);

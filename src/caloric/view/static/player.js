@@ -1,27 +1,27 @@
 // Animates the path of an alignment, from blurred to sharp.
 import { $ } from "./page.js";
 
-const LASTS = 2400;  // milliseconds of a whole path; its steps are few where the search was near
-const STAYS = 1200;  // milliseconds after the last step, if it began by itself
+const DURATION = 2400;  // milliseconds, however many steps there are
+const CLOSE_DELAY = 1200;  // milliseconds after the last step, if it started automatically
 
-export const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const reducedMotion = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-const between = (p, q, t) => p + t * (q - p);
+const interpolate = (p, q, t) => p + t * (q - p);
 
 // A step interpolated between two steps, with easing.
-function blend(a, b, share) {
-  const t = share * share * (3 - 2 * share);
+function blend(a, b, fraction) {
+  const t = fraction * fraction * (3 - 2 * fraction);
   return {
-    sigma: between(a.sigma, b.sigma, t), energy: t < 1 ? a.energy : b.energy,
-    corners: a.corners.map(([x, y], k) => [between(x, b.corners[k][0], t), between(y, b.corners[k][1], t)]),
+    sigma: interpolate(a.sigma, b.sigma, t), energy: t < 1 ? a.energy : b.energy,
+    corners: a.corners.map(([x, y], k) => [interpolate(x, b.corners[k][0], t), interpolate(y, b.corners[k][1], t)]),
   };
 }
 
 export class Player {
-  // told(path) receives {template, step} to draw, or null.
-  constructor(told) {
-    this.told = told;
-    this.found = null;
+  // draw(path) receives {template, step} to draw, or null.
+  constructor(draw) {
+    this.draw = draw;
+    this.alignment = null;
     this.frame = 0;
     $("play").addEventListener("click", () => (this.frame ? this.pause() : this.play()));
     $("step").addEventListener("input", () => { this.pause(); this.show(+$("step").value); });
@@ -29,33 +29,33 @@ export class Player {
   }
 
   // Plays immediately; with reduced motion it shows the last step.
-  open(found, byItself = false) {
+  open(alignment, automatic = false) {
     this.close();
-    this.found = found;
-    this.leaving = byItself;
-    const words = found.converged ? "Locating a square of the first image in the second"
-      : `Not reliable: ${found.reason}`;
-    $("verdict").textContent = found.steps.length ? words : `No alignment: ${found.reason}`;
-    for (const id of ["play", "step", "sigma"]) $(id).hidden = !found.steps.length;
-    $("step").max = Math.max(0, found.steps.length - 1);
+    this.alignment = alignment;
+    this.closesAtEnd = automatic;
+    const text = alignment.converged ? "Locating a square of the first image in the second"
+      : `Not reliable: ${alignment.reason}`;
+    $("player-text").textContent = alignment.steps.length ? text : `No alignment: ${alignment.reason}`;
+    for (const id of ["play", "step", "sigma"]) $(id).hidden = !alignment.steps.length;
+    $("step").max = Math.max(0, alignment.steps.length - 1);
     $("player").hidden = false;
-    if (!found.steps.length) return;
-    if (calm()) this.show(found.steps.length - 1); else this.play();
+    if (!alignment.steps.length) return;
+    if (reducedMotion()) this.show(alignment.steps.length - 1); else this.play();
   }
 
   play() {
-    const last = this.found.steps.length - 1;
+    const last = this.alignment.steps.length - 1;
     const first = +$("step").value >= last ? 0 : +$("step").value;
     let start = null;
     $("play").textContent = "❚❚";
     $("play").setAttribute("aria-label", "Pause");
     const tick = (now) => {
       start ??= now;
-      const at = Math.min(last, first + (now - start) * Math.max(1, last) / LASTS);
+      const at = Math.min(last, first + (now - start) * Math.max(1, last) / DURATION);
       this.show(at);
       if (at < last) { this.frame = requestAnimationFrame(tick); return; }
       this.pause();
-      if (this.leaving) this.timer = setTimeout(() => this.close(), STAYS);
+      if (this.closesAtEnd) this.timer = setTimeout(() => this.close(), CLOSE_DELAY);
     };
     this.frame = requestAnimationFrame(tick);
   }
@@ -69,22 +69,22 @@ export class Player {
   }
 
   show(at) {
-    const { steps, template } = this.found, k = Math.min(steps.length - 1, Math.floor(at));
+    const { steps, template } = this.alignment, k = Math.min(steps.length - 1, Math.floor(at));
     const step = k + 1 < steps.length ? blend(steps[k], steps[k + 1], at - k) : steps[k];
     $("step").value = k;
     $("sigma").textContent = `σ ${step.sigma < 0.05 ? 0 : step.sigma.toFixed(1)} px`;
     $("step").setAttribute("aria-valuetext", `step ${k + 1} of ${steps.length}, sigma ${step.sigma.toFixed(1)} pixels`);
-    this.told({ template, step });
+    this.draw({ template, step });
   }
 
-  get active() { return this.found !== null; }
+  get active() { return this.alignment !== null; }
 
   close() {
-    if (!this.found) return;
+    if (!this.alignment) return;
     this.pause();
     $("step").value = 0;
     $("player").hidden = true;
-    this.found = null;
-    this.told(null);
+    this.alignment = null;
+    this.draw(null);
   }
 }

@@ -1,88 +1,88 @@
-// Requests and shows results. A result of other settings is stale: it is grayed out until the new
-// one arrives, and removed if there is none.
-import { $, complain, doing, element } from "./page.js";
-import { inliers, number, sentence, title } from "./words.js";
+// Requests and shows results. After a change of settings the old result is grayed out until the new
+// one arrives, and removed if that fails.
+import { $, element, showError, showProgress } from "./page.js";
+import { countInliers, displayName, number, summary } from "./text.js";
 
 // A stage and the result that it shows.
-export class Shown {
+export class ResultPanel {
   constructor(stage, source) {
     this.stage = stage;
     this.source = source;
-    this.found = null;
+    this.result = null;
     this.settings = null;
-    this.reason = "";  // why there is no result
-    this.asking = null;
+    this.error = "";  // why there is no result
+    this.pending = null;  // AbortController of the current request
   }
 
-  get stale() { return this.asking !== null; }
+  get stale() { return this.pending !== null; }
 
-  // True if the result for these settings arrived.
-  async ask(settings, filter) {
-    this.asking?.abort();
-    const own = new AbortController();
-    this.asking = own;
+  // Resolves to true when the result for these settings has arrived.
+  async request(settings, filter) {
+    this.pending?.abort();
+    const controller = new AbortController();
+    this.pending = controller;
     this.settings = settings;
     this.stage.section.classList.add("stale");
     this.stage.section.setAttribute("aria-busy", "true");
     try {
-      const found = await this.source.matches(settings, own.signal);
-      if (this.asking !== own) return false;
-      this.found = found;
+      const result = await this.source.matches(settings, controller.signal);
+      if (this.pending !== controller) return false;
+      this.result = result;
     } catch (error) {
-      if (this.asking !== own) return false;
-      this.found = null;  // what was there is of other settings
-      this.reason = error.message;
-      complain(new Error(`Not matched: ${error.message}`));
+      if (this.pending !== controller) return false;
+      this.result = null;  // the old result is for other settings
+      this.error = error.message;
+      showError(new Error(`Matching failed: ${error.message}`));
     }
-    this.asking = null;
+    this.pending = null;
     this.stage.section.classList.remove("stale");
     this.stage.section.removeAttribute("aria-busy");
     this.show(filter);
-    return this.found !== null;
+    return this.result !== null;
   }
 
-  forget() {
-    this.asking?.abort();
-    this.asking = null;
-    this.found = null;
+  reset() {
+    this.pending?.abort();
+    this.pending = null;
+    this.result = null;
     this.settings = null;
     this.stage.section.classList.remove("stale");
-    this.stage.set(null, this.stage.shown);
+    this.stage.set(null, this.stage.filter);
   }
 
   show(filter) {
-    this.stage.set(this.found, filter);
-    this.stage.canvas.setAttribute("aria-label", this.found
-      ? `Two images and their matches: ${sentence(this.found).join(", ")}` : "Two images, not matched");
+    this.stage.set(this.result, filter);
+    this.stage.canvas.setAttribute("aria-label", this.result
+      ? `Two images and their matches: ${summary(this.result).join(", ")}` : "Two images without matches");
   }
 }
 
-// The status line and the numbers in the legend.
-export function showCounts(own) {
-  const { found, settings } = own, counts = $("counts");
-  counts.classList.toggle("stale", own.stale);
-  counts.classList.toggle("doubt", Boolean(found) && !found.reliable && !own.stale);
-  if (own.stale) {
-    counts.textContent = `matching with ${title(settings.descriptor)} …`;
-    doing(counts.textContent, "");  // screen readers read the status line
+// Updates the status line and the legend.
+export function showCounts(panel) {
+  const { result, settings } = panel, counts = $("counts");
+  counts.classList.toggle("stale", panel.stale);
+  counts.classList.toggle("unreliable", Boolean(result) && !result.reliable && !panel.stale);
+  if (panel.stale) {
+    counts.textContent = `Matching with ${displayName(settings.descriptor)}…`;
+    showProgress(counts.textContent, "");  // the status line is announced anyway
     return;
   }
-  doing("");
+  showProgress("");
   counts.replaceChildren();
-  if (found) {
-    const [strong, ...rest] = sentence(found);
-    counts.append(element("b", { textContent: strong }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
-  } else counts.textContent = settings ? `Not matched: ${own.reason}` : "Two images are needed: drop them, or choose files";
-  const kept = found ? inliers(found) : 0;
-  $("inliers-text").textContent = found ? `Inliers ${number(kept)} (0–${found.threshold} px)` : "Inliers";
-  $("outliers-text").textContent = found ? `Outliers ${number(found.inlier.length - kept)}` : "Outliers";
+  if (result) {
+    const [headline, ...rest] = summary(result);
+    counts.append(element("b", { textContent: headline }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
+  } else counts.textContent = settings ? `Matching failed: ${panel.error}` : "Drop two images or choose files";
+  const inliers = result ? countInliers(result) : 0;
+  $("inliers-text").textContent = result ? `Inliers ${number(inliers)} (0–${result.threshold} px)` : "Inliers";
+  $("outliers-text").textContent = result ? `Outliers ${number(result.inlier.length - inliers)}` : "Outliers";
 }
 
-// The label of a stage if there are two.
-export function label(shown, visible) {
-  const name = shown.stage.section.querySelector(".name");
-  name.hidden = !visible;
-  if (!visible || !shown.settings) return;
-  const count = shown.found ? `: ${number(inliers(shown.found))} inliers` : "";
-  name.textContent = `${title(shown.settings.descriptor)}${shown.stale ? ": matching …" : count}`;
+// Shows the descriptor and the number of inliers of a panel if there are two panels.
+export function showLabel(panel, visible) {
+  const label = panel.stage.section.querySelector(".name");
+  label.hidden = !visible;
+  if (!visible || !panel.settings) return;
+  const count = panel.result ? `: ${number(countInliers(panel.result))} inliers` : "";
+  label.textContent = `${displayName(panel.settings.descriptor)}${panel.stale ? ": matching…" : count}`;
 }

@@ -1,6 +1,6 @@
-// Saves the image as a file, and copies the command.
+// Saves the view as an image file, and copies the command.
 import { COLORS, OUTLIER } from "./lines.js";
-import { sentence } from "./words.js";
+import { summary } from "./text.js";
 
 const BAND = 44;  // pixels of the caption
 
@@ -12,23 +12,23 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// What one stage shows, with its caption and legend.
-function paintStage(c, stage, found, outliers) {
+// Paints one stage with its caption and legend.
+function paintStage(c, stage, result, outliers) {
   const { width, height } = stage.canvas, r = stage.ratio;
   c.fillStyle = "#0c0f13";
   c.fillRect(0, 0, width, height + BAND * r);
   c.drawImage(stage.background, 0, 0);
   c.drawImage(stage.canvas, 0, 0);
-  if (!found) return;
+  if (!result) return;
   c.font = `${14 * r}px system-ui, sans-serif`;
   c.textBaseline = "middle";
   c.fillStyle = "#f2f4f7";
-  const middle = height + BAND * r / 2, [strong, ...rest] = sentence(found);
-  const key = [`0 to ${found.threshold} px`, ...(outliers ? ["outliers"] : [])];
-  const wide = 14 * r + key.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
-  c.fillText(`${strong} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - wide - 28 * r));
-  let x = width - wide;
-  key.forEach((text, k) => {
+  const middle = height + BAND * r / 2, [headline, ...rest] = summary(result);
+  const labels = [`0 to ${result.threshold} px`, ...(outliers ? ["outliers"] : [])];
+  const legendWidth = 14 * r + labels.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
+  c.fillText(`${headline} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - legendWidth - 28 * r));
+  let x = width - legendWidth;
+  labels.forEach((text, k) => {
     const colors = k ? [OUTLIER] : COLORS;
     colors.forEach((color, n) => {
       c.fillStyle = color;
@@ -40,19 +40,19 @@ function paintStage(c, stage, found, outliers) {
   });
 }
 
-// A PNG of all stages, laid out as on the screen. shown: [{stage, found}]
-export async function snapshot(shown, { column, outliers }) {
-  const parts = shown.map(({ stage }) => ({ w: stage.canvas.width, h: stage.canvas.height + Math.round(BAND * stage.ratio) }));
+// A PNG of all panels {stage, result}, laid out as on the screen.
+export async function snapshot(panels, { column, outliers }) {
+  const parts = panels.map(({ stage }) => ({ w: stage.canvas.width, h: stage.canvas.height + Math.round(BAND * stage.ratio) }));
   const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
   const largest = (name) => Math.max(...parts.map((part) => part[name]));
   const canvas = document.createElement("canvas");
   canvas.width = column ? largest("w") : sum("w");
   canvas.height = column ? sum("h") : largest("h");
   const c = canvas.getContext("2d");
-  shown.forEach(({ stage, found }, k) => {
+  panels.forEach(({ stage, result }, k) => {
     c.save();
     c.translate(column ? 0 : k * parts[0].w, column ? k * parts[0].h : 0);
-    paintStage(c, stage, found, outliers);
+    paintStage(c, stage, result, outliers);
     c.restore();
   });
   return encode(canvas);
@@ -64,8 +64,8 @@ export function encode(canvas) {
   });
 }
 
-// True if it was copied; otherwise the text is selected, to be copied manually.
-export async function copied(node) {
+// Copies the text of a node; if the browser refuses, the text stays selected and false is returned.
+export async function copyText(node) {
   try { await navigator.clipboard.writeText(node.textContent); return true; } catch {
     getSelection().selectAllChildren(node);
     return document.execCommand("copy");

@@ -1,9 +1,9 @@
-// Before / after: the first image, warped to the second by the geometry, and a divider between them.
-import { gestures } from "./gestures.js";
+// Before / after: the first image, warped onto the second by the geometry, and a divider between them.
+import { listenForGestures } from "./gestures.js";
 
-const MOST = 1600;  // pixels of the longer side of the moved picture
+const MAX_SIDE = 1600;  // pixels of the longer side of the warped image
 
-// A homography (3, 3) or an affine map (2, 3), inverted.
+// The inverse (3, 3) of a homography (3, 3) or an affine map (2, 3).
 function inverse(matrix) {
   const [[a, b, c], [d, e, f], [g, h, i]] = matrix.length === 3 ? matrix : [...matrix, [0, 0, 1]];
   const cofactors = [[e * i - f * h, c * h - b * i, b * f - c * e], [f * g - d * i, a * i - c * g, c * d - a * f],
@@ -12,7 +12,7 @@ function inverse(matrix) {
   return cofactors.map((row) => row.map((v) => v / det));
 }
 
-function pixelsOf(image) {
+function readPixels(image) {
   const canvas = document.createElement("canvas");
   canvas.width = image.width;
   canvas.height = image.height;
@@ -21,10 +21,10 @@ function pixelsOf(image) {
   return c.getImageData(0, 0, image.width, image.height);
 }
 
-// The first image warped to the second, with bilinear interpolation; transparent outside.
-export function warped(first, second, matrix) {
-  const from = pixelsOf(first.image), shrinkA = first.image.width / first.width;
-  const shrinkB = Math.min(1, MOST / Math.max(second.width, second.height));
+// The first image warped onto the second, with bilinear interpolation; transparent outside.
+export function warp(first, second, matrix) {
+  const from = readPixels(first.bitmap), shrinkA = first.bitmap.width / first.width;
+  const shrinkB = Math.min(1, MAX_SIDE / Math.max(second.width, second.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(second.width * shrinkB));
   canvas.height = Math.max(1, Math.round(second.height * shrinkB));
@@ -42,7 +42,7 @@ export function warped(first, second, matrix) {
       const low = pixels[at + 4 * w + n] * (1 - s) + pixels[at + 4 * w + 4 + n] * s;
       out.data[k + n] = top * (1 - t) + low * t;
     }
-    out.data[k + 3] = 255 * Math.min(1, inside);  // no steps at its border
+    out.data[k + 3] = 255 * Math.min(1, inside);  // antialiased border
   }
   c.putImageData(out, 0, 0);
   return canvas;
@@ -53,18 +53,18 @@ export class Swipe {
     this.section = section;
     this.canvas = section.querySelector("canvas");
     this.divider = section.querySelector("#divider");
-    this.at = 0.5;
-    this.waiting = false;
-    gestures(this.canvas, {
+    this.divided = 0.5;
+    this.frameRequested = false;
+    listenForGestures(this.canvas, {
       hover: () => {},
-      click: (x) => this.to(x / this.width),
+      click: (x) => this.moveDivider(x / this.width),
       drag: (_x, _y, dx, dy) => this.pan(-dx, -dy),
-      zoom: (by, x, y) => this.zoom(by, x, y),
+      zoom: (factor, x, y) => this.zoom(factor, x, y),
     });
     this.divider.addEventListener("pointerdown", (e) => this.divider.setPointerCapture(e.pointerId));
     this.divider.addEventListener("pointermove", (e) => {
       if (!this.divider.hasPointerCapture(e.pointerId)) return;
-      this.to((e.clientX - this.section.getBoundingClientRect().left) / this.width);
+      this.moveDivider((e.clientX - this.section.getBoundingClientRect().left) / this.width);
     });
     new ResizeObserver(() => this.resize()).observe(section);
   }
@@ -73,7 +73,7 @@ export class Swipe {
     this.second = second;
     this.section.querySelector(".left").textContent = `${first.name}, warped`;
     this.section.querySelector(".right").textContent = second.name;
-    this.first = warped(first, second, matrix);
+    this.first = warp(first, second, matrix);
     this.resize();
   }
 
@@ -91,7 +91,7 @@ export class Swipe {
   fit() {
     const { width, height } = this.second, scale = Math.min(this.width / width, this.height / height);
     this.view = { x: width / 2, y: height / 2, scale };
-    this.to(this.at);
+    this.moveDivider(this.divided);
     this.paint();
   }
 
@@ -101,26 +101,26 @@ export class Swipe {
     this.draw();
   }
 
-  zoom(by, x = this.width / 2, y = this.height / 2) {
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
     const v = this.view, px = v.x + (x - this.width / 2) / v.scale, py = v.y + (y - this.height / 2) / v.scale;
-    const scale = Math.min(64, Math.max(0.05, v.scale * by)), real = scale / v.scale;
-    this.view = { x: px + (v.x - px) / real, y: py + (v.y - py) / real, scale };
+    const scale = Math.min(64, Math.max(0.05, v.scale * factor)), applied = scale / v.scale;
+    this.view = { x: px + (v.x - px) / applied, y: py + (v.y - py) / applied, scale };
     this.draw();
   }
 
-  // The position of the divider, as a fraction of the width.
-  to(share) {
-    this.at = Math.min(1, Math.max(0, share));
-    this.divider.style.left = `${100 * this.at}%`;
-    this.divider.setAttribute("aria-valuenow", Math.round(100 * this.at));
-    this.divider.setAttribute("aria-valuetext", `${Math.round(100 * this.at)} percent first image`);
+  // Sets the position of the divider, as a fraction of the width.
+  moveDivider(fraction) {
+    this.divided = Math.min(1, Math.max(0, fraction));
+    this.divider.style.left = `${100 * this.divided}%`;
+    this.divider.setAttribute("aria-valuenow", Math.round(100 * this.divided));
+    this.divider.setAttribute("aria-valuetext", `${Math.round(100 * this.divided)} percent first image`);
     this.draw();
   }
 
   draw() {
-    if (this.waiting) return;
-    this.waiting = true;
-    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+    if (this.frameRequested) return;
+    this.frameRequested = true;
+    requestAnimationFrame(() => { this.frameRequested = false; this.paint(); });
   }
 
   paint() {
@@ -132,7 +132,7 @@ export class Swipe {
     c.drawImage(this.second.glow, 0, 0, this.width, this.height);
     c.globalAlpha = 1;
     c.imageSmoothingEnabled = scale < 3;
-    const { width, height, image } = this.second, cut = this.at * this.width;
+    const { width, height, bitmap } = this.second, cut = this.divided * this.width;
     const box = [this.width / 2 - x * scale, this.height / 2 - y * scale, width * scale, height * scale];
     const part = (from, to, paint) => {
       c.save();
@@ -142,10 +142,10 @@ export class Swipe {
       paint();
       c.restore();
     };
-    part(cut, this.width, () => c.drawImage(image, ...box));
+    part(cut, this.width, () => c.drawImage(bitmap, ...box));
     part(0, cut, () => {
-      c.globalAlpha = 0.25;  // the second where the first does not reach
-      c.drawImage(image, ...box);
+      c.globalAlpha = 0.25;  // the second image, faint, where the first does not cover it
+      c.drawImage(bitmap, ...box);
       c.globalAlpha = 1;
       c.drawImage(this.first, ...box);
     });
