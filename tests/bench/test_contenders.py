@@ -1,4 +1,4 @@
-"""The extractors that are compared: the same interface for all."""
+"""The extractors that ``caloric bench pairs`` compares."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from caloric.interop import hdf5
 
 
 @pytest.mark.parametrize("make", [contenders.opencv, lambda n: contenders.ours("caloric", n)])
-def test_features_are_limited_and_flat_images_have_none(make):
+def test_the_number_of_features_is_limited_and_flat_images_have_none(make):
     contender = make(100)
     extracted = contender.extract(photographs.gray("camera", (200, 200)), "")
     assert 50 < len(extracted.frames) <= 101  # OpenCV keeps both orientations of the last one
@@ -19,7 +19,7 @@ def test_features_are_limited_and_flat_images_have_none(make):
     assert len(empty.frames) == len(empty.descriptors) == 0
 
 
-def test_features_of_a_file(tmp_path):
+def test_features_are_read_from_a_file_strongest_first(tmp_path):
     features = caloric.extract(photographs.gray("camera", (200, 200)), max_features=80)
     hdf5.write(tmp_path / "peer.h5", {"a.png": features}.items())
     contender = contenders.from_file(tmp_path / "peer.h5")

@@ -1,4 +1,4 @@
-"""Local copies of public data sets."""
+"""Reading local copies of public data sets."""
 
 import numpy as np
 import pytest

@@ -8,19 +8,19 @@ from caloric.bench import datasets, evaluate, methods
 from homography_scenes import write_scene
 
 
-def test_images_without_keypoints_and_of_16_bits(tmp_path):
+def test_images_of_16_bits_and_without_keypoints_have_finite_metrics(tmp_path):
     write_scene(tmp_path, "oxford")
     for k in range(1, 7):
         pixels = np.full((80, 80), 100, np.uint8) if k % 2 else photographs.gray("camera", (80, 80))
         cv2.imwrite(str(tmp_path / "graf" / f"img{k}.png"), pixels.astype(np.uint16) * 257)
-    some = [
+    chosen = [
         m for m in methods.fixed() + methods.pipelines() if "caloric" in m.name or "CV" in m.name
     ]
-    for result in evaluate.evaluate(datasets.oxford(tmp_path), some):
+    for result in evaluate.evaluate(datasets.oxford(tmp_path), chosen):
         assert all(np.isfinite(values).all() for values in result.metrics.values())
 
 
-def test_damaged_cache_is_recomputed(tmp_path):
+def test_a_damaged_cache_entry_is_recomputed(tmp_path):
     store = evaluate.Cache(tmp_path)
     store.get("a", lambda: {"x": np.arange(3)})
     (file,) = tmp_path.iterdir()

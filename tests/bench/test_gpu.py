@@ -1,4 +1,4 @@
-"""``caloric bench gpu`` and the acceptance test of the GPU code, on photographs of any size."""
+"""``caloric bench gpu``, and the file benchmark of ``python -m tools gpu``."""
 
 import json
 
@@ -15,15 +15,15 @@ from caloric.bench import gpu
 
 @pytest.fixture
 def directory(tmp_path):
-    place = tmp_path / "photographs"
-    place.mkdir()
-    cv2.imwrite(str(place / "only.png"), photographs.gray("brick", (120, 140)))
-    return place
+    path = tmp_path / "photographs"
+    path.mkdir()
+    cv2.imwrite(str(path / "only.png"), photographs.gray("brick", (120, 140)))
+    return path
 
 
-def test_photographs_are_cut_to_one_size(directory, tmp_path):
+def test_images_are_scaled_and_cropped_to_one_size(directory, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(caloric.InputError, match="contains no photographs"):
+    with pytest.raises(caloric.InputError, match="contains no images"):
         gpu.photographs(tmp_path / "empty", 64, 64, 1)
     images = gpu.photographs(directory, 96, 128, 3)
     assert [image.shape for image in images] == [(96, 128, 3)] * 3
@@ -32,25 +32,25 @@ def test_photographs_are_cut_to_one_size(directory, tmp_path):
     assert gray.shape == (96, 128)
 
 
-def test_command(directory, tmp_path, monkeypatch):
+def test_the_command_reports_rates_and_requires_a_gpu(directory, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(gpu, "SIZES", {"small": (96, 128, 100)})
     monkeypatch.setattr(gpu, "_IMAGES", {"cpu": 2, "device": 3})
     out = tmp_path / "gpu.json"
     arguments = ["bench", "gpu", "--data", directory, "--device", "torch:cpu", "--json", out]
-    done = CliRunner().invoke(cli.app, [str(a) for a in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
     rates = json.loads(out.read_text())["rates"]["small"]
     for kind in ("cpu", "device"):
         assert rates[kind]["images per second"] > 0
         assert rates[kind]["pairs per second"] > 0
-    assert "images per second" in done.stdout
+    assert "images per second" in result.stdout
     arguments = ["bench", "gpu", "--data", str(directory), "--device", "cpu"]
     with pytest.raises(caloric.InputError, match="no GPU found"):
         CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
 
 
-def test_files_of_the_acceptance_test(directory, monkeypatch):
+def test_the_file_benchmark_reports_rates(directory, monkeypatch):
     pytest.importorskip("torch")
     from tools.gpu import users
 

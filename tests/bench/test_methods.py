@@ -1,4 +1,4 @@
-"""The methods that the benchmarks compare."""
+"""The methods that the accuracy benchmarks compare."""
 
 import cv2
 import numpy as np
@@ -10,26 +10,26 @@ from caloric.bench import methods
 IMAGE = photographs.gray("camera", (160, 160))
 
 
-def test_images_of_any_kind_become_8_bit_gray_levels():
+def test_images_of_any_type_are_converted_to_8_bit_grayscale():
     color = np.repeat(IMAGE[..., None], 3, 2)
     opaque = np.concatenate([color, np.full_like(color[..., :1], 255)], 2)
     for image in (IMAGE, color, opaque, IMAGE.astype(np.uint16) * 257, IMAGE / 255):
-        found = methods.gray(image)
-        assert found.dtype == np.uint8
-        np.testing.assert_array_equal(found, IMAGE)
+        gray = methods.gray(image)
+        assert gray.dtype == np.uint8
+        np.testing.assert_array_equal(gray, IMAGE)
 
 
 def test_keypoints_are_the_strongest():
-    every = methods.opencv_keypoints(IMAGE, 10**6)
-    some = methods.opencv_keypoints(IMAGE, 20)
-    assert len(every) > len(some) == 20
-    weakest = min(k.response for k in some)
-    assert sum(k.response > weakest for k in every) < 20
+    all_keypoints = methods.opencv_keypoints(IMAGE, 10**6)
+    strongest = methods.opencv_keypoints(IMAGE, 20)
+    assert len(all_keypoints) > len(strongest) == 20
+    weakest = min(k.response for k in strongest)
+    assert sum(k.response > weakest for k in all_keypoints) < 20
 
 
 def test_given_keypoints_are_described_in_their_order():
     keypoints = methods.opencv_keypoints(IMAGE, 30)
-    places = np.array([k.pt for k in keypoints])
+    positions = np.array([k.pt for k in keypoints])
     compared = methods.fixed()
     assert compared[0].name == methods.DEFAULT
     assert len({m.name for m in compared}) == len(compared)
@@ -37,14 +37,14 @@ def test_given_keypoints_are_described_in_their_order():
         if "kornia" in method.name:
             continue
         frames, values = method.run(IMAGE, keypoints)
-        np.testing.assert_allclose(frames.xy, places, atol=1e-4)
+        np.testing.assert_allclose(frames.xy, positions, atol=1e-4)
         assert len(values) == 30
         if method.name.startswith("OpenCV"):
             np.testing.assert_allclose(np.linalg.norm(values, axis=1), 1, rtol=1e-5)
         assert len(method.run(IMAGE, ())[1]) == 0
 
 
-def test_roots_are_those_of_opencvs_descriptors():
+def test_root_sift_is_the_root_of_opencvs_normalized_descriptors():
     keypoints = methods.opencv_keypoints(IMAGE, 30)
     raw = cv2.SIFT_create().compute(IMAGE, keypoints)[1]
     plain, root = methods._opencv(root=False), methods._opencv(root=True)
@@ -54,7 +54,7 @@ def test_roots_are_those_of_opencvs_descriptors():
     np.testing.assert_allclose(root.run(IMAGE, keypoints)[1], expected, atol=1e-6)
 
 
-def test_versions_depend_on_the_options():
+def test_the_version_of_a_method_depends_on_its_options():
     versions = {
         methods.ours("sift", "x", **options).version
         for options in ({}, {"dtype": "uint8"}, {"detects": True}, {"domain_sizes": 3})

@@ -1,4 +1,4 @@
-"""Image pairs with ground truth are read from the layouts of public data sets."""
+"""Reading image pairs with ground truth."""
 
 import cv2
 import numpy as np
@@ -12,9 +12,9 @@ from caloric.bench.correspondence import project
 
 def test_layouts_are_recognized(tmp_path):
     homography = photographs.oxford_scene(tmp_path)
-    found = pair_data.read(tmp_path)
-    assert len(found) == 5
-    np.testing.assert_allclose(found[0].truth, homography)
+    pairs = pair_data.read(tmp_path)
+    assert len(pairs) == 5
+    np.testing.assert_allclose(pairs[0].truth, homography)
     points = tmp_path / "points" / "one"
     points.mkdir(parents=True)
     image = photographs.gray("camera", (200, 200))
@@ -29,17 +29,17 @@ def test_layouts_are_recognized(tmp_path):
     cv2.imwrite(str(photos / "a_1.png"), photographs.gray("coffee", (300, 200)))
     changed = pair_data.read(photos)
     assert len(changed) == pair_data.CHANGES
-    # The changed photograph, warped back, is the photograph where both show it.
-    one = changed[0]
-    size = one.first().shape[::-1]
-    back = cv2.warpPerspective(one.second(), np.linalg.inv(one.truth), size)
-    visible = cv2.warpPerspective(np.ones_like(one.second()), np.linalg.inv(one.truth), size) > 0
-    assert np.corrcoef(back[visible], one.first()[visible])[0, 1] > 0.8
+    # Warped back, the changed photograph agrees with the original in the common area.
+    pair = changed[0]
+    size = pair.first().shape[::-1]
+    back = cv2.warpPerspective(pair.second(), np.linalg.inv(pair.truth), size)
+    visible = cv2.warpPerspective(np.ones_like(pair.second()), np.linalg.inv(pair.truth), size) > 0
+    assert np.corrcoef(back[visible], pair.first()[visible])[0, 1] > 0.8
     with pytest.raises(caloric.InputError, match="no such directory"):
         pair_data.read(tmp_path / "none")
 
 
-def test_distances_are_to_the_ground_truth():
+def test_distances_are_errors_against_the_ground_truth():
     rng = np.random.default_rng(1)
     k = np.array([[500.0, 0, 320], [0, 510, 240], [0, 0, 1]])
     rotation = cv2.Rodrigues(np.array([0.02, 0.2, -0.05]))[0]

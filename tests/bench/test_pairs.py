@@ -1,4 +1,4 @@
-"""``caloric bench pairs``: measures, and the command on a small data set."""
+"""``caloric bench pairs``: its metrics, and the command on a small data set."""
 
 import json
 
@@ -14,27 +14,27 @@ from caloric.bench import pair_data, pairs
 from caloric.interop import hdf5
 
 
-def test_cameras_and_their_pose():
+def test_the_pose_error_is_small_for_exact_points():
     rng = np.random.default_rng(1)
     k = np.array([[500.0, 0, 320], [0, 510, 240], [0, 0, 1]])
-    turn = cv2.Rodrigues(np.array([0.02, 0.2, -0.05]))[0]
+    rotation = cv2.Rodrigues(np.array([0.02, 0.2, -0.05]))[0]
     a = pair_data.Camera(k, np.eye(3), np.zeros(3))
-    b = pair_data.Camera(k, turn, np.array([0.8, 0.1, 0.05]))
+    b = pair_data.Camera(k, rotation, np.array([0.8, 0.1, 0.05]))
     world = rng.uniform((-2, -2, 4), (2, 2, 9), (80, 3))
 
-    def seen(camera):
+    def project(camera):
         z = (world - camera.center) @ camera.rotation.T @ k.T
         return z[:, :2] / z[:, 2:]
 
     pair = pair_data.Pair("x", "x", None, None, ("", ""), (a, b))
-    p, q = seen(a), seen(b)
+    p, q = project(a), project(b)
     assert pairs.pose_error(pair, p, q, 1.0) < 0.1
-    shifted = q + rng.normal(0, 3, q.shape)
-    assert pairs.pose_error(pair, p, shifted, 1.0) > 0.5
+    noisy = q + rng.normal(0, 3, q.shape)
+    assert pairs.pose_error(pair, p, noisy, 1.0) > 0.5
     assert pairs.pose_error(pair, p[:3], q[:3], 1.0) == float("inf")
 
 
-def test_measures():
+def test_repeatability_auc_and_distinct_positions():
     rng = np.random.default_rng(0)
     a = rng.uniform(0, 100, (300, 2))
     shape = ((101, 101), (101, 101))
@@ -47,7 +47,7 @@ def test_measures():
 
 
 @pytest.mark.slow
-def test_command(tmp_path):
+def test_the_command_compares_all_contenders(tmp_path):
     photographs.oxford_scene(tmp_path)
     features = {
         f"wall/img{k}.png": caloric.extract(
@@ -67,6 +67,6 @@ def test_command(tmp_path):
     ours, theirs = (report["contenders"][name] for name in ("caloric", "peer"))
     assert ours["right"]["mean"] > 60
     assert ours["AUC 5 px"]["mean"] > 0.7
-    # The same features through a file.
+    # peer.h5 has the same features as Caloric.
     assert theirs["right"]["mean"] == pytest.approx(ours["right"]["mean"], rel=0.05)
     assert "repeatability 3 px" in result.output

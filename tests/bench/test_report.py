@@ -1,4 +1,4 @@
-"""Reports of benchmarks from results that are known."""
+"""Reports of the accuracy benchmarks, from known results."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ NAMES = ("mAP", "R@1", "mAP, normalized", "MMA 3", "right", "features", "repeata
 
 
 def result(name, values, detects=False):
-    figures = {figure: np.array(values) for figure in (*NAMES, "correspondences")}
+    metrics = {metric: np.array(values) for metric in (*NAMES, "correspondences")}
     corners = np.full((len(values), len(RATIOS)), 9.0)
     corners[:, :3] = 2.0
-    return Result(name, detects, 128, figures, corners)
+    return Result(name, detects, 128, metrics, corners)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def summary():
     return report.summarize("oxford", PAIRS, results)
 
 
-def test_figures_are_averages_over_pairs_and_groups(summary):
+def test_results_are_averages_over_pairs_and_groups(summary):
     default = summary["same keypoints"][DEFAULT]
     assert default["results"]["mAP"]["mean"] == pytest.approx(0.6)
     assert default["groups"]["wall"]["mAP"] == pytest.approx(0.8)
@@ -49,8 +49,8 @@ def test_figures_are_averages_over_pairs_and_groups(summary):
     assert json.loads(report.dumps(summary))["pairs"] == [pair.name for pair in PAIRS]
 
 
-def test_leads_are_differences_of_the_same_pairs(summary):
-    """They are equal for all pairs here, so that their interval is a point."""
+def test_leads_are_differences_on_the_same_pairs(summary):
+    """The difference is the same for all pairs, so the interval is a point."""
     default, other = (summary["same keypoints"][name] for name in (DEFAULT, "other"))
     assert default["ahead of it is the default by"] == {}
     lead = other["ahead of it is the default by"]["mAP"]
@@ -59,12 +59,12 @@ def test_leads_are_differences_of_the_same_pairs(summary):
     assert behind["mean"] == pytest.approx(-0.1)
 
 
-def test_tables_and_plots(summary, tmp_path):
+def test_tables_have_labels_and_plots_are_drawn(summary, tmp_path):
     head, rows = report.table(summary, "same keypoints")
     assert [row[0] for row in rows] == [DEFAULT, "other"]
     cells = dict(zip(head, rows[1], strict=True))
     assert cells["mAP"] == "0.500"
-    assert cells["right"] == "0"  # a count
-    assert cells["default ahead by (mAP)"] == "+0.100 [+0.100, +0.100]"
+    assert cells["correct matches"] == "0"  # a count
+    assert cells["lead of the default (mAP)"] == "+0.100 [+0.100, +0.100]"
     report.plot(summary, tmp_path / "plot.png")
     assert cv2.imread(str(tmp_path / "plot.png")).std() > 10

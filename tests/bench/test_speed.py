@@ -1,4 +1,4 @@
-"""``caloric bench speed`` in its small form."""
+"""``caloric bench speed`` on a small image."""
 
 import json
 import os
@@ -24,15 +24,15 @@ def image_file(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_bench_speed(image_file, tmp_path, monkeypatch):
+def test_the_report_has_all_tasks_and_contenders(image_file, tmp_path, monkeypatch):
     monkeypatch.setattr(speed, "MATCHED", 300)
     monkeypatch.setattr(speed, "SIZES", (0.05,))
     before = dict(os.environ), cv2.getNumThreads()
     plot, results = tmp_path / "speed.png", tmp_path / "speed.json"
     arguments = ["bench", "speed", str(image_file), "--rounds", "1", "--threads", "1,2"]
     arguments += ["--max-features", "100", "--large", "0.2", "--json", str(results)]
-    done = CliRunner().invoke(app, [*arguments, "--plot", str(plot)], catch_exceptions=False)
-    assert done.exit_code == 0
+    result = CliRunner().invoke(app, [*arguments, "--plot", str(plot)], catch_exceptions=False)
+    assert result.exit_code == 0
     report = json.loads(results.read_text())
     paths = ["plain"] if native.core() is None else ["core", "plain"]
     for number in ("1", "2"):
@@ -48,24 +48,24 @@ def test_bench_speed(image_file, tmp_path, monkeypatch):
     assert report["side by side"]["gain"] > 0
     assert set(report["with OpenCV alone"]["2"]["extract"]) >= {"OpenCV SIFT", "caloric, plain"}
     assert report["versions"]["opencv"] == cv2.__version__
-    assert "## Side by side" in speed_page.page(report)
+    assert "## Results" in speed_page.page(report)
     assert plot.stat().st_size > 10_000
     assert (dict(os.environ), cv2.getNumThreads()) == before
     for line in ("extract", "match", "megapixels"):
-        assert line in done.stdout
+        assert line in result.stdout
 
 
-def test_bench_speed_says_what_is_wrong(image_file):
+def test_bad_arguments_are_reported(image_file):
     for arguments, message in (
         ([str(image_file), "--threads", "two"], "--threads must be numbers"),
         (["none.png"], "no such file"),
     ):
-        done = CliRunner().invoke(app, ["bench", "speed", *arguments])
-        assert isinstance(done.exception, caloric.InputError)
-        assert message in str(done.exception)
+        result = CliRunner().invoke(app, ["bench", "speed", *arguments])
+        assert isinstance(result.exception, caloric.InputError)
+        assert message in str(result.exception)
 
 
-def test_large_images_of_the_benchmark():
+def test_large_images_repeat_the_original():
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
     large = speed._scaled(pixels, 0.01)
     assert abs(large.size - 10_000) < 200

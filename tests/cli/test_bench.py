@@ -30,13 +30,13 @@ def test_a_second_run_reads_the_cache(tmp_path, monkeypatch):
         assert method["results"]["corners 3"]["mean"] == 1
     for method in report["own detectors"].values():
         assert method["results"]["repeatability"]["mean"] > 0.5
-    assert "default ahead by" in result.output
+    assert "lead of" in result.output
     assert cv2.imread(str(plot)).std() > 10
 
-    def never(*_):
-        raise AssertionError("computed again")
+    def fail(*_):
+        raise AssertionError("not read from the cache")
 
-    monkeypatch.setattr(evaluate._Images, "run", never)
+    monkeypatch.setattr(evaluate._Images, "run", fail)
     assert CliRunner().invoke(cli.app, arguments).exit_code == 0
     assert json.loads(out.read_text()) == report
     text = accuracy.page([out], None, None)
@@ -57,7 +57,7 @@ def test_unknown_scenes_and_missing_data_are_errors(tmp_path, command):
     write_scene(tmp_path, "oxford")
     code, _, err = command("bench", "oxford", "--data", tmp_path, "--only", "graf,wall")
     assert code == 2
-    assert err.strip().endswith("no scene wall in it")
+    assert err.strip().endswith("contains no scene wall")
     code, _, err = command("bench", "pairs", "--data", tmp_path, "--only", "wall")
     assert code == 2
     assert "no scene wall" in err

@@ -35,10 +35,10 @@ class Extracted:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A feature extractor, with its usual filter for matches.
+    """A feature extractor with its usual match filter.
 
-    ``ratio`` is the limit of a ratio test against the second neighbor; with ``caloric``,
-    :func:`caloric.match` filters the matches. ``refine`` refines filtered matches.
+    ``ratio`` is the threshold of the ratio test. If ``caloric`` is set, :func:`caloric.match` does
+    the filtering instead. If ``refine`` is set, filtered matches are refined.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Contender:
 
 
 def ours(name: str, count: int = COUNT, refine: bool = True, **options: Any) -> Contender:
-    """Return Caloric with options of :func:`caloric.extract`, refined as by default."""
+    """Return Caloric with options of :func:`caloric.extract`; matches are refined by default."""
 
     def extract(image: Gray, _: str) -> Extracted:
         features = pipeline.extract(image, max_features=count, **options)
@@ -59,7 +59,7 @@ def ours(name: str, count: int = COUNT, refine: bool = True, **options: Any) -> 
 
 
 def opencv(count: int = COUNT, refine: bool = False) -> Contender:
-    """Return OpenCV's SIFT with RootSIFT normalization and a ratio test at .8."""
+    """Return OpenCV's SIFT with RootSIFT normalization and a ratio test at 0.8."""
 
     def extract(image: Gray, _: str) -> Extracted:
         sift = cv2.SIFT_create(nfeatures=count)  # type: ignore[attr-defined]
@@ -75,26 +75,26 @@ def opencv(count: int = COUNT, refine: bool = False) -> Contender:
 
 
 def colmap(count: int = COUNT) -> Contender:
-    """Return COLMAP's SIFT by pycolmap, or by the executable, with a ratio test at .8."""
-    by_library = util.find_spec("pycolmap") is not None
-    sift = colmap_sift(count) if by_library else None
+    """Return COLMAP's SIFT (pycolmap or the executable) with a ratio test at 0.8."""
+    has_pycolmap = util.find_spec("pycolmap") is not None
+    sift = colmap_sift(count) if has_pycolmap else None
 
     def extract(image: Gray, _: str) -> Extracted:
         if sift is not None:
             rows, values = sift.extract(np.ascontiguousarray(image))
         else:
-            rows, values = _by_executable(image, count)
+            rows, values = _run_executable(image, count)
         frames = Frames.from_colmap(np.asarray(rows, np.float64))
-        # COLMAP reports no score; if there are too many features, it keeps the largest.
+        # COLMAP reports no scores, and keeps the largest features if there are too many.
         order = np.argsort(-frames.sigma, kind="stable")
         return Extracted(frames[order], normalize.l2(np.asarray(values, np.float32)[order]))
 
     return Contender("COLMAP SIFT", extract, ratio=0.8)
 
 
-def _by_executable(image: Gray, count: int) -> tuple[FloatArray, NDArray[np.uint8]]:
-    with tempfile.TemporaryDirectory() as place:
-        directory, database = Path(place) / "images", Path(place) / "database.db"
+def _run_executable(image: Gray, count: int) -> tuple[FloatArray, NDArray[np.uint8]]:
+    with tempfile.TemporaryDirectory() as root:
+        directory, database = Path(root) / "images", Path(root) / "database.db"
         directory.mkdir()
         cv2.imwrite(str(directory / "image.png"), image)
         colmap_command.call(
@@ -111,10 +111,10 @@ def _by_executable(image: Gray, count: int) -> tuple[FloatArray, NDArray[np.uint
 
 
 def from_file(path: Path) -> Contender:
-    """Return the features of a file as hloc writes them: keypoints (n, 2), descriptors (d, n).
+    """Return the features of an HDF5 file in hloc's format: keypoints (n, 2), descriptors (d, n).
 
-    Images are named by their path below the root of the data set. Matches are not filtered, as is
-    usual for learned features.
+    Images are named by their path relative to the root of the data set. Matches are not filtered,
+    as is usual for learned features.
     """
     import h5py
 
@@ -122,7 +122,7 @@ def from_file(path: Path) -> Contender:
 
     def extract(_: Gray, key: str) -> Extracted:
         if key not in file:
-            raise InputError(f"{path}: no image {key!r} in it")
+            raise InputError(f"{path}: contains no image {key!r}")
         group = file[key]
         xy = np.asarray(group["keypoints"], np.float64)[:, :2]
         values = np.asarray(group["descriptors"], np.float32).T
@@ -133,8 +133,9 @@ def from_file(path: Path) -> Contender:
         maps = np.zeros((len(xy), 2, 3))
         maps[:, 0, 0] = maps[:, 1, 1] = 1.0
         maps[:, :, 2] = xy
-        none = np.zeros(len(xy), np.float32)
-        return Extracted(Frames(maps, none if scores is None else scores), values)
+        if scores is None:
+            scores = np.zeros(len(xy), np.float32)
+        return Extracted(Frames(maps, scores), values)
 
     return Contender(path.stem, extract)
 

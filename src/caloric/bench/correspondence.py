@@ -15,7 +15,7 @@ _BLOCK = 8192
 
 
 def project(homography: FloatArray, xy: FloatArray) -> FloatArray:
-    """Return points (n, 2) of the first image, mapped to the second by a homography."""
+    """Return points (n, 2) mapped by a homography."""
     z = np.column_stack([xy, np.ones(len(xy))]) @ homography.T
     return np.asarray(z[:, :2] / z[:, 2:])
 
@@ -28,8 +28,8 @@ def jacobians(homography: FloatArray, xy: FloatArray) -> FloatArray:
     return np.asarray(numerator / z[:, None, 2:] ** 2)
 
 
-def _disc() -> FloatArray:
-    """Return points (400, 2) spread evenly over the unit disc."""
+def _disk() -> FloatArray:
+    """Return points (400, 2) spread evenly over the unit disk."""
     k = np.arange(_SAMPLES) + 0.5
     angle = k * np.pi * (3 - np.sqrt(5))
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -48,15 +48,15 @@ def corresponding(
     a: Frames,
     b: Frames,
     homography: FloatArray,
-    least: float = 0.5,
+    min_overlap: float = 0.5,
     normalized: float | None = None,
 ) -> Pairs:
-    """Return the pairs of frames whose regions have an intersection over union above ``least``.
+    """Return the pairs of frames whose intersection over union exceeds ``min_overlap``.
 
-    A region is the ellipse of a frame at REGION times its size; those of ``a`` are mapped by the
+    The region of a frame is its ellipse, scaled by REGION. Regions of ``a`` are mapped by the
     affine part of the homography at their centers. With ``normalized``, both regions of a pair are
-    scaled about their centers until the first has that radius in pixels, as in Mikolajczyk's
-    protocol: the allowed distance of the centers then does not depend on the size of the frames.
+    scaled about their centers so that the first has this radius in pixels (Mikolajczyk's
+    protocol): the tolerated distance of the centers is then independent of the frames' size.
     """
     centers = project(homography, a.xy)
     shapes = REGION * jacobians(homography, a.xy) @ a.maps[:, :, :2]
@@ -67,34 +67,34 @@ def corresponding(
     scale = np.ones(len(a))
     if normalized is not None:
         scale[visible] = normalized / np.sqrt(area_a[visible])
-    reach = np.full(len(a), 0.0)
+    reach = np.zeros(len(a))
     reach[visible] = scale[visible] * np.linalg.norm(shapes[visible], 2, axis=(1, 2))
     if not len(b):
         return Pairs(np.zeros((0, 2), np.intp), np.zeros(0))
-    near = cKDTree(b.xy).query_ball_point(centers[visible], reach[visible])
-    rows = np.repeat(np.flatnonzero(visible), [len(n) for n in near]).astype(np.intp)
-    columns = np.array([j for n in near for j in n], np.intp)
+    nearby = cKDTree(b.xy).query_ball_point(centers[visible], reach[visible])
+    rows = np.repeat(np.flatnonzero(visible), [len(n) for n in nearby]).astype(np.intp)
+    columns = np.array([j for n in nearby for j in n], np.intp)
     ratio = area_a[rows] / area_b[columns]
-    # Regions whose areas differ twofold cannot overlap by half.
-    possible = (ratio > least) & (ratio < 1 / least)
+    # The overlap is at most the ratio of the smaller to the larger area.
+    possible = (ratio > min_overlap) & (ratio < 1 / min_overlap)
     rows, columns = rows[possible], columns[possible]
     intersection = np.empty(len(rows))
     for start in range(0, len(rows), _BLOCK):
         i, j = rows[start : start + _BLOCK], columns[start : start + _BLOCK]
         offset = (b.xy[j] - centers[i]) / scale[i, None]
-        # Points of the disc of b in the coordinates of the disc of a.
+        # Sample points of b's region in coordinates in which a's region is the unit disk.
         inverse = np.linalg.inv(shapes[i])
-        moved = inverse @ shapes_b[j]
-        x, y = (moved @ _disc().T + inverse @ offset[..., None]).transpose(1, 0, 2)
+        relative = inverse @ shapes_b[j]
+        x, y = (relative @ _disk().T + inverse @ offset[..., None]).transpose(1, 0, 2)
         inside = (x * x + y * y <= 1).mean(1)
         intersection[start : start + _BLOCK] = inside * area_b[j]
     overlap = intersection / (area_a[rows] + area_b[columns] - intersection)
-    keep = overlap > least
+    keep = overlap > min_overlap
     return Pairs(np.column_stack([rows[keep], columns[keep]]), overlap[keep])
 
 
 def one_to_one(pairs: Pairs) -> int:
-    """Return the number of correspondences if each frame is used once, best overlap first."""
+    """Return the number of one-to-one correspondences, assigned greedily by overlap."""
     order = np.argsort(-pairs.overlap, kind="stable")
     used_a: set[int] = set()
     used_b: set[int] = set()

@@ -1,4 +1,4 @@
-"""Local copies of public data sets, as pairs of images with the homography between them."""
+"""Image pairs with homographies, read from local copies of public data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _IMAGES = (".png", ".ppm", ".pgm", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two image files, and the homography (3, 3) from pixels of the first to the second.
+    """Two image files and the homography (3, 3) from the first to the second.
 
-    ``group`` is what changes between them: the name of a sequence, or a kind of change.
+    ``group`` names the sequence, or the type of change between the images.
     """
 
     name: str
@@ -35,7 +35,7 @@ def _image(directory: Path, stem: str) -> Path:
     for suffix in _IMAGES:
         if (directory / f"{stem}{suffix}").is_file():
             return directory / f"{stem}{suffix}"
-    raise InputError(f"{directory}: no image {stem} ({', '.join(_IMAGES)}) in it")
+    raise InputError(f"{directory}: contains no image {stem} ({', '.join(_IMAGES)})")
 
 
 def _homography(path: Path) -> FloatArray:
@@ -44,23 +44,21 @@ def _homography(path: Path) -> FloatArray:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a homography ({error})") from None
     if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
-        raise InputError(f"{path}: not a homography, its shape is {matrix.shape}")
+        raise InputError(f"{path}: not a homography: expected shape (3, 3), got {matrix.shape}")
     if abs(np.linalg.det(matrix)) < 1e-12 * np.abs(matrix).max() ** 3:
-        raise InputError(f"{path}: not a homography, it cannot be inverted")
+        raise InputError(f"{path}: not a homography: the matrix cannot be inverted")
     return matrix
 
 
 def _scenes(directory: Path, pattern: str) -> list[Path]:
-    """Return the subdirectories that have a file which matches a pattern."""
+    """Return the subdirectories that contain a file matching a pattern."""
     if not directory.is_dir():
         raise InputError(
-            f"{directory}: no such directory; name the directory of the data set by --data"
+            f"{directory}: no such directory; name the directory of the data set with --data"
         )
     scenes = sorted(p for p in directory.iterdir() if p.is_dir() and any(p.glob(pattern)))
     if not scenes:
-        raise InputError(
-            f"{directory}: no directory in it has a file {pattern}; is this the data set?"
-        )
+        raise InputError(f"{directory}: no subdirectory contains {pattern}; is this the data set?")
     return scenes
 
 
@@ -98,8 +96,11 @@ def fischer(directory: Path) -> list[Pair]:
 
 
 def hpatches(directory: Path) -> list[Pair]:
-    """Return the pairs of ``v_*/`` (viewpoint) and ``i_*/`` (light): ``1..6.ppm``, ``H_1_2..6``."""
-    groups = {"v": "viewpoint", "i": "light"}
+    """Return the pairs of ``v_*/`` (viewpoint) and ``i_*/`` (illumination) directories.
+
+    A directory contains ``1..6.ppm`` and ``H_1_2 .. H_1_6``.
+    """
+    groups = {"v": "viewpoint", "i": "illumination"}
     return [
         Pair(
             f"{scene.name} {k}",

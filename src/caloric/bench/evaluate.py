@@ -1,18 +1,18 @@
 """Evaluation of every method on every pair, with cached predictions.
 
 For each pair, every frame of the first image is matched with its nearest neighbor in the second. A
-match is correct if the two regions overlap by more than half: at 3σ (the protocol of our tables),
-or with the first region scaled to a radius of 30 pixels (Mikolajczyk's protocol, which the DSP-SIFT
-paper uses).
+match is correct if the two regions have an intersection over union above 0.5: regions of 3σ (the
+protocol of our tables), or with the first region scaled to a radius of 30 pixels (Mikolajczyk's
+protocol, which the DSP-SIFT paper uses). The metrics are:
 
-* mAP: matches ranked by distance; the precision at each correct match, averaged over the frames
-  that have a counterpart
+* mAP: mean average precision; matches are ranked by descriptor distance, and the precision at each
+  correct match is averaged over the frames that have a counterpart
 * R@1: the share of those frames whose nearest neighbor is correct
-* MMA: the share of mutual nearest neighbors within 1, 3 and 5 pixels of the homography. There is
-  no ratio test, so a descriptor with more mutual neighbors, right and wrong, can lose here
-* right: the number of mutual nearest neighbors within 3 pixels
+* MMA: mean matching accuracy, the share of mutual nearest neighbors with an error below 1, 3 and 5
+  pixels. There is no ratio test: a descriptor with more mutual neighbors may have a lower share
+* right: the number of mutual nearest neighbors with an error below 3 pixels
 * corners: the share of pairs whose estimated homography has a corner error below 1, 3 and 5 pixels,
-  averaged over ratio thresholds from .6 to 1, so that none has to be chosen
+  averaged over ratio thresholds from 0.6 to 1
 * features: the number of frames of the first image
 """
 
@@ -47,15 +47,15 @@ from caloric.types import FloatArray
 
 RATIOS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 PIXELS = (1.0, 3.0, 5.0)
-SAME_POSITION = 10.0  # pixels; the second neighbor must be farther from the first than this
-NORMALIZED = 30.0  # pixels; the radius of Mikolajczyk's protocol
+SAME_POSITION = 10.0  # pixels; the second neighbor must be farther than this from the first
+NORMALIZED = 30.0  # pixels; the region radius of Mikolajczyk's protocol
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """The nearest neighbor and the two smallest distances of each frame of the first image.
 
-    ``corners`` are the corner errors of the homography at each of RATIOS, ``kept`` the numbers of
+    ``corners`` has the corner error of the homography at each of RATIOS, ``kept`` the number of
     matches.
     """
 
@@ -87,16 +87,18 @@ class Cache:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
 
-    def get(self, key: str, make: Callable[[], dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """Return the arrays of ``key``; make and store them if they are missing or unreadable."""
+    def get(
+        self, key: str, compute: Callable[[], dict[str, NDArray[Any]]]
+    ) -> dict[str, NDArray[Any]]:
+        """Return the arrays of ``key``; compute and store them if missing or unreadable."""
         if self.directory is None:
-            return make()
+            return compute()
         path = self.directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
                 return dict(stored)
         except Exception:
-            arrays = make()
+            arrays = compute()
         with replacing(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         return arrays
@@ -110,7 +112,7 @@ def _digest(path: Path) -> str:
 
 
 def _protocol() -> str:
-    """Return a hash of what predictions depend on besides the method: settings, OpenCV and code."""
+    """Return a hash of all that predictions depend on except the method: settings and code."""
     settings = (KEYPOINTS, REGION, NORMALIZED, RATIOS, SAME_POSITION, cv2.__version__)
     code = (_Images, _evaluate, _predict, _repeatability, corresponding, geometry, neighbors)
     sources = [inspect.getsource(part) for part in code]
@@ -138,7 +140,7 @@ class _Images:
         return self.results[key]
 
     def truth(self, pair: Pair, method: Method) -> dict[str, NDArray[Any]]:
-        """Return the corresponding frames; all methods at given keypoints share them."""
+        """Return the true correspondences; methods that use the given keypoints share them."""
         key = (pair.second, method.name if method.detects else "")
         if key not in self.truths:
             a, b = self.run(pair.first, method)[0], self.run(pair.second, method)[0]
@@ -153,10 +155,10 @@ def _predict(a: Described, b: Described, pair: Pair, shape: tuple[int, ...]) -> 
     (frames_a, values_a), (frames_b, values_b) = a, b
     if len(frames_a) == 0 or len(frames_b) == 0:
         zeros = np.zeros(len(frames_a), np.float32)
-        missing = np.full(len(RATIOS), np.inf)
+        failed = np.full(len(RATIOS), np.inf)
         unmatched = np.zeros(len(frames_a), np.intp)
         return Prediction(
-            unmatched, zeros, zeros, zeros > 0, missing, np.zeros(len(RATIOS), np.intp)
+            unmatched, zeros, zeros, zeros > 0, failed, np.zeros(len(RATIOS), np.intp)
         )
     matches = neighbors.neighbors(
         np.ascontiguousarray(values_a, np.float32),
@@ -181,7 +183,7 @@ def _predict(a: Described, b: Described, pair: Pair, shape: tuple[int, ...]) -> 
 
 
 def _unique(frames: Frames) -> Frames:
-    """Return one frame per extremum: several orientations count once."""
+    """Return one frame per extremum, whatever its number of orientations."""
     key = np.round(np.column_stack([frames.xy, frames.sigma]), 3)
     return frames[np.sort(np.unique(key, axis=0, return_index=True)[1])]
 
@@ -195,7 +197,7 @@ def _visible(frames: Frames, homography: FloatArray, shape: tuple[int, ...]) -> 
 def _repeatability(
     a: Frames, b: Frames, pair: Pair, shapes: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> tuple[float, float]:
-    """Return the share of frames that are detected again, and their number, each used once."""
+    """Return the share and the number of frames with a counterpart, one to one."""
     inverse = np.asarray(np.linalg.inv(pair.homography), np.float64)
     visible_a = _visible(_unique(a), pair.homography, shapes[1])
     visible_b = _visible(_unique(b), inverse, shapes[0])
@@ -204,7 +206,7 @@ def _repeatability(
 
 
 def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[Any]]:
-    """Return everything about one method on one pair, as arrays to cache."""
+    """Return the predictions and ground truth of a method on a pair, as arrays to cache."""
     a, b = images.run(pair.first, method), images.run(pair.second, method)
     shapes = images.read(pair.first).shape, images.read(pair.second).shape
     prediction = _predict(a, b, pair, shapes[0])
@@ -215,22 +217,22 @@ def _evaluate(pair: Pair, method: Method, images: _Images) -> dict[str, NDArray[
     return result | images.truth(pair, method)
 
 
-def _metrics(pair: Pair, kept: dict[str, NDArray[Any]]) -> dict[str, float]:
+def _metrics(pair: Pair, cached: dict[str, NDArray[Any]]) -> dict[str, float]:
     metrics = {}
-    for label, truth in (("", kept["truth"]), (", normalized", kept["truth_normalized"])):
-        right = correct_matches(kept["nearest"], truth)
+    for label, truth in (("", cached["truth"]), (", normalized", cached["truth_normalized"])):
+        is_correct = correct_matches(cached["nearest"], truth)
         possible = len(np.unique(truth[:, 0]))
-        distance = kept["first"].astype(np.float64)
-        metrics[f"mAP{label}"] = average_precision(distance, right, possible)
-        metrics[f"R@1{label}"] = float(right.sum() / possible) if possible else 0.0
-    rows = np.flatnonzero(kept["mutual"])
-    p, q = kept["xy_a"][rows], kept["xy_b"][kept["nearest"][rows]]
+        distance = cached["first"].astype(np.float64)
+        metrics[f"mAP{label}"] = average_precision(distance, is_correct, possible)
+        metrics[f"R@1{label}"] = float(is_correct.sum() / possible) if possible else 0.0
+    rows = np.flatnonzero(cached["mutual"])
+    p, q = cached["xy_a"][rows], cached["xy_b"][cached["nearest"][rows]]
     shares = matching_accuracy(p, q, pair.homography, PIXELS)
     metrics |= {f"MMA {t:g}": share for t, share in zip(PIXELS, shares, strict=True)}
     metrics["right"] = len(rows) * matching_accuracy(p, q, pair.homography, (3.0,))[0]
-    metrics["features"] = float(len(kept["xy_a"]))
-    if "repeated" in kept:
-        metrics["repeatability"], metrics["correspondences"] = kept["repeated"].tolist()
+    metrics["features"] = float(len(cached["xy_a"]))
+    if "repeated" in cached:
+        metrics["repeatability"], metrics["correspondences"] = cached["repeated"].tolist()
     return metrics
 
 
@@ -254,10 +256,10 @@ def evaluate(
         files = f"{_digest(pair.first)} {_digest(pair.second)} {pair.homography.tolist()}"
         for i, method in enumerate(methods):
             key = f"{protocol} {files} {method.name} {method.detects} {method.version}"
-            kept = store.get(key, partial(_evaluate, pair, method, images))
-            rows[i].append(_metrics(pair, kept))
-            corners[i].append(kept["corners"])
-            dimensions[i] = int(kept["dimension"])
+            cached = store.get(key, partial(_evaluate, pair, method, images))
+            rows[i].append(_metrics(pair, cached))
+            corners[i].append(cached["corners"])
+            dimensions[i] = int(cached["dimension"])
         progress(pair.name)
     return [
         Result(

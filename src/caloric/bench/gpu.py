@@ -19,7 +19,7 @@ from caloric.image.reading import read_image
 from caloric.runtime import threads
 from caloric.types import Log, Pixels, Report
 
-# Height, width and the largest number of features.
+# Height, width and maximum number of features.
 SIZES = {"800 x 640, 2,000 features": (640, 800, 2000), "1920 x 1080, 4,000": (1080, 1920, 4000)}
 _IMAGES = {"cpu": 4, "device": 64}
 
@@ -27,11 +27,11 @@ _IMAGES = {"cpu": 4, "device": 64}
 def photographs(directory: Path, height: int, width: int, count: int) -> list[NDArray[np.uint8]]:
     """Return ``count`` different color images of one size.
 
-    If the directory has fewer images, crops at increasing magnification are used too.
+    If the directory has fewer images, they are reused at increasing magnification.
     """
     paths = datasets.photographs(directory)
     if not paths:
-        raise InputError(f"{directory}: contains no photographs (.jpg, .png)")
+        raise InputError(f"{directory}: contains no images (.jpg, .png)")
     images = []
     for number in range(count):
         pixels = read_image(paths[number % len(paths)])

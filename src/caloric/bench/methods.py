@@ -1,4 +1,4 @@
-"""The methods that are compared: Caloric's and those of other libraries, with their defaults."""
+"""The methods compared: Caloric and other libraries, each with its defaults."""
 
 import hashlib
 import warnings
@@ -28,10 +28,10 @@ Described = tuple[Frames, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method that returns frames and descriptors of an image.
+    """A method that extracts frames and descriptors of an image.
 
     ``run(image, keypoints)`` describes the given OpenCV keypoints, or ignores them if the method
-    ``detects`` its own. ``version`` names everything that its numbers depend on.
+    ``detects`` its own. ``version`` identifies everything that its results depend on.
     """
 
     name: str
@@ -62,7 +62,7 @@ def opencv_keypoints(image: NDArray[Any], count: int = KEYPOINTS) -> Keypoints:
 
 
 def _code() -> str:
-    """Return a hash of Caloric's source, so that results of other code are not reused."""
+    """Return a hash of Caloric's source: part of the cache key."""
     root = Path(caloric.__file__).parent
     files = sorted([*root.rglob("*.py"), *(root / "data").iterdir()])
     ignored = {
@@ -83,7 +83,7 @@ def _code() -> str:
 def ours(
     name: str | recipes.Descriptor, label: str, detects: bool = False, **options: Any
 ) -> Method:
-    """Return a Caloric descriptor as a method, at given keypoints or those of its own detector."""
+    """Return a Caloric descriptor as a method, with given keypoints or Caloric's detector."""
     recipe = recipes.descriptor(name).fingerprint()
 
     def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
@@ -110,7 +110,7 @@ def _opencv(root: bool) -> Method:
 
 
 def _kornia(name: str) -> Method:
-    """Return a kornia descriptor of patches of half-width 6σ, as its SIFTFeature cuts them."""
+    """Return a kornia descriptor on patches of half-width 6σ, as in its SIFTFeature."""
 
     def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         import torch
@@ -138,7 +138,7 @@ def _kornia(name: str) -> Method:
 
 
 def colmap_sift(count: int, threads: int | None = None, **options: bool) -> Any:
-    """Return COLMAP's SIFT on the CPU, with its defaults but for the given options."""
+    """Return COLMAP's SIFT on the CPU, with its defaults except for the given options."""
     import pycolmap
 
     pycolmap.logging.minloglevel = 2  # errors only
@@ -168,7 +168,7 @@ DEFAULT = "caloric"
 
 
 def fixed() -> list[Method]:
-    """Return the methods at given OpenCV keypoints: the default first, then peers, then kernels."""
+    """Return the methods for given OpenCV keypoints, the default descriptor first."""
     sift = recipes.descriptor("sift")
     methods = [
         ours(DEFAULT, DEFAULT),
@@ -176,7 +176,7 @@ def fixed() -> list[Method]:
         *(ours(name, name) for name in recipes.VARIANTS),
         _opencv(root=False),
         _opencv(root=True),
-        # The support of SIFT, 7.5 σ: over ten sizes it is better than the wider one of `sift`.
+        # With ten domain sizes SIFT's support, 7.5σ, is better than the wider one of `sift`.
         ours(replace(sift, sampling=SquarePatch(32, reach=7.5)), RESAMPLED, domain_sizes=10),
     ]
     if util.find_spec("kornia") is not None:
@@ -185,8 +185,8 @@ def fixed() -> list[Method]:
     return methods + [ours(name, name) for name in kernels]
 
 
-def absent() -> list[str]:
-    """Return the names of peers that are not installed."""
+def not_installed() -> list[str]:
+    """Return the names of compared libraries that are not installed."""
     return [name for name in ("kornia", "pycolmap") if util.find_spec(name) is None]
 
 

@@ -1,4 +1,4 @@
-"""Figures of a benchmark from nearest neighbors and the ground truth, with intervals."""
+"""Metrics of matches and homographies against the ground truth, with intervals."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,12 @@ from caloric.types import FloatArray
 RESAMPLES = 10_000
 
 
-def average_precision(distance: FloatArray, right: NDArray[np.bool_], possible: int) -> float:
-    """Return the sum of the precision at each right match, nearest first, over ``possible``."""
-    hits = right[np.argsort(distance, kind="stable")]
+def average_precision(distance: FloatArray, is_correct: NDArray[np.bool_], possible: int) -> float:
+    """Return the average precision of matches ranked by distance.
+
+    ``possible`` is the number of correct matches that exist.
+    """
+    hits = is_correct[np.argsort(distance, kind="stable")]
     precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
     return float(precision[hits].sum() / possible) if possible else 0.0
 
@@ -35,7 +38,7 @@ def matching_accuracy(
 
 
 def corner_error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...]) -> float:
-    """Return the mean error in pixels of the corners of an image (h, w); infinite for None."""
+    """Return the mean corner error in pixels for an image (h, w); infinite for None."""
     if estimate is None:
         return float("inf")
     h, w = shape[:2]
@@ -46,7 +49,7 @@ def corner_error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[in
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over pairs and its 95 % bootstrap interval."""
+    """A mean over pairs and its 95% bootstrap interval."""
 
     mean: float
     low: float
@@ -58,10 +61,10 @@ class Interval:
 
 
 def bootstrap(values: FloatArray, scenes: list[str] | None = None, seed: int = 0) -> Interval:
-    """Return the mean of values, or of differences, with its bootstrap interval.
+    """Return the mean of values with its 95% bootstrap interval.
 
-    With ``scenes``, whole scenes are resampled: pairs of one scene share an image and are not
-    independent. If there is only one scene, its pairs are resampled.
+    With ``scenes`` (one name per value), whole scenes are resampled, because pairs of one scene
+    share an image and are not independent. If there is only one scene, its pairs are resampled.
     """
     rng = np.random.default_rng(seed)
     names = sorted(set(scenes or []))

@@ -20,15 +20,15 @@ from caloric.matching import fitting
 from caloric.synthetic import View
 from caloric.types import FloatArray
 
-CHANGES = 3  # synthetic changes of each photograph
-_LONGEST = 1000  # pixels of the longer side of photographs that are changed
+CHANGES = 3  # synthetic changes per photograph
+_MAX_SIDE = 1000  # pixels; larger photographs are reduced before they are changed
 
 Gray = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """The calibration (3, 3), rotation (3, 3) from the world, and center (3,) of a camera."""
+    """Calibration (3, 3), world-to-camera rotation (3, 3) and center (3,) of a camera."""
 
     calibration: FloatArray
     rotation: FloatArray
@@ -82,7 +82,7 @@ def _homographies(layout: str, directory: Path) -> list[Pair]:
 
 
 def _checked_points(directory: Path) -> list[Pair]:
-    """Return pairs of planar scenes with checked points: ``<pair>/{1,2}.jpg, points.txt``."""
+    """Return pairs of planar scenes with verified points: ``<pair>/{1,2}.jpg, points.txt``."""
     pairs = []
     for path in sorted(directory.glob("*/points.txt")):
         points = np.loadtxt(path)
@@ -101,22 +101,22 @@ def _cameras(directory: Path) -> list[Pair]:
     for scene in scenes:
         if not (scene / "cameras.json").is_file():
             continue
-        known = {
-            name: Camera(*(np.array(one[k]) for k in ("K", "R_world_to_cam", "centre")))
-            for name, one in json.loads((scene / "cameras.json").read_text()).items()
+        cameras = {
+            name: Camera(*(np.array(entry[k]) for k in ("K", "R_world_to_cam", "centre")))
+            for name, entry in json.loads((scene / "cameras.json").read_text()).items()
         }
-        for a, b in combinations(sorted(known), 2):
+        for a, b in combinations(sorted(cameras), 2):
             first, second = (_reader(scene / "images" / name) for name in (a, b))
             keys = (f"{scene.name}/{a}", f"{scene.name}/{b}")
-            truth = (known[a], known[b])
+            truth = (cameras[a], cameras[b])
             pairs.append(Pair(f"{scene.name} {a} {b}", scene.name, first, second, keys, truth))
     return pairs
 
 
 def _changed(path: Path, number: int) -> View:
-    """Return a photograph and a synthetic view of it, always the same for a name and number."""
+    """Return a photograph and a synthetic view of it, seeded by its name and a number."""
     image = read_gray(path)
-    scale = min(1.0, _LONGEST / max(image.shape))
+    scale = min(1.0, _MAX_SIDE / max(image.shape))
     if scale < 1:
         image = np.asarray(
             cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
@@ -130,7 +130,7 @@ def _synthetic(directory: Path) -> list[Pair]:
     """Return photographs with synthetic changes of viewpoint, illumination and compression."""
     paths = datasets.photographs(directory)
     if not paths:
-        raise InputError(f"{directory}: no photographs and no known data set in it")
+        raise InputError(f"{directory}: contains no images and no known data set")
     pairs = []
     for path in paths:
         for number in range(CHANGES):
@@ -146,7 +146,7 @@ def _synthetic(directory: Path) -> list[Pair]:
 
 
 def read(directory: Path) -> list[Pair]:
-    """Return the pairs of a directory, whose layout is recognized by its files."""
+    """Return the pairs of a data set; its layout is recognized by its files."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: no such directory; name the directory of the data set with --data"

@@ -1,23 +1,23 @@
 """``caloric bench pairs``: end-to-end two-view geometry, each method with its own detector.
 
-Every contender extracts at most ``count`` features per image. For each pair:
+The metrics of a pair are:
 
 * repeatability: the share of frames in the common field of view that have a counterpart within 1, 2
-  and 3 pixels, among the strongest of each contender, one per position, as many as the contender
-  with the fewest has in the image
+  and 3 pixels. Each contender is represented by its strongest frames, one per position, as many as
+  the contender with the fewest frames has
 * right: the number of correct mutual nearest neighbors (error up to 3 pixels), without and with the
   contender's usual filter; for cameras the error is the distance to the epipolar line
-* error: the median error of the correct matches, in pixels
-* AUC: the area under the curve of recall against the error of the geometry. For homographies that
-  is the mean error of the corners, up to 1, 3 and 5 pixels; for cameras the larger of the angles of
-  rotation and translation, up to 1, 5 and 10 degrees. The robust estimator is the same for all, at
-  the threshold that is best for each contender
+* error: the median error of the correct matches after the filter, in pixels
+* AUC: the area under the curve of recall against the error of the geometry. For homographies this
+  is the mean corner error, up to 1, 3 and 5 pixels; for cameras the larger of the rotation and
+  translation errors, up to 1, 5 and 10 degrees. All contenders use the same robust estimator, each
+  at the threshold that is best for it
 * seconds: per image for extraction, per pair for matching
 """
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -40,9 +40,16 @@ PIXELS = (1.0, 2.0, 3.0)
 CORNERS = (1.0, 3.0, 5.0)  # pixels
 ANGLES = (1.0, 5.0, 10.0)  # degrees
 THRESHOLDS = (0.5, 1.0, 2.0, 3.0)  # pixels, of the robust estimator
-CORRECT = 3.0  # pixels: the largest error of a correct match
-ERRORS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # pixels, of a curve
+CORRECT = 3.0  # pixels; the maximum error of a correct match
+ERRORS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # pixels, of the curve
 _SHARES = "share of the filtered matches within these pixels"
+_LABELS = {  # in the printed table
+    "right": "correct matches",
+    "right, filtered": "correct matches, filtered",
+    "error": "median error",
+    "seconds an image": "seconds per image",
+    "seconds a pair": "seconds per pair",
+}
 
 
 def one_per_position(xy: FloatArray) -> FloatArray:
@@ -53,7 +60,7 @@ def one_per_position(xy: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """The distinct positions (n, 2) and (m, 2) of frames in two images, and the images' shapes."""
+    """The distinct positions (n, 2) and (m, 2) of frames in two images, and the image shapes."""
 
     first: FloatArray
     second: FloatArray
@@ -61,9 +68,9 @@ class Positions:
 
 
 def _add_repeatability(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> None:
-    """Replace the positions in the results by repeatabilities among equally many of them."""
+    """Replace the positions in the results by repeatabilities, at equal numbers of positions."""
     for number, pair in enumerate(pairs):
-        rows = [figures[number] for figures in results.values()]
+        rows = [metrics[number] for metrics in results.values()]
         if _POSITIONS not in rows[0]:
             continue
         positions: list[Positions] = [row.pop(_POSITIONS) for row in rows]
@@ -86,8 +93,8 @@ def repeatability(
 ) -> list[float]:
     """Return the share of frames with a counterpart within 1, 2 and 3 pixels, one to one."""
     inverse = np.asarray(np.linalg.inv(matrix), np.float64)
-    forth, back = project(matrix, a), project(inverse, b)
-    a_in_b, b = forth[_inside(forth, shapes[1])], b[_inside(back, shapes[0])]
+    projected, b_in_a = project(matrix, a), project(inverse, b)
+    a_in_b, b = projected[_inside(projected, shapes[1])], b[_inside(b_in_a, shapes[0])]
     if min(len(a_in_b), len(b)) == 0:
         return [0.0] * len(PIXELS)
     to_b, nearest_b = cKDTree(b).query(a_in_b)
@@ -107,7 +114,7 @@ def pose_error(
     threshold: float,
     covariances: FloatArray | None = None,
 ) -> float:
-    """Return the larger error of rotation and translation, in degrees; infinite without a pose."""
+    """Return the larger of the rotation and translation errors in degrees; infinite on failure."""
     assert isinstance(pair.truth, tuple)
     cameras = [camera.calibration for camera in pair.truth]
     estimate = geometry.estimate(
@@ -125,25 +132,25 @@ def pose_error(
         estimate.matrix, unit[0], unit[1], np.eye(3), mask=inliers
     )
     truth, direction = relative_pose(*pair.truth)
-    turn = _angle((np.trace(rotation @ truth.T) - 1) / 2)
+    rotation_error = _angle((np.trace(rotation @ truth.T) - 1) / 2)
     cosine = float(translation[:, 0] @ direction / np.linalg.norm(direction))
-    return max(turn, _angle(cosine))
+    return max(rotation_error, _angle(cosine))
 
 
 def auc_shares(errors: FloatArray, limit: float) -> FloatArray:
-    """Return what each error (n,) adds to the area under the curve of recall up to a limit."""
+    """Return the contribution of each error (n,) to the area under the recall curve."""
     return np.asarray(np.clip(1 - errors / limit, 0, None))
 
 
 def auc(errors: FloatArray, limit: float) -> float:
-    """Return the area under the curve of recall against error up to a limit, as a share."""
+    """Return the normalized area under the curve of recall against error, up to a limit."""
     return float(auc_shares(errors, limit).mean())
 
 
 def _matched(
     contender: Contender, a: Extracted, b: Extracted, images: tuple[Gray, Gray], filtered: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Return the matched points (m, 2) of both images, and covariances if they are refined."""
+    """Return the matched points (m, 2) of both images, and their covariances if refined."""
     if contender.caloric and filtered:
         both = [
             Features(v.frames, v.descriptors, (image.shape[0], image.shape[1]), "caloric", "")
@@ -161,42 +168,42 @@ def _matched(
 
 
 def measure(contender: Contender, pair: Pair, a: Extracted, b: Extracted) -> dict[str, Any]:
-    """Return all figures of one contender on one pair."""
+    """Return all metrics of one contender on one pair."""
     images = (pair.first(), pair.second())
-    figures: dict[str, Any] = {"features": (len(a.frames) + len(b.frames)) / 2}
-    figures["seconds an image"] = (a.seconds + b.seconds) / 2
+    metrics: dict[str, Any] = {"features": (len(a.frames) + len(b.frames)) / 2}
+    metrics["seconds an image"] = (a.seconds + b.seconds) / 2
     planar = not isinstance(pair.truth, tuple)
     if planar:
-        # Compared in summarize(), where the number of frames of every contender is known.
-        figures[_POSITIONS] = Positions(
+        # summarize() compares them: it knows the number of frames of every contender.
+        metrics[_POSITIONS] = Positions(
             one_per_position(a.frames.xy), one_per_position(b.frames.xy),
             (images[0].shape, images[1].shape),
         )  # fmt: skip
     p, q, _ = _matched(contender, a, b, images, filtered=False)
-    figures["right"] = int((distances(pair, p, q) <= CORRECT).sum())
+    metrics["right"] = int((distances(pair, p, q) <= CORRECT).sum())
     started = time.perf_counter()
     p, q, covariances = _matched(contender, a, b, images, filtered=True)
-    figures["seconds a pair"] = time.perf_counter() - started
-    off = distances(pair, p, q)
-    figures["right, filtered"] = int((off <= CORRECT).sum())
-    figures["matches, filtered"] = len(p)
-    right = off[off <= CORRECT]
-    figures[_SHARES] = [float((off <= x).mean()) if len(off) else 0.0 for x in ERRORS]
-    figures["error"] = float(np.median(right)) if len(right) else float("nan")
+    metrics["seconds a pair"] = time.perf_counter() - started
+    errors = distances(pair, p, q)
+    metrics["right, filtered"] = int((errors <= CORRECT).sum())
+    metrics["matches, filtered"] = len(p)
+    correct = errors[errors <= CORRECT]
+    metrics[_SHARES] = [float((errors <= x).mean()) if len(errors) else 0.0 for x in ERRORS]
+    metrics["error"] = float(np.median(correct)) if len(correct) else float("nan")
     for threshold in THRESHOLDS:
         if planar:
             matrix = geometry.estimate(p, q, threshold=threshold, covariances=covariances).matrix
             error = corner_error(matrix, np.asarray(pair.truth), images[0].shape)
         else:
             error = pose_error(pair, p, q, threshold, covariances)
-        figures[f"geometry error at {threshold:g} px"] = error
-    return figures
+        metrics[f"geometry error at {threshold:g} px"] = error
+    return metrics
 
 
 def run(
     pairs: list[Pair], contenders: list[Contender], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield (name, figures of each pair) of each contender."""
+    """Yield the name of each contender with its metrics for each pair."""
     for contender in contenders:
         cache: dict[str, Extracted] = {}
 
@@ -209,9 +216,9 @@ def run(
             if key not in cache:
                 image = read_image()
                 started = time.perf_counter()
-                found = contender.extract(image, key)
-                took = time.perf_counter() - started
-                cache[key] = Extracted(found.frames, found.descriptors, took)
+                extracted = contender.extract(image, key)
+                seconds = time.perf_counter() - started
+                cache[key] = replace(extracted, seconds=seconds)
             return cache[key]
 
         rows = []
@@ -223,48 +230,48 @@ def run(
 
 
 def summarize(pairs: list[Pair], results: dict[str, list[dict[str, Any]]]) -> Report:
-    """Return the mean of every figure with its bootstrap interval over scenes."""
+    """Return the mean of every metric with its bootstrap interval over scenes."""
     scenes = [pair.scene for pair in pairs]
     _add_repeatability(pairs, results)
     planar = not isinstance(pairs[0].truth, tuple)
     limits, unit = (CORNERS, "px") if planar else (ANGLES, "degrees")
     report: Report = {"pairs": len(pairs), "scenes": len(set(scenes)), "contenders": {}}
     for name, rows in results.items():
-        figures: Report = {}
+        metrics: Report = {}
         for key in rows[0]:
             if key.startswith("geometry"):
                 continue
             if key == _SHARES:
-                figures[key] = [list(ERRORS), np.mean([row[key] for row in rows], 0).tolist()]
+                metrics[key] = [list(ERRORS), np.mean([row[key] for row in rows], 0).tolist()]
                 continue
             values = np.array([row[key] for row in rows], np.float64)
-            known = np.isfinite(values)
-            if known.any():
-                kept = [s for s, ok in zip(scenes, known, strict=True) if ok]
-                figures[key] = vars(bootstrap(values[known], kept))
+            finite = np.isfinite(values)
+            if finite.any():
+                kept = [s for s, ok in zip(scenes, finite, strict=True) if ok]
+                metrics[key] = vars(bootstrap(values[finite], kept))
         errors = {
             t: np.array([row[f"geometry error at {t:g} px"] for row in rows]) for t in THRESHOLDS
         }
         best = max(THRESHOLDS, key=lambda t: sum(auc(errors[t], x) for x in limits))
-        figures["threshold"] = best
-        figures["errors of the geometry, sorted"] = (
+        metrics["threshold"] = best
+        metrics["errors of the geometry, sorted"] = (
             np.sort(np.minimum(errors[best], 1e6)).round(4).tolist()
         )
         for x in limits:
-            figures[f"AUC {x:g} {unit}"] = vars(bootstrap(auc_shares(errors[best], x), scenes))
-        report["contenders"][name] = figures
+            metrics[f"AUC {x:g} {unit}"] = vars(bootstrap(auc_shares(errors[best], x), scenes))
+        report["contenders"][name] = metrics
     return report
 
 
 def table(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of the table that is printed."""
+    """Return the header and the rows of the table that is printed."""
     first = next(iter(report["contenders"].values()))
     columns = [key for key in first if isinstance(first[key], dict)]
     rows = []
-    for name, figures in report["contenders"].items():
+    for name, metrics in report["contenders"].items():
         cells = [name]
         for key in columns:
-            mean = figures[key]["mean"] if key in figures else float("nan")
+            mean = metrics[key]["mean"] if key in metrics else float("nan")
             cells.append(f"{mean:,.0f}" if mean >= 20 else f"{mean:.3f}")
         rows.append(cells)
-    return ["", *columns], rows
+    return ["", *(_LABELS.get(key, key) for key in columns)], rows

@@ -1,4 +1,4 @@
-"""The report of a benchmark: JSON with all figures, tables for the terminal, and a plot."""
+"""The report of a benchmark: JSON with all results, tables for the terminal, and a plot."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ from caloric.viz import plots
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that the figures depend on."""
+    """Return the versions of Python and of the libraries that the results depend on."""
     result = {"caloric": caloric.__version__, "opencv": cv2.__version__}
     result |= {"numpy": np.__version__, "python": platform.python_version()}
     for package in ("kornia", "torch", "pycolmap", "faiss-cpu"):
@@ -30,33 +30,33 @@ def versions() -> dict[str, str]:
     return result
 
 
-def _figures(result: Result) -> dict[str, FloatArray]:
-    """Return all figures of a method by pair; corners are averaged over the ratios."""
+def _metrics(result: Result) -> dict[str, FloatArray]:
+    """Return all metrics of a method by pair; corners are averaged over the ratios."""
     corners = {f"corners {t:g}": (result.corners < t).mean(1) for t in PIXELS}
     return {**result.metrics, **corners}
 
 
 def _method(result: Result, pairs: list[Pair], reference: Result) -> Report:
     groups, scenes = [pair.group for pair in pairs], [str(pair.first) for pair in pairs]
-    figures, base = _figures(result), _figures(reference)
+    metrics, base = _metrics(result), _metrics(reference)
     return {
         "detects": result.detects,
         "dimension": result.dimension,
         "corners 3 by ratio": (result.corners < 3).mean(0).tolist(),
-        "results": {name: vars(bootstrap(values, scenes)) for name, values in figures.items()},
+        "results": {name: vars(bootstrap(values, scenes)) for name, values in metrics.items()},
         "ahead of it is the default by": {
             name: vars(bootstrap(base[name] - values, scenes))
-            for name, values in figures.items()
+            for name, values in metrics.items()
             if result is not reference
         },
         "groups": {
             group: {
                 name: float(np.mean([v for v, g in zip(values, groups, strict=True) if g == group]))
-                for name, values in figures.items()
+                for name, values in metrics.items()
             }
             for group in dict.fromkeys(groups)
         },
-        "pairs": {name: values.tolist() for name, values in figures.items()},
+        "pairs": {name: values.tolist() for name, values in metrics.items()},
     }
 
 
@@ -74,7 +74,7 @@ def _differences(results: list[Result], pairs: list[Pair]) -> Report:
 
 
 def summarize(dataset: str, pairs: list[Pair], results: list[Result]) -> Report:
-    """Return all figures with their intervals, ready for JSON."""
+    """Return all results with their intervals, ready for JSON."""
     report: Report = {
         "dataset": dataset,
         "pairs": [pair.name for pair in pairs],
@@ -100,6 +100,7 @@ COLUMNS = {
     ),
 }  # fmt: skip
 COUNTS = ("features", "correspondences", "right")
+LABELS = {"right": "correct matches"}  # in tables
 
 
 def _cell(name: str, interval: dict[str, float]) -> str:
@@ -109,16 +110,17 @@ def _cell(name: str, interval: dict[str, float]) -> str:
 
 
 def table(report: Report, part: str) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a table: figures, and the lead of the default."""
-    head = ["method", "d", *COLUMNS[part], "default ahead by (mAP)", "(R@1)"]
+    """Return the header and the rows of a table: metrics, and the lead of the default."""
+    labels = [LABELS.get(name, name) for name in COLUMNS[part]]
+    head = ["method", "d", *labels, "lead of the default (mAP)", "(R@1)"]
     rows = []
-    for name, method in report[part].items():
-        row = [name, str(method["dimension"])]
+    for method_name, method in report[part].items():
+        row = [method_name, str(method["dimension"])]
         row += [_cell(c, method["results"][c]) for c in COLUMNS[part]]
-        for figure in ("mAP", "R@1"):
-            ahead = method["ahead of it is the default by"].get(figure)
+        for name in ("mAP", "R@1"):
+            lead = method["ahead of it is the default by"].get(name)
             row.append(
-                f"{ahead['mean']:+.3f} [{ahead['low']:+.3f}, {ahead['high']:+.3f}]" if ahead else ""
+                f"{lead['mean']:+.3f} [{lead['low']:+.3f}, {lead['high']:+.3f}]" if lead else ""
             )
         rows.append(row)
     return head, rows
@@ -140,14 +142,13 @@ def plot(report: Report, path: Path) -> None:
         left.plot(methods[name]["results"]["mAP"]["mean"], row, "o", color=color)
     left.axvline(base, color="tab:red", lw=0.8, alpha=0.5)
     left.set_yticks(range(len(names)), names)
-    left.set_xlabel(f"mAP on {report['dataset']}; bars: 95 % of the difference to the default")
+    left.set_xlabel(f"mAP on {report['dataset']}; bars: 95% interval of the lead of the default")
     left.grid(axis="x", alpha=0.3)
     for name in names[::-1]:
-        shown = name == DEFAULT or "OpenCV" in name or "resampling" in name
-        if shown:
+        if name == DEFAULT or "OpenCV" in name or "resampling" in name:
             right.plot(RATIOS, methods[name]["corners 3 by ratio"], "o-", ms=3, label=name)
     right.set_xlabel("ratio threshold")
-    right.set_ylabel("share of pairs with corners within 3 px")
+    right.set_ylabel("share of pairs with corner error below 3 px")
     right.set_ylim(0, 1)
     right.grid(alpha=0.3)
     right.legend(fontsize=8, frameon=False)

@@ -1,7 +1,7 @@
 """``caloric bench speed``: speed relative to other libraries, interleaved in one run.
 
-Machines are shared and clock rates change, so only ratios within a round are comparable: the report
-has the median and the quartiles of the time of a contender over that of the reference.
+Absolute times vary with load and clock rate, so each round times all contenders in turn. The report
+has the median and the quartiles of the ratio of a contender's time to that of the reference.
 """
 
 import json
@@ -26,9 +26,9 @@ from caloric.bench.speed_contenders import (
     Contender,
     extracting,
     images,
+    match_overlap,
     matching,
     rounds,
-    same_matches,
     set_threads,
     setting,
     with_settings,
@@ -71,18 +71,18 @@ def _with_threads(number: int, run: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def curves(pixels: NDArray[np.uint8], count: int, repeat: int) -> Report:
-    """Return the seconds of Caloric and OpenCV against pixels, features and threads."""
+    """Return the times of Caloric and OpenCV against pixels, features and threads."""
 
-    def pair(image: NDArray[np.uint8], most: int) -> dict[str, float]:
-        measured = rounds(extracting(image, most), repeat)["extract"]
-        return {name: figures["seconds"] for name, figures in measured.items()}
+    def seconds_by_name(image: NDArray[np.uint8], max_features: int) -> dict[str, float]:
+        times = rounds(extracting(image, max_features), repeat)["extract"]
+        return {name: result["seconds"] for name, result in times.items()}
 
     report: Report = {"pixels": [], "features": [], "threads": []}
     for megapixels in SIZES:
         image = _scaled(pixels, megapixels)
-        report["pixels"].append({"at": image.size, **pair(image, 0)})
-    for most in (250, 500, 1000, 2000):
-        report["features"].append({"at": most, **pair(pixels, most)})
+        report["pixels"].append({"at": image.size, **seconds_by_name(image, 0)})
+    for limit in (250, 500, 1000, 2000):
+        report["features"].append({"at": limit, **seconds_by_name(pixels, limit)})
     thread_counts = range(1, (os.cpu_count() or 1) + 1)
     contenders = [
         Contender(
@@ -107,16 +107,16 @@ def _processes(arguments: list[str], count: int, **settings: str) -> list[Any]:
     command = [sys.executable, "-m", "caloric.bench.speed", *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     running = [subprocess.Popen(command, env=os.environ | settings, **pipes) for _ in range(count)]
-    printed = [process.communicate() for process in running]
-    for process, (_, errors) in zip(running, printed, strict=True):
+    outputs = [process.communicate() for process in running]
+    for process, (_, errors) in zip(running, outputs, strict=True):
         if process.returncode:
-            last = (errors.strip().splitlines() or [f"ended by {process.returncode}"])[-1]
+            last = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
             raise InputError(f"{' '.join(arguments)}: {last}")
-    return [json.loads(text) for text, _ in printed]
+    return [json.loads(text) for text, _ in outputs]
 
 
 def large(path: Path, megapixels: float) -> Report:
-    """Return the seconds, features and peak memory of one large image, in its own process."""
+    """Return the time, features and peak memory of one large image, in a separate process."""
     result: Report = _processes(["large", str(path), str(megapixels)], 1)[0]
     return result
 
@@ -124,8 +124,8 @@ def large(path: Path, megapixels: float) -> Report:
 def with_opencv(path: Path, count: int, number: int, repeat: int) -> Report:
     """Return the times of OpenCV and Caloric in a process without the other libraries.
 
-    The other libraries leave much free memory in the process, which speeds up OpenCV: it allocates
-    all its buffers anew for each image.
+    The other libraries leave free memory in the process. This speeds up OpenCV, which allocates its
+    buffers for each image.
     """
     arguments = ["pair", str(path), str(count), str(repeat)]
     result: Report = _processes(arguments, 1, **{threads.SETTING: str(number)})[0]
@@ -133,9 +133,9 @@ def with_opencv(path: Path, count: int, number: int, repeat: int) -> Report:
 
 
 def side_by_side(path: Path, count: int, repeat: int) -> Report:
-    """Return how much more as many processes as cores do than one process, with one thread each.
+    """Return the gain in throughput from running one single-threaded process per core.
 
-    That is the most that the machine offers, and what the gain by threads is compared with.
+    It is the upper bound for the gain from threads.
     """
     arguments, cores = ["repeat", str(path), str(count), str(repeat)], os.cpu_count() or 1
     single_thread = {threads.SETTING: "1"}
@@ -163,7 +163,7 @@ def _repeat(path: str, count: int, repeat: int) -> float:
 
 def _large(path: str, megapixels: float) -> Report:
     image = _scaled(read_gray(path), megapixels)
-    pipeline.extract(image[:512, :512])  # tables
+    pipeline.extract(image[:512, :512])  # computes the tables, which are not timed
     started = time.perf_counter()
     features = pipeline.extract(image, max_features=None)
     return {
@@ -175,19 +175,20 @@ def _large(path: str, megapixels: float) -> Report:
 
 
 def _peak() -> int:
-    """Return the peak memory of this process; getrusage would include that of its parent."""
+    """Return the peak memory of this process in bytes."""
+    # getrusage would include the peak of the parent.
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
-        import resource  # which Windows does not have
+        import resource  # not available on Windows
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _processor() -> str:
-    """Return the name of the processor; that of an ARM one is known to lscpu alone."""
+    """Return the name of the processor; on ARM only lscpu knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         environment = os.environ | {"LC_ALL": "C"}
@@ -216,22 +217,22 @@ def run(settings: Settings, log: Log) -> Report:
         with setting(**{threads.SETTING: str(thread_count)}):
             set_threads(thread_count)
             contenders = images(pixels, count, thread_count) + matching(MATCHED)
-            where = f"{thread_count} thread{'s' * (thread_count > 1)}: "
+            prefix = f"{thread_count} thread{'s' * (thread_count > 1)}: "
             report["threads"][str(thread_count)] = rounds(
                 contenders,
                 repeat,
-                lambda text, where=where: log(where + text),  # type: ignore[misc]
+                lambda text, prefix=prefix: log(prefix + text),  # type: ignore[misc]
             )
-    report["matches in common with faiss"] = same_matches(MATCHED)
+    report["matches in common with faiss"] = match_overlap(MATCHED)
     log("times against pixels, features and threads")
     report["curves"] = curves(pixels, count, max(3, repeat // 3))
     cv2.setNumThreads(before)
-    log("beside OpenCV alone")
+    log("OpenCV and Caloric alone in a process")
     report["with OpenCV alone"] = {
         str(thread_count): with_opencv(path, count, thread_count, 2 * repeat)
         for thread_count in settings.thread_counts
     }
-    log("processes side by side")
+    log("parallel processes")
     report["side by side"] = side_by_side(path, count, 2 * repeat)
     report["large"] = []
     for size in settings.sizes:
@@ -241,9 +242,9 @@ def run(settings: Settings, log: Log) -> Report:
 
 
 if __name__ == "__main__":
-    what, image_path, *rest = sys.argv[1:]
-    if what == "large":
+    task, image_path, *rest = sys.argv[1:]
+    if task == "large":
         print(json.dumps(_large(image_path, float(rest[0]))))
     else:
-        measure = _pair if what == "pair" else _repeat
+        measure = _pair if task == "pair" else _repeat
         print(json.dumps(measure(image_path, *map(int, rest))))

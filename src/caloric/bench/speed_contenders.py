@@ -21,7 +21,7 @@ from caloric.runtime import native, threads
 from caloric.types import Log, Report
 
 KERNELS = ("sift", "similarity", "heat")
-CLOSED = ("sift", "dsp-inner", "dsp-both")
+CLOSED_FORMS = ("sift", "dsp-inner", "dsp-both")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Contender:
 
 @contextmanager
 def setting(**values: str) -> Iterator[None]:
-    """Set environment variables within a context; the compiled core is selected again."""
+    """Set environment variables within a context, and select the compiled core again."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     native.core.cache_clear()
@@ -84,8 +84,8 @@ def images(pixels: NDArray[np.uint8], count: int, thread_count: int) -> list[Con
         contenders += _with_and_without_core(
             "describe", name, partial(pipeline.describe, pixels, frames, name)
         )
-    # The closed forms of DSP-SIFT cost what SIFT costs: compared with SIFT directly.
-    for name in CLOSED:
+    # The closed forms of DSP-SIFT should cost as much as SIFT: compare them with it directly.
+    for name in CLOSED_FORMS:
         run = partial(pipeline.describe, pixels, frames, name)
         contenders.append(Contender("closed forms", name, run))
     return contenders
@@ -117,8 +117,8 @@ def _kornia(pixels: NDArray[np.uint8], count: int) -> list[Contender]:
     return [Contender("extract", "kornia SIFTFeature", run)]
 
 
-def _sets(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return two sets (count, 128) of unit descriptors, of which half correspond."""
+def _descriptor_sets(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return two sets (count, 128) of unit descriptors; half of them have a counterpart."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((count, 128)).astype(np.float32)
     b = rng.standard_normal((count, 128)).astype(np.float32)
@@ -144,7 +144,7 @@ def faiss_matches(a: NDArray[np.float32], b: NDArray[np.float32], ratio: float) 
 
 def matching(count: int) -> list[Contender]:
     """Return the contenders that match two sets of ``count`` descriptors."""
-    a, b = _sets(count)
+    a, b = _descriptor_sets(count)
     contenders = []
     if util.find_spec("faiss") is not None:
         contenders = [
@@ -161,11 +161,11 @@ def matching(count: int) -> list[Contender]:
     return contenders + _with_and_without_core("match", "caloric", run)
 
 
-def same_matches(count: int) -> float | None:
-    """Return the share of matches that faiss and Caloric have in common; None without faiss."""
+def match_overlap(count: int) -> float | None:
+    """Return the intersection over union of faiss's and Caloric's matches; None without faiss."""
     if util.find_spec("faiss") is None:
         return None
-    a, b = _sets(count)
+    a, b = _descriptor_sets(count)
     faiss = faiss_matches(a, b, 0.9)
     caloric = {tuple(p) for p in neighbors.match_descriptors(a, b, ratio=0.9).indices.tolist()}
     return len(faiss & caloric) / len(faiss | caloric)
@@ -185,35 +185,37 @@ def set_threads(number: int) -> None:
 
 
 def rounds(contenders: list[Contender], count: int, log: Log = lambda text: None) -> Report:
-    """Return the times of all contenders by task and name; the first round warms up."""
+    """Return the times of all contenders by task and name, after one warm-up round."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for number in range(count + 1):
-        log(f"round {number} of {count}" if number else "warming up")
+        log(f"round {number} of {count}" if number else "warm-up")
         for contender in contenders:
             started = time.perf_counter()
             contender.run()
             if number:
-                took = time.perf_counter() - started
-                seconds.setdefault((contender.task, contender.name), []).append(took)
+                elapsed = time.perf_counter() - started
+                seconds.setdefault((contender.task, contender.name), []).append(elapsed)
     report: Report = {}
     for (task, name), times in seconds.items():
-        first = next(c.name for c in contenders if c.task == task)
-        ratios = np.array(times) / np.array(seconds[task, first])
-        low, middle, high = np.percentile(ratios, (25, 50, 75)).tolist()
+        reference = next(c.name for c in contenders if c.task == task)
+        ratios = np.array(times) / np.array(seconds[task, reference])
+        low, median, high = np.percentile(ratios, (25, 50, 75)).tolist()
         report.setdefault(task, {})[name] = {
             "seconds": float(np.median(times)),
-            "ratio": middle,
+            "ratio": median,
             "quartiles": [low, high],
         }
     return report
 
 
-def extracting(image: NDArray[np.uint8], most: int) -> list[Contender]:
-    """Return the contenders OpenCV and Caloric; ``most`` 0 means no limit."""
-    sift = cv2.SIFT_create(most)  # type: ignore[attr-defined]
+def extracting(image: NDArray[np.uint8], max_features: int) -> list[Contender]:
+    """Return OpenCV and Caloric as contenders; ``max_features`` 0 means no limit."""
+    sift = cv2.SIFT_create(max_features)  # type: ignore[attr-defined]
     return [
         Contender("extract", "OpenCV SIFT", lambda: sift.detectAndCompute(image, None)),
         *_with_and_without_core(
-            "extract", "caloric", partial(pipeline.extract, image, max_features=most or None)
+            "extract",
+            "caloric",
+            partial(pipeline.extract, image, max_features=max_features or None),
         ),
     ]

@@ -9,22 +9,23 @@ from caloric.viz import plots
 def table(report: Report) -> list[str]:
     """Return lines for the terminal."""
     lines = [f"{report['machine']['processor']}, {report['path']}"]
-    kinds = {"": report["threads"], ", OpenCV alone in the process": report["with OpenCV alone"]}
-    for kind, numbers in kinds.items():
-        for number, tasks in numbers.items():
+    alone = ", OpenCV and Caloric alone in the process"
+    kinds = {"": report["threads"], alone: report["with OpenCV alone"]}
+    for kind, by_threads in kinds.items():
+        for number, tasks in by_threads.items():
             lines.append(f"\n{threads_text(number)}{kind}: ratio (quartiles), time")
             for task, names in tasks.items():
-                for name, figures in names.items():
-                    low, high = figures["quartiles"]
-                    ratio = f"{figures['ratio']:7.3f} ({low:.3f} to {high:.3f})"
+                for name, result in names.items():
+                    low, high = result["quartiles"]
+                    ratio = f"{result['ratio']:7.3f} ({low:.3f} to {high:.3f})"
                     lines.append(
-                        f"{task:12} {name:30} {ratio:26} {1000 * figures['seconds']:9.1f} ms"
+                        f"{task:12} {name:30} {ratio:26} {1000 * result['seconds']:9.1f} ms"
                     )
     lines.append("\n" + gains_text(report))
     for row in report["large"]:
         lines.append(
             f"{row['pixels'] / 1e6:7.1f} megapixels: {row['seconds']:6.1f} s, "
-            f"{row['features']} features, {row['peak bytes'] / 1e9:.2f} GB at most"
+            f"{row['features']} features, {row['peak bytes'] / 1e9:.2f} GB peak memory"
         )
     return lines
 
@@ -35,14 +36,14 @@ def threads_text(number: str) -> str:
 
 
 def gains_text(report: Report) -> str:
-    """Return a sentence: the gain by threads, and the most that this machine allows."""
-    rows, beside = report["curves"]["threads"], report["side by side"]
+    """Return sentences on the speedup by threads and its upper bound on this machine."""
+    rows, parallel = report["curves"]["threads"], report["side by side"]
     names = [name for name in rows[0] if name != "at"]
     gains = "; ".join(f"{name} {rows[0][name] / rows[-1][name]:.2f}" for name in names)
     return (
-        f"{rows[-1]['at']} threads against 1 are faster by: {gains}. {beside['processes']} "
-        f"processes side by side, with `CALORIC_THREADS=1` each, do {beside['gain']:.2f} times the "
-        "work of one: the most that this machine allows."
+        f"Speedup with {rows[-1]['at']} threads: {gains}. For comparison, {parallel['processes']} "
+        f"parallel processes with `CALORIC_THREADS=1` have {parallel['gain']:.2f} times the "
+        "throughput of one; that is the upper bound on this machine."
     )
 
 

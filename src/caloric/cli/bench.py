@@ -23,7 +23,7 @@ PlotOut = Annotated[
 CacheIn = Annotated[
     Path | None,
     typer.Option(
-        "--cache", help="A directory to cache predictions in; metrics are always recomputed."
+        "--cache", help="Directory for cached predictions; metrics are always recomputed."
     ),
 ]
 Only = Annotated[str, typer.Option("--only", help="Only these scenes, separated by commas.")]
@@ -38,15 +38,15 @@ def _bench(
 
     console.check_outputs(json_path, plot, inputs=(data,))
     console.check_plot(plot)
-    if methods.absent():
-        typer.echo(f"not compared, because not installed: {', '.join(methods.absent())}", err=True)
+    if methods.not_installed():
+        typer.echo(f"not compared (not installed): {', '.join(methods.not_installed())}", err=True)
     pairs = datasets.DATASETS[name](data)
     if only:
         chosen = only.split(",")
         known = {name for p in pairs for name in (p.first.parent.name, p.group)}
         missing = [name for name in chosen if name not in known]
         if missing:
-            raise InputError(f"{data}: no scene {', '.join(missing)} in it")
+            raise InputError(f"{data}: contains no scene {', '.join(missing)}")
         pairs = [p for p in pairs if p.first.parent.name in chosen or p.group in chosen]
     results = evaluate.evaluate(
         pairs,
@@ -85,9 +85,9 @@ def _add_command(name: str, description: str) -> None:
 
 _add_command("oxford", "Evaluate descriptors and detectors on Oxford Affine.")
 _add_command(
-    "fischer", "Evaluate descriptors and detectors on Fischer's synthetic changes of 16 scenes."
+    "fischer", "Evaluate descriptors and detectors on Fischer's data set of synthetic changes."
 )
-_add_command("hpatches", "Evaluate descriptors and detectors on the sequences of HPatches.")
+_add_command("hpatches", "Evaluate descriptors and detectors on the HPatches sequences.")
 
 
 @app.command()
@@ -96,19 +96,19 @@ def pairs(
         Path,
         typer.Option(
             "--data",
-            help="Oxford, HPatches or Fischer; pairs with points.txt; scenes with cameras.json; "
-            "or any photographs, which are changed synthetically.",
+            help="Oxford Affine, HPatches or Fischer; pairs with points.txt; scenes with "
+            "cameras.json; or any images, to which synthetic changes are applied.",
         ),
     ],
     json_path: JsonOut = None,
-    max_features: Annotated[int, typer.Option(help="Features per image.")] = 2048,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features per image.")] = 2048,
     features: Annotated[
         list[Path] | None,
-        typer.Option(help="Features of another method, as hloc writes them (.h5); repeatable."),
+        typer.Option(help="Features of another method in hloc's format (.h5); may be repeated."),
     ] = None,
     only: Only = "",
 ) -> None:
-    """Compare end-to-end two-view geometry with OpenCV, COLMAP and your own features."""
+    """Compare end-to-end two-view geometry with OpenCV, COLMAP and other features."""
     from rich.table import Table
 
     from caloric.bench import contenders, pair_data
@@ -120,7 +120,7 @@ def pairs(
         names = only.split(",")
         chosen = [pair for pair in chosen if pair.scene in names]
         if not chosen:
-            raise InputError(f"{data}: no scene {only} in it")
+            raise InputError(f"{data}: contains no scene {only}")
     compared = contenders.default_contenders(max_features)
     compared += [contenders.from_file(path) for path in features or []]
     progress = console.Progress().counter("pairs", len(chosen) * len(compared))
@@ -140,11 +140,13 @@ def speed(
     image: Annotated[Path, typer.Argument(help="The image to extract features from.")],
     json_path: JsonOut = None,
     plot: PlotOut = None,
-    max_features: Annotated[int, typer.Option(help="Largest number of features.")] = 2000,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features.")] = 2000,
     thread_counts: Annotated[
-        str, typer.Option("--threads", help="Numbers of threads, separated by commas.")
+        str, typer.Option("--threads", help="Thread counts, separated by commas.")
     ] = "1,2",
-    rounds: Annotated[int, typer.Option(help="Timed rounds, after one warm-up round.")] = 15,
+    rounds: Annotated[
+        int, typer.Option(help="Number of timed rounds, after one warm-up round.")
+    ] = 15,
     large: Annotated[
         str,
         typer.Option(help="Sizes of large images in megapixels, separated by commas; 0 for none."),
@@ -167,11 +169,11 @@ def speed(
 
 @app.command()
 def gpu(
-    data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
+    data: Annotated[Path, typer.Option("--data", help="A directory of images.")],
     json_path: JsonOut = None,
     device: Device = "cuda",
 ) -> None:
-    """Compare images and pairs per second on the CPU and on a GPU."""
+    """Compare the throughput of the CPU and a GPU in images and pairs per second."""
     from caloric.gpu import devices
 
     console.check_outputs(json_path, None, inputs=(data,))
