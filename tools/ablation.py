@@ -74,21 +74,21 @@ def variants(views: list[training.View], pairs: list[training.Views]) -> dict[st
     sift = changed(kernel=kernel("sift", **widths, sigma_r=0.6))
     numbers, start = search()["chosen"], search()["start"]
     return {
-        "as chosen": whiten(changed(), views),
-        "before the search": whiten(unwhitened(from_numbers(start)), views, start["t"]),
+        "default": whiten(changed(), views),
+        "starting point of the search": whiten(unwhitened(from_numbers(start)), views, start["t"]),
         "not whitened": changed(),
-        "whitened by matched pairs, t 0.5": supervise(changed(), pairs, 0.5, 0.3),
-        "whitened by matched pairs, t 0": supervise(changed(), pairs, 0.0, 0.3),
-        "then entries to the power 0.85": to_power(whiten(changed(), views), 0.85),
-        "weights |g| as in the theory": whiten(changed(power=1.0), views),
+        "supervised whitening, t 0.5": supervise(changed(), pairs, 0.5, 0.3),
+        "supervised whitening, t 0": supervise(changed(), pairs, 0.0, 0.3),
+        "whitened entries to the power 0.85": to_power(whiten(changed(), views), 0.85),
+        "gradient weights |g|, as in the theory": whiten(changed(power=1.0), views),
         "no diffusion over scale": whiten(
             unwhitened(from_numbers({**numbers, "sigma_s": 0.0})), views
         ),
-        "heat kernel (its widths not searched for)": whiten(heat, views),
+        "heat kernel (widths not optimized)": whiten(heat, views),
         "sift kernel": whiten(sift, views),
-        "heat and similarity together": whiten(concatenated(changed(), heat), views),
-        "unit length instead of roots": whiten(changed(normalisation="l2"), views),
-        "samples to 20 σ": whiten(unwhitened(from_numbers({**numbers, "reach": 20.0})), views),
+        "heat and similarity concatenated": whiten(concatenated(changed(), heat), views),
+        "L2 normalization instead of root": whiten(changed(normalisation="l2"), views),
+        "samples up to 20 σ": whiten(unwhitened(from_numbers({**numbers, "reach": 20.0})), views),
     }
 
 

@@ -44,7 +44,7 @@ def test_a_second_run_reads_the_cache(tmp_path, monkeypatch):
         f"| caloric | 128 | {report['same keypoints']['caloric']['results']['mAP']['mean']:.3f}"
         in text
     )
-    assert "### Losses" in text
+    assert "### Where the default loses" in text
     out.write_text("{}")
     with pytest.raises(InputError, match="not results of this version"):
         accuracy.page([out], None, None)

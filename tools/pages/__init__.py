@@ -1,1 +1,1 @@
-"""Pages of the documentation: templates, with tables of the stored results inserted."""
+"""Generated pages of the documentation: templates filled with stored results."""

@@ -26,25 +26,25 @@ def _groups(data: Report, part: str, names: list[str]) -> str:
 
 
 def _losses(data: Report) -> list[str]:
-    """Return one line per measure in which another method has a better mean than the default.
+    """Return one line per metric in which another method has a better mean than the default.
 
-    A method is bold where the interval of the difference excludes 0.
+    A method is bold if the interval of the difference excludes 0.
     """
     lines = []
     for part in report.COLUMNS:
-        ahead: dict[str, list[tuple[float, str]]] = {}
+        leads: dict[str, list[tuple[float, str]]] = {}
         for name, method in data[part].items():
-            for figure, gap in method["ahead of it is the default by"].items():
-                if gap["mean"] < 0 and figure != "features":
-                    by = f"{-gap['mean']:.0f}" if figure in report.COUNTS else f"{-gap['mean']:.3f}"
+            for metric, gap in method["ahead of it is the default by"].items():
+                if gap["mean"] < 0 and metric != "features":
+                    by = f"{-gap['mean']:.0f}" if metric in report.COUNTS else f"{-gap['mean']:.3f}"
                     text = f"{name} by {by}"
-                    sure = gap["high"] < 0
-                    ahead.setdefault(figure, []).append(
-                        (gap["mean"], f"**{text}**" if sure else text)
+                    significant = gap["high"] < 0
+                    leads.setdefault(report.LABELS.get(metric, metric), []).append(
+                        (gap["mean"], f"**{text}**" if significant else text)
                     )
         lines += [
-            f"{part}, {figure}: " + ", ".join(text for _, text in sorted(leads))
-            for figure, leads in ahead.items()
+            f"{part}, {metric}: " + ", ".join(text for _, text in sorted(texts))
+            for metric, texts in leads.items()
         ]
         base = data[part][DEFAULT]["groups"]
         for group in base:
@@ -58,14 +58,16 @@ def _losses(data: Report) -> list[str]:
     return lines
 
 
-def _read(path: Path, shape: Callable[[Any], Any]) -> Any:
-    """Return what ``shape`` returns for the results in a JSON file."""
+def _read(path: Path, convert: Callable[[Any], Any]) -> Any:
+    """Return the results of a JSON file, converted."""
     try:
-        return shape(json.loads(path.read_text(encoding="utf-8")))
+        return convert(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}: not results of this version; run the benchmark again") from None
+        raise InputError(
+            f"{path}: not results of this version of Caloric; run the benchmark again"
+        ) from None
 
 
 def plot_name(dataset: str) -> str:
@@ -88,7 +90,7 @@ def _dataset(data: Report) -> Report:
 
 
 def _verdicts(claims: Claims) -> list[str]:
-    """Return sentences that summarize the tables."""
+    """Return lines that summarize the tables."""
     lines = []
     for name, values in claims.lead.items():
         sides = {
@@ -96,9 +98,9 @@ def _verdicts(claims: Claims) -> list[str]:
             "behind": [s for s, v in zip(STRENGTHS, values, strict=True) if v["high"] < 0],
         }
         verdicts = [
-            f"{side} {name} at strengths {', '.join(f'{s:g}' for s in at)}"
-            for side, at in sides.items()
-            if at
+            f"{side} {name} at strengths {', '.join(f'{s:g}' for s in strengths)}"
+            for side, strengths in sides.items()
+            if strengths
         ]
         lines.append("Heat is " + (" and ".join(verdicts) or f"not distinguishable from {name}"))
     cost = {name: v["median"] for name, v in claims.cost.items()}
@@ -126,8 +128,8 @@ def _claims(claims: Claims) -> Report:
     return {
         "verdicts": _verdicts(claims),
         "accuracy": table(head, rows),
-        "lead": table(["heat ahead of", *head[1:]], leads),
-        "cost": table(["method", "cost", "range"], cost),
+        "lead": table(["lead of heat over", *head[1:]], leads),
+        "cost": table(["method", "median", "range"], cost),
     }
 
 
@@ -137,12 +139,12 @@ def _ablation(lines: dict[str, dict[str, Any]]) -> str:
         gap = line["against chosen"]
         change = f"{gap['mean']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]"
         rows.append([name, f"{line['mAP']:.3f}", change, f"{line['share']:.3f}"])
-    head = ["one thing changed", "mAP, held-out", "against the default", "share, Herz-Jesus-P8"]
+    head = ["variant", "mAP, held-out", "difference to the default", "share, Herz-Jesus-P8"]
     return table(head, rows)
 
 
 def _edges(search: dict[str, Any]) -> list[str]:
-    """Return the parameters whose chosen value is the first or the last of those tried."""
+    """Return the parameters whose chosen value is the first or the last of the grid."""
     chosen, searched = search["chosen"], search["searched"]
     return [f"`{k}`" for k, tried in searched.items() if chosen[k] in (tried[0], tried[-1])]
 
@@ -158,7 +160,7 @@ def page(datasets: list[Path], claims: Path | None, ablation: Path | None) -> st
         "accuracy.md",
         datasets=[_read(path, _dataset) for path in datasets],
         search=search,
-        choice=table(["parameter", "chosen", "tried"], choice),
+        choice=table(["parameter", "chosen", "grid"], choice),
         edges=_edges(search),
         ablation=None if ablation is None else _read(ablation, _ablation),
         claims=None if claims is None else _read(claims, lambda data: _claims(Claims(**data))),

@@ -1,4 +1,4 @@
-"""docs/scale.md: the cost of collections of any size, from the results of ``python -m tools scale``."""
+"""docs/scale.md: the cost of collections by size, from the results of ``python -m tools scale``."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def _time(hours: float) -> str:
 
 
 def costs(report: Report, images: int) -> dict[str, float]:
-    """Return core-hours, bytes and pairs of a collection of so many images, by measured rates."""
+    """Return core-hours, bytes and pairs of a collection, extrapolated from measured rates."""
     rates, compared = report["rates"], report["index"]["all compared"]
     pairs = images * rates["pairs"] / rates["images"]
     per_query = compared["milliseconds a query"] * report["index"]["threads"] / 1000
@@ -55,7 +55,7 @@ def costs(report: Report, images: int) -> dict[str, float]:
     }
 
 
-SPREAD = ("hash", "extract", "vectors", "match", "verify")  # steps that workers share
+DISTRIBUTED = ("hash", "extract", "vectors", "match", "verify")  # steps run by workers
 
 
 def _costs_table(report: Report) -> str:
@@ -65,8 +65,8 @@ def _costs_table(report: Report) -> str:
         return [label, *(of(estimates[name]) for name in SIZES)]
 
     def wall(name: str) -> str:
-        hours = sum(estimates[name][step] for step in SPREAD) / CORES[SIZES[name]]
-        return f"{_time(hours)} on {CORES[SIZES[name]]:,}"
+        hours = sum(estimates[name][step] for step in DISTRIBUTED) / CORES[SIZES[name]]
+        return f"{_time(hours)} on {CORES[SIZES[name]]:,} cores"
 
     rows = [
         row("hash the files", lambda c: _time(c["hash"])),
@@ -74,7 +74,7 @@ def _costs_table(report: Report) -> str:
         row("compute retrieval vectors", lambda c: _time(c["vectors"])),
         row("match", lambda c: _time(c["match"])),
         row("verify", lambda c: _time(c["verify"])),
-        ["sum of these, on a number of cores", *(wall(name) for name in SIZES)],
+        ["sum of these, in parallel", *(wall(name) for name in SIZES)],
         row(
             "search for the 20 nearest, exhaustive, on the client only",
             lambda c: _time(c["search"]),

@@ -7,7 +7,7 @@ from tools.pages.markdown import render
 
 
 def _escaped(text: str) -> str:
-    """Return text as Markdown; formulas, between dollars, are not changed."""
+    """Return text escaped for Markdown, except for formulas between dollar signs."""
     parts = text.split("$")
     parts[::2] = [re.sub(r"([\[\]*_<|])", r"\\\1", part) for part in parts[::2]]
     return "$".join(parts)

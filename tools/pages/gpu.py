@@ -4,38 +4,36 @@ from caloric.types import Report
 from tools.gpu.report import failures
 from tools.pages.markdown import render, table
 
-_COLORS = {"color": "color", "gray": "gray"}
-
 
 def _arrays(report: Report) -> str:
     rows = []
     for name, rates in report["arrays"].items():
         cpu = report["cpu"][name]["images a second"]
         for kind in ("color", "gray"):
-            own = rates[kind]
-            rate = own["images a second, one list"]
+            result = rates[kind]
+            rate = result["images a second, one list"]
             rows.append([
-                f"{name}, {_COLORS[kind]}", f"{own['milliseconds, one by one, mean']:.2f} ms",
-                *(f"{own[f'images a second, calls of {n}']:,.0f}" for n in (8, 32)),
+                f"{name}, {kind}", f"{result['milliseconds, one by one, mean']:.2f} ms",
+                *(f"{result[f'images a second, calls of {n}']:,.0f}" for n in (8, 32)),
                 f"{rate:,.0f}", f"{rate / cpu:.0f}",
             ])  # fmt: skip
-        staying = rates["images a second, one list, features stay on the device"]
-        rows.append([f"{name}, color, `on_device=True`", "", "", "", f"{staying:,.0f}", ""])
+        on_device = rates["images a second, one list, features stay on the device"]
+        rows.append([f"{name}, color, `on_device=True`", "", "", "", f"{on_device:,.0f}", ""])
     head = ["uint8 arrays of", "single call", "images per second, calls of 8", "calls of 32",
-            "one list", "one list, times two CPU threads"]  # fmt: skip
+            "one list", "one list, speedup over two CPU threads"]  # fmt: skip
     return table(head, rows)
 
 
 def _alone(report: Report) -> str:
     rows = []
     for name, batches in report["images"].items():
-        for count, own in batches.items():
+        for count, result in batches.items():
             if count == "stages":
                 continue
-            rate = own["images a second"]
+            rate = result["images a second"]
             copied = rate * batches["stages"]["gigabytes an image at least"] / 1000
             rows.append([
-                name, count, f"{own['milliseconds a batch']:.2f} ms", f"{rate:,.0f}",
+                name, count, f"{result['milliseconds a batch']:.2f} ms", f"{rate:,.0f}",
                 f"{copied / report['limits']['copy, terabytes a second']:.0%}",
             ])  # fmt: skip
     head = ["images", "batch size", "time", "images per second", "share of the copying limit"]
@@ -43,15 +41,15 @@ def _alone(report: Report) -> str:
 
 
 def _pairs(report: Report) -> str:
-    own, alone = report["pairs"], report["search"]["ratio beyond 10 pixels"]
+    rates, alone = report["pairs"], report["search"]["ratio beyond 10 pixels"]
     names = {
-        "one list, all pairs of images": f"one list, all {own['pairs']} pairs of "
-        f"{len(own['features'])} images",
+        "one list, all pairs of images": f"one list, all {rates['pairs']} pairs of "
+        f"{len(rates['features'])} images",
         "one list, features on the device": "the same, features on the device",
-        "one list, pairs without an image twice": "one list, no image twice",
+        "one list, pairs without an image twice": "one list, each image in one pair",
         "one by one": "single calls",
     }
-    rows = [[text, f"{own[f'pairs a second, {name}']:,.0f}"] for name, text in names.items()]
+    rows = [[text, f"{rates[f'pairs a second, {name}']:,.0f}"] for name, text in names.items()]
     rows.append(["the device alone, 64 pairs", f"{alone['pairs a second']:,.0f}"])
     return table(["`caloric.match`, 4,096 x 4,096 features", "pairs per second"], rows)
 
@@ -59,20 +57,19 @@ def _pairs(report: Report) -> str:
 def _stages(report: Report) -> str:
     stages = next(iter(report["images"].values()))["stages"]
     copy = report["limits"]["copy, terabytes a second"]
-    least = stages["gigabytes an image of the pyramid"] / copy
+    copy_time = stages["gigabytes an image of the pyramid"] / copy
     rows = []
-    for stage, took in stages["milliseconds an image"].items():
+    for stage, milliseconds in stages["milliseconds an image"].items():
         share = ""
         if stage == "pyramid":
-            share = f"{least / took:.0%}: every level is read and written once"
+            share = f"{copy_time / milliseconds:.0%}: every level is read and written once"
         elif stage == "extrema":
-            share = f"{least / 2 / took:.0%}: every level is read once"
+            share = f"{copy_time / 2 / milliseconds:.0%}: every level is read once"
         elif stage in ("density", "table"):
-            moved = stages["gigabytes an image of the densities"] / copy
-            share = (
-                f"{moved / took:.0%}: harmonics are {'written' if stage == 'density' else 'read'}"
-            )
-        rows.append([stage, f"{1000 * took:.0f} µs", share])
+            density_time = stages["gigabytes an image of the densities"] / copy
+            access = "written" if stage == "density" else "read"
+            share = f"{density_time / milliseconds:.0%}: harmonics are {access}"
+        rows.append([stage, f"{1000 * milliseconds:.0f} µs", share])
     return table(["step", "time per image", "share of the copying limit"], rows)
 
 
@@ -95,14 +92,15 @@ def _files(files: Report, about: Report) -> str:
 
 
 def _description(report: Report) -> str:
-    own, rates = report["description"], report["limits"]["products, teraflops a second"]
+    limits = report["limits"]["products, teraflops a second"]
     rows = []
-    for name, one in own.items():
-        if isinstance(one, dict):
-            limit = rates["half" if name.endswith("16") else "float32"]
+    for name, result in report["description"].items():
+        if isinstance(result, dict):
+            limit = limits["half" if name.endswith("16") else "float32"]
             rows.append([
-                name, f"{one['table'][0]:,} x {one['table'][1]}",
-                f"{one['million frames a second']:.1f} million", f"{one['teraflops'] / limit:.0%}",
+                name, f"{result['table'][0]:,} x {result['table'][1]}",
+                f"{result['million frames a second']:.1f} million",
+                f"{result['teraflops'] / limit:.0%}",
             ])  # fmt: skip
     return table(["", "table", "frames per second", "share of the limit"], rows)
 
@@ -110,8 +108,8 @@ def _description(report: Report) -> str:
 def page(report: Report) -> str:
     """Return the text of the page."""
     precision = [
-        [name, f"{one['device']:.0f}", f"{one['cpu']:.0f}"]
-        for name, one in report["precision"].items()
+        [name, f"{times['device']:.0f}", f"{times['cpu']:.0f}"]
+        for name, times in report["precision"].items()
     ]
     oxford = [[name, f"{value:.4f}"] for name, value in report.get("oxford", {}).items()]
     return render(

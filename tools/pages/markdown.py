@@ -1,4 +1,4 @@
-"""Markdown for the generated pages: tables, and templates that they are inserted into."""
+"""Markdown for the generated pages: tables and templates."""
 
 import json
 from pathlib import Path
@@ -20,14 +20,14 @@ def results(name: str) -> Report:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table; bars in cells are escaped."""
+    """Return a Markdown table; vertical bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in escaped)
 
 
 def render(template: str, **values: object) -> str:
-    """Return a page: a template of Jinja with its values, of which none may be missing."""
+    """Return a page: a Jinja template with its values; a missing value is an error."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,

@@ -1,4 +1,4 @@
-"""docs/pairs.md and its figure, from the results of ``caloric bench pairs``."""
+"""docs/pairs.md and its plot, from the results of ``caloric bench pairs``."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools.pages.markdown import render, results, table
 _COLUMNS = {
     "right": "correct matches",
     "right, filtered": "correct after the filter",
-    "error": "median error of these [px]",
+    "error": "median error [px]",
     "repeatability 1 px": "repeatability 1 px",
     "repeatability 3 px": "3 px",
     "AUC 1 px": "AUC 1 px",
@@ -93,7 +93,7 @@ _COLORS = {
 
 
 def draw(path: Path) -> None:
-    """Draw the errors of matches before and after refinement, and the curve of poses."""
+    """Plot the cumulative distributions of match errors and pose errors."""
     report = results("pairs-strecha")
     figure = plots.new_figure(figsize=(11, 4.2))
     left, right = figure.subplots(1, 2)

@@ -13,13 +13,13 @@ def page() -> str:
         reference = next(iter(speed["threads"]["1"][task]))
         times.append([task, reference, *(f"{ratio:.2f}" for ratio in ratios)])
     agreement = [
-        [name, f"{one['frames of both']:.3%}", f"{one['worst image']:.2%}",
-         f"{one['cosine, lowest in a thousand']:.6f}", f"{one['lowest cosine']:.4f}",
-         f"{one['bit-identical images']:.0f} of {len(IMAGES)}"]
-        for name, one in compared.items()
+        [name, f"{result['frames of both']:.3%}", f"{result['worst image']:.2%}",
+         f"{result['cosine, lowest in a thousand']:.6f}", f"{result['lowest cosine']:.4f}",
+         f"{result['bit-identical images']:.0f} of {len(IMAGES)}"]
+        for name, result in compared.items()
     ]  # fmt: skip
-    head = ["builds", "frames that both find", "in the worst photograph",
-            "cosine, lowest in a thousand", "lowest cosine", "bit-identical photographs"]  # fmt: skip
+    head = ["builds", "common frames", "common frames, worst photograph",
+            "0.1th percentile of the cosine", "lowest cosine", "bit-identical photographs"]  # fmt: skip
     return render(
         "platforms.md", near=NEAR, common=PROMISED["worst image"],
         cosine=PROMISED["cosine, lowest in a thousand"], features=f"{FEATURES:,}",

@@ -34,7 +34,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def draw(directory: Path) -> None:
-    """Draw the plots of the pages, and the image of the README, into a directory."""
+    """Draw the plots of the pages and the image of the README into a directory."""
     report.plot(results("oxford"), directory / accuracy.plot_name("oxford"))
     pairs.draw(directory / "pairs.png")
     speed_report.plot(results("speed"), directory / "speed.png")

@@ -18,7 +18,7 @@ def _share(values: list[bool]) -> str:
 
 
 def confidence_of(row: Report) -> float:
-    """Return the confidence in the homography of a row by the coefficients of the library."""
+    """Return the confidence of the homography of a row, with the library's coefficients."""
     if "with frames" not in row["evidence"]:
         return 0.0
     z = float(np.dot(confidence.WITH_FRAMES, row["evidence"]["with frames"]))
@@ -49,23 +49,29 @@ def rendered(report: Report) -> str:
     for level in (*wide.LEVELS, "auto"):
         cells = []
         for tilt in tilts:
-            ended = _ended([row for row in related if row["tilt"] == tilt], level)
-            cells.append(_share([row["right"] and confidence_of(row) > 0.5 for row in ended]))
+            chosen = _selected([row for row in related if row["tilt"] == tilt], level)
+            cells.append(_share([row["right"] and confidence_of(row) > 0.5 for row in chosen]))
         rows.append([str(level), *cells])
-    return table(["views to tilt", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
+    return table(["views up to tilt", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
 
 
 def unrelated(report: Report) -> str:
     """Return the table of unrelated pairs."""
     rows = []
     for level in wide.LEVELS:
-        at = [row for row in report["pairs"] if not row["tilt"] and row["level"] == level]
+        selected = [row for row in report["pairs"] if not row["tilt"] and row["level"] == level]
         rows.append(
-            [str(level), str(len(at)), str(sum(confidence_of(row) > 0.5 for row in at)),
-             str(sum(row["confidence, fundamental"] > 0.5 for row in at))]
+            [str(level), str(len(selected)), str(sum(confidence_of(row) > 0.5 for row in selected)),
+             str(sum(row["confidence, fundamental"] > 0.5 for row in selected))]
         )  # fmt: skip
     return table(
-        ["views to tilt", "unrelated pairs", "homography accepted", "fundamental matrix"], rows
+        [
+            "views up to tilt",
+            "unrelated pairs",
+            "homographies accepted",
+            "fundamental matrices accepted",
+        ],
+        rows,
     )
 
 
@@ -73,15 +79,15 @@ def calibrated(report: Report) -> str:
     """Return tables of the share of correct geometries by confidence, on the held-out scenes."""
     text = []
     for name, title in (("with frames", "with frames"), ("without", "points only")):
-        found = wide.calibration(report["pairs"], name)
+        result = wide.calibration(report["pairs"], name)
         rows = [
             [f"{b['from']:g} to {b['to']:g}", str(b["geometries"]),
              "" if b["right"] is None else f"{b['right']:.1%}"]
-            for b in found["bins"]
+            for b in result["bins"]
         ]  # fmt: skip
         text += [
             table([f"confidence, {title}", "geometries", "correct"], rows),
-            f"Of the {found['above .9']} above 0.9, {found['of them right']:.1%} are correct.",
+            f"Of the {result['above .9']} geometries above 0.9, {result['of them right']:.1%} are correct.",
         ]
     return "\n\n".join(text)
 
@@ -91,7 +97,8 @@ def lines(report: Report) -> list[str]:
     text = [part(report) for part in (real, rendered, unrelated, calibrated)]
     for name in ("with frames", "without"):
         fitted = wide.calibration(report["pairs"], name)["coefficients"]
-        text.append(f"coefficients {name}: {', '.join(f'{c:.3f}' for c in fitted)}")
+        label = "with frames" if name == "with frames" else "points only"
+        text.append(f"coefficients, {label}: {', '.join(f'{c:.3f}' for c in fitted)}")
     return text
 
 
@@ -103,7 +110,7 @@ def times(report: Report) -> str:
          *(f"{seconds[str(level)][k]:.2f} s" for k in ("extract", "match", "verify", "match_images"))]
         for level in wide.LEVELS
     ]  # fmt: skip
-    head = ["views to tilt", "features", "extract both", "match", "verify", "`match_images`"]
+    head = ["views up to tilt", "features", "extract both", "match", "verify", "`match_images`"]
     return table(head, rows)
 
 
@@ -117,42 +124,42 @@ def page(report: Report) -> str:
 
 
 def packed(reports: list[Report]) -> Report:
-    """Return reports merged into one, with rows of pairs as lists; the rest is of the first one."""
+    """Return merged reports, with rows of pairs as lists; the other sections are the first's."""
     rows = [
         [run, *(row[column] for column in _COLUMNS[1:])]
         for run, report in enumerate(reports)
         for row in report["pairs"]
     ]
     for row in rows:
-        for i in (2, 3):  # without directories
+        for i in (2, 3):  # the images, without directories
             row[i] = Path(row[i]).name
     first = {k: v for k, v in reports[0].items() if k != "pairs"}
     return first | {"columns": _COLUMNS, "pairs": rows}
 
 
 def unpacked(report: Report) -> Report:
-    """Return the report that :func:`packed` returned, with rows as dictionaries."""
+    """Return a report of :func:`packed` with rows as dictionaries."""
     rows = [dict(zip(report["columns"], row, strict=True)) for row in report["pairs"]]
     return report | {"pairs": rows}
 
 
-def _ended(rows: list[Report], level: int | str) -> list[Report]:
+def _selected(rows: list[Report], level: int | str) -> list[Report]:
     """Return the rows of one level, or those at which "auto" stops."""
     if level != "auto":
         return [row for row in rows if row["level"] == level]
     by_pair: dict[tuple[str, int], list[Report]] = {}
     for row in rows:
         by_pair.setdefault((row["first"], row["seed"]), []).append(row)
-    ended = []
+    chosen = []
     for group in by_pair.values():
         group.sort(key=lambda row: row["level"])
         best = group[0]
         for row in group[1:]:
-            sure = confidence_of(best) > 0.9
-            if sure and best["inliers"] >= 40:
+            is_confident = confidence_of(best) > 0.9
+            if is_confident and best["inliers"] >= 40:
                 break
             best = max(best, row, key=lambda r: (min(confidence_of(r), 0.9), r["inliers"]))
-            if sure:
+            if is_confident:
                 break
-        ended.append(best)
-    return ended
+        chosen.append(best)
+    return chosen

@@ -27,7 +27,7 @@ class Erratum:
     """One entry: the printed and the correct formula, and the evidence in words and numbers."""
 
     number: int
-    place: str
+    location: str
     printed: str
     correct: str
     evidence: str
@@ -374,7 +374,7 @@ def erratum_15() -> Erratum:
     numbers = {"half": coverage(np.pi * k / 8), "full": coverage(2 * np.pi * k / 8)}
     return Erratum(
         15,
-        "the two figures of response maps",
+        "the paper's figures of response maps",
         r"$\beta = \frac{k\pi}{8}$, $k = 0 \ldots 7$",
         r"eight bins are $\beta = \frac{2\pi k}{8}$",
         f"A gradient at the worst angle weighs {numbers['half']:.2f} of one at the best with the "

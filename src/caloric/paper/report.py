@@ -334,7 +334,11 @@ def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
     rows = "".join(
         html.row(
             _ERRATA,
-            [str(e.number), escape(e.place), *map(html.math, (e.printed, e.correct, e.evidence))],
+            [
+                str(e.number),
+                escape(e.location),
+                *map(html.math, (e.printed, e.correct, e.evidence)),
+            ],
         )
         for e in entries
     )
