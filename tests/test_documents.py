@@ -226,7 +226,7 @@ def test_the_coefficients_of_the_confidence():
     for name, used in (("with frames", confidence.WITH_FRAMES), ("without", confidence.WITHOUT)):
         found = wide.calibration(report["pairs"], name)
         np.testing.assert_allclose(found["coefficients"], used, atol=0.02)
-        assert found["of them right"] > 0.97
+        assert found["correct above 0.9"] > 0.97
     assert {v["reliable"] for v in (report["wide"] | report["oxford"]).values()} == {True}
 
 

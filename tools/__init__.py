@@ -1,1 +1,1 @@
-"""Programs for the developers of Caloric: benchmarks, drills, page writers. Not shipped."""
+"""Developer tools, not part of the package: benchmarks, drills, page writers."""

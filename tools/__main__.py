@@ -1,4 +1,4 @@
-"""``python -m tools``: benchmarks, drills and page writers that only developers run."""
+"""``python -m tools``: benchmarks, drills and page writers for developers."""
 
 import json
 from pathlib import Path
@@ -25,35 +25,38 @@ JsonOut = Annotated[
 def patches(
     data: Data,
     json_path: JsonOut = None,
-    most: Annotated[int, typer.Option(help="Largest number of keypoints per sequence.")] = 300,
+    max_patches: Annotated[int, typer.Option(help="Maximum number of patches per file.")] = 300,
 ) -> None:
-    """Measure verification, matching and retrieval on the patches of HPatches."""
+    """Evaluate verification, matching and retrieval on the patches of HPatches."""
     from rich.table import Table
 
     from caloric.bench import report
     from tools import patches as benchmark
 
-    lines = benchmark.run(data, most, console.line_printer())
+    lines = benchmark.run(data, max_patches, console.line_printer())
     if json_path is not None:
-        figures = {
-            x.method: {
-                task: {"figure": vars(x.figures[task]), "default ahead by": vars(x.ahead[task])}
-                for task in x.figures
+        results = {
+            line.method: {
+                task: {
+                    "mAP": vars(line.scores[task]),
+                    "lead of the default": vars(line.leads[task]),
+                }
+                for task in line.scores
             }
-            for x in lines
+            for line in lines
         }
-        about = {"versions": report.versions(), "places a sequence": most}
-        console.write_text(json_path, json.dumps(about | {"methods": figures}, indent=1))
+        about = {"versions": report.versions(), "patches per file": max_patches}
+        console.write_text(json_path, json.dumps(about | {"methods": results}, indent=1))
     if json_path != "-":
-        table = Table("task", *(x.method for x in lines), title="mean average precision")
-        for task in lines[0].figures:
-            table.add_row(task, *(f"{x.figures[task].mean:.3f}" for x in lines))
+        table = Table("task", *(line.method for line in lines), title="mean average precision")
+        for task in lines[0].scores:
+            table.add_row(task, *(f"{line.scores[task].mean:.3f}" for line in lines))
         console.tables().print(table)
 
 
 @app.command()
 def claims(json_path: JsonOut = None) -> None:
-    """Test the claims of the paper on heat and the closed forms, on images of scikit-image."""
+    """Test the paper's claims on heat and the closed forms with images of scikit-image."""
     from rich.table import Table
 
     from tools import claims as benchmark
@@ -63,7 +66,7 @@ def claims(json_path: JsonOut = None) -> None:
         console.write_text(json_path, json.dumps(vars(results), indent=1))
     if json_path != "-":
         strengths = [f"{s:g}" for s in benchmark.STRENGTHS]
-        table = Table("mAP at affine strength", *strengths, "cost, of sift's")
+        table = Table("mAP at affine strength", *strengths, "cost relative to sift")
         for name, values in results.accuracy.items():
             cost = f"{results.cost[name]['median']:.2f}"
             table.add_row(name, *(f"{v['mAP']:.3f}" for v in values), cost)
@@ -78,10 +81,10 @@ def models(
     json_path: JsonOut = None,
     max_features: Annotated[
         list[int] | None,
-        typer.Option(help="The limits for COLMAP, which may return more: 4000 and 8000."),
+        typer.Option(help="Limits for COLMAP, which may exceed them; default: 4000 and 8000."),
     ] = None,
 ) -> None:
-    """Compare COLMAP models from Caloric's and from COLMAP's features with the true cameras."""
+    """Compare COLMAP models from Caloric's and COLMAP's features with the true cameras."""
     from tools import models as benchmark
 
     console.check_outputs(json_path, None)
@@ -93,15 +96,16 @@ def models(
 @app.command()
 def wide(
     data: Annotated[
-        Path, typer.Option("--data", help="A directory of photographs, SCENE_NUMBER.jpg.")
+        Path, typer.Option("--data", help="A directory of photographs named SCENE_NUMBER.jpg.")
     ],
     json_path: JsonOut = None,
     wide_pairs: Annotated[
-        Path | None, typer.Option("--wide", help="Directories with 1.jpg, 2.jpg and points.txt.")
+        Path | None,
+        typer.Option("--wide", help="A directory of pairs: PAIR/1.jpg, 2.jpg and points.txt."),
     ] = None,
     oxford: Annotated[Path | None, typer.Option(help="Oxford Affine.")] = None,
-    pairs: Annotated[int, typer.Option(help="Number of related, and of unrelated pairs.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the pairs.")] = 0,
+    pairs: Annotated[int, typer.Option(help="Number of related and of unrelated pairs.")] = 300,
+    seed: Annotated[int, typer.Option(help="Random seed for the pairs.")] = 0,
 ) -> None:
     """Match oblique views and unrelated pairs; fit and test the confidence of geometries."""
     from tools import wide as benchmark
@@ -117,15 +121,15 @@ def scale(
     data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     json_path: JsonOut = None,
     oxford: Annotated[Path | None, typer.Option(help="Oxford Affine, to test retrieval.")] = None,
-    images: Annotated[int, typer.Option(help="Number of tiny images for the Dask run.")] = 50_000,
+    images: Annotated[int, typer.Option(help="Number of small images for the Dask run.")] = 50_000,
     only: Annotated[
         str | None,
         typer.Option(
-            help="Only these sections, separated by commas; the others stay as in the JSON file."
+            help="Run only these sections, separated by commas; others are kept from the JSON file."
         ),
     ] = None,
 ) -> None:
-    """Measure rates, sizes and memory of collections, up to a million images."""
+    """Measure throughput, sizes and memory of collections, up to a million images."""
     from tools import scale as benchmark
     from tools.pages import collections
 
@@ -134,8 +138,8 @@ def scale(
     for name in sections:
         if name not in benchmark.SECTIONS:
             raise unknown("section", name, benchmark.SECTIONS)
-    before = console.json_file(json_path)
-    report = json.loads(before.read_text()) if only and before and before.exists() else {}
+    previous = console.json_file(json_path)
+    report = json.loads(previous.read_text()) if only and previous and previous.exists() else {}
     report |= benchmark.run(
         data, oxford, images, sections,
         console.line_printer(),
@@ -147,20 +151,20 @@ def scale(
 def kills(
     data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     json_path: JsonOut = None,
-    count: Annotated[int, typer.Option("--kills", help="Number of kills.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the random moments.")] = 0,
+    count: Annotated[int, typer.Option("--kills", help="How many times to kill a run.")] = 20,
+    seed: Annotated[int, typer.Option(help="Random seed for the times of the kills.")] = 0,
 ) -> None:
-    """Kill runs over a collection at random moments, run again, and compare the stores."""
+    """Kill collection runs at random times, run them again, and compare the stores."""
     from tools.drills import kills as benchmark
 
     console.check_outputs(json_path, None)
     report = benchmark.run(data, count, 300, seed, console.line_printer())
     if json_path is not None:
         console.write_report(json_path, report)
-    wrong = [k for k in report["kills"] if not k["the same store"] or k["written again"]]
+    failed = [k for k in report["kills"] if not k["the same store"] or k["written again"]]
     total = len(report["kills"])
-    typer.echo(f"{total - len(wrong)} of {total} ended with the same store as an undisturbed run")
-    if wrong:
+    typer.echo(f"{total - len(failed)} of {total} ended with the same store as an undisturbed run")
+    if failed:
         raise typer.Exit(1)
 
 
@@ -168,7 +172,9 @@ def kills(
 def view(
     image: Annotated[
         Path | None,
-        typer.Argument(help="An image with 10,000 features; by default one from scikit-image."),
+        typer.Argument(
+            help="An image with at least 10,000 features; default: one of scikit-image."
+        ),
     ] = None,
     json_path: JsonOut = None,
 ) -> None:
@@ -190,15 +196,15 @@ def align(
     ] = None,
     json_path: JsonOut = None,
     cases: Annotated[int, typer.Option(help="Number of cases per cell.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the random transforms.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the transforms.")] = 0,
     only: Annotated[
         str,
         typer.Option(
-            help="Only these sections, separated by commas; the others stay as in the JSON file."
+            help="Run only these sections, separated by commas; others are kept from the JSON file."
         ),
     ] = "",
 ) -> None:
-    """Compare alignment with ECC, Lucas-Kanade and SIFT with RANSAC, on photographs."""
+    """Compare alignment with ECC, Lucas-Kanade, and SIFT with RANSAC on photographs."""
     from tools.alignment import benchmark
     from tools.pages import alignment
 
@@ -212,9 +218,9 @@ def align(
     if not strecha and "refine" in sections:
         sections.remove("refine")
     report: Report = {}
-    before = console.json_file(json_path)
-    if only and before is not None and before.exists():
-        report = json.loads(before.read_text())
+    previous = console.json_file(json_path)
+    if only and previous is not None and previous.exists():
+        report = json.loads(previous.read_text())
     report |= benchmark.run(
         data, strecha or [], cases, seed, sections,
         console.line_printer(),
@@ -226,25 +232,25 @@ def align(
 def gpu(
     data: Annotated[Path, typer.Option("--data", help="A directory of photographs.")],
     oxford: Annotated[
-        Path | None, typer.Option(help="Oxford Affine, to compare the accuracy with the CPU.")
+        Path | None, typer.Option(help="Oxford Affine, to compare accuracy on both devices.")
     ] = None,
     json_path: JsonOut = None,
     device: Device = "cuda",
     commit: Annotated[
-        str | None, typer.Option(help="The commit that is measured, for the report.")
+        str | None, typer.Option(help="The commit under test, for the report.")
     ] = None,
 ) -> None:
-    """Run the acceptance test of the GPU code: rates, limits, and agreement with the CPU."""
+    """Run the acceptance test of the GPU code: throughput, limits, agreement with the CPU."""
     from tools.gpu import benchmark, report
 
     console.check_outputs(json_path, None, inputs=(data,))
 
-    def keep(results: Report) -> None:
+    def save(results: Report) -> None:
         if console.json_file(json_path) is not None:
             console.write_report(str(json_path), results)
 
     results = benchmark.run(
-        benchmark.Inputs(data, oxford, device, commit), console.line_printer(), keep
+        benchmark.Inputs(data, oxford, device, commit), console.line_printer(), save
     )
     console.report_results(json_path, results, report.lines(results))
     failures = report.failures(results)
@@ -268,10 +274,10 @@ def merge_wide(
 @app.command()
 def pages(
     plots: Annotated[
-        bool, typer.Option("--plots", help="Draw the plots and images again.")
+        bool, typer.Option("--plots", help="Also redraw the plots and images.")
     ] = False,
 ) -> None:
-    """Write all generated pages of the documentation from the results in docs/results."""
+    """Write the generated pages of the documentation from the results in docs/results."""
     from tools.pages import registry
     from tools.pages.markdown import DOCS
 
@@ -285,12 +291,12 @@ def pages(
 
 @app.command()
 def fuzz(
-    files: Annotated[int, typer.Option(help="How many broken files to try.")] = 10_000,
+    files: Annotated[int, typer.Option(help="Number of damaged files.")] = 10_000,
     first: Annotated[
         int, typer.Option(help="Number of the first file; a file's number is its seed.")
     ] = 0,
 ) -> None:
-    """Extract broken image files: each must give features or an error of one line."""
+    """Extract features of damaged image files: each must yield features or a one-line error."""
     from tools.drills.fuzz import run
 
     progress = console.Progress()

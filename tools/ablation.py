@@ -1,9 +1,9 @@
-"""Measure what each part of the default descriptor contributes, on data not used to choose it.
+"""Ablation of the default descriptor, on data that was not used to choose it.
 
     python -m tools.ablation --photos PHOTOS --strecha STRECHA/Herz-Jesus-P8 --output FILE.json
 
-One thing is changed at a time. mAP is over 32 synthetic changes of 16 photographs; the other figure
-is the share of correctly matched keypoints of a scene. Neither was used to choose the descriptor.
+One thing is changed at a time. The report has the mAP over 32 synthetic changes of 16 photographs,
+and the share of correctly matched keypoints of a scene.
 """
 
 import argparse
@@ -30,12 +30,12 @@ T = search()["chosen"]["t"]
 
 
 def unwhitened(recipe: Descriptor) -> Describe:
-    """Return the descriptor of a recipe, without whitening."""
+    """Return the descriptor of a recipe without whitening."""
     return lambda view: training.plain(view, recipe)
 
 
 def concatenated(first: Describe, second: Describe) -> Describe:
-    """Return two descriptors, concatenated."""
+    """Return the concatenation of two descriptors."""
     return lambda view: np.concatenate([first(view), second(view)], 1)
 
 
@@ -46,14 +46,14 @@ def whiten(describe: Describe, views: list[training.View], t: float = T) -> Desc
 
 
 def supervise(describe: Describe, pairs: list[training.Views], t: float, shrink: float) -> Describe:
-    """Return a descriptor whitened by matched pairs."""
+    """Return a descriptor with supervised whitening, learned from matched pairs."""
     a, b = training.matched(pairs, describe)
     matrix = whitening.learn_supervised(a, b, t, 128, shrink)
     return lambda view: np.asarray(whitening.apply(describe(view), matrix), np.float32)
 
 
 def to_power(describe: Describe, power: float) -> Describe:
-    """Return a descriptor with the power of its entries, signs kept, and normalized again."""
+    """Return a descriptor with signed powers of its entries, normalized again."""
 
     def values(view: training.View) -> Values:
         x = describe(view)
@@ -63,7 +63,7 @@ def to_power(describe: Describe, power: float) -> Describe:
 
 
 def variants(views: list[training.View], pairs: list[training.Views]) -> dict[str, Describe]:
-    """Return all variants by the name of what is changed."""
+    """Return all variants by name."""
     chosen = from_numbers(search()["chosen"])
     widths = {"sigma_d": chosen.kernel.sigma_d, "growth": chosen.kernel.growth}
 
@@ -94,7 +94,7 @@ def variants(views: list[training.View], pairs: list[training.Views]) -> dict[st
 
 @threads.single_threaded_blas
 def main() -> None:
-    """Score all variants and write the report."""
+    """Evaluate all variants and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--strecha", type=Path, required=True)
@@ -103,7 +103,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     held_out = training.held_out(training.photographs(arguments.photos))
     scene = training.Scene(arguments.strecha)
-    pairs = [pair for pair in training.pairs_of_pictures() if len(pair.truth)]
+    pairs = [pair for pair in training.whitening_pairs() if len(pair.truth)]
     views = [view for pair in pairs for view in (pair.first, pair.second)]
     report: dict[str, Any] = {}
     base: NDArray[np.float64] | None = None

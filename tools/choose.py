@@ -1,16 +1,16 @@
-"""Choose the default descriptor, without Oxford Affine.
+"""Choose the parameters of the default descriptor, without using Oxford Affine.
 
     python -m tools.choose --photos PHOTOS --strecha STRECHA/fountain-P11
 
-A seeded coordinate search of five minutes with the compiled core, which maximizes the sum of
+A seeded coordinate search (five minutes with the compiled core) maximizes the sum of
 
-* mAP on 48 synthetic changes (view, light, blur, noise, JPEG) of 16 photographs, and
-* the share of keypoints of fountain-P11 that are mutual nearest neighbors within 1.5 pixels of
-  each other's epipolar lines, images one to three apart,
+* mAP on 48 synthetic changes (viewpoint, illumination, blur, noise, JPEG) of 16 photographs, and
+* the share of keypoints of fountain-P11 with a mutual nearest neighbor within 1.5 pixels of the
+  epipolar line, for images one to three apart,
 
-minus PRICE for every doubling of the cost. Whitening is learned from the pictures of scikit-image.
-The result, src/caloric/data/caloric.json, has the chosen values, the search grid and the scores,
-also on 16 held-out photographs. The default descriptor reads it.
+minus PRICE for every doubling of the cost. Whitening is learned from the images of scikit-image.
+The default descriptor reads the result, src/caloric/data/caloric.json: the chosen values, the
+search grid, and the scores, including those on 16 held-out photographs.
 """
 
 import argparse
@@ -57,9 +57,9 @@ GRID: dict[str, list[Any]] = {
 
 
 def work(recipe: Descriptor) -> float:
-    """Return the number of products per feature."""
-    places, points = len(recipe.layout.places()), len(recipe.sampling.points())
-    return places * points * (2 * (recipe.harmonics or 6) + 1)
+    """Return the number of multiplications per feature."""
+    positions, points = len(recipe.layout.places()), len(recipe.sampling.points())
+    return positions * points * (2 * (recipe.harmonics or 6) + 1)
 
 
 def mean_precision(
@@ -78,7 +78,7 @@ def mean_precision(
 
 
 def main() -> None:
-    """Search, then score the result on held-out photographs."""
+    """Search, then evaluate the result on held-out photographs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--strecha", type=Path, required=True)
@@ -86,7 +86,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     photographs = training.photographs(arguments.photos)
     train = training.for_choosing(photographs)
-    pictures = [training.view(image, 700) for image in training.pictures()]
+    sample_views = [training.view(image, 700) for image in training.sample_images()]
     fountain = training.Scene(arguments.strecha)
     evaluated: dict[str, tuple[float, float, float]] = {}
 
@@ -95,29 +95,29 @@ def main() -> None:
         if key not in evaluated:
             started = time.monotonic()
             recipe = from_numbers(numbers)
-            matrix = training.learned(pictures, recipe, numbers["t"], 128)
+            matrix = training.learned(sample_views, recipe, numbers["t"], 128)
             synthetic = mean_precision(train, recipe, matrix)
             real = fountain.score([training.whitened(v, recipe, matrix) for v in fountain.views])
             evaluated[key] = (synthetic, real, synthetic + real - PRICE * math.log2(work(recipe)))
-            took = time.monotonic() - started
+            elapsed = time.monotonic() - started
             print(
-                f"{evaluated[key][2]:.4f} {synthetic:.4f} {real:.4f} {took:4.1f} s {key}",
+                f"{evaluated[key][2]:.4f} {synthetic:.4f} {real:.4f} {elapsed:4.1f} s {key}",
                 flush=True,
             )
         return evaluated[key][2]
 
-    best, before = dict(START), -math.inf
-    while value(best) > before:
-        before = value(best)
+    best, previous = dict(START), -math.inf
+    while value(best) > previous:
+        previous = value(best)
         for name, options in GRID.items():
             best = max(({**best, name: option} for option in options), key=value)
-        print(f"-- one pass: {value(best):.4f} {best}", flush=True)
+        print(f"-- pass finished: {value(best):.4f} {best}", flush=True)
 
     held_out = training.held_out(photographs)
 
     def held_out_score(numbers: dict[str, Any]) -> float:
         recipe = from_numbers(numbers)
-        matrix = training.learned(pictures, recipe, numbers["t"], 128)
+        matrix = training.learned(sample_views, recipe, numbers["t"], 128)
         return round(mean_precision(held_out, recipe, matrix), 4)
 
     synthetic, real, _ = evaluated[json.dumps(best, sort_keys=True)]

@@ -1,10 +1,10 @@
-"""Tests of the claims of the paper, on the pictures of scikit-image.
+"""Tests of the paper's claims on images of scikit-image.
 
-(a) The closed forms approximate DSP-SIFT by resampling. Their cost is measured here, side by side;
-    the other benchmarks measure their accuracy.
-(b) Heat tolerates affine changes better than SIFT and DSP-SIFT, the more so the stronger they are.
-    Pictures are changed by I + s·N(0, 1) in each entry; frames follow by the similarity nearest to
-    the change, so that the descriptor has to tolerate the rest. Support, dimension and
+(a) The closed forms approximate DSP-SIFT by resampling. Their cost is measured here; the other
+    benchmarks measure their accuracy.
+(b) Heat tolerates affine changes better than SIFT and DSP-SIFT, and its lead grows with their
+    strength. Images are warped by I + s·N(0, 1) in each entry; frames are moved by the nearest
+    similarity, so that the descriptor has to tolerate the rest. Support, dimension and
     normalization are equal; each kernel has the widths of its recipe, and the largest domain of
     resampling has three times the support.
 """
@@ -36,7 +36,7 @@ Describe = Callable[[NDArray[Any], Frames], NDArray[Any]]
 
 
 def methods() -> dict[str, Describe]:
-    """Return the descriptors, all on patches of half-width 7.5 σ with 4 x 4 x 8 root entries."""
+    """Return descriptors on patches of half-width 7.5σ, 4 x 4 x 8 entries, root-normalized."""
 
     def describe_by(name: str, **options: Any) -> Describe:
         recipe = replace(recipes.descriptor(name), sampling=SquarePatch(32, reach=7.5))
@@ -48,10 +48,10 @@ def methods() -> dict[str, Describe]:
     }
 
 
-def follow(frames: Frames, matrix: FloatArray, center: FloatArray) -> Frames:
-    """Return circular frames moved by an affine change about ``center``.
+def move_by_similarity(frames: Frames, matrix: FloatArray, center: FloatArray) -> Frames:
+    """Return circular frames moved by the similarity nearest to an affine map about ``center``.
 
-    Centers are mapped exactly; shapes are rotated by the polar decomposition and scaled by √det.
+    Centers are mapped exactly; shapes are rotated (polar decomposition) and scaled by √det.
     """
     u, _, vt = np.linalg.svd(matrix)
     linear = np.sqrt(np.linalg.det(matrix)) * (u @ vt)
@@ -62,9 +62,9 @@ def follow(frames: Frames, matrix: FloatArray, center: FloatArray) -> Frames:
 
 @dataclass(frozen=True)
 class Claims:
-    """``accuracy[method][i]``: mAP and R@1 at STRENGTHS[i]; ``lead``: of heat in mAP.
+    """``accuracy[method][i]``: mAP and R@1 at STRENGTHS[i]; ``lead``: that of heat in mAP.
 
-    ``cost[method]``: seconds relative to ``sift``, as median, least and most.
+    ``cost[method]``: the time relative to ``sift``: median, minimum and maximum.
     """
 
     accuracy: dict[str, list[dict[str, float]]]
@@ -74,18 +74,19 @@ class Claims:
 
 def _score(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
     matches = neighbors(np.ascontiguousarray(a), np.ascontiguousarray(b), None, 0.0)
-    right = matches.nearest == np.arange(len(a))
-    return average_precision(matches.first.astype(np.float64), right, len(a)), float(right.mean())
+    is_correct = matches.nearest == np.arange(len(a))
+    precision = average_precision(matches.first.astype(np.float64), is_correct, len(a))
+    return precision, float(is_correct.mean())
 
 
-def _moved(image: NDArray[np.uint8], matrix: FloatArray, center: FloatArray) -> NDArray[np.uint8]:
+def _warped(image: NDArray[np.uint8], matrix: FloatArray, center: FloatArray) -> NDArray[np.uint8]:
     affine = np.column_stack([matrix, center - matrix @ center])
-    moved = synthetic.warp(image.astype(np.float32), affine, border=0)
-    return np.asarray(np.clip(np.rint(moved), 0, 255), np.uint8)
+    warped = synthetic.warp(image.astype(np.float32), affine, border=0)
+    return np.asarray(np.clip(np.rint(warped), 0, 255), np.uint8)
 
 
 def _inside(frames: Frames, size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return which frames have their largest support, 3 · 7.5 σ, inside the image (h, w)."""
+    """Return which frames have the largest domain, 3 · 7.5σ, inside an image (h, w)."""
     h, w = size
     margin = 3 * 7.5 * frames.sigma
     x, y = frames.xy.T
@@ -93,34 +94,35 @@ def _inside(frames: Frames, size: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 @threads.single_threaded_blas
-def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 10) -> Claims:
+def run(progress: Callable[[str], None] = lambda message: None, max_images: int = 10) -> Claims:
     """Return the results for both claims."""
     chosen = methods()
     scores: dict[str, list[list[tuple[float, float]]]] = {
         n: [[] for _ in STRENGTHS] for n in chosen
     }
-    images = [image for image in training.pictures() if min(image.shape) >= 300][:pictures]
+    images = [image for image in training.sample_images() if min(image.shape) >= 300]
+    images = images[:max_images]
     for number, image in enumerate(images):
         keyframes = Frames.from_opencv(opencv_keypoints(image, 3 * _FRAMES))
         h, w = image.shape
         center = np.array([(w - 1) / 2, (h - 1) / 2])
         described = {name: describe(image, keyframes) for name, describe in chosen.items()}
         for draw in range(DRAWS):
-            # One direction of change at all strengths, and frames that are inside at all of them.
+            # The same direction of change and the same frames at all strengths.
             change = synthetic.affine_map(np.random.default_rng([number, draw]), STRENGTHS[-1])
             step = (change - np.eye(2)) / STRENGTHS[-1]
             maps = [np.eye(2) + strength * step for strength in STRENGTHS]
-            followed = [follow(keyframes, matrix, center) for matrix in maps]
-            inside = np.logical_and.reduce([_inside(frames, (h, w)) for frames in followed])
+            moved = [move_by_similarity(keyframes, matrix, center) for matrix in maps]
+            inside = np.logical_and.reduce([_inside(frames, (h, w)) for frames in moved])
             rows = np.flatnonzero(inside)[:_FRAMES]
             if len(rows) < 50:
                 continue
             for i, matrix in enumerate(maps):
-                moved = _moved(image, matrix, center)
+                warped = _warped(image, matrix, center)
                 for name, describe in chosen.items():
-                    values = describe(moved, followed[i][rows])
+                    values = describe(warped, moved[i][rows])
                     scores[name][i].append(_score(described[name][rows], values))
-        progress(f"picture {number + 1} of {len(images)}")
+        progress(f"image {number + 1} of {len(images)}")
     lead: dict[str, list[dict[str, float]]] = {}
     for name in chosen:
         if name != "heat":
@@ -137,7 +139,7 @@ def run(progress: Callable[[str], None] = lambda message: None, pictures: int = 
 
 
 def _cost(image: NDArray[np.uint8], chosen: dict[str, Describe]) -> dict[str, dict[str, float]]:
-    """Return the time of each method relative to sift: interleaved, with the scale space."""
+    """Return the time of each method relative to sift, including the scale space."""
     frames = Frames.from_opencv(opencv_keypoints(image, 1000))
     seconds: dict[str, list[float]] = {name: [] for name in chosen}
     for _ in range(_REPEATS):

@@ -1,10 +1,10 @@
-"""Learn the whitening of the default descriptor, reproducibly, in half a minute.
+"""Learn the whitening of the default descriptor (half a minute, reproducible).
 
     python -m tools.learn_whitening [--supervised]
 
-It is learned from the pictures in the scikit-image package and two synthetic changes of each, which
-may be used for it, and written to src/caloric/data/caloric.npy. The supervised form is for
-comparison: on held-out photographs it was a tie at best (see the accuracy page).
+It is learned from the images of the scikit-image package, which may be used for this purpose, and
+two synthetic changes of each. It is written to src/caloric/data/caloric.npy. The supervised variant
+is for comparison: on held-out photographs it was not better (see the accuracy page).
 """
 
 import argparse
@@ -23,10 +23,10 @@ DIMENSION = 128
 
 @threads.single_threaded_blas
 def learn(supervised: bool) -> np.ndarray:
-    """Return the matrix (D, 128), rounded so that it does not depend on the machine."""
+    """Return the matrix (D, 128), rounded so that it is the same on all machines."""
     chosen = search()["chosen"]
     recipe, t = from_numbers(chosen), chosen["t"]
-    pairs = training.pairs_of_pictures()
+    pairs = training.whitening_pairs()
     if supervised:
         a, b = training.matched(pairs, lambda view: training.plain(view, recipe))
         return np.round(whitening.learn_supervised(a, b, t, DIMENSION), 5)

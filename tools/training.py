@@ -1,8 +1,8 @@
-"""The data on which descriptors are chosen and learned. Oxford Affine is not among it.
+"""The data with which descriptors are chosen and whitening is learned, without Oxford Affine.
 
-* Choosing: photographs and strong synthetic changes of them, with the keypoints and the measure of
-  the benchmarks.
-* Learning: the pictures in the scikit-image package and synthetic changes of them. What is learned
+* Choosing: photographs and strong synthetic changes of them, with the keypoints and metrics of the
+  benchmarks.
+* Learning: the images of the scikit-image package and synthetic changes of them. What is learned
   from these may be shipped.
 """
 
@@ -31,18 +31,18 @@ from caloric.matching.neighbors import neighbors
 from caloric.runtime import threads
 from caloric.types import FloatArray
 
-PICTURES = (
+SAMPLE_IMAGES = (
     "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png",
     "coffee.png", "coins.png", "grass.png", "gravel.png", "hubble_deep_field.jpg", "ihc.png",
     "moon.png", "motorcycle_left.png", "page.png", "retina.jpg", "rocket.jpg", "text.png",
 )  # fmt: skip
-_LARGEST = 1000
+_MAX_SIDE = 1000  # pixels
 _KEYPOINTS = 800
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """An image as descriptors need it: the levels of its scale space, and keypoints."""
+    """The scale space of an image, and its keypoints."""
 
     ladder: scalespace.Ladder
     frames: Frames
@@ -50,38 +50,38 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """A photograph and a change of it, and their corresponding frames (m, 2)."""
+    """An image, a changed version of it, and the indices (m, 2) of corresponding frames."""
 
     first: View
     second: View
     truth: NDArray[np.intp]
 
 
-def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    scale = _LARGEST / max(image.shape)
+def _downsampled(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    scale = _MAX_SIDE / max(image.shape)
     if scale >= 1:
         return image
     size = (round(scale * image.shape[1]), round(scale * image.shape[0]))
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def pictures() -> list[NDArray[np.uint8]]:
-    """Return the pictures in the scikit-image package, gray, at most 1,000 pixels long."""
+def sample_images() -> list[NDArray[np.uint8]]:
+    """Return the images of the scikit-image package in grayscale, at most 1,000 pixels long."""
     import skimage
 
     directory = Path(skimage.__file__).parent / "data"
-    missing = [name for name in PICTURES if not (directory / name).is_file()]
+    missing = [name for name in SAMPLE_IMAGES if not (directory / name).is_file()]
     if missing:
-        raise InputError(f"this scikit-image lacks {', '.join(missing)}; use 0.22 to 0.26")
-    return [_shrunk(read_gray(directory / name)) for name in PICTURES]
+        raise InputError(f"scikit-image has no {', '.join(missing)}; install version 0.22 to 0.26")
+    return [_downsampled(read_gray(directory / name)) for name in SAMPLE_IMAGES]
 
 
 def photographs(directory: Path) -> list[NDArray[np.uint8]]:
-    """Return all photographs of a directory, sorted by name."""
+    """Return the photographs of a directory in grayscale, sorted by name."""
     paths = sorted(p for p in directory.glob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if not paths:
-        raise InputError(f"{directory}: no photographs in it")
-    return [_shrunk(read_gray(path)) for path in paths]
+        raise InputError(f"{directory}: contains no images (.jpg, .png)")
+    return [_downsampled(read_gray(path)) for path in paths]
 
 
 def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
@@ -91,44 +91,44 @@ def view(image: NDArray[np.uint8], count: int = _KEYPOINTS) -> View:
 
 
 def changed(image: NDArray[np.uint8], seed: Sequence[int]) -> Views:
-    """Return a photograph with a strong synthetic change of it."""
+    """Return an image and a strong synthetic change of it."""
     rng = np.random.default_rng(list(seed))
     change = synthetic.draw(rng, (image.shape[0], image.shape[1]))
     a, b = view(image), view(synthetic.apply(image, change, rng))
     return Views(a, b, corresponding(a.frames, b.frames, change.homography).indices)
 
 
-def pairs_of_pictures() -> list[Views]:
-    """Return the data of the shipped whitening: two changes of each picture of scikit-image."""
-    images = pictures()
+def whitening_pairs() -> list[Views]:
+    """Return the data of the shipped whitening: two changes of each sample image."""
+    images = sample_images()
     return [changed(image, (k, i)) for k in (7, 8) for i, image in enumerate(images)]
 
 
 def for_choosing(images: list[NDArray[np.uint8]]) -> list[Views]:
-    """Return three changes of each of 16 photographs, drawn by a seed."""
-    return [changed(images[i], (k, i)) for k in (1, 2, 3) for i in _order(images)[:16]]
+    """Return three changes of each of 16 random photographs."""
+    return [changed(images[i], (k, i)) for k in (1, 2, 3) for i in _permutation(images)[:16]]
 
 
 def held_out(images: list[NDArray[np.uint8]]) -> list[Views]:
     """Return two changes of each of 16 other photographs, not used for choosing."""
-    return [changed(images[i], (k, i)) for k in (1, 2) for i in _order(images)[16:32]]
+    return [changed(images[i], (k, i)) for k in (1, 2) for i in _permutation(images)[16:32]]
 
 
-def _order(images: list[NDArray[np.uint8]]) -> NDArray[np.intp]:
+def _permutation(images: list[NDArray[np.uint8]]) -> NDArray[np.intp]:
     return np.random.default_rng(0).permutation(len(images))
 
 
 def matched(
     pairs: list[Views], values: Callable[[View], NDArray[np.float32]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return descriptors (m, D) of the corresponding frames, of first and of second views."""
+    """Return the descriptors (m, D) of corresponding frames in the first and second views."""
     a = [values(pair.first)[pair.truth[:, 0]] for pair in pairs]
     b = [values(pair.second)[pair.truth[:, 1]] for pair in pairs]
     return np.concatenate(a), np.concatenate(b)
 
 
 def plain(image: View, recipe: Descriptor) -> NDArray[np.float32]:
-    """Return normalized descriptors (n, D), not whitened."""
+    """Return normalized descriptors (n, D) without whitening."""
     unwhitened = replace(recipe, whitening=None, dimensions=None)
     values = engine.describe_levels(
         image.ladder, image.frames.maps, DescribeOptions(descriptor=unwhitened)
@@ -139,7 +139,7 @@ def plain(image: View, recipe: Descriptor) -> NDArray[np.float32]:
 @threads.single_threaded_blas
 def learned(views: list[View], recipe: Descriptor, t: float, dimension: int) -> NDArray[np.float32]:
     """Return the whitening matrix (D, d) of a recipe, learned from views."""
-    values = [plain(s, recipe) for s in views if len(s.frames)]
+    values = [plain(view, recipe) for view in views if len(view.frames)]
     return whitening.learn(np.concatenate(values), t, dimension)
 
 
@@ -153,13 +153,13 @@ def whitened(image: View, recipe: Descriptor, matrix: NDArray[np.float32]) -> ND
 def score(pair: Views, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     """Return the average precision of the descriptors of two views, as in the benchmarks."""
     matches = neighbors(a, b, None, 0.0)
-    right = correct_matches(matches.nearest, pair.truth)
+    is_correct = correct_matches(matches.nearest, pair.truth)
     possible = max(1, len(np.unique(pair.truth[:, 0])))
-    return average_precision(matches.first.astype(np.float64), right, possible)
+    return average_precision(matches.first.astype(np.float64), is_correct, possible)
 
 
 class Scene:
-    """A scene of Strecha's data set at half its size: views, and fundamental matrices of pairs."""
+    """A scene of Strecha's data set at half resolution: views and cameras."""
 
     def __init__(self, directory: Path, count: int = 1000) -> None:
         """Read ``cameras.json`` and ``images/`` of a directory."""
@@ -167,7 +167,7 @@ class Scene:
             cameras = json.loads((directory / "cameras.json").read_text())
         except OSError:
             raise InputError(
-                f"{directory}: no cameras.json in it; name a scene's directory"
+                f"{directory}: contains no cameras.json; name the directory of a scene"
             ) from None
         self.views: list[View] = []
         self.cameras: list[tuple[FloatArray, FloatArray, FloatArray]] = []
@@ -186,9 +186,9 @@ class Scene:
 
     @threads.single_threaded_blas
     def score(self, values: list[NDArray[np.float32]]) -> float:
-        """Return the mean share of keypoints that match mutually and fit the cameras.
+        """Return the mean share of keypoints with a correct mutual nearest neighbor.
 
-        Images are one to three apart; a match fits within 1.5 pixels of the epipolar lines.
+        Images are one to three apart; a match is correct within 1.5 pixels of the epipolar lines.
         """
         shares = []
         for i in range(len(values)):
@@ -199,8 +199,8 @@ class Scene:
                 q = self.views[j].frames.xy[matches.nearest[rows]]
                 x, y = (np.column_stack([v, np.ones(len(v))]) for v in (p, q))
                 matrix = self.fundamental(i, j)
-                in_j, in_i = x @ matrix.T, y @ matrix
-                residual = np.abs((y * in_j).sum(1))
-                distance = residual / np.minimum(np.hypot(*in_j.T[:2]), np.hypot(*in_i.T[:2]))
+                lines_j, lines_i = x @ matrix.T, y @ matrix
+                residual = np.abs((y * lines_j).sum(1))
+                distance = residual / np.minimum(np.hypot(*lines_j.T[:2]), np.hypot(*lines_i.T[:2]))
                 shares.append((distance < 1.5).sum() / len(values[i]))
         return float(np.mean(shares))

@@ -1,10 +1,10 @@
-"""Damaged image files: a small share of the drill."""
+"""``python -m tools fuzz`` on a few damaged files."""
 
 from caloric.image import reading
 from tools.drills import fuzz
 
 
-def test_damaged_files_are_errors_or_images():
+def test_damaged_files_yield_features_or_an_error():
     report = fuzz.run(250, first=1_000_000)
     assert report.broken == []
     assert report.outcomes["error"] > 50
@@ -12,7 +12,7 @@ def test_damaged_files_are_errors_or_images():
     assert sum(report.outcomes.values()) == 250
 
 
-def test_mutations_are_seeded_and_different():
+def test_mutations_depend_only_on_the_seed():
     files = fuzz.originals()
     assert fuzz.mutated(files, 7) == fuzz.mutated(files, 7)
     assert len({fuzz.mutated(files, seed) for seed in range(50)}) > 45

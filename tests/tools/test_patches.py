@@ -1,4 +1,4 @@
-"""The benchmark on patches of HPatches."""
+"""``python -m tools patches``."""
 
 import json
 
@@ -12,7 +12,7 @@ from tools import patches
 from tools.__main__ import app as tools_app
 
 
-def test_patches_of_hpatches(tmp_path):
+def test_scores_fall_with_noise_and_bad_input_is_reported(tmp_path):
     rng = np.random.default_rng(0)
     for scene in ("i_a", "v_b"):
         directory = tmp_path / scene
@@ -23,24 +23,24 @@ def test_patches_of_hpatches(tmp_path):
             noise = 0 if name == "ref" else {"e": 0.02, "h": 0.1, "t": 0.4}[name[0]]
             column = np.clip(base + noise * rng.standard_normal(base.shape), 0, 1)
             cv2.imwrite(str(directory / f"{name}.png"), np.rint(255 * column).astype(np.uint8))
-    lines = {line.method: line.figures for line in patches.run(tmp_path, 100)}
-    for figures in lines.values():
+    lines = {line.method: line.scores for line in patches.run(tmp_path, 100)}
+    for scores in lines.values():
         for task in ("verification", "matching", "retrieval"):
-            assert figures[f"{task} easy"].mean > 0.9
-            assert figures[f"{task} easy"].mean >= figures[f"{task} tough"].mean > 0.1
+            assert scores[f"{task} easy"].mean > 0.9
+            assert scores[f"{task} easy"].mean >= scores[f"{task} tough"].mean > 0.1
     out = tmp_path / "patches.json"
     result = CliRunner().invoke(
-        tools_app, ["patches", "--data", str(tmp_path), "--json", str(out), "--most", "5"]
+        tools_app, ["patches", "--data", str(tmp_path), "--json", str(out), "--max-patches", "5"]
     )
     assert result.exit_code == 0, result.output
     assert "verification easy" in result.output
-    methods_found = json.loads(out.read_text())["methods"]
-    assert {"caloric", "OpenCV SIFT, root", "heat"} <= set(methods_found)
-    assert methods_found["caloric"]["matching hard"]["default ahead by"]["mean"] == 0
+    methods = json.loads(out.read_text())["methods"]
+    assert {"caloric", "OpenCV SIFT, root", "heat"} <= set(methods)
+    assert methods["caloric"]["matching hard"]["lead of the default"]["mean"] == 0
     same = np.zeros((3, 4))
     assert patches._verification(same, [same], same, rng) < 0.5
     assert patches._retrieval(same, [same], np.zeros((50, 4))) < 0.1
-    with pytest.raises(InputError, match="at least 2 places"):
+    with pytest.raises(InputError, match="must be at least 2"):
         patches.load(tmp_path, 0)
-    with pytest.raises(InputError, match="is this HPatches' patches"):
+    with pytest.raises(InputError, match="are these the patches of HPatches"):
         patches.load(tmp_path / "i_a", 10)

@@ -1,4 +1,4 @@
-"""Learning from scenes with known cameras."""
+"""Scenes with known cameras, on which descriptors are chosen."""
 
 import json
 
@@ -13,7 +13,7 @@ from tools import training
 
 
 def write_strecha(directory):
-    """A slanted plane at depth 4 seen by three cameras; image 0 is the photograph itself."""
+    """Write three images of a slanted plane at depth 4; image 0 is the photograph itself."""
     (directory / "images").mkdir(parents=True)
     k = np.array([[700.0, 0, 256], [0, 700, 256], [0, 0, 1]])
     image, cameras = photographs.gray("camera", (512, 512)), {}
@@ -21,10 +21,11 @@ def write_strecha(directory):
     for i in range(3):
         rotation = cv2.Rodrigues(np.array([0.0, 0.06 * i, 0.02 * i]))[0]
         center = np.array([0.3 * i, 0.05 * i, 0.0])
-        moved = rotation - np.outer(rotation @ center, normal) / depth
-        view = k @ moved @ np.linalg.inv(k)
+        plane_map = rotation - np.outer(rotation @ center, normal) / depth
+        homography = k @ plane_map @ np.linalg.inv(k)
         cv2.imwrite(
-            str(directory / "images" / f"{i}.png"), cv2.warpPerspective(image, view, (512, 512))
+            str(directory / "images" / f"{i}.png"),
+            cv2.warpPerspective(image, homography, (512, 512)),
         )
         cameras[f"{i}.png"] = {
             "K": k.tolist(), "R_world_to_cam": rotation.tolist(), "centre": center.tolist()
@@ -32,7 +33,7 @@ def write_strecha(directory):
     (directory / "cameras.json").write_text(json.dumps(cameras))
 
 
-def test_a_scene_with_cameras(tmp_path):
+def test_correct_descriptors_score_higher_than_shuffled_ones(tmp_path):
     write_strecha(tmp_path / "plane")
     scene = training.Scene(tmp_path / "plane", 300)
     recipe = recipes.descriptor("caloric-unlearned")

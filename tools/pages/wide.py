@@ -9,7 +9,7 @@ from caloric.types import Report
 from tools import wide
 from tools.pages.markdown import render, table
 
-_COLUMNS = ("run", "half", "first", "second", "seed", "tilt", "level", "right", "matches", "inliers",
+_COLUMNS = ("run", "half", "first", "second", "seed", "tilt", "level", "correct", "matches", "inliers",
             "confidence, fundamental", "evidence")  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def real(report: Report) -> str:
             head = ["pair", "level", "confidence", "inliers", "correct matches", "error", "time"]
             rows = [
                 [pair, str(v["level"]), f"{v['confidence']:.3f}", str(v["inliers"]),
-                 str(v["right"]), f"{v['error']:.1f} px" if "error" in v else "",
+                 str(v["correct"]), f"{v['error']:.1f} px" if "error" in v else "",
                  f"{v['seconds']:.1f} s"]
                 for pair, v in report[name].items()
             ]  # fmt: skip
@@ -50,7 +50,7 @@ def rendered(report: Report) -> str:
         cells = []
         for tilt in tilts:
             chosen = _selected([row for row in related if row["tilt"] == tilt], level)
-            cells.append(_share([row["right"] and confidence_of(row) > 0.5 for row in chosen]))
+            cells.append(_share([row["correct"] and confidence_of(row) > 0.5 for row in chosen]))
         rows.append([str(level), *cells])
     return table(["views up to tilt", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
 
@@ -82,12 +82,12 @@ def calibrated(report: Report) -> str:
         result = wide.calibration(report["pairs"], name)
         rows = [
             [f"{b['from']:g} to {b['to']:g}", str(b["geometries"]),
-             "" if b["right"] is None else f"{b['right']:.1%}"]
+             "" if b["correct"] is None else f"{b['correct']:.1%}"]
             for b in result["bins"]
         ]  # fmt: skip
         text += [
             table([f"confidence, {title}", "geometries", "correct"], rows),
-            f"Of the {result['above .9']} geometries above 0.9, {result['of them right']:.1%} are correct.",
+            f"Of the {result['above 0.9']} geometries above 0.9, {result['correct above 0.9']:.1%} are correct.",
         ]
     return "\n\n".join(text)
 
