@@ -1,4 +1,4 @@
-"""The benchmark of alignment."""
+"""``python -m tools align``."""
 
 import json
 
@@ -15,17 +15,17 @@ from tools.alignment import cases as align_cases
 from tools.pages import alignment as align_page
 
 
-def test_made_cases_are_what_they_say():
+def test_cases_are_reproducible_and_agree_with_their_ground_truth():
     photos = [unit(photograph(name, (400, 400))) for name in ("astronaut", "coffee", "camera")]
     for kind in align_cases.KINDS:
         case = align_cases.make(photos, kind, 0.5, 1)
         again = align_cases.make(photos, kind, 0.5, 1)
         np.testing.assert_array_equal(case.image, again.image)
         assert case.error(case.truth) == 0
-        # Warped back by the truth the image is the template, but for light, blur and noise.
+        # Warped back by the ground truth, the image resembles the template.
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        seen = cv2.warpAffine(case.image, case.truth, (128, 128), flags=flags)
-        assert np.corrcoef(seen.ravel(), case.template.ravel())[0, 1] > 0.8
+        warped = cv2.warpAffine(case.image, case.truth, (128, 128), flags=flags)
+        assert np.corrcoef(warped.ravel(), case.template.ravel())[0, 1] > 0.8
     with pytest.raises(caloric.InputError, match="textured"):
         align_cases.make([np.full((400, 400), 0.5, np.float32)] * 2, "all", 0.5, 0)
 
@@ -35,7 +35,7 @@ def run_tools(*arguments):
 
 
 @pytest.mark.slow
-def test_small_benchmark_and_its_page(tmp_path):
+def test_sections_are_merged_and_the_page_shows_them(tmp_path):
     for name in ("astronaut", "coffee", "camera", "rocket"):
         cv2.imwrite(str(tmp_path / f"{name}.png"), photograph(name, (420, 420)))
     json_path = tmp_path / "a.json"
@@ -54,19 +54,19 @@ def test_small_benchmark_and_its_page(tmp_path):
     assert run_tools("align", "--data", tmp_path / "none").exit_code != 0
 
 
-def test_template_benchmark_hides_one_among_fifty():
+def test_a_template_problem_has_fifty_candidates():
     names = ("astronaut", "coffee", "camera", "rocket")
     photos = align_cases.Photographs(
         [unit(photograph(name, (420, 420))) for name in names], [*names]
     )
-    case, candidates, place = benchmark.template_problem(photos, 0)
+    case, candidates, expected = benchmark.template_problem(photos, 0)
     assert len(candidates) == 50
-    np.testing.assert_array_equal(candidates[place], case.template)
-    same = [np.mean(one == case.template) for one in candidates]
-    assert sum(0.4 < s < 0.95 for s in same) == 20
-    # At the same turn and scale, which the coarse search has, cross-correlation is right.
-    still = case.image.copy()
-    still[100:228, 90:218] = case.template
-    which, at = benchmark.correlation(still, [candidates[place - 1], candidates[place]])
-    assert which == 1
-    np.testing.assert_allclose(at, [90 + 63.5, 100 + 63.5], atol=0.6)
+    np.testing.assert_array_equal(candidates[expected], case.template)
+    equal = [np.mean(candidate == case.template) for candidate in candidates]
+    assert sum(0.4 < share < 0.95 for share in equal) == 20
+    # Without rotation and scaling, which the coarse search includes, cross-correlation is exact.
+    image = case.image.copy()
+    image[100:228, 90:218] = case.template
+    index, position = benchmark.correlation(image, [candidates[expected - 1], candidates[expected]])
+    assert index == 1
+    np.testing.assert_allclose(position, [90 + 63.5, 100 + 63.5], atol=0.6)

@@ -15,23 +15,23 @@ def _seconds(value: float) -> str:
 def _cells(cells: Report) -> str:
     rows = []
     for method, shares in cells["share"].items():
-        own = [" ".join(f"{shares[k][f'{t:g}']:.2f}" for t in STRENGTHS) for k in KINDS]
+        by_kind = [" ".join(f"{shares[k][f'{t:g}']:.2f}" for t in STRENGTHS) for k in KINDS]
         overall = cells["overall"][method]
         error = overall["median error"]
         shown = "" if error is None else f"{error:.3f} px"
-        rows.append([method, *own, shown, _seconds(overall["mean seconds"])])
+        rows.append([method, *by_kind, shown, _seconds(overall["mean seconds"])])
     return table(["", *KINDS, "median error", "mean time"], rows)
 
 
 def _honesty(honesty: Report) -> str:
-    """Return how many failures and successes report a failure."""
+    """Return a sentence on the failures and successes that are reported as failures."""
     reported, alarms = (
         "none" if share is None else f"{share:.1%}"
         for share in (honesty["failures that say so"], honesty["false alarms"])
     )
     return (
-        f"{reported} of {honesty['failures']} failures report `converged=False`; {alarms} of the "
-        "successes do."
+        f"{reported} of the {honesty['failures']} failures and {alarms} of the successes report "
+        "`converged=False`."
     )
 
 
