@@ -1,4 +1,4 @@
-"""A database with the tables of COLMAP for keypoints and matches, written without COLMAP."""
+"""A COLMAP database with keypoints and matches, written without COLMAP."""
 
 import sqlite3
 from contextlib import closing
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def write(path, keypoints, matches):
-    """``keypoints`` (n, 2) by name, and ``matches`` (m, 2) by pair of names."""
+    """Write ``keypoints`` (n, 2) by name, and ``matches`` (m, 2) by pair of names."""
     with closing(sqlite3.connect(path)) as opened, opened:
         opened.executescript(
             "CREATE TABLE images (image_id INTEGER PRIMARY KEY, name TEXT);"

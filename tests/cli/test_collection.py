@@ -10,9 +10,9 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_commands(directory, tmp_path):
+def test_the_commands_run_in_sequence_and_reject_invalid_options(directory, tmp_path):
     out = tmp_path / "out"
-    (directory / "bad.png").write_bytes(b"no picture")
+    (directory / "bad.png").write_bytes(b"not an image")
     options = ["-o", out, "--max-features", 120, "--workers", 1]
     result = run("collection", "extract", directory, *options)
     assert result.exit_code == 1
@@ -26,10 +26,10 @@ def test_commands(directory, tmp_path):
     if colmap.available():
         assert run("collection", "export", out, "--images", directory).exit_code == 0
         assert (out / "colmap" / "database.db").exists()
-    for wrong in (
+    for arguments in (
         ["match", out, "--ratio", 2], ["verify", out, "--model", "magic"],
         ["pairs", out, "--pairs", "magic"], ["extract", directory, "-o", out, "--workers", -1],
         ["extract", directory, "-o", out, "--descriptor", "magic"],
         ["reconstruct", directory, "-o", tmp_path / "empty"],
     ):  # fmt: skip
-        assert run("collection", *wrong).exit_code != 0
+        assert run("collection", *arguments).exit_code != 0

@@ -45,7 +45,7 @@ def test_a_collection_keeps_what_is_finished(tmp_path):
     first, rest, code, waited = interrupted(*command)
     assert first.startswith("extracting features of")
     assert rest.splitlines()[-1] == (
-        "caloric: interrupted; what is finished is kept: run the same command again to go on"
+        "caloric: interrupted; finished work is kept: run the same command again to continue"
     )
     assert code == 130
     assert waited < 5  # seconds; it was 26 when shards were waited for

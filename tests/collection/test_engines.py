@@ -1,4 +1,4 @@
-"""Engines: the same store from all of them, and workers that die."""
+"""Engines: all write the same store, and survive the death of workers."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_processes_make_the_same_store(directory, tmp_path):
+def test_processes_write_the_same_store(directory, tmp_path):
     extract(directory, tmp_path / "one")
     with engines.Processes(2) as engine:
         extract(directory, tmp_path / "two", engine)
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_two_dask_workers_make_the_same_store(directory, tmp_path):
+def test_two_dask_workers_write_the_same_store(directory, tmp_path):
     distributed = pytest.importorskip("distributed")
     extract(directory, tmp_path / "one")
     with distributed.LocalCluster(
@@ -39,22 +39,22 @@ def test_two_dask_workers_make_the_same_store(directory, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_runs_are_finished_by_the_next(directory):
-    """A process and the scheduler; twenty times, and workers too: python -m tools kills."""
+def test_a_run_after_a_kill_completes_the_store(directory):
+    """Kill a process and the scheduler; `python -m tools kills` kills more often, and workers."""
     pytest.importorskip("distributed")
     victims = ("process", "scheduler")
-    for i in range(4):  # enough to do that a kill comes in between
-        for place in ("eins", "zwei und drei"):
-            for path in sorted((directory / place).glob("bild*.png")):
-                (directory / place / f"{i} {path.name}").write_bytes(path.read_bytes())
+    for i in range(4):  # enough images that the kill comes before the end
+        for scene in ("eins", "zwei und drei"):
+            for path in sorted((directory / scene).glob("bild*.png")):
+                (directory / scene / f"{i} {path.name}").write_bytes(path.read_bytes())
     report = kills.run(directory, 2, 120, 0, lambda message: None, victims)
-    for one in report["kills"]:
-        assert one["the same store"], one
-        assert one["written again"] == 0, one
+    for kill in report["kills"]:
+        assert kill["the same store"], kill
+        assert kill["written again"] == 0, kill
     *_, scheduler = report["kills"]
     assert not scheduler["the run went on"]
-    # Killed in the middle, or, on a busy machine, before anybody had connected to it.
-    reasons = ("scheduler was lost", "no scheduler answers")
+    # On a busy machine the scheduler may be killed before the client has connected to it.
+    reasons = ("lost the connection to the scheduler", "no scheduler responds")
     assert any(r in line for r in reasons for line in scheduler["it said"]), scheduler["it said"]
 
 
@@ -65,16 +65,16 @@ def _die(task):
     return task
 
 
-def test_a_workers_task_is_done_by_another_when_it_dies(tmp_path, monkeypatch):
+def test_the_task_of_a_killed_worker_runs_again(tmp_path, monkeypatch):
     monkeypatch.setenv("CALORIC_TEST_DIED", str(tmp_path / "died"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     with engines.Processes(2) as engine:
-        found = list(engine.run(_die, range(8)))
-    assert sorted(set(found)) == list(range(8))
+        results = list(engine.run(_die, range(8)))
+    assert sorted(set(results)) == list(range(8))
     assert (tmp_path / "died").exists()
 
 
-def test_dask_is_told_that_nobody_works(monkeypatch):
+def test_a_cluster_without_workers_is_an_error(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engines, "_WORKER_TIMEOUT", 1)
     with distributed.LocalCluster(
@@ -92,17 +92,17 @@ def test_workers_share_the_threads(monkeypatch):
     assert engines.Processes(16).threads == 1
 
 
-def test_a_cluster_of_ones_own(directory, tmp_path):
+def test_the_command_starts_a_local_cluster(directory, tmp_path):
     pytest.importorskip("distributed")
     result = run("collection", "extract", directory, "-o", tmp_path / "out", "--cluster", "local",
                  "--max-features", 120, "--device", "cpu")  # fmt: skip
     assert result.exit_code == 0, result.output
     extract(directory, tmp_path / "here")
     assert content(tmp_path / "out") == content(tmp_path / "here")
-    nobody = run(
+    unreachable = run(
         "collection", "extract", directory, "-o", tmp_path / "out", "--cluster", "nonsense"
     )
-    assert nobody.exit_code != 0
+    assert unreachable.exit_code != 0
 
 
 SCRIPT = """
@@ -116,7 +116,7 @@ print("images:", len(result.found))
 
 @pytest.mark.parametrize("given", ["script.py", "-"])
 def test_a_script_needs_no_main_guard(tmp_path, given):
-    """Workers would run it again, and wait for the lock of their parent."""
+    """If workers imported the script, they would run it and wait for the lock of their parent."""
     (tmp_path / "images").mkdir()
     for i in range(3):
         image = np.random.default_rng(i).integers(0, 255, (60, 70), np.uint8)

@@ -1,4 +1,4 @@
-"""Extraction: features are kept, and made once."""
+"""Extraction: features are stored, and extracted only once."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_features_are_kept_and_made_once(directory, tmp_path):
+def test_features_are_stored_and_extracted_only_once(directory, tmp_path):
     out = tmp_path / "out"
     first = extract(directory, out)
     assert len(first.found) == first.extracted == 6
@@ -27,16 +27,15 @@ def test_features_are_kept_and_made_once(directory, tmp_path):
     assert (again.made, again.extracted) == (0, 0)
     assert again.found == first.found
     assert content(out) == before
-    rows = dict(exporting.images(out))
+    stored = dict(exporting.images(out))["eins/bild ä 0.png"]
     image = caloric.read_image(directory / "eins" / "bild ä 0.png")
     expected = caloric.extract(image, max_features=120, dtype="uint8", contrast=0.02)
-    found = rows["eins/bild ä 0.png"]
-    np.testing.assert_array_equal(found.descriptors, expected.descriptors)
-    np.testing.assert_allclose(found.frames.maps, expected.frames.maps, rtol=1e-6, atol=1e-5)
-    assert found.recipe == expected.recipe
+    np.testing.assert_array_equal(stored.descriptors, expected.descriptors)
+    np.testing.assert_allclose(stored.frames.maps, expected.frames.maps, rtol=1e-6, atol=1e-5)
+    assert stored.recipe == expected.recipe
 
 
-def test_only_what_changed_is_made_again(directory, tmp_path):
+def test_only_new_and_changed_images_are_extracted(directory, tmp_path):
     out = tmp_path / "out"
     extract(directory, out)
     cv2.imwrite(str(directory / "eins" / "bild ä 1.png"), photographs.gray("camera", (200, 200)))
@@ -45,14 +44,14 @@ def test_only_what_changed_is_made_again(directory, tmp_path):
     again = extract(directory, out)
     assert again.extracted == 2
     assert set(again.found) == set(sources.names(str(directory)))
-    fresh = tmp_path / "fresh"
-    extract(directory, fresh)
-    assert content(out) == content(fresh)
+    from_scratch = tmp_path / "from_scratch"
+    extract(directory, from_scratch)
+    assert content(out) == content(from_scratch)
     other = extraction.extract(str(directory), out, ExtractOptions(max_features=50), HERE)
     assert other.extracted == 6
 
 
-def test_bad_images_are_skipped_and_told_again(directory, tmp_path):
+def test_bad_images_are_skipped_and_reported_in_each_run(directory, tmp_path):
     good = (directory / "eins" / "bild ä 0.png").read_bytes()
     (directory / "short.png").write_bytes(good[: len(good) // 2])
     (directory / "empty.jpg").write_bytes(b"")
@@ -61,29 +60,29 @@ def test_bad_images_are_skipped_and_told_again(directory, tmp_path):
     outside.write_bytes(good)
     (directory / "link.png").symlink_to(outside)
     for _ in range(2):
-        found = extract(directory, tmp_path / "out")
-        assert set(found.skipped) == {"short.png", "empty.jpg", "link.png"}
-        assert "leads out of the directory" in found.skipped["link.png"]
-        assert found.found["dot.png"] == 0
-    assert found.extracted == 0
+        result = extract(directory, tmp_path / "out")
+        assert set(result.skipped) == {"short.png", "empty.jpg", "link.png"}
+        assert "a link out of" in result.skipped["link.png"]
+        assert result.found["dot.png"] == 0
+    assert result.extracted == 0
     with pytest.raises(caloric.InputError, match="no images"):
         extract(tmp_path / "out", tmp_path / "x")
     with pytest.raises(caloric.InputError, match="no such directory"):
         extract(tmp_path / "nowhere", tmp_path / "x")
 
 
-def test_features_of_images_that_cannot_be_read_are_kept(directory, tmp_path, monkeypatch):
+def test_the_features_of_unreadable_images_are_kept(directory, tmp_path, monkeypatch):
     out = tmp_path / "out"
     first = extract(directory, out)
     before = content(out)
     real = sources.content
 
-    def lost(where, name):
+    def failing(directory, name):
         if "eins" in name:
             raise sources.UnreadableError(f"{name}: cannot be read (gone)")
-        return real(where, name)
+        return real(directory, name)
 
-    monkeypatch.setattr(sources, "content", lost)
+    monkeypatch.setattr(sources, "content", failing)
     again = extract(directory, out)
     assert len(again.skipped) == 3
     assert all("previous features are kept" in why for why in again.skipped.values())
@@ -93,22 +92,22 @@ def test_features_of_images_that_cannot_be_read_are_kept(directory, tmp_path, mo
     assert first.found == extract(directory, out).found
 
 
-def test_what_could_not_be_read_once_is_tried_again(directory, tmp_path, monkeypatch):
-    """Read for its hash, and not when its features were to be made."""
+def test_an_image_that_could_not_be_read_is_retried(directory, tmp_path, monkeypatch):
+    """The file is read for its hash, but the second read, for extraction, fails."""
     whole = tmp_path / "whole"
     extract(directory, whole)
     real = sources.pixels
 
-    def failing(where, photograph):
-        if photograph.name.endswith("eins/bild ä 1.png"):
-            raise sources.UnreadableError(f"{photograph.name}: cannot be read (timed out)")
-        return real(where, photograph)
+    def failing(directory, file):
+        if file.name.endswith("eins/bild ä 1.png"):
+            raise sources.UnreadableError(f"{file.name}: cannot be read (timed out)")
+        return real(directory, file)
 
     monkeypatch.setattr(sources, "pixels", failing)
     out = tmp_path / "out"
     first = extract(directory, out)
     assert [why for why in first.skipped.values() if "timed out" in why]
-    assert len(extraction.listed(out)) == 5
+    assert len(extraction.stored_images(out)) == 5
     monkeypatch.setattr(sources, "pixels", real)
     again = extract(directory, out)
     assert again.extracted == 1
@@ -117,7 +116,7 @@ def test_what_could_not_be_read_once_is_tried_again(directory, tmp_path, monkeyp
 
 
 def test_stores_of_earlier_versions_stay_valid():
-    """The hashes are those of versions without ExtractOptions."""
+    """The expected hashes were computed before ExtractOptions existed."""
     assert extraction.settings_hash(ExtractOptions()) == "1a3dcc24beec9fdb"
     options = ExtractOptions(descriptor="heat", max_features=100, affine=True, contrast=0.02)
     assert extraction.settings_hash(options) == "6401662104ca07aa"
@@ -137,7 +136,7 @@ def test_stores_of_earlier_versions_stay_valid():
         {"parameters": (("sigma_d", 0.3),)},
     ],
 )
-def test_every_option_counts(options):
+def test_every_option_changes_the_hash(options):
     assert extraction.settings_hash(ExtractOptions(**options)) != extraction.settings_hash(
         ExtractOptions()
     )
@@ -145,10 +144,10 @@ def test_every_option_counts(options):
 
 @pytest.mark.parametrize("descriptor", ["caloric", "heat"])
 def test_shards_of_earlier_versions_are_read_and_copied(descriptor, directory, tmp_path):
-    """They have no encoding, which follows from the descriptor."""
+    """They have no column ``encoding``; the encoding follows from the descriptor."""
     options = ExtractOptions(descriptor=descriptor, max_features=40)
     out, whole = tmp_path / "out", tmp_path / "whole"
-    (directory / "bad.png").write_bytes(b"no picture")
+    (directory / "bad.png").write_bytes(b"not an image")
     extraction.extract(str(directory), out, options, HERE)
     expected = {name: image.encoding for name, image in exporting.images(out)}
     assert set(expected.values()) == {"uint8+128" if descriptor == "caloric" else "uint8"}
@@ -171,11 +170,11 @@ def test_shards_of_earlier_versions_are_read_and_copied(descriptor, directory, t
         )
 
 
-def test_lack_of_memory_is_tried_again(directory, tmp_path, monkeypatch):
-    def failing(where, photograph):
-        if photograph.name.endswith("1.png"):
+def test_images_are_retried_after_a_lack_of_memory(directory, tmp_path, monkeypatch):
+    def failing(directory, file):
+        if file.name.endswith("1.png"):
             raise MemoryError
-        return real(where, photograph)
+        return real(directory, file)
 
     real = sources.pixels
     monkeypatch.setattr(sources, "pixels", failing)

@@ -16,16 +16,16 @@ if store.fcntl is None:
 
 
 def test_pairs_of_one_scene_have_a_geometry(matched):
-    out, good = matched
-    assert 6 <= good <= 8
+    out, verified = matched
+    assert 6 <= verified <= 8
     for pair in matching.two_views(out):
-        same = pair.name_a.split("/")[0] == pair.name_b.split("/")[0]
-        if same:
+        is_same_scene = pair.name_a.split("/")[0] == pair.name_b.split("/")[0]
+        if is_same_scene:
             assert pair.matrix is not None
             assert len(pair.inliers) > 30
 
 
-def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
+def test_matches_are_the_same_on_all_devices(matched, tmp_path):
     pytest.importorskip("torch")
     out, again = matched[0], tmp_path / "again"
     shutil.copytree(out, again)
@@ -33,8 +33,8 @@ def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
     pairs = pairing.pairs(again, pairing.Pairing(), HERE)
     assert matching.match(again, pairs, matching.Matching(), HERE, device="torch:cpu").new == 15
 
-    def rows(where):
-        stored = matching.shards(where)
+    def rows(store):
+        stored = matching.shards(store)
         return {
             (row["name_a"], row["name_b"]): row["indices"].tolist()
             for path in stored.all()
@@ -44,36 +44,35 @@ def test_matches_of_a_device_are_those_of_the_cpu(matched, tmp_path):
     assert rows(again) == rows(out)
 
 
-def test_an_added_image_is_matched_alone(directory, tmp_path):
-    out, how = tmp_path / "out", matching.Matching()
-    moved = directory / "eins" / "bild ä 0.png"
-    data = moved.read_bytes()
-    moved.unlink()
+def test_only_pairs_of_an_added_image_are_matched(directory, tmp_path):
+    out, options = tmp_path / "out", matching.Matching()
+    added = directory / "eins" / "bild ä 0.png"
+    data = added.read_bytes()
+    added.unlink()
     extract(directory, out)
-    assert matching.match(out, pairing.pairs(out, None, HERE), how, HERE).new == 10
-    matching.verify(out, how, HERE)
-    moved.write_bytes(data)
+    assert matching.match(out, pairing.pairs(out, None, HERE), options, HERE).new == 10
+    matching.verify(out, options, HERE)
+    added.write_bytes(data)
     extract(directory, out)
     pairs = pairing.pairs(out, None, HERE)
-    assert matching.match(out, pairs, how, HERE).new == 5
-    told = []
-    result = matching.verify(out, how, HERE, lambda *line: told.append(line))
+    assert matching.match(out, pairs, options, HERE).new == 5
+    result = matching.verify(out, options, HERE)
     assert result.pairs == len(pairs) == 15
-    whole = tmp_path / "whole"
-    extract(directory, whole)
-    matching.match(whole, pairing.pairs(whole, None, HERE), how, HERE)
-    assert matching.verify(whole, how, HERE) == result
-    assert content(whole) == content(out)
+    from_scratch = tmp_path / "from_scratch"
+    extract(directory, from_scratch)
+    matching.match(from_scratch, pairing.pairs(from_scratch, None, HERE), options, HERE)
+    assert matching.verify(from_scratch, options, HERE) == result
+    assert content(from_scratch) == content(out)
 
 
-def test_what_is_out_of_date_is_not_exported(directory, tmp_path):
-    out, how = tmp_path / "out", matching.Matching()
+def test_outdated_matches_and_geometries_are_errors(directory, tmp_path):
+    out, options = tmp_path / "out", matching.Matching()
     extract(directory, out)
     pairs = pairing.pairs(out, pairing.Pairing(), HERE)
     with pytest.raises(caloric.InputError, match="match first"):
-        matching.verify(out, how, HERE)
-    matching.match(out, pairs, how, HERE)
-    matching.verify(out, how, HERE)
+        matching.verify(out, options, HERE)
+    matching.match(out, pairs, options, HERE)
+    matching.verify(out, options, HERE)
     assert len(list(matching.two_views(out))) == 15
     matching.match(out, pairs, matching.Matching(ratio=0.7), HERE)
     with pytest.raises(caloric.InputError, match="verify again"):
@@ -86,9 +85,11 @@ def test_what_is_out_of_date_is_not_exported(directory, tmp_path):
         list(matching.two_views(out))
 
 
-def test_pairs_of_many_images_are_shared_out_evenly():
+def test_tasks_have_similar_numbers_of_pairs():
     known = {
-        f"{i:04d}": extraction.Kept(Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1)
+        f"{i:04d}": extraction.StoredImage(
+            Path(f"{sources.bucket(f'{i:04d}', 5):06x}-k.parquet"), "", 1
+        )
         for i in range(1000)
     }
     names = sorted(known)

@@ -1,4 +1,4 @@
-"""``caloric refine``: projects of hloc and COLMAP come back more precise, and else the same."""
+"""``caloric refine``: keypoints of hloc and COLMAP projects are refined, all else is unchanged."""
 
 import hashlib
 from itertools import combinations
@@ -30,48 +30,51 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    place = tmp_path_factory.mktemp("images")
-    (place / "day").mkdir()
+    images = tmp_path_factory.mktemp("images")
+    (images / "day").mkdir()
     whole = photographs.gray("astronaut", (320, 320))
     for name, moved in MAPS.items():
-        cv2.imwrite(str(place / name), photographs.warp(whole, moved))
-    return place
+        cv2.imwrite(str(images / name), photographs.warp(whole, moved))
+    return images
 
 
 @pytest.fixture(scope="module")
-def others(directory):
-    """Keypoints and matches by OpenCV, as another tool would have them."""
+def sift_matches(directory):
+    """Keypoints and matches of OpenCV's SIFT, as another tool would have them."""
     sift = cv2.SIFT_create(400)
-    found = {
+    features = {
         name: sift.detectAndCompute(cv2.imread(str(directory / name), cv2.IMREAD_GRAYSCALE), None)
         for name in MAPS
     }
-    keypoints = {name: np.array([k.pt for k in kp], np.float32) for name, (kp, _) in found.items()}
+    keypoints = {
+        name: np.array([k.pt for k in kp], np.float32) for name, (kp, _) in features.items()
+    }
     matches = {}
     for a, b in combinations(MAPS, 2):
-        pairs = cv2.BFMatcher(crossCheck=True).match(found[a][1], found[b][1])
+        pairs = cv2.BFMatcher(crossCheck=True).match(features[a][1], features[b][1])
         pairs = np.array([(m.queryIdx, m.trainIdx) for m in pairs])
-        there = photographs.apply(cv2.invertAffineTransform(MAPS[a]), keypoints[a][pairs[:, 0]])
-        here = photographs.apply(cv2.invertAffineTransform(MAPS[b]), keypoints[b][pairs[:, 1]])
-        matches[a, b] = pairs[np.linalg.norm(there - here, axis=1) < 3]
+        p = photographs.apply(cv2.invertAffineTransform(MAPS[a]), keypoints[a][pairs[:, 0]])
+        q = photographs.apply(cv2.invertAffineTransform(MAPS[b]), keypoints[b][pairs[:, 1]])
+        matches[a, b] = pairs[np.linalg.norm(p - q, axis=1) < 3]
     return keypoints, matches
 
 
-def disagreement(keypoints, matches):
-    found = []
+def median_error(keypoints, matches):
+    """Return the median distance of matched keypoints, mapped to the original image."""
+    errors = []
     for (a, b), pairs in matches.items():
-        sides = [
+        p, q = (
             photographs.apply(cv2.invertAffineTransform(MAPS[name]), keypoints[name][rows])
             for name, rows in zip((a, b), pairs.T, strict=True)
-        ]
-        found.append(np.linalg.norm(sides[0] - sides[1], axis=1))
-    return float(np.median(np.concatenate(found)))
+        )
+        errors.append(np.linalg.norm(p - q, axis=1))
+    return float(np.median(np.concatenate(errors)))
 
 
 @pytest.fixture
-def hloc(others, tmp_path):
-    """Files as hloc writes them: halves, names of pairs with dashes."""
-    keypoints, matches = others
+def hloc(sift_matches, tmp_path):
+    """Files as hloc writes them: float16 keypoints, pair names with dashes."""
+    keypoints, matches = sift_matches
     features, pairs = tmp_path / "feats.h5", tmp_path / "matches.h5"
     with h5py.File(features, "w") as file:
         for name, xy in keypoints.items():
@@ -89,49 +92,49 @@ def hloc(others, tmp_path):
 
 
 @pytest.fixture
-def database(others, tmp_path):
-    """A database of COLMAP."""
+def database(sift_matches, tmp_path):
+    """A COLMAP database."""
     path = tmp_path / "database.db"
-    colmap_project.write(path, *others)
+    colmap_project.write(path, *sift_matches)
     return path
 
 
-def test_hlocs_keypoints_agree_better(hloc, directory, others, tmp_path):
+def test_keypoints_of_hloc_are_refined(hloc, directory, sift_matches, tmp_path):
     features, matches = hloc
     before = hashlib.sha256(features.read_bytes()).hexdigest()
     result = run(features, directory, "--matches", matches, "-o", tmp_path / "refined.h5")
     assert result.exit_code == 0, result.output
     assert "keypoints refined" in result.output
     assert hashlib.sha256(features.read_bytes()).hexdigest() == before
-    found = {}
+    refined = {}
     with h5py.File(tmp_path / "refined.h5", "r") as new, h5py.File(features, "r") as old:
         for name in MAPS:
             assert set(new[name]) == set(old[name])
             assert new[name]["keypoints"].attrs["uncertainty"] == 1.5
             assert new[name]["descriptors"].dtype == old[name]["descriptors"].dtype
-            found[name] = np.asarray(new[name]["keypoints"], np.float64)
-            assert found[name].shape == others[0][name].shape
-            assert np.abs(found[name] - others[0][name]).max() < 2.5 + 0.2
-    assert disagreement(found, others[1]) < 0.4 * disagreement(*others)
+            refined[name] = np.asarray(new[name]["keypoints"], np.float64)
+            assert refined[name].shape == sift_matches[0][name].shape
+            assert np.abs(refined[name] - sift_matches[0][name]).max() < 2.5 + 0.2
+    assert median_error(refined, sift_matches[1]) < 0.4 * median_error(*sift_matches)
 
 
-def test_colmaps_keypoints_agree_better(database, directory, others, tmp_path):
+def test_keypoints_of_colmap_are_refined(database, directory, sift_matches, tmp_path):
     before = hashlib.sha256(database.read_bytes()).hexdigest()
     result = run(database, directory, "-o", tmp_path / "refined.db")
     assert result.exit_code == 0, result.output
     assert hashlib.sha256(database.read_bytes()).hexdigest() == before
     new, old = (projects.read_colmap(p, 2.5) for p in (tmp_path / "refined.db", database))
     xy = {name: maps[:, :, 2] for name, maps in new.maps.items()}
-    assert disagreement(xy, others[1]) < 0.4 * disagreement(*others)
+    assert median_error(xy, sift_matches[1]) < 0.4 * median_error(*sift_matches)
     for name, maps in old.maps.items():
         np.testing.assert_allclose(new.maps[name][:, :, :2], maps[:, :, :2])
     assert [p.matches.tolist() for p in new.pairs] == [p.matches.tolist() for p in old.pairs]
 
 
-def test_colmaps_mapper_takes_it(tmp_path):
-    """COLMAP's own features, matches and mapper, with a step of ours between them."""
+def test_refinement_reduces_the_reprojection_error_of_colmap(tmp_path):
+    """Features, matches and mapper are COLMAP's; keypoints are refined before mapping."""
     if colmap_command.executable() is None:
-        pytest.skip("no colmap executable on the path")
+        pytest.skip("no colmap executable on the PATH")
     (tmp_path / "views").mkdir()
     for i, view in enumerate(photographs.book(4)):
         cv2.imwrite(str(tmp_path / "views" / f"{i}.png"), view)
@@ -155,36 +158,36 @@ def test_colmaps_mapper_takes_it(tmp_path):
     assert errors[1] < 0.8 * errors[0]
 
 
-def test_pairs_are_numbered_as_colmap_does():
+def test_a_pair_id_has_two_image_ids():
     assert colmap_tables.images_of(3 * (2**31 - 1) + 7) == (3, 7)
 
 
-def test_what_is_wrong_is_said_before_the_work(hloc, database, directory, tmp_path):
+def test_invalid_arguments_are_errors_before_the_work(hloc, database, directory, tmp_path):
     features, matches = hloc
     out, new = tmp_path / "out.h5", tmp_path / "new.db"
     cases = {
-        "need their matches": (features, directory, "-o", out),
-        "has its matches in it": (database, directory, "--matches", matches, "-o", out),
+        "needs its matches": (features, directory, "-o", out),
+        "contains its matches": (database, directory, "--matches", matches, "-o", out),
         "no such directory": (database, tmp_path / "none", "-o", new),
         "sigma": (database, directory, "-o", new, "--sigma", 0),
         "would be overwritten": (database, directory, "-o", database),
         "no such database": (tmp_path / "none.db", directory, "-o", new),
-        "not a database": (tmp_path / "junk.db", directory, "-o", new),
+        "not a COLMAP database": (tmp_path / "junk.db", directory, "-o", new),
         "no such file": (tmp_path / "none.h5", directory, "--matches", matches, "-o", out),
         "not an HDF5": (tmp_path / "junk.h5", directory, "--matches", matches, "-o", out),
         "no keypoints": (matches, directory, "--matches", matches, "-o", out),
     }
     for name in ("junk.db", "junk.h5"):
-        (tmp_path / name).write_bytes(b"nothing of the kind" * 100)
-    for said, words in cases.items():
+        (tmp_path / name).write_bytes(b"neither of these" * 100)
+    for message, words in cases.items():
         result = run(*words)
         assert result.exit_code != 0
-        assert said in str(result.exception), (said, result.exception)
+        assert message in str(result.exception), (message, result.exception)
         assert not out.exists()
         assert not new.exists()
 
 
-def test_a_missing_image_is_told_and_left_as_it_was(database, directory, others, tmp_path):
+def test_keypoints_of_a_missing_image_are_not_moved(database, directory, sift_matches, tmp_path):
     (tmp_path / "day").mkdir()
     for name in list(MAPS)[:2]:
         (tmp_path / name).write_bytes((directory / name).read_bytes())
@@ -193,32 +196,39 @@ def test_a_missing_image_is_told_and_left_as_it_was(database, directory, others,
     assert "view 2.png" in result.output
     new = projects.read_colmap(tmp_path / "refined.db", 2.5)
     np.testing.assert_allclose(
-        new.maps["day/view 2.png"][:, :, 2], others[0]["day/view 2.png"], atol=1e-4
+        new.maps["day/view 2.png"][:, :, 2], sift_matches[0]["day/view 2.png"], atol=1e-4
     )
 
 
-def test_awkward_paths_and_files(others, directory, hloc, tmp_path):
-    """Names that are special in addresses, an empty image, the wrong file for the matches."""
-    odd = tmp_path / "50% #1?" / "a b.db"
-    odd.parent.mkdir()
-    colmap_project.write(odd, *others)
+def test_a_path_may_have_characters_that_are_special_in_urls(sift_matches, directory, tmp_path):
+    database = tmp_path / "50% #1?" / "a b.db"
+    database.parent.mkdir()
+    colmap_project.write(database, *sift_matches)
     before = sorted(tmp_path.iterdir())
-    assert run(odd, directory, "-o", odd.with_name("new.db")).exit_code == 0
+    assert run(database, directory, "-o", database.with_name("new.db")).exit_code == 0
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_files_of_another_type_are_errors(directory, hloc, tmp_path):
     features, matches = hloc
-    assert "is it a file of hloc" in str(
+    assert "is it an hloc match file" in str(
         run(features, directory, "--matches", features, "-o", tmp_path / "x.h5").exception
     )
-    assert "ending" in str(run(features, directory, "--matches", matches, "-o", odd).exception)
+    result = run(features, directory, "--matches", matches, "-o", tmp_path / "new.db")
+    assert "file type" in str(result.exception)
+
+
+def test_an_image_may_have_no_keypoints(directory, hloc, tmp_path):
+    features, matches = hloc
     with h5py.File(features, "r+") as file:
         file["empty.png/keypoints"] = np.zeros(0, np.float32)
     result = run(features, directory, "--matches", matches, "-o", tmp_path / "x.H5")
     assert result.exit_code == 0, result.exception
 
 
-def test_one_missing_image_does_not_cost_the_others(database, directory, others, tmp_path):
+def test_other_images_are_refined_if_one_is_missing(database, directory, sift_matches, tmp_path):
     (tmp_path / "day").mkdir()
-    for name in list(MAPS)[1:]:  # the first, which others may refer to, is missing
+    for name in list(MAPS)[1:]:  # the first one, a likely reference, is missing
         (tmp_path / name).write_bytes((directory / name).read_bytes())
     result = run(database, tmp_path, "-o", tmp_path / "refined.db")
     assert result.exit_code == 1
@@ -226,5 +236,5 @@ def test_one_missing_image_does_not_cost_the_others(database, directory, others,
     assert "view 1.png:" not in result.output
     new = projects.read_colmap(tmp_path / "refined.db", 2.5)
     xy = {name: maps[:, :, 2] for name, maps in new.maps.items()}
-    left = {pair: rows for pair, rows in others[1].items() if "day/view 0.png" not in pair}
-    assert disagreement(xy, left) < 0.5 * disagreement(others[0], left)
+    rest = {pair: rows for pair, rows in sift_matches[1].items() if "day/view 0.png" not in pair}
+    assert median_error(xy, rest) < 0.5 * median_error(sift_matches[0], rest)

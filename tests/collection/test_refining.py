@@ -27,12 +27,12 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 HERE = engines.InProcess()
-HOW = matching.Matching(model="homography")
+OPTIONS = matching.Matching(model="homography")
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """Four views of a photograph, one stored lying on its side, and the maps between them."""
+    """Four views of a photograph, one with an EXIF orientation, and the maps to them."""
     directory = tmp_path_factory.mktemp("views")
     whole = photographs.gray("astronaut", (320, 320))
     maps = {}
@@ -41,12 +41,12 @@ def scene(tmp_path_factory):
         view = photographs.warp(whole, moved)
         name = f"view {i}.png"
         if i == 2:
-            about = Image.Exif()
-            about[274] = 6  # shown turned clockwise, so stored turned the other way
+            exif = Image.Exif()
+            exif[274] = 6  # displayed rotated clockwise, so stored rotated counterclockwise
             name = "view 2.jpg"
-            Image.fromarray(np.rot90(view)).save(directory / name, exif=about, quality=97)
-            turn = np.array([[0, 1, 0], [-1, 0, 319]], float)
-            moved = turn[:, :2] @ moved + [[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]]
+            Image.fromarray(np.rot90(view)).save(directory / name, exif=exif, quality=97)
+            rotation = np.array([[0, 1, 0], [-1, 0, 319]], float)
+            moved = rotation[:, :2] @ moved + [[0, 0, rotation[0, 2]], [0, 0, rotation[1, 2]]]
         else:
             cv2.imwrite(str(directory / name), view)
         maps[name] = moved
@@ -57,8 +57,8 @@ def scene(tmp_path_factory):
 def verified(scene, tmp_path_factory):
     out = tmp_path_factory.mktemp("refined")
     extraction.extract(str(scene[0]), out, ExtractOptions(max_features=300), HERE)
-    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), HOW, HERE)
-    matching.verify(out, HOW, HERE)
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), OPTIONS, HERE)
+    matching.verify(out, OPTIONS, HERE)
     return out
 
 
@@ -68,33 +68,32 @@ def out(verified, tmp_path):
     return tmp_path / "out"
 
 
-def disagreement(out, maps):
-    """How far the features of each inlier are from one point of the scene, in pixels."""
+def errors(out, maps):
+    """Return the distances of all inliers, mapped to the original photograph, in pixels."""
     frames = {name: features.frames for name, features in exporting.images(out)}
-    found = []
+    distances = []
     for pair in matching.two_views(out):
-        places = []
-        for name, rows in zip(
-            (pair.name_a, pair.name_b), pair.matches[pair.inliers].T, strict=True
-        ):
-            places.append(
-                photographs.apply(cv2.invertAffineTransform(maps[name]), frames[name].xy[rows])
+        p, q = (
+            photographs.apply(cv2.invertAffineTransform(maps[name]), frames[name].xy[rows])
+            for name, rows in zip(
+                (pair.name_a, pair.name_b), pair.matches[pair.inliers].T, strict=True
             )
-        found.append(np.linalg.norm(places[0] - places[1], axis=1))
-    return np.concatenate(found)
+        )
+        distances.append(np.linalg.norm(p - q, axis=1))
+    return np.concatenate(distances)
 
 
-def test_all_views_of_a_point_agree_after_it(out, scene):
-    before = disagreement(out, scene[1])
-    found = refining.refine(str(scene[0]), out, HERE)
-    assert found.skipped == {}
-    assert found.moved > 0.9 * found.features > 200
-    after = disagreement(out, scene[1])
+def test_refinement_reduces_the_errors_of_inliers(out, scene):
+    before = errors(out, scene[1])
+    result = refining.refine(str(scene[0]), out, HERE)
+    assert result.skipped == {}
+    assert result.moved > 0.9 * result.features > 200
+    after = errors(out, scene[1])
     assert np.median(after) < 0.35 * np.median(before)
     assert np.median(after) < 0.1
 
 
-def test_any_engine_makes_the_same_store_and_nothing_twice(out, scene, tmp_path):
+def test_all_engines_write_the_same_store_and_each_shard_once(out, scene, tmp_path):
     directory = str(scene[0])
     subprocess.run(["cp", "-r", str(out), str(tmp_path / "two")], check=True)
     refining.refine(directory, out, HERE)
@@ -107,43 +106,45 @@ def test_any_engine_makes_the_same_store_and_nothing_twice(out, scene, tmp_path)
     assert {p: p.stat().st_mtime_ns for p in refining.shards(out).all()} == before
 
 
-def test_what_is_out_of_date_is_not_exported(out, scene):
+def test_outdated_positions_are_not_exported(out, scene):
     refining.refine(str(scene[0]), out, HERE)
-    with_places = {n: f.frames.xy for n, f in exporting.images(out)}
+    refined = {n: f.frames.xy for n, f in exporting.images(out)}
     matching.verify(out, matching.Matching(model="homography", threshold=1.0), HERE)
     with pytest.raises(caloric.InputError, match="refine again"):
         list(exporting.images(out))
-    refining.forget(out)
-    plain = {n: f.frames.xy for n, f in exporting.images(out)}
-    assert any((plain[name] != with_places[name]).any() for name in plain)
+    refining.clear(out)
+    detected = {n: f.frames.xy for n, f in exporting.images(out)}
+    assert any((detected[name] != refined[name]).any() for name in detected)
 
 
-def test_an_image_that_is_gone_does_not_end_the_run(out, scene, tmp_path):
+def test_a_missing_image_is_skipped_and_retried(out, scene, tmp_path):
     directory = tmp_path / "views"
     subprocess.run(["cp", "-r", str(scene[0]), str(directory)], check=True)
     (directory / "view 1.png").unlink()
-    found = refining.refine(str(directory), out, HERE)
-    assert list(found.skipped) == ["view 1.png"]
-    assert 0 < found.moved < found.features
-    # It is tried again, and only what it takes part in.
+    result = refining.refine(str(directory), out, HERE)
+    assert list(result.skipped) == ["view 1.png"]
+    assert 0 < result.moved < result.features
     (directory / "view 1.png").write_bytes((scene[0] / "view 1.png").read_bytes())
     again = refining.refine(str(directory), out, HERE)
     assert again.skipped == {}
-    assert again.moved > found.moved
+    assert again.moved > result.moved
     subprocess.run(["cp", "-r", str(out), str(tmp_path / "other")], check=True)
-    refining.forget(tmp_path / "other")
+    refining.clear(tmp_path / "other")
     refining.refine(str(directory), tmp_path / "other", HERE)
     assert kills.content(out) == kills.content(tmp_path / "other")
     with pytest.raises(caloric.InputError, match="no such directory"):
         refining.refine(str(tmp_path / "none"), out, HERE)
-    # A file that has changed is another image: its features are not where they were.
+
+
+def test_an_image_that_changed_after_extraction_is_skipped(out, scene, tmp_path):
+    directory = tmp_path / "views"
+    subprocess.run(["cp", "-r", str(scene[0]), str(directory)], check=True)
     cv2.imwrite(str(directory / "view 1.png"), np.zeros((320, 320), np.uint8))
-    refining.forget(out)
-    found = refining.refine(str(directory), out, HERE)
-    assert "has changed" in found.skipped["view 1.png"]
+    result = refining.refine(str(directory), out, HERE)
+    assert "has changed" in result.skipped["view 1.png"]
 
 
-def test_command(out, scene, tmp_path):
+def test_the_command_needs_a_verified_store(out, scene, tmp_path):
     def run(*words):
         return CliRunner().invoke(cli.app, ["collection", "refine", *map(str, words)])
 

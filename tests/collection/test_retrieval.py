@@ -1,4 +1,4 @@
-"""Vectors of images, learned from the collection."""
+"""Retrieval vectors of images, with a codebook learned from the collection."""
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_vectors_are_in_few_dimensions_and_made_once(matched, monkeypatch, tmp_path):
+def test_vectors_are_reduced_by_pca_and_computed_once(matched, monkeypatch, tmp_path):
     out, _ = matched
     names, first = retrieval.vectors(out, HERE)
-    assert names == sorted(extraction.listed(out))
+    assert names == sorted(extraction.stored_images(out))
     assert first.shape == (6, 6)  # as many directions as images
     np.testing.assert_allclose(np.linalg.norm(first.astype(float), axis=1), 1, atol=2e-3)
     monkeypatch.setattr(retrieval, "make", None)

@@ -1,4 +1,4 @@
-"""Shards of a step: complete ones are kept, missing ones made, and unchanged rows reused."""
+"""Shards of a step: complete ones are kept, missing ones written, and unchanged rows reused."""
 
 from dataclasses import dataclass
 
@@ -59,19 +59,19 @@ def test_unchanged_rows_are_reused_and_other_shards_removed(stored, make):
     counts = []
     assert run(stored, first, make, lambda *line: counts.append(line)) == 3
     assert counts == [("pairs", 2, 3), ("pairs", 3, 3)]
-    assert run(stored, first, None) == 0  # nothing is made
+    assert run(stored, first, None) == 0  # nothing is written
     before = stored.all()
     assert run(stored, [[("a", "b"), ("a", "d")], [("b", "c")]], make) == 1
     assert len(stored.all()) == 2
     assert len(set(stored.all()) & set(before)) == 1
 
 
-def test_a_shard_that_is_not_visible_here_is_an_error(stored):
+def test_a_shard_that_is_not_on_a_shared_disk_is_an_error(stored):
     with pytest.raises(caloric.InputError, match="a disk that all workers share"):
         run(stored, [[("a", "b")]], lambda task: 1)
 
 
-def test_a_broken_known_shard_is_made_again(stored, make):
+def test_a_damaged_shard_is_written_again(stored, make):
     run(stored, [[("a", "b")]], make)
     (path,) = stored.all()
     path.write_bytes(b"nothing")

@@ -1,4 +1,4 @@
-"""Shards: broken ones, full disks, and the lock of a store."""
+"""Shards: damaged files, full disks, and the lock of a store."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-def test_what_is_broken_is_made_again(directory, tmp_path):
+def test_damaged_shards_are_written_again(directory, tmp_path):
     out = tmp_path / "out"
     extract(directory, out)
     before = content(out)
@@ -23,21 +23,21 @@ def test_what_is_broken_is_made_again(directory, tmp_path):
     shard.write_bytes(shard.read_bytes()[:100])
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
-    left = shard.with_name(f"x.parquet.{store._host()}.{dead.pid}.0{store._UNFINISHED}")
-    left.write_bytes(b"half")
+    unfinished = shard.with_name(f"x.parquet.{store._host()}.{dead.pid}.0{store._UNFINISHED}")
+    unfinished.write_bytes(b"half")
     again = extract(directory, out)
     assert again.made == 1
     assert content(out) == before
     shard.write_bytes(b"nothing")
-    with pytest.raises(caloric.InputError, match=r"broken .* run again"):
+    with pytest.raises(caloric.InputError, match=r"damaged .* run again"):
         list(extraction.shards(out).read(shard))
     assert not shard.exists()
     extract(directory, out)
     assert content(out) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_a_directory_that_cannot_be_written_is_told(directory, tmp_path):
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write anywhere")
+def test_a_store_that_cannot_be_written_is_an_error(directory, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     out.chmod(0o500)
@@ -45,7 +45,7 @@ def test_a_directory_that_cannot_be_written_is_told(directory, tmp_path):
         extract(directory, out)
 
 
-def test_a_full_disk_is_told_and_nothing_is_left(directory, tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_and_leaves_no_files(directory, tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
@@ -55,27 +55,28 @@ def test_a_full_disk_is_told_and_nothing_is_left(directory, tmp_path, monkeypatc
     assert content(tmp_path / "out") == {}
 
 
-def test_garbage_in_a_shard_is_noticed(directory, tmp_path):
+def test_a_changed_byte_in_a_shard_is_detected(directory, tmp_path):
+    def rows():
+        return [{k: np.asarray(v).tolist() for k, v in r.items()} for r in shards.read(shard)]
+
     out = tmp_path / "out"
     extract(directory, out)
-    own = extraction.shards(out)
-    shard = own.all()[0]
-    whole = shard.read_bytes()
-    rng, silent = np.random.default_rng(0), 0
-    expected = [{k: np.asarray(v).tolist() for k, v in row.items()} for row in own.read(shard)]
+    shards = extraction.shards(out)
+    shard = shards.all()[0]
+    data = shard.read_bytes()
+    rng, undetected = np.random.default_rng(0), 0
+    expected = rows()
     for _ in range(40):
-        at = int(rng.integers(4, len(whole) - 2000))  # the pages; the footer comes after
-        shard.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        offset = int(rng.integers(4, len(data) - 2000))  # in the pages, before the footer
+        shard.write_bytes(data[:offset] + bytes([data[offset] ^ 0x55]) + data[offset + 1 :])
         try:
-            found = [{k: np.asarray(v).tolist() for k, v in r.items()} for r in own.read(shard)]
+            undetected += rows() != expected
         except caloric.InputError:
-            silent += shard.exists()
-        else:
-            silent += found != expected
-    assert silent == 0
+            undetected += shard.exists()
+    assert undetected == 0
 
 
-def test_one_run_waits_for_another(directory, tmp_path):
+def test_a_run_waits_for_another_run(directory, tmp_path):
     out = tmp_path / "out"
     arguments = ["collection", "extract", str(directory), "-o", str(out), "--max-features", "60"]
     code = "from caloric.cli import main\nmain()"
@@ -89,11 +90,11 @@ def test_one_run_waits_for_another(directory, tmp_path):
         assert waiting.poll() is None
     assert waiting.wait(60) == 0
     waiting.stderr.close()
-    assert len(extraction.listed(out)) == 6
+    assert len(extraction.stored_images(out)) == 6
 
 
-def test_a_real_limit_on_files_is_told(directory, tmp_path):
-    """The system's own refusal, in a process of its own."""
+def test_a_file_size_limit_of_the_system_is_an_error(directory, tmp_path):
+    """The limit is set in another process."""
     code = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

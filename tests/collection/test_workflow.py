@@ -1,4 +1,4 @@
-"""The steps of a collection from Python, and all of them in one call."""
+"""The steps of a collection from Python, and ``run``."""
 
 import logging
 import re
@@ -26,8 +26,10 @@ HERE = Workers(1, device="cpu")
 
 
 def test_every_step_returns_a_result(directory, tmp_path):
-    out, seen = tmp_path / "out", []
-    report = Reporter(lambda *counts: seen.append(counts), finished=lambda r: seen.append(str(r)))
+    out, counts, results = tmp_path / "out", [], []
+    report = Reporter(
+        lambda *count: counts.append(count), finished=lambda result: results.append(str(result))
+    )
     options = {"workers": HERE, "report": report}
     extracted = collection.extract(directory, out, SETTINGS, **options)
     assert (len(extracted.found), extracted.extracted, extracted.skipped) == (6, 6, {})
@@ -44,15 +46,15 @@ def test_every_step_returns_a_result(directory, tmp_path):
     assert all(path.is_file() for path in exported.paths)
     npz = collection.export(out, "npz").paths[0] / "eins" / "bild ä 0.png.npz"
     assert caloric.Features.load(npz).encoding == "uint8+128"
-    assert [s for s in seen if isinstance(s, str)][-1].startswith("written: ")
-    assert ("pairs matched", 15, 15) in seen
+    assert results[-1].startswith("written: ")
+    assert ("pairs matched", 15, 15) in counts
     with pytest.raises(caloric.InputError, match="unknown format"):
         collection.export(out, "bundler")
 
 
 def test_options_are_checked_before_the_work(directory, tmp_path):
     out = tmp_path / "out"
-    for wrong, message in (
+    for call, message in (
         (lambda: ExtractOptions(descriptor="magic"), "unknown descriptor"),
         (lambda: collection.extract(directory, out, ExtractOptions(views=4)), "views"),
         (
@@ -71,12 +73,12 @@ def test_options_are_checked_before_the_work(directory, tmp_path):
         (lambda: collection.Matching(model="magic"), "unknown model"),
     ):
         with pytest.raises(caloric.InputError, match=message):
-            wrong()
+            call()
     assert not out.exists()
 
 
 def test_skipped_images_are_logged(directory, tmp_path, caplog):
-    (directory / "bad.png").write_bytes(b"no picture")
+    (directory / "bad.png").write_bytes(b"not an image")
     result = collection.extract(directory, tmp_path / "out", SETTINGS, workers=HERE)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -84,7 +86,7 @@ def test_skipped_images_are_logged(directory, tmp_path, caplog):
     assert list(result.skipped) == ["bad.png"]
     empty = tmp_path / "empty"
     empty.mkdir()
-    (empty / "bad.png").write_bytes(b"no picture")
+    (empty / "bad.png").write_bytes(b"not an image")
     with pytest.raises(caloric.InputError, match="none of the images"):
         collection.extract(empty, tmp_path / "other", SETTINGS, workers=HERE)
 
@@ -104,7 +106,7 @@ def test_a_step_waits_for_the_lock(directory, tmp_path, caplog):
     assert len(list((out / "features").iterdir())) > 0
 
 
-def test_what_is_finished_is_kept_on_an_interrupt(directory, tmp_path, caplog, monkeypatch):
+def test_finished_work_is_kept_after_an_interrupt(directory, tmp_path, caplog, monkeypatch):
     out, done = tmp_path / "out", []
 
     def stop(what, count, total):
@@ -114,7 +116,7 @@ def test_what_is_finished_is_kept_on_an_interrupt(directory, tmp_path, caplog, m
 
     with pytest.raises(KeyboardInterrupt):
         collection.extract(directory, out, SETTINGS, workers=HERE, report=Reporter(stop))
-    assert "what is finished is kept" in caplog.text
+    assert "finished work is kept" in caplog.text
     assert collection.extract(directory, out, SETTINGS, workers=HERE).extracted <= 6 - done[-1]
     undisturbed = tmp_path / "undisturbed"
     collection.extract(directory, undisturbed, SETTINGS, workers=HERE)
@@ -134,7 +136,7 @@ def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
     assert Workers().resolved() == Workers(1, None, "cuda:0")
     assert Workers(3).resolved() == Workers(3, None, "cuda:0")
     assert Workers(device="cpu").resolved() == Workers(0, None, "cpu")
-    remote = Workers(cluster="tcp://x:1")  # its workers have devices of their own
+    remote = Workers(cluster="tcp://x:1")  # its workers choose their devices
     assert remote.resolved() == remote
 
 
@@ -150,7 +152,9 @@ def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, mo
         collection.workflow, "export", lambda out, images, report: calls.append(images)
     )
     monkeypatch.setattr(Workers, "engine", lambda self: engines.Processes(1))
-    monkeypatch.setattr(engines.Processes, "run", engines.InProcess.run)  # which have this memory
+    monkeypatch.setattr(
+        engines.Processes, "run", engines.InProcess.run
+    )  # in this process, which has the memory file system
     result = collection.run("memory://photos", tmp_path / "out", SETTINGS, workers=HERE)
     assert calls == [None]
     assert (result.registered, result.models) == ((), ())
@@ -161,14 +165,14 @@ def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, mo
 @pytest.mark.skipif(
     not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
 )
-def test_run_says_what_is_registered_and_why_the_rest_is_not(tmp_path):
+def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
     directory, out = tmp_path / "views", tmp_path / "out"
     directory.mkdir()
     for i, view in enumerate(photographs.book(4)):
         cv2.imwrite(str(directory / f"{i}.png"), view)
     cv2.imwrite(str(directory / "other.png"), photographs.gray("camera", (300, 300)))
     cv2.imwrite(str(directory / "flat.png"), np.full((90, 90), 99, np.uint8))
-    (directory / "bad.png").write_bytes(b"no picture")
+    (directory / "bad.png").write_bytes(b"not an image")
     result = collection.run(directory, out, workers=Workers(2, device="cpu"))
     assert result.registered == ("0.png", "1.png", "2.png", "3.png")
     assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
@@ -201,12 +205,12 @@ def test_optional_libraries_are_imported_when_used():
         _ = caloric.colection
 
 
-def test_the_python_of_the_page_runs(directory, tmp_path, monkeypatch, capsys):
-    """The steps as printed; :func:`run` needs COLMAP, and is tested above."""
+def test_the_python_examples_of_the_documentation_run(directory, tmp_path, monkeypatch, capsys):
+    """Execute the steps; :func:`run` needs COLMAP and is only compiled here."""
     text = (DOCS / "collections.md").read_text("utf-8").split("## From Python")[1]
     whole, steps = re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.S)
     compile(whole, "collections.md", "exec")
-    (directory / "broken.jpg").write_bytes(b"no picture")
+    (directory / "broken.jpg").write_bytes(b"not an image")
     monkeypatch.chdir(tmp_path)
     exec(f"from caloric import collection\n{steps}", {})
     assert " pairs have a geometry" in capsys.readouterr().out
@@ -222,7 +226,7 @@ def test_the_python_of_the_page_runs(directory, tmp_path, monkeypatch, capsys):
         ({"workers": 2}, "workers must be an instance of Workers, got 2"),
     ],
 )
-def test_arguments_of_a_wrong_type_are_errors_before_the_work(
+def test_arguments_of_an_invalid_type_are_errors_before_the_work(
     tmp_path, monkeypatch, given, message
 ):
     monkeypatch.setattr(colmap, "require", lambda: None)

@@ -1,4 +1,4 @@
-"""``caloric collection``: one command for each step, and one for all of them."""
+"""``caloric collection``: one command for each step, and ``run`` for all steps."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,37 +19,40 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Turn a directory of images into features, matches and a COLMAP model.",
                   no_args_is_help=True)  # fmt: skip
 
-Folder = Annotated[
-    str, typer.Argument(help="The images: a directory, or an address such as s3://…")
-]
+Folder = Annotated[str, typer.Argument(help="Image directory, or a URL such as s3://…")]
 Out = Annotated[
-    Path, typer.Option("--output", "-o", help="The store; created if it does not exist.")
+    Path, typer.Option("--output", "-o", help="Store directory; created if it does not exist.")
 ]
 Processes = Annotated[
     int,
-    typer.Option("--workers", help="Number of processes; 0 for one per core, or one for a GPU."),
+    typer.Option(
+        "--workers", help="Number of processes; 0: one per core, or a single one on a GPU."
+    ),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option("--cluster", help="The address of a Dask scheduler, tcp://host:8786, or local."),
-]
-How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential or retrieval.")]
-AsBefore = Annotated[
-    str | None,
     typer.Option(
-        "--pairs", help="exhaustive, sequential or retrieval; by default as chosen before."
+        "--cluster",
+        help="Address of a Dask scheduler, tcp://host:8786; local starts one on this machine.",
     ),
 ]
-Store = Annotated[Path, typer.Argument(help="The store.")]
+How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential or retrieval.")]
+StoredHow = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs", help="exhaustive, sequential or retrieval; default: the store's last choice."
+    ),
+]
+Store = Annotated[Path, typer.Argument(help="Store directory.")]
 Overlap = Annotated[
-    int, typer.Option(help="Sequential pairs: match each image with this many next ones.")
+    int, typer.Option(help="sequential: number of following images to match each image with.")
 ]
 Nearest = Annotated[
-    int, typer.Option(help="Retrieval: match each image with this many most similar ones.")
+    int, typer.Option(help="retrieval: number of most similar images to match each image with.")
 ]
 Ratio = Annotated[float, typer.Option(help="Threshold of the ratio test.")]
 Model = Annotated[str, typer.Option(help="fundamental or homography.")]
-Threshold = Annotated[float, typer.Option(help="Largest residual of an inlier, in pixels.")]
+Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
 
 
 @app.callback()
@@ -58,7 +61,7 @@ def _collection() -> None:
 
 
 def _reporter() -> "Reporter":
-    """Return a reporter that prints progress, from the start of each step, and its result."""
+    """Return a reporter that prints the progress and the result of each step."""
     from caloric.collection import Reporter
 
     progress = console.Progress()
@@ -88,7 +91,7 @@ def _keeping() -> AbstractContextManager[None]:
 def _check_model(models: "tuple[Reconstruction, ...]", output: Path) -> None:
     if not models:
         database = output / "colmap" / "database.db"
-        raise InputError(f"{database}: COLMAP found no two images to begin with")
+        raise InputError(f"{database}: COLMAP found no initial image pair; add overlapping images")
 
 
 def _finish(skipped: dict[str, str]) -> None:
@@ -106,7 +109,10 @@ def extract(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Extract the features of images that are new or have changed. Exit code 1: some skipped."""
+    """Extract features of new and changed images.
+
+    Exits with status 1 if images were skipped.
+    """
     from caloric import collection
 
     runners = collection.Workers(workers, cluster, device)
@@ -124,7 +130,7 @@ def pairs(
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Choose the pairs of images to match, and write them to the store."""
+    """Select the image pairs to match, and write them to the store."""
     from caloric import collection
 
     options, runners = _pairing(how, overlap, nearest), collection.Workers(workers, cluster)
@@ -135,7 +141,7 @@ def pairs(
 @app.command()
 def match(
     output: Store,
-    how: AsBefore = None,
+    how: StoredHow = None,
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
@@ -143,7 +149,7 @@ def match(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Match the pairs that are new or have changed."""
+    """Match new and changed image pairs."""
     from caloric import collection
 
     pairing = None if how is None else _pairing(how, overlap, nearest)
@@ -160,7 +166,7 @@ def verify(
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Estimate a geometry from the matches of each pair."""
+    """Verify the matches of each image pair geometrically."""
     from caloric import collection
 
     options = collection.Matching(model=cast(Any, model), threshold=threshold)
@@ -172,14 +178,14 @@ def verify(
 @app.command()
 def refine(
     folder: Folder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The store.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Store directory.")],
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Refine the features of verified matches, so that all views of a point agree.
+    """Refine the positions of verified features to sub-pixel accuracy.
 
-    Exports then have the refined positions. Exit code 1: some images could not be read; their
-    features keep their positions.
+    Later exports use the refined positions. Exits with status 1 if images could not be read;
+    their features are not moved.
     """
     from caloric import collection
 
@@ -193,11 +199,11 @@ def refine(
 def export(
     output: Store,
     images: Annotated[
-        Path | None, typer.Option(help="The directory of images, to read cameras from EXIF data.")
+        Path | None, typer.Option(help="Image directory, to read the cameras from EXIF data.")
     ] = None,
     to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")] = "colmap",
 ) -> None:
-    """Export features and matches for other tools, below OUT."""
+    """Export features and matches for other tools, into the store."""
     from caloric import collection
 
     collection.export(output, to, images=images, report=_reporter())
@@ -205,29 +211,32 @@ def export(
 
 @app.command()
 def describe(
-    folder: Annotated[Path, typer.Argument(help="The directory of images.")],
-    database: Annotated[Path, typer.Option(help="A COLMAP database with their keypoints.")],
+    folder: Annotated[Path, typer.Argument(help="Image directory.")],
+    database: Annotated[Path, typer.Option(help="COLMAP database with keypoints of the images.")],
     descriptor: DescriptorName = "caloric-unlearned",
 ) -> None:
-    """Replace the descriptors at the keypoints of a COLMAP database; then match again."""
+    """Replace the descriptors of a COLMAP database, at the same keypoints.
+
+    Old matches are deleted: match again afterwards. Exits with status 1 if images were skipped.
+    """
     from caloric.collection import exporting
 
     with console.working(f"describing the keypoints of {database}"):
         count, skipped = exporting.describe_database(database, folder, descriptor)
     for name, why in skipped.items():
         console.skipped(name, why)
-    typer.echo(f"{count} images described again: {database}")
+    typer.echo(f"descriptors of {count} images replaced: {database}")
     _finish(skipped)
 
 
 @app.command()
 def reconstruct(
-    folder: Annotated[Path, typer.Argument(help="The directory of images.")], output: Out
+    folder: Annotated[Path, typer.Argument(help="Image directory.")], output: Out
 ) -> None:
-    """Reconstruct a model by COLMAP from the exported database: OUT/colmap/sparse."""
+    """Run COLMAP's mapper on the exported database; the models are in OUT/colmap/sparse."""
     from caloric import collection
 
-    with console.keeping("features, matches and database are kept"):
+    with console.keeping("features, matches and the database are kept"):
         result = collection.reconstruct(folder, output, report=_reporter())
     _check_model(result.models, output)
 
@@ -243,12 +252,17 @@ def run(
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
     threshold: Threshold = 1.5,
-    refine: Annotated[bool, typer.Option(help="Refine the positions of verified features.")] = True,
+    refine: Annotated[
+        bool, typer.Option(help="Refine verified features to sub-pixel accuracy.")
+    ] = True,
     workers: Processes = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Run all steps: features, pairs, matches, geometries, refined tracks, database and model."""
+    """Run all steps, from the images to a COLMAP database and model.
+
+    Exits with status 1 if images were skipped.
+    """
     from caloric import collection
     from caloric.collection import sources
 
@@ -259,7 +273,7 @@ def run(
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip
     if sources.is_remote(sources.absolute(folder)):
-        typer.echo("no model: COLMAP needs the images on a disk; copy them and run `reconstruct`")
+        typer.echo("no model: COLMAP needs local images; copy them and run `reconstruct`")
     else:
         _check_model(result.models, output)
     _finish(result.skipped)

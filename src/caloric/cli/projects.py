@@ -1,4 +1,4 @@
-"""``caloric refine``: the keypoints of another tool's project, more precisely."""
+"""``caloric refine``: refine the keypoints of an hloc or COLMAP project."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,35 +11,33 @@ from caloric.pipeline import POINT_SIGMA
 
 
 def refine(
-    project: Annotated[
-        Path, typer.Argument(help="A COLMAP database, or a file of features of hloc (.h5).")
-    ],
-    directory: Annotated[Path, typer.Argument(help="The directory of the images.")],
+    project: Annotated[Path, typer.Argument(help="COLMAP database, or hloc feature file (.h5).")],
+    directory: Annotated[Path, typer.Argument(help="Image directory.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The new database or file of features.")
+        Path, typer.Option("--output", "-o", help="New database or feature file to write.")
     ],
-    matches: Annotated[Path | None, typer.Option(help="hloc: the file of matches (.h5).")] = None,
+    matches: Annotated[Path | None, typer.Option(help="hloc match file (.h5).")] = None,
     sigma: Annotated[
-        float, typer.Option(help="Scale of keypoints that have none, in pixels.")
+        float, typer.Option(help="Scale of keypoints without a scale, in pixels.")
     ] = POINT_SIGMA,
 ) -> None:
-    """Refine the keypoints of an hloc or COLMAP project, so that all views of a point agree.
+    """Refine the keypoints of an hloc or COLMAP project to sub-pixel accuracy.
 
-    Any detector and matcher will do: matches, verified ones where there are, are joined into
-    tracks, and the keypoints of a track are moved to agree with one of its views. Keypoints and
-    matches keep their numbers. The project itself is not changed. Exit code 1: some images could
-    not be read.
+    Works with any detector and matcher. Matches (verified ones if the project has them) are
+    joined into tracks, and the keypoints of each track are aligned with a reference view. The
+    result is a new file with the same keypoint indices and matches. Exits with status 1 if
+    images could not be read.
     """
     from caloric.collection import projects
 
-    endings = (".h5", ".hdf5")
-    of_hloc = project.suffix.lower() in endings
-    if of_hloc and matches is None:
-        raise InputError("features of hloc need their matches too: --matches FILE")
-    if not of_hloc and matches is not None:
-        raise InputError("--matches is for hloc; a COLMAP database has its matches in it")
-    if of_hloc != (output.suffix.lower() in endings):
-        raise InputError(f"{output}: the ending must be as that of {project.name}")
+    suffixes = (".h5", ".hdf5")
+    is_hloc = project.suffix.lower() in suffixes
+    if is_hloc and matches is None:
+        raise InputError(f"{project}: an hloc feature file needs its matches too: --matches FILE")
+    if not is_hloc and matches is not None:
+        raise InputError("--matches is for hloc only: a COLMAP database contains its matches")
+    if is_hloc != (output.suffix.lower() in suffixes):
+        raise InputError(f"{output}: the output must have the file type of {project.name}")
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
     if not 0 < sigma < float("inf"):
@@ -48,14 +46,14 @@ def refine(
     console.check_outputs(None, None, output, inputs=inputs)
     with console.working(f"refining {project}"):
         if matches is not None:
-            found = projects.read_hloc(project, matches, sigma)
+            content = projects.read_hloc(project, matches, sigma)
         else:
-            found = projects.read_colmap(project, sigma)
-        outcome = projects.refine(found, directory, console.Progress())
-        write = projects.write_hloc if of_hloc else projects.write_colmap
-        write(project, output, outcome.places)
+            content = projects.read_colmap(project, sigma)
+        outcome = projects.refine(content, directory, console.Progress())
+        write = projects.write_hloc if is_hloc else projects.write_colmap
+        write(project, output, outcome.positions)
     for name, why in outcome.skipped.items():
-        console.skipped(name, f"{why}; its keypoints stay where they were")
+        console.skipped(name, f"{why}; its keypoints were not moved")
     typer.echo(
         f"{outcome.tracks:,} tracks; {outcome.moved:,} of {outcome.keypoints:,} keypoints refined"
     )

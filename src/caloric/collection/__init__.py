@@ -1,11 +1,11 @@
-"""Collections: the features, pairs and matches of a directory of images, stored in Parquet shards.
+"""Collections: features, pairs and matches of a directory of images, stored in Parquet shards.
 
     from caloric import ExtractOptions, collection
     result = collection.run("photos", "out", ExtractOptions(max_features=4000))
 
-Each step plans its shards from its input and makes those that are missing. A shard is written under
-a temporary name and then renamed, so a killed run leaves only complete shards and the next run
-makes the rest. The name of a shard contains a hash of its input.
+Each step plans its shards from its input and writes the missing ones. A shard is written under a
+temporary name and then renamed, so a killed run leaves only complete shards, and the next run
+writes the rest. The name of a shard contains a hash of its input.
 """
 
 from caloric.collection.engines import Workers

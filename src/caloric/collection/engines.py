@@ -1,8 +1,8 @@
 """Engines that run the tasks of a step: this process, a pool of processes, or a Dask cluster.
 
 All take a function and an iterable of tasks, and yield results as they complete. The number of
-submitted tasks is limited by the number of workers, so that a million tasks are never in memory
-together.
+pending tasks is proportional to the number of workers, so that memory does not grow with the
+number of tasks.
 """
 
 import logging
@@ -27,10 +27,10 @@ from caloric.runtime import threads
 T = TypeVar("T")
 R = TypeVar("R")
 
-_TASKS_PER_WORKER = 2  # one runs, one waits
+_TASKS_PER_WORKER = 2  # one running, one queued
 _MAX_DEATHS = 3
 _WORKER_TIMEOUT = 120  # seconds to wait for the first worker
-_REFRESH = 2.0  # seconds between counts of the workers
+_REFRESH = 2.0  # seconds after which the workers are counted again
 LOCAL = "local"
 
 
@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Yield the results of an importable function for all tasks, in any order."""
 
     def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Do the same for a function that mostly reads files."""
+        """Do the same as ``run`` for a function that mostly reads files."""
 
 
 class InProcess:
@@ -60,14 +60,14 @@ def _set_threads(count: int) -> None:
     os.environ[threads.SETTING] = str(count)
 
 
-def _own_settings() -> dict[str, str]:
+def _settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("CALORIC_")}
 
 
 def _initialize_worker(count: int, settings: dict[str, str]) -> None:
     """Set up a new worker, which exits when its parent is killed."""
-    # A fork server has the environment of the time when it was started.
-    for name in _own_settings():
+    # A fork server keeps the environment in which it was started.
+    for name in _settings():
         del os.environ[name]
     os.environ.update(settings)
     _set_threads(count)
@@ -82,12 +82,12 @@ def _initialize_worker(count: int, settings: dict[str, str]) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-# What workers import: with a fork server it is imported once for all of them.
+# The modules that workers use. A fork server imports them once for all workers.
 _PRELOADED = ["caloric.collection.matching", "caloric.collection.refining"]
 
 
 def _context() -> Any:
-    """Return how processes are started; never by a fork of this one, which may have threads."""
+    """Return the multiprocessing context; never "fork", because this process may have threads."""
     if "forkserver" not in get_all_start_methods():  # Windows
         return get_context("spawn")
     context = get_context("forkserver")
@@ -97,9 +97,9 @@ def _context() -> Any:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C, and start processes that never see it: this one handles it and ends them.
+    """Delay Ctrl-C while processes are started, and block it in them: this process handles it.
 
-    A process that comes to life after its parent has gone would complain about that.
+    A process whose parent ends during its start would print a traceback.
     """
     handler = signal.getsignal(signal.SIGINT)
     main = current_thread() is main_thread()
@@ -107,7 +107,7 @@ def _uninterrupted() -> Iterator[None]:
         yield
         return
     caught: list[int] = []
-    # Blocked here, which is inherited; and noted if another thread receives it.
+    # New processes inherit the blocked signal. Another thread may still receive it: record that.
     signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -121,10 +121,9 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Start processes that do not import the user's script.
+    """Keep new processes from importing the user's script.
 
-    They need nothing from it, and a script without ``if __name__ == "__main__":`` would run again
-    in each of them.
+    Without ``if __name__ == "__main__":`` the script would run again in each of them.
     """
     main = vars(sys.modules["__main__"])
     hidden: dict[str, Any] = {n: main[n] for n in ("__file__", "__spec__") if n in main}
@@ -139,8 +138,8 @@ def _without_main() -> Iterator[None]:
 class Processes(InProcess):
     """A pool of processes that share the threads of this process, for all steps of a run.
 
-    Use it as a context manager, which ends the processes. If a worker dies, its unfinished tasks
-    are run again by a new pool. The run ends after three deaths.
+    Use it as a context manager, which ends the processes. If a worker dies, the unfinished tasks
+    run again in a new pool; after the third death the run fails.
     """
 
     def __init__(self, workers: int) -> None:
@@ -162,7 +161,7 @@ class Processes(InProcess):
                 self.workers,
                 _context(),
                 initializer=_initialize_worker,
-                initargs=(self.threads, _own_settings()),
+                initargs=(self.threads, _settings()),
             )
         return self._pool
 
@@ -198,7 +197,7 @@ class Processes(InProcess):
                 if deaths == _MAX_DEATHS:
                     raise InputError(
                         "workers were killed three times, possibly out of memory; run again "
-                        "with fewer workers: what is finished is kept"
+                        "with fewer workers: finished work is kept"
                     ) from None
                 retried = [*pending.values(), *retried]
             except GeneratorExit:
@@ -206,8 +205,8 @@ class Processes(InProcess):
                     future.cancel()
                 raise
             except BaseException:
-                # Ctrl-C: do not wait for shards that are being made. They are written as a whole
-                # or not at all.
+                # Ctrl-C: do not wait for unfinished shards. They have temporary names until they
+                # are complete.
                 for worker in list(self._pool._processes.values()) if self._pool else ():
                     worker.kill()
                 self._end()
@@ -240,12 +239,12 @@ class Cluster:
         try:
             self.client = Client(address, timeout=20)
         except (OSError, ValueError) as error:
-            raise InputError(f"{address}: no scheduler answers there ({error})") from None
+            raise InputError(f"{address}: no scheduler responds ({error})") from None
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield the results in any order, see :class:`Engine`.
 
-        Dask gives the task of a lost worker to another one, up to three times.
+        Dask moves the tasks of a lost worker to another one, up to three times.
         """
         from distributed import as_completed
         from distributed.client import FutureCancelledError
@@ -277,24 +276,24 @@ class Cluster:
             # Otherwise the client logs every failed attempt to reconnect.
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
             raise InputError(
-                "the scheduler was lost; run again: what is finished is kept"
+                "lost the connection to the scheduler; run again: finished work is kept"
             ) from None
         except KilledWorker as error:
             raise InputError(
                 f"the same task killed its workers repeatedly ({error}); see their logs and run "
-                "again: what is finished is kept"
+                "again: finished work is kept"
             ) from None
 
     read = run
 
     def _task_limit(self) -> int:
-        """Return how many tasks may be submitted; wait until there is at least one worker."""
+        """Return the maximum number of pending tasks; wait until there is at least one worker."""
         try:
             self.client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
         except TimeoutError:
             raise InputError(
                 f"{self.client.scheduler.address}: no workers within {_WORKER_TIMEOUT} s; start "
-                "some by `dask worker`"
+                "some with `dask worker`"
             ) from None
         return _TASKS_PER_WORKER * int(sum(self.client.nthreads().values()))
 
@@ -313,11 +312,11 @@ class Workers:
     Parameters
     ----------
     count : int
-        Processes on this machine; 0 for one per core, or one for a GPU.
+        Number of processes on this machine; 0 for one per core, or a single one on a GPU.
     cluster : str or None
         The address of a Dask scheduler, or "local" for a new cluster on this machine.
     device : str
-        Where features are extracted and matched: see :func:`caloric.extract`; "auto" is a GPU if
+        The device for extraction and matching: see :func:`caloric.extract`; "auto" uses a GPU if
         there is one.
     """
 
@@ -326,14 +325,14 @@ class Workers:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raise an error if the number is wrong."""
+        """Raise an error if ``count`` is negative."""
         if self.count < 0:
             raise InputError(f"workers must be a non-negative integer, got {self.count}")
 
     def resolved(self) -> "Workers":
-        """Return the workers with the name of their device, and one process for a GPU.
+        """Return the workers with "auto" replaced by a device, and one process for a GPU.
 
-        Workers of a cluster resolve their own device.
+        Workers of a cluster choose their devices themselves.
         """
         if self.cluster is not None:
             return self
@@ -348,7 +347,7 @@ class Workers:
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """Yield the engine of these workers, which are ended afterwards."""
+        """Yield an engine that runs tasks on these workers; end them afterwards."""
         if self.cluster is None:
             with Processes(self.count or threads.count()) as processes:
                 yield processes

@@ -1,4 +1,4 @@
-"""Steps five and six: export a store for other tools, and reconstruct a model by COLMAP."""
+"""Export a store for other tools, and reconstruct a model with COLMAP."""
 
 import shutil
 import tempfile
@@ -25,18 +25,18 @@ from caloric.interop.exporters import Request
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
-    """Yield the name and the features of every image of a store that has features.
+    """Yield the name and the features of each image of a store that has features.
 
-    Features are where :mod:`refining` has moved them, if it has.
+    Refined features have their refined positions.
     """
-    stored, places = extraction.shards(store), refining.places(store)
+    stored, refined = extraction.shards(store), refining.positions(store)
     for path in stored.all():
         for row in stored.read(path):
             if not row["count"]:
                 continue
             features = extraction.features_of(row)
-            if row["name"] in places:
-                rows, xy = places[row["name"]]
+            if row["name"] in refined:
+                rows, xy = refined[row["name"]]
                 maps = features.frames.maps.copy()
                 maps[rows, :, 2] = xy
                 frames = Frames(maps, features.frames.scores)
@@ -46,7 +46,7 @@ def images(store: Path) -> Iterator[tuple[str, Features]]:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The files and directories that were written, and what to do with them."""
+    """The files and directories that were written, and a hint on how to use them."""
 
     paths: tuple[Path, ...]
     hint: str = ""
@@ -58,14 +58,14 @@ class ExportResult:
 
 
 def export(store: Path, to: str = "colmap", directory: Path | None = None) -> ExportResult:
-    """Write the features and matches of a store in a format of :mod:`caloric.interop.exporters`.
+    """Export the features and matches of a store to a format of :mod:`caloric.interop.exporters`.
 
-    ``directory`` has the image files, for formats that need them: COLMAP's cameras come from there.
+    ``directory`` is the image directory, from which COLMAP's cameras are read.
     """
     kind = exporters.exporter(to)
-    known = {name: image for name, image in extraction.listed(store).items() if image.count}
+    known = {name: image for name, image in extraction.stored_images(store).items() if image.count}
     if not known:
-        raise InputError(f"{store}: no features in it; extract them first")
+        raise InputError(f"{store}: contains no features; extract them first")
     target = store / kind.location
     if target.suffix:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,15 +78,16 @@ def export(store: Path, to: str = "colmap", directory: Path | None = None) -> Ex
 def describe_database(
     database: Path, directory: Path, descriptor: str
 ) -> tuple[int, dict[str, str]]:
-    """Replace the descriptors of a COLMAP database by another descriptor at the same keypoints.
+    """Replace the descriptors of a COLMAP database, at the same keypoints.
 
-    Matches and geometries of the old descriptors are removed. Returns the number of described
-    images, and the unreadable images, which are left without descriptors, with the reason.
+    Matches and geometries of the old descriptors are deleted. Returns the number of described
+    images, and the skipped images, which are left without descriptors, with the reasons.
     """
     recipe = recipes.descriptor(descriptor)
     if recipe.dimension != 128:
         raise InputError(
-            f"COLMAP's descriptors have 128 dimensions, {descriptor!r} has {recipe.dimension}"
+            f"COLMAP descriptors have 128 dimensions, {descriptor!r} has {recipe.dimension}; "
+            "use caloric or caloric-unlearned"
         )
     frames = colmap.read_frames(database)
     skipped: dict[str, str] = {}
@@ -99,8 +100,8 @@ def describe_database(
                 skipped[name] = str(error)
                 continue
             size = (pixels.shape[0], pixels.shape[1])
-            turn = reading.to_stored(size, reading.orientation(directory / name))
-            upright = keypoints.moved(np.asarray(cv2.invertAffineTransform(turn)))
+            to_stored = reading.to_stored(size, reading.orientation(directory / name))
+            upright = keypoints.moved(np.asarray(cv2.invertAffineTransform(to_stored)))
             values = pipeline.describe(pixels, upright, descriptor)
             yield name, sift_bytes(Features(upright, values, size, descriptor, ""))
 
@@ -110,7 +111,7 @@ def describe_database(
 
 @dataclass(frozen=True)
 class ReconstructionResult:
-    """The models that COLMAP made, the largest first."""
+    """The models that COLMAP reconstructed, largest first."""
 
     models: tuple[Reconstruction, ...]
 
@@ -120,19 +121,19 @@ class ReconstructionResult:
 
 
 def reconstruct(store: Path, directory: Path) -> ReconstructionResult:
-    """Reconstruct a store by COLMAP under OUT/colmap/sparse, from the exported database."""
+    """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse."""
     colmap.require()
     database = store / "colmap" / "database.db"
     if not database.is_file():
         raise InputError(f"{database}: does not exist; export it first")
     target = store / "colmap" / "sparse"
     colmap.check_space(target.parent, 0)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as place:
-        models = colmap.map_images(database, directory, Path(place))
-        # Old models must not pass for new ones.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
+        models = colmap.map_images(database, directory, Path(temporary))
+        # Remove old models even if there are no new ones.
         shutil.rmtree(target, ignore_errors=True)
         if models:
-            shutil.copytree(place, target)
+            shutil.copytree(temporary, target)
     models.sort(key=lambda model: -len(model.images))
     return ReconstructionResult(
         tuple(replace(model, directory=target / model.directory.name) for model in models)

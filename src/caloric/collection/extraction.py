@@ -1,4 +1,4 @@
-"""Step one: extract the features of every image, in shards by the hash of the image names."""
+"""Extract the features of all images; the hash of an image's name selects its shard."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from caloric.collection import sources
 from caloric.collection.engines import Engine
-from caloric.collection.sources import Photograph
+from caloric.collection.sources import ImageFile
 from caloric.collection.steps import Progress, check_written, missing, no_progress
 from caloric.collection.store import Shards, fingerprint
 from caloric.detector.options import VERSION, DetectOptions
@@ -22,8 +22,8 @@ from caloric.image import loading
 from caloric.interop.conversion import in_file_axes
 from caloric.options import ExtractOptions
 
-MOST = 32  # images per shard, about
-_VERSION = 2  # of what a row means: since 2, frames are in the axes of the file, as COLMAP's are
+IMAGES_PER_SHARD = 32  # approximate maximum
+_VERSION = 2  # version of the rows; since 2, frames ignore the EXIF orientation, as in COLMAP
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
     ("height", "int32"), ("width", "int32"), ("count", "int32"), ("dimension", "int32"),
@@ -32,20 +32,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-# Options that are always hashed. Others only if they are not at their defaults, so that stores of
-# versions without them stay valid.
+# Options that are always hashed. Others are hashed only if they differ from their defaults, so
+# that stores of versions without them stay valid.
 _HASHED = ("max_features", "affine", "upright", "contrast")
 
 
 def stored_as_bytes(options: ExtractOptions) -> ExtractOptions:
-    """Return the options for a store, which has descriptors as bytes and no simulated views."""
+    """Return the options with descriptors as bytes; raise an error for simulated views."""
     if options.views is not None:
-        raise InputError("collections have no simulated views: leave out views")
+        raise InputError("collections do not support simulated views: leave out views")
     return replace(options, dtype="uint8")
 
 
 def settings_hash(options: ExtractOptions) -> str:
-    """Return a hash of everything that the features depend on besides the image."""
+    """Return a hash of everything but the image that the features depend on."""
     settings: dict[str, Any] = {"descriptor": options.name}
     for field in fields(DetectOptions):
         value = getattr(options, field.name)
@@ -55,24 +55,24 @@ def settings_hash(options: ExtractOptions) -> str:
 
 
 def shards(store: Path) -> Shards:
-    """Return the shards of features."""
+    """Return the feature shards of a store."""
     return Shards(store / "features", COLUMNS, single_rows=True)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An image of a store: its shard, a hash of content and settings, its number of features."""
+class StoredImage:
+    """An image of a store: its shard, the hashes of content and settings, its feature count."""
 
     path: Path
     key: str
     count: int
 
 
-def listed(store: Path) -> dict[str, Kept]:
-    """Return the images of a store by name, in the order of its shards."""
+def stored_images(store: Path) -> dict[str, StoredImage]:
+    """Return the images of a store by name, in the order of the shards."""
     stored = shards(store)
     return {
-        row["name"]: Kept(path, f"{row['content']} {row['settings']}", row["count"])
+        row["name"]: StoredImage(path, f"{row['content']} {row['settings']}", row["count"])
         for path in stored.all()
         for row in stored.read(path, ["name", "content", "settings", "count"])
     }
@@ -80,32 +80,32 @@ def listed(store: Path) -> dict[str, Kept]:
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to make: its images, options and path, and older shards with ``known`` rows."""
+    """A shard to write; ``known`` are older shards that contain some of its rows."""
 
     directory: str
     store: str
     path: str
-    photographs: tuple[Photograph, ...]
+    files: tuple[ImageFile, ...]
     options: ExtractOptions
     device: str
     known: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Made:
+class ShardResult:
     """The result of a task.
 
-    ``found`` has the number of features of each image, or why there are none.
+    ``outcomes`` has the feature count of each image, or the reason why it was skipped.
     """
 
-    found: dict[str, int | str]
+    outcomes: dict[str, int | str]
     extracted: int
     path: str
 
 
-def _row(photograph: Photograph, settings: str, result: Features | Failure) -> dict[str, Any]:
+def _row(file: ImageFile, settings: str, result: Features | Failure) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "name": photograph.name, "content": photograph.content, "settings": settings,
+        "name": file.name, "content": file.content, "settings": settings,
         "error": result.reason if isinstance(result, Failure) else None,
         "height": 0, "width": 0, "count": 0, "dimension": 0, "descriptor": "", "recipe": "",
         "encoding": "", "frames": [], "scores": [], "descriptors": [],
@@ -122,19 +122,19 @@ def _row(photograph: Photograph, settings: str, result: Features | Failure) -> d
 
 
 def features_of(row: dict[str, Any]) -> Features:
-    """Return the features that a row holds."""
+    """Return the features in a row."""
     count = row["count"]
     frames = Frames(row["frames"].reshape(count, 2, 3), row["scores"])
     values: NDArray[np.uint8] = row["descriptors"].reshape(count, row["dimension"])
     size, names = (row["height"], row["width"]), (row["descriptor"], row["recipe"])
-    encoding: Any = row.get("encoding")  # None in shards of earlier versions: see Features
+    encoding: Any = row.get("encoding")  # missing in shards of earlier versions: see Features
     return Features(frames, values, size, *names, encoding=encoding)
 
 
-def make(task: Task) -> Made:
-    """Write one shard, on a worker: known rows are copied, the others extracted."""
+def make(task: Task) -> ShardResult:
+    """Write one shard, on a worker: copy known rows and extract the other images."""
     stored, settings = shards(Path(task.store)), settings_hash(task.options)
-    wanted = {(p.name, p.content): p for p in task.photographs}
+    wanted = {(p.name, p.content): p for p in task.files}
     rows: dict[str, dict[str, Any]] = {}
     for path in task.known:
         try:
@@ -143,46 +143,53 @@ def make(task: Task) -> Made:
                     rows[row["name"]] = row
                     if "encoding" not in row:  # a shard of an earlier version
                         row["encoding"] = "" if row["error"] else features_of(row).encoding
-        except InputError:  # another run has removed it
+        except InputError:  # removed by another run
             continue
-    new = [p for p in task.photographs if p.name not in rows]
+    new = [p for p in task.files if p.name not in rows]
     outcomes: dict[str, int | str] = {}
     orientations: dict[str, int] = {}
 
-    def read(photograph: Photograph) -> NDArray[np.generic]:
+    def read(file: ImageFile) -> NDArray[np.generic]:
         try:
-            pixels, orientations[photograph.name] = sources.pixels(task.directory, photograph)
+            pixels, orientations[file.name] = sources.pixels(task.directory, file)
         except (sources.UnreadableError, MemoryError) as error:
-            outcomes[photograph.name] = str(error) or f"{photograph.name}: not enough memory"
+            outcomes[file.name] = str(error) or f"{file.name}: not enough memory"
             raise
         return pixels
 
-    # A device works on many images while others are decoded; a CPU needs its threads itself.
-    ahead = 2 if devices.resolve(task.device) is None else MOST
+    # A GPU processes many images while others are decoded; on the CPU, extraction and decoding
+    # share the threads.
+    ahead = 2 if devices.resolve(task.device) is None else IMAGES_PER_SHARD
     images = ((pixels, None) for pixels in loading.read_ahead(new, read, ahead))
     for index, result in dispatch.extract_each(images, task.options, task.device, 10**9):
         name = new[index].name
         if isinstance(result, Features):
             result = in_file_axes(result, orientations[name])
         rows[name] = _row(new[index], settings, result)
-    # Images that could not be read are left out of the shard and of its name: the next run tries
-    # them again.
-    readable = [p for p in task.photographs if p.name not in outcomes]
+    # Unreadable images are left out of the shard and of its hash, so that the next run retries
+    # them.
+    readable = [p for p in task.files if p.name not in outcomes]
     target = Path(task.path)
     if outcomes:
         target = stored.path(target.name.split("-")[0], _key(settings, readable))
     if readable:
         stored.write(target, [rows[p.name] for p in readable])
     outcomes |= {p.name: rows[p.name]["error"] or int(rows[p.name]["count"]) for p in readable}
-    return Made(outcomes, len(new), str(target) if readable else "")
+    return ShardResult(outcomes, len(new), str(target) if readable else "")
 
 
 @dataclass(frozen=True)
 class ExtractionResult:
-    """The result of the step.
+    """The result of feature extraction.
 
-    ``found`` has the number of features of each image, or why there are none; ``extracted`` is the
-    number of images that are new or have changed, ``made`` that of the ``shards`` written for them.
+    Attributes
+    ----------
+    found : dict
+        The number of features of each image by name, or the reason why it was skipped.
+    shards, made : int
+        The number of all feature shards, and of those written by this run.
+    extracted : int
+        The number of new and changed images.
     """
 
     found: dict[str, int | str]
@@ -195,31 +202,29 @@ class ExtractionResult:
         used = len(self.found) - len(self.skipped)
         return (
             f"{used} of {len(self.found)} images, {self.features:,} features; {self.extracted} "
-            f"new, {self.made} of {self.shards} shards made"
+            f"new, {self.made} of {self.shards} shards written"
         )
 
     @property
     def features(self) -> int:
-        """Return the number of features of all images."""
+        """Return the total number of features."""
         return sum(count for count in self.found.values() if isinstance(count, int))
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Return the images without features, with the reason."""
+        """Return the skipped images by name, with the reasons."""
         return {name: outcome for name, outcome in self.found.items() if isinstance(outcome, str)}
 
 
-def planned(
-    stored: Shards, photographs: list[Photograph], settings: str
-) -> dict[Path, list[Photograph]]:
-    """Return the images of each shard, by the path of the shard."""
+def planned(stored: Shards, files: list[ImageFile], settings: str) -> dict[Path, list[ImageFile]]:
+    """Return the images of each shard, by path of the shard."""
     return {
         stored.path(f"{number:06x}", _key(settings, group)): group
-        for number, group in sources.in_buckets(photographs, MOST)
+        for number, group in sources.in_buckets(files, IMAGES_PER_SHARD)
     }
 
 
-def _key(settings: str, group: list[Photograph]) -> str:
+def _key(settings: str, group: list[ImageFile]) -> str:
     return fingerprint(settings, [(p.name, p.content) for p in group])
 
 
@@ -232,25 +237,25 @@ def extract(
     device: str = "cpu",
     progress: Progress = no_progress,
 ) -> ExtractionResult:
-    """Extract the features of all images of a directory that are new or have changed.
+    """Extract the features of all new and changed images of a directory.
 
-    An image that cannot be read keeps its previous features.
+    The previous features of an unreadable image are kept.
     """
     directory, store = sources.absolute(directory), store.absolute()
     options = stored_as_bytes(options)
     stored, key = shards(store), settings_hash(options)
     outcomes: dict[str, int | str] = {}
-    photographs = []
+    files = []
     for block in engine.read(sources.hashed, sources.blocks(directory)):
         for name, result in block.items():
             if isinstance(result, InputError):
                 outcomes[name] = str(result)
             else:
-                photographs.append(result)
+                files.append(result)
     unreadable = dict(outcomes)
     if unreadable:
-        photographs += [p for p in _known(stored, set(), key) if p.name in unreadable]
-    groups = planned(stored, photographs, key)
+        files += [p for p in _known(stored, set(), key) if p.name in unreadable]
+    groups = planned(stored, files, key)
     to_make = missing(stored, groups)
     known = _known(stored, set(groups), key) if to_make else {}
     tasks = [
@@ -264,10 +269,10 @@ def extract(
     extracted = 0
     written = set()
     for shard in engine.run(make, tasks):
-        outcomes |= shard.found
+        outcomes |= shard.outcomes
         extracted += shard.extracted
         written |= {Path(shard.path)} if shard.path else set()
-        done += len(shard.found)
+        done += len(shard.outcomes)
         progress("images", done, total)
     check_written(written)
     kept = groups.keys() - to_make.keys()
@@ -275,15 +280,14 @@ def extract(
     for path in kept:
         for row in stored.read(path, ["name", "error", "count"]):
             outcomes[row["name"]] = row["error"] or row["count"]
-    before = {p.name for p in photographs}
+    before = {p.name for p in files}
     for name, why in unreadable.items():
         outcomes[name] = f"{why}; its previous features are kept" if name in before else why
-    found = dict(sorted(outcomes.items()))
-    return ExtractionResult(found, len(groups), len(to_make), extracted)
+    return ExtractionResult(dict(sorted(outcomes.items())), len(groups), len(to_make), extracted)
 
 
-def _known(stored: Shards, planned: set[Path], settings: str) -> dict[Photograph, str]:
-    """Return the shards of other plans that have reusable rows, by image."""
+def _known(stored: Shards, planned: set[Path], settings: str) -> dict[ImageFile, str]:
+    """Return by image the path of a shard that is not planned but contains a reusable row."""
     known = {}
     for path in stored.all():
         if path in planned:
@@ -291,7 +295,7 @@ def _known(stored: Shards, planned: set[Path], settings: str) -> dict[Photograph
         try:
             for row in stored.read(path, ["name", "content", "settings"]):
                 if row["settings"] == settings:
-                    known[Photograph(row["name"], row["content"])] = str(path)
+                    known[ImageFile(row["name"], row["content"])] = str(path)
         except InputError:
             continue
     return known

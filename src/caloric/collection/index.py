@@ -1,7 +1,7 @@
-"""Nearest-neighbor search by faiss: exhaustive for few vectors, by inverted lists for many.
+"""Nearest-neighbor search with faiss: exhaustive for few vectors, an inverted index for many.
 
-In an inverted-list index the vectors lie in cells around centers, and a search visits only the
-nearest cells.
+An inverted index assigns the vectors to cells around centers; a search visits only the nearest
+cells.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.runtime import threads
 
-EXACT = 1_000_000  # vectors; up to this number the search is exhaustive
+EXACT = 1_000_000  # maximum number of vectors for an exhaustive search
 PROBES = 64  # cells visited by a search
 _TRAINING = 40  # training vectors per cell
 _BLOCK = 65_536  # vectors converted to float32 at a time
@@ -28,16 +28,16 @@ def _faiss() -> Any:
 
 
 def centers(sample: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Return ``count`` k-means centers (count, d) of vectors (n, d), the same in every run."""
+    """Return ``count`` k-means centers (count, d) of vectors (n, d), deterministically."""
     faiss = _faiss()
-    faiss.omp_set_num_threads(1)  # a fixed order of summation
+    faiss.omp_set_num_threads(1)  # for a fixed order of summation
     means = faiss.Kmeans(sample.shape[1], count, niter=15, seed=1, min_points_per_centroid=1)
     means.train(np.ascontiguousarray(sample))
     return np.asarray(means.centroids, np.float32)
 
 
 def build(vectors: NDArray[np.float16], exact: int = EXACT) -> Any:
-    """Return a faiss inner-product index of unit vectors (n, d), in cells if beyond ``exact``."""
+    """Return a faiss inner-product index of unit vectors (n, d), inverted if n > ``exact``."""
     faiss = _faiss()
     count, d = vectors.shape
     if count <= exact:
@@ -59,7 +59,7 @@ def build(vectors: NDArray[np.float16], exact: int = EXACT) -> Any:
 
 
 def nearest(index: Any, queries: NDArray[np.float16], count: int) -> NDArray[np.int64]:
-    """Return the ``count`` nearest vectors (m, count) of queries (m, d), best first; -1: none."""
+    """Return the indices (m, count) of the vectors nearest to queries (m, d), or -1; best first."""
     _faiss().omp_set_num_threads(threads.count())
     blocks = [
         index.search(np.ascontiguousarray(queries[first : first + _BLOCK], np.float32), count)[1]

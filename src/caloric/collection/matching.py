@@ -1,8 +1,8 @@
-"""Steps three and four: match the pairs, and estimate a geometry from the matches of each pair.
+"""Match image pairs, and verify the matches of each pair geometrically.
 
-Pairs are grouped by the shards of features of their two images, so that a worker reads every image
-of a shard once. The ``anchor`` shard of a task has one image of each of its pairs; where pairs are
-few, the other images may lie in several neighboring shards.
+Pairs are grouped by the feature shards of their two images, so that a worker reads each image of a
+shard once. The ``anchor`` shard of a task contains one image of each of its pairs; if there are few
+pairs, the other images may be in several neighboring shards.
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 from caloric import pipeline
 from caloric.collection import extraction
 from caloric.collection.engines import Engine
-from caloric.collection.extraction import Kept
+from caloric.collection.extraction import StoredImage
 from caloric.collection.pairing import Pair
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
@@ -42,18 +42,18 @@ Model = Literal["fundamental", "homography"]
 
 @dataclass(frozen=True)
 class Matching:
-    """How pairs are matched and verified.
+    """Options of matching and verification.
 
     Parameters
     ----------
     ratio : float
         The threshold of the ratio test.
     model : "fundamental" or "homography"
-        The geometry of a pair.
+        The geometric model of a pair.
     threshold : float
-        The largest residual of an inlier, in pixels.
+        The maximum residual of an inlier, in pixels.
     least : int
-        The smallest number of inliers of a geometry.
+        The minimum number of inliers of a geometry.
     """
 
     ratio: float = 0.85
@@ -62,33 +62,33 @@ class Matching:
     least: int = 15
 
     def __post_init__(self) -> None:
-        """Raise an error if an option is wrong."""
+        """Raise an error if an option is invalid."""
         if self.model not in get_args(Model):
             raise unknown("model", self.model, get_args(Model))
         if not 0 < self.ratio <= 1 or not self.threshold > 0:
-            raise InputError("ratio must be above 0 and at most 1, threshold above 0")
+            raise InputError("ratio must be in (0, 1], threshold must be positive")
 
 
 def shards(store: Path) -> Shards:
-    """Return the shards of matches."""
+    """Return the match shards of a store."""
     return Shards(store / "matches", MATCHES)
 
 
 def geometries(store: Path) -> Shards:
-    """Return the shards of geometries."""
+    """Return the geometry shards of a store."""
     return Shards(store / "geometries", GEOMETRIES)
 
 
-Groups = tuple[tuple[str, tuple[Pair, ...]], ...]  # shards of features, each with its pairs
+Groups = tuple[tuple[str, tuple[Pair, ...]], ...]  # paths of feature shards, each with its pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(PairTask):
-    """One shard of pairs.
+    """A shard of matches or geometries to write.
 
-    ``anchor`` is the shard of features with one image of each pair; ``groups`` are the shards with
-    the other images, each with its pairs. To verify, ``matches`` is the shard of matches.
-    ``device`` is where matches are searched.
+    ``anchor`` is the feature shard that contains one image of each pair; ``groups`` are the shards
+    with the other images, each with its pairs. For verification, ``matches`` is the match shard.
+    ``device`` is the device for matching.
     """
 
     matching: Matching
@@ -108,7 +108,7 @@ def _flat(groups: Groups) -> list[Pair]:
 
 
 def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[tuple[Pair, Any]]:
-    """Yield each wanted pair with the rows of features, by name, that it needs."""
+    """Yield each wanted pair with a dictionary that has the feature rows of both images."""
     stored = extraction.shards(Path(task.store))
 
     def read(path: str, pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
@@ -123,31 +123,31 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
             yield from ((pair, rows) for pair in selected)
 
 
-_TOGETHER = 128  # pairs that a device gets at once
+_BATCH = 128  # pairs matched in one call, for a GPU
 
 
-def _in_groups(rows: Iterator[tuple[Pair, Any]]) -> Iterator[list[tuple[Pair, Any]]]:
-    """Yield pairs with their rows, so many at a time."""
-    while some := list(islice(rows, _TOGETHER)):
-        yield some
+def _batches(rows: Iterator[tuple[Pair, Any]]) -> Iterator[list[tuple[Pair, Any]]]:
+    """Yield pairs with their rows in batches."""
+    while batch := list(islice(rows, _BATCH)):
+        yield batch
 
 
 def match_shard(task: Task) -> int:
-    """Write one shard of matches, on a worker; return how many pairs were newly matched."""
+    """Write one match shard, on a worker; return the number of newly matched pairs."""
     stored = shards(Path(task.store))
     rows = reused(stored, task)
     keys = task.keyed
     new = keys.keys() - rows.keys()
     ratio = task.matching.ratio
-    for some in _in_groups(_rows(task, None, new)):
+    for batch in _batches(_rows(task, None, new)):
         known: dict[str, Features] = {}
-        for pair, stored_rows in some:
+        for pair, stored_rows in batch:
             for name in pair:
                 if name not in known:
                     known[name] = extraction.features_of(stored_rows[name])
-        listed = [(known[a], known[b]) for (a, b), _ in some]
-        found = pipeline.match(listed, ratio=ratio, device=task.device)
-        for ((a, b), _), matches in zip(some, found, strict=True):
+        feature_pairs = [(known[a], known[b]) for (a, b), _ in batch]
+        results = pipeline.match(feature_pairs, ratio=ratio, device=task.device)
+        for ((a, b), _), matches in zip(batch, results, strict=True):
             rows[a, b] = {
                 "name_a": a, "name_b": b, "count": len(matches), "ratio": ratio,
                 "indices": matches.indices.astype(np.uint32).ravel(),
@@ -158,7 +158,7 @@ def match_shard(task: Task) -> int:
 
 
 def verify_shard(task: Task) -> int:
-    """Write one shard of geometries, on a worker; return how many pairs were newly verified."""
+    """Write one geometry shard, on a worker; return the number of newly verified pairs."""
     stored = geometries(Path(task.store))
     rows = reused(stored, task)
     new = set(task.pairs) - rows.keys()
@@ -177,11 +177,11 @@ def verify_shard(task: Task) -> int:
             p, q, model=task.matching.model, threshold=task.matching.threshold
         )
         inliers = np.flatnonzero(estimate.inliers).astype(np.uint32)
-        known = estimate.matrix is not None and len(inliers) >= task.matching.least
-        matrix = estimate.matrix if known and estimate.matrix is not None else np.zeros(0)
+        is_valid = estimate.matrix is not None and len(inliers) >= task.matching.least
+        matrix = estimate.matrix if is_valid and estimate.matrix is not None else np.zeros(0)
         rows[a, b] = {
             "name_a": a, "name_b": b, "model": task.matching.model, "matrix": matrix.ravel(),
-            "inliers": inliers if known else [], "matches": matched[a, b]["made_from"],
+            "inliers": inliers if is_valid else [], "matches": matched[a, b]["made_from"],
             "made_from": keys[a, b],
         }  # fmt: skip
     stored.write(Path(task.path), [rows[pair] for pair in task.pairs])
@@ -192,26 +192,26 @@ def _bucket(path: Path) -> int:
     return int(path.name.split("-")[0], 16)
 
 
-def made_from(a: Kept, b: Kept, ratio: float) -> str:
-    """Return the hash of what the matches of two images depend on."""
+def made_from(a: StoredImage, b: StoredImage, ratio: float) -> str:
+    """Return a hash of everything that the matches of two images depend on."""
     return fingerprint(a.key, b.key, ratio)
 
 
 def _groups(
-    known: dict[str, Kept], pairs: list[Pair]
+    known: dict[str, StoredImage], pairs: list[Pair]
 ) -> dict[tuple[Path, int], dict[Path, list[Pair]]]:
-    """Return the pairs of each task, by anchor and range of buckets, then by the other shard."""
+    """Return the pairs by anchor and range of buckets (one task each), then by the other shard."""
     files = {image.path for image in known.values()}
     buckets = max((_bucket(path) for path in files), default=0).bit_length()
-    per_task = min(512, max(1, math.isqrt(len(pairs)) // 4))  # pairs per task, about
+    per_task = min(512, max(1, math.isqrt(len(pairs)) // 4))  # approximate number of pairs
     parts = math.log2(max(1, len(pairs) / (per_task * max(1, len(files)))))
     shift = max(0, buckets - int(parts))
     groups: dict[tuple[Path, int], dict[Path, list[Pair]]] = {}
     for a, b in pairs:
         if a not in known or b not in known:
-            raise InputError(f"{a}, {b}: a pair of images without features; extract them first")
+            raise InputError(f"{a}, {b}: no features of this pair; extract them first")
         anchor, other = sorted((known[a].path, known[b].path))
-        # Swapped in half the cases; otherwise the first shards would have the most pairs.
+        # Swap half of the cases; otherwise the first shards would have the most pairs.
         if (_bucket(anchor) + _bucket(other)) % 2:
             anchor, other = other, anchor
         group = groups.setdefault((anchor, _bucket(other) >> shift), {})
@@ -225,12 +225,12 @@ def _ordered(group: dict[Path, list[Pair]]) -> Groups:
 
 def tasks(
     store: Path,
-    known: dict[str, Kept],
+    known: dict[str, StoredImage],
     pairs: list[Pair],
     matching: Matching,
     device: str = "cpu",
 ) -> dict[Path, Task]:
-    """Return the tasks of all pairs, by the path of their shard of matches."""
+    """Return the tasks of all pairs, by path of their match shard."""
     stored = shards(store)
     planned = {}
     for (anchor, part), group in sorted(_groups(known, pairs).items()):
@@ -246,7 +246,7 @@ def tasks(
 
 @dataclass(frozen=True)
 class MatchingResult:
-    """The number of pairs, and how many of them were newly matched."""
+    """The number of pairs, and of those newly matched."""
 
     pairs: int
     new: int
@@ -258,7 +258,7 @@ class MatchingResult:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """The number of matched pairs, and how many of them have a geometry."""
+    """The number of matched pairs, and of those with a geometry."""
 
     pairs: int
     verified: int
@@ -276,9 +276,9 @@ def match(
     progress: Progress = no_progress,
     device: str = "cpu",
 ) -> MatchingResult:
-    """Match all pairs that are new or have changed."""
+    """Match all new and changed pairs."""
     store = store.absolute()
-    planned = tasks(store, extraction.listed(store), pairs, matching, device)
+    planned = tasks(store, extraction.stored_images(store), pairs, matching, device)
     new = run_pairs(shards(store), planned, match_shard, engine, "pairs matched", progress)
     return MatchingResult(len(pairs), new)
 
@@ -288,7 +288,7 @@ def verify(
 ) -> VerificationResult:
     """Verify all matched pairs."""
     store = store.absolute()
-    stored, matched, known = geometries(store), shards(store), extraction.listed(store)
+    stored, matched, known = geometries(store), shards(store), extraction.stored_images(store)
     options = (matching.model, matching.threshold, matching.least)
     planned = {}
     for path in matched.all():
@@ -311,29 +311,31 @@ def verify(
             anchor=str(anchor), groups=groups, matches=str(path),
         )  # fmt: skip
     if not planned:
-        raise InputError(f"{store}: no matches in it; match first")
+        raise InputError(f"{store}: contains no matches; match first")
     run_pairs(stored, planned, verify_shard, engine, "pairs verified", progress)
     valid = [len(row["matrix"]) > 0 for path in planned for row in stored.read(path, ["matrix"])]
     return VerificationResult(len(valid), sum(valid))
 
 
-def check_current(store: Path, known: dict[str, Kept], rows: Iterable[dict[str, Any]]) -> None:
-    """Raise an error if matches are of other features than those in the store."""
+def check_current(
+    store: Path, known: dict[str, StoredImage], rows: Iterable[dict[str, Any]]
+) -> None:
+    """Raise an error if matches do not belong to the current features of the store."""
     for row in rows:
         a, b = known.get(row["name_a"]), known.get(row["name_b"])
         if a is None or b is None or made_from(a, b, row["ratio"]) != row["made_from"]:
-            raise InputError(f"{store}: features are newer than matches: match again")
+            raise InputError(f"{store}: the features are newer than the matches; match again")
 
 
 def bucket(path: Path) -> str:
-    """Return the first part of a shard's name, which matches and their geometries share."""
+    """Return the first part of a shard's name, common to matches and their geometries."""
     return path.name.rsplit("-", 1)[0]
 
 
 def two_views(store: Path) -> Iterator[TwoViews]:
-    """Yield the matches of all pairs of a store, with the geometry where a pair is verified."""
+    """Yield the matches of all pairs of a store, with the geometries of verified pairs."""
     matched, stored = shards(store), geometries(store)
-    known = extraction.listed(store)
+    known = extraction.stored_images(store)
     verified = {bucket(path): path for path in stored.all()}
     for path in matched.all():
         rows = {}
@@ -344,7 +346,9 @@ def two_views(store: Path) -> Iterator[TwoViews]:
             check_current(store, known, [row])
             geometry = rows.get((row["name_a"], row["name_b"]))
             if verified and (geometry is None or geometry["matches"] != row["made_from"]):
-                raise InputError(f"{store}: matches are newer than geometries; verify again")
+                raise InputError(
+                    f"{store}: the matches are newer than the geometries; verify again"
+                )
             yield _two_views(row, geometry)
 
 
@@ -358,7 +362,7 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
 
 
 def verified_images(store: Path) -> set[str]:
-    """Return the names of the images that have a geometry with another."""
+    """Return the names of the images that have a geometry with another image."""
     stored = geometries(store)
     rows = (
         row for path in stored.all() for row in stored.read(path, ["name_a", "name_b", "matrix"])

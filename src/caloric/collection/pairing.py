@@ -1,4 +1,4 @@
-"""Step two: choose the pairs of images to match."""
+"""Select the image pairs to match."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -19,11 +19,17 @@ COLUMNS = (("name_a", "string"), ("name_b", "string"))
 
 @dataclass(frozen=True)
 class Pairing:
-    """How pairs are chosen.
+    """How pairs are selected.
 
-    ``exhaustive``: all pairs. ``sequential``: each image with the next ``overlap`` by name, and
-    every tenth image with its ``nearest`` most similar ones, to close loops. ``retrieval``: each
-    image with its ``nearest`` most similar ones.
+    Parameters
+    ----------
+    how : "exhaustive", "sequential" or "retrieval"
+        All pairs; each image with the following ones in the order of names, and every tenth image
+        also by retrieval, to close loops; or each image with the most similar ones.
+    overlap : int
+        Sequential pairs: the number of following images.
+    nearest : int
+        Retrieval: the number of most similar images.
     """
 
     how: How = "exhaustive"
@@ -31,7 +37,7 @@ class Pairing:
     nearest: int = 20
 
     def __post_init__(self) -> None:
-        """Raise an error if an option is wrong."""
+        """Raise an error if an option is invalid."""
         if self.how not in get_args(How):
             raise unknown("pairs", self.how, get_args(How))
         if self.overlap < 1 or self.nearest < 1:
@@ -40,7 +46,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class PairingResult:
-    """The chosen pairs of image names, sorted."""
+    """The selected pairs of image names, sorted."""
 
     pairs: tuple[Pair, ...]
 
@@ -50,15 +56,15 @@ class PairingResult:
 
 
 def shards(store: Path) -> Shards:
-    """Return the shards of pairs; there is one, with all pairs."""
+    """Return the pair shards of a store; a single shard contains all pairs."""
     return Shards(store / "pairs", COLUMNS)
 
 
-_LOOP_STEP = 10  # of a sequence, every tenth image is retrieved to close loops
+_LOOP_STEP = 10  # sequential: every tenth image is also paired by retrieval
 
 
-def chosen(store: Path) -> Pairing:
-    """Return how pairs were chosen last, or the default if they never were."""
+def last_pairing(store: Path) -> Pairing:
+    """Return the options of the last selection, or the defaults if there was none."""
     for path in shards(store).all():
         how, overlap, nearest = path.name.split("-")[0].split(".")
         return Pairing(cast(How, how), int(overlap), int(nearest))
@@ -68,26 +74,26 @@ def chosen(store: Path) -> Pairing:
 def pairs(
     store: Path, pairing: Pairing | None, engine: Engine, progress: Progress = no_progress
 ) -> list[Pair]:
-    """Return and store all pairs of images with features, each once, sorted by name.
+    """Select image pairs and write them to the store; return them sorted by name, each once.
 
-    ``pairing`` None chooses as last time.
+    ``pairing`` None repeats the last selection.
     """
     store = store.absolute()
-    pairing = chosen(store) if pairing is None else pairing
+    pairing = last_pairing(store) if pairing is None else pairing
     stored, files = shards(store), extraction.shards(store).all()
     key = fingerprint(asdict(pairing), [path.name for path in files])
     path = stored.path(f"{pairing.how}.{pairing.overlap}.{pairing.nearest}", key)
     if not stored.is_complete(path):
-        chosen_pairs = sorted(set(_chosen(store, pairing, engine, progress)))
-        stored.write(path, [{"name_a": a, "name_b": b} for a, b in chosen_pairs])
+        selected = sorted(set(_selected(store, pairing, engine, progress)))
+        stored.write(path, [{"name_a": a, "name_b": b} for a, b in selected])
     stored.tidy([path])
     return [(row["name_a"], row["name_b"]) for row in stored.read(path)]
 
 
-def _chosen(store: Path, pairing: Pairing, engine: Engine, progress: Progress) -> Iterator[Pair]:
-    names = sorted(name for name, image in extraction.listed(store).items() if image.count)
+def _selected(store: Path, pairing: Pairing, engine: Engine, progress: Progress) -> Iterator[Pair]:
+    names = sorted(name for name, image in extraction.stored_images(store).items() if image.count)
     if not names:
-        raise InputError(f"{store}: no features in it; extract them first")
+        raise InputError(f"{store}: contains no features; extract them first")
     if pairing.how == "exhaustive":
         yield from combinations(names, 2)
         return

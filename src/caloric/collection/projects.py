@@ -1,7 +1,7 @@
-"""Refinement of other tools' projects: the keypoints of hloc's files or of a COLMAP database.
+"""Refine the keypoints of hloc files and COLMAP databases.
 
-Their matches are joined into tracks, and every keypoint of a track is moved to agree with one view
-of the point: see :mod:`caloric.collection.tracks`. The result is a new file; the old one is kept.
+Matches are joined into tracks, and the keypoints of each track are aligned with a reference view:
+see :mod:`caloric.collection.tracks`. The result is a new file; the project is not changed.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from caloric.collection import tracks
 from caloric.collection.refining import Moved, Views, gathered
-from caloric.collection.tracks import Joined
+from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
 from caloric.frames import Frames, sigmas
 from caloric.image import reading
@@ -26,25 +26,28 @@ from caloric.runtime import threads
 from caloric.runtime.files import replacing_path
 from caloric.types import FloatArray
 
-Places = dict[str, Moved]
+Positions = dict[str, Moved]
 
 
 @dataclass(frozen=True, eq=False)
 class Project:
-    """The frames (n, 2, 3) of the keypoints of each image, and the matches of pairs.
+    """The keypoint frames (n, 2, 3) of each image, and the matches of pairs.
 
-    Coordinates are those of the files as they are stored, with pixel centers at integers.
+    Pixel centers are at integer coordinates; the EXIF orientation of the images is ignored.
     """
 
     maps: dict[str, FloatArray]
-    pairs: list[Joined]
+    pairs: list[PairMatches]
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Where keypoints were moved to, of how many, and the images that could not be read."""
+    """The refined positions by image, and the unreadable images with the reasons.
 
-    places: Places
+    ``keypoints`` is the number of keypoints to refine.
+    """
+
+    positions: Positions
     tracks: int
     keypoints: int
     skipped: dict[str, str]
@@ -52,17 +55,17 @@ class Outcome:
     @property
     def moved(self) -> int:
         """Return the number of moved keypoints."""
-        return sum(len(rows) for rows, _ in self.places.values())
+        return sum(len(rows) for rows, _ in self.positions.values())
 
 
-def _round(xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray) -> FloatArray:
+def _circular(xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray) -> FloatArray:
     return Frames.from_xysa(xy[:, 0], xy[:, 1], np.broadcast_to(sigma, len(xy)), angle).maps
 
 
 def read_hloc(features: Path, matches: Path, sigma: float) -> Project:
-    """Return the keypoints and matches of hloc's files.
+    """Return the keypoints and matches of hloc files.
 
-    Keypoints without ``scales`` get frames of ``sigma`` pixels.
+    ``sigma`` is the scale in pixels of keypoints without ``scales``.
     """
     library = hdf5.h5py()
     maps: dict[str, FloatArray] = {}
@@ -77,29 +80,34 @@ def read_hloc(features: Path, matches: Path, sigma: float) -> Project:
             xy = values.reshape(len(values), -1)[:, :2] if values.size else np.zeros((0, 2))
             scale = np.asarray(group["scales"], np.float64) if "scales" in group else sigma
             angle = np.radians(np.asarray(group["oris"], np.float64)) if "oris" in group else 0.0
-            maps[name.removesuffix("/keypoints")] = _round(xy, scale, angle)
+            maps[name.removesuffix("/keypoints")] = _circular(xy, scale, angle)
 
         file.visititems(visit)
     if not maps:
-        raise InputError(f"{features}: no keypoints in it; is it a file of features of hloc?")
+        raise InputError(f"{features}: contains no keypoints; is it an hloc feature file?")
     names = {name.replace("/", "-"): name for name in maps}
     if len(names) < len(maps):
-        raise InputError(f"{features}: with dashes for slashes, as in hloc, two names are alike")
-    pairs: list[Joined] = []
+        raise InputError(
+            f"{features}: two image names are equal after hloc's replacement of / by -; "
+            "rename one of the images"
+        )
+    pairs: list[PairMatches] = []
     with _opened(library, matches) as file:
         for a in file:
             for b in file[a] if isinstance(file[a], library.Group) else ():
                 if not isinstance(file[a][b], library.Group) or "matches0" not in file[a][b]:
-                    raise InputError(f"{matches}: no matches of {a}, {b}; is it a file of hloc?")
+                    raise InputError(
+                        f"{matches}: no matches of {a}, {b}; is it an hloc match file?"
+                    )
                 if a not in names or b not in names:
-                    raise InputError(f"{matches}: {a}, {b}: not in {features}")
+                    raise InputError(f"{matches}: the images {a}, {b} are not in {features}")
                 nearest = np.asarray(file[a][b]["matches0"], np.int64)
                 rows = np.flatnonzero(nearest >= 0)
                 score = np.zeros(len(nearest), np.float32)
                 if "matching_scores0" in file[a][b]:
                     score = np.asarray(file[a][b]["matching_scores0"], np.float32)
-                found = np.stack([rows, nearest[rows]], 1).astype(np.uint32)
-                pairs.append(Joined(names[a], names[b], found, 1 - score[rows]))
+                indices = np.stack([rows, nearest[rows]], 1).astype(np.uint32)
+                pairs.append(PairMatches(names[a], names[b], indices, 1 - score[rows]))
     return _checked(Project(maps, pairs), matches)
 
 
@@ -117,7 +125,7 @@ def _read_only(database: Path) -> str:
 
 
 def read_colmap(database: Path, sigma: float) -> Project:
-    """Return the keypoints of a COLMAP database and its verified matches, or else its matches."""
+    """Return the keypoints of a COLMAP database, and its matches (only verified ones if any)."""
     if not database.is_file():
         raise InputError(f"{database}: no such database")
     try:
@@ -131,46 +139,46 @@ def read_colmap(database: Path, sigma: float) -> Project:
                 maps[names[number]] = (
                     Frames.from_colmap(keypoints.astype(np.float64)).maps
                     if columns > 2
-                    else _round(keypoints.astype(np.float64) - 0.5, sigma, 0.0)
+                    else _circular(keypoints.astype(np.float64) - 0.5, sigma, 0.0)
                 )
             pairs = []
             for table in ("two_view_geometries", "matches"):
                 query = f"SELECT pair_id, rows, data FROM {table} WHERE rows > 0"
                 for number, rows, data in opened.execute(query):
                     a, b = (names[i] for i in colmap_tables.images_of(number))
-                    found = np.frombuffer(data, np.uint32).reshape(rows, 2)
-                    pairs.append(Joined(a, b, found, np.zeros(rows, np.float32)))
+                    indices = np.frombuffer(data, np.uint32).reshape(rows, 2)
+                    pairs.append(PairMatches(a, b, indices, np.zeros(rows, np.float32)))
                 if pairs:
                     break
     except InputError as error:
         raise InputError(f"{database}: {error}") from None
     except (sqlite3.DatabaseError, ValueError, KeyError) as error:
-        raise InputError(f"{database}: not a database of COLMAP ({error})") from None
+        raise InputError(f"{database}: not a COLMAP database ({error})") from None
     return _checked(Project(maps, pairs), database)
 
 
 def _checked(project: Project, source: Path) -> Project:
     if not project.pairs:
-        raise InputError(f"{source}: no matches in it; match first")
+        raise InputError(f"{source}: contains no matches; match first")
     for pair in project.pairs:
         for name, column in zip((pair.name_a, pair.name_b), pair.matches.T, strict=True):
             if len(column) and column.max() >= len(project.maps.get(name, ())):
-                raise InputError(f"{source}: matches of keypoints that {name} does not have")
+                raise InputError(f"{source}: a match index exceeds the keypoints of {name}")
     return project
 
 
 @threads.single_threaded_blas
 def refine(project: Project, directory: Path, progress: Callable[[str, int, int], None]) -> Outcome:
-    """Move the keypoints of a project to agree with one view of their point."""
+    """Align the keypoints of each track of a project with its reference view."""
     skipped: dict[str, str] = {}
     for name in sorted({name for pair in project.pairs for name in (pair.name_a, pair.name_b)}):
         if not (directory / name).is_file():
             skipped[name] = f"{directory / name}: no such file"
-    # A missing image is no reference for the others.
-    pairs_there = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
-    found = tracks.join({name: len(maps) for name, maps in project.maps.items()}, pairs_there)
+    # A missing image must not become the reference of others.
+    readable = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
+    joined = tracks.join({name: len(maps) for name, maps in project.maps.items()}, readable)
     scales = {name: sigmas(maps) for name, maps in project.maps.items()}
-    pairs = tracks.references(found, scales)
+    pairs = tracks.references(joined, scales)
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
         try:
@@ -193,18 +201,18 @@ def refine(project: Project, directory: Path, progress: Callable[[str, int, int]
                     raise
         progress("pairs refined", number, len(pairs))
     count = sum(len(v) for v in pairs.values())
-    return Outcome(gathered(parts), len(np.unique(found.track)), count, skipped)
+    return Outcome(gathered(parts), len(np.unique(joined.track)), count, skipped)
 
 
-def write_hloc(features: Path, target: Path, places: Places) -> None:
-    """Write hloc's features with moved keypoints to a new file."""
+def write_hloc(features: Path, target: Path, positions: Positions) -> None:
+    """Write a copy of an hloc feature file with refined keypoints."""
     library = hdf5.h5py()
     with replacing_path(target) as name:
         shutil.copyfile(features, name)
         with library.File(name, "r+") as file:
-            for image, (rows, xy) in places.items():
+            for image, (rows, xy) in positions.items():
                 old = file[image]["keypoints"]
-                keypoints = np.asarray(old, np.float32)  # hloc may store halves, which are coarse
+                keypoints = np.asarray(old, np.float32)  # hloc may store float16: too coarse
                 keypoints[rows, :2] = xy
                 attributes = dict(old.attrs)
                 del file[image]["keypoints"]
@@ -213,10 +221,10 @@ def write_hloc(features: Path, target: Path, places: Places) -> None:
                     new.attrs[key] = value
 
 
-def write_colmap(database: Path, target: Path, places: Places) -> None:
-    """Write a COLMAP database with moved keypoints to a new file."""
+def write_colmap(database: Path, target: Path, positions: Positions) -> None:
+    """Write a copy of a COLMAP database with refined keypoints."""
     with replacing_path(target) as name:
-        # Also what COLMAP has not yet moved from its journal into the file.
+        # Unlike a copy of the file, a backup includes what is still in the write-ahead log.
         with (
             closing(sqlite3.connect(_read_only(database), uri=True)) as source,
             closing(sqlite3.connect(name)) as copy,
@@ -224,7 +232,7 @@ def write_colmap(database: Path, target: Path, places: Places) -> None:
             source.backup(copy)
         with closing(sqlite3.connect(name)) as opened, opened:
             numbers = dict(opened.execute("SELECT name, image_id FROM images"))
-            for image, (rows, xy) in places.items():
+            for image, (rows, xy) in positions.items():
                 query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
                 ((count, columns, data),) = opened.execute(query, (numbers[image],))
                 keypoints = np.frombuffer(data, np.float32).reshape(count, columns).copy()

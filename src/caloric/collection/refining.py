@@ -1,8 +1,8 @@
-"""Refinement of tracks: every feature of a point is moved to agree with one of its views.
+"""Refine tracks: align the features of each track with its reference view.
 
-Verified matches are joined into tracks; each track has a reference view, and its other features are
-refined against that once, so that a feature has one place whichever pair it is seen in. The tasks
-are pairs of a reference image and another, in shards by the reference.
+Verified matches are joined into tracks. Each feature of a track is refined once, against the
+reference view of the track, so that its position is the same in all pairs. The tasks are pairs of a
+reference image and another image, in shards by the reference.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from caloric.collection import extraction, matching, sources, tracks
 from caloric.collection.engines import Engine
 from caloric.collection.pairing import Pair
-from caloric.collection.sources import Photograph
+from caloric.collection.sources import ImageFile
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
@@ -33,24 +33,24 @@ from caloric.types import FloatArray
 COLUMNS = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
     ("unread", "string"), ("error", "string"),
-    ("features", "uint32s"), ("places", "float32s"),
+    ("features", "uint32s"), ("positions", "float32s"),
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
-_VERSION = 1  # of what a row means
-_MEMORY = 256e6  # bytes of images that a worker keeps
+_VERSION = 2  # version of the rows
+_MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
 
 
 def shards(store: Path) -> Shards:
-    """Return the shards of refined places."""
+    """Return the shards of refined positions of a store."""
     return Shards(store / "refined", COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(PairTask):
-    """One shard: pairs of a reference and another image, each with features (k, 2) that agree.
+    """A shard to write: pairs of a reference and another image, with their matches (k, 2).
 
-    ``shards_of`` are the shards of features by image; ``geometries`` is a hash of what the tracks
-    were joined from.
+    ``shards_of`` has the path of the feature shard of each image; ``geometries`` is a hash of the
+    geometries from which the tracks were joined.
     """
 
     directory: str
@@ -66,60 +66,60 @@ class Task(PairTask):
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """An upright image, and what turns its coordinates into those of the file."""
+    """An upright image, and the affine map (2, 3) from its coordinates to those of the file."""
 
     gray: NDArray[np.float32]
-    turn: FloatArray
+    to_stored: FloatArray
 
     def upright(self, maps: FloatArray) -> FloatArray:
         """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
         frames = Frames(np.asarray(maps, np.float64), np.zeros(len(maps), np.float32))
-        return frames.moved(np.asarray(cv2.invertAffineTransform(self.turn))).maps
+        return frames.moved(np.asarray(cv2.invertAffineTransform(self.to_stored))).maps
 
     def stored(self, xy: FloatArray) -> FloatArray:
-        """Return places (k, 2) of the upright image in the coordinates of the file."""
-        return np.asarray(xy @ self.turn[:, :2].T + self.turn[:, 2])
+        """Return positions (k, 2) of the upright image in the coordinates of the file."""
+        return np.asarray(xy @ self.to_stored[:, :2].T + self.to_stored[:, 2])
 
 
 class Views:
-    """Images by name, as ``read`` decodes them with their orientation; the last are in memory."""
+    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation."""
 
     def __init__(self, read: Callable[[str], tuple[NDArray[np.generic], int]]) -> None:
-        """Keep how to read an image."""
+        """Start with an empty cache."""
         self.read = read
-        self.kept: OrderedDict[str, _View] = OrderedDict()
+        self.cache: OrderedDict[str, _View] = OrderedDict()
 
     def __getitem__(self, name: str) -> _View:
-        """Return an image; raise an error if it cannot be read."""
-        if name in self.kept:
-            self.kept.move_to_end(name)
-            return self.kept[name]
+        """Return an image; errors of ``read`` are passed on."""
+        if name in self.cache:
+            self.cache.move_to_end(name)
+            return self.cache[name]
         pixels, orientation = self.read(name)
         gray = to_gray(pixels)
         h, w = gray.shape
         view = _View(gray, reading.to_stored((h, w), orientation))
-        self.kept[name] = view
-        while len(self.kept) > 2 and sum(v.gray.nbytes for v in self.kept.values()) > _MEMORY:
-            self.kept.popitem(last=False)
+        self.cache[name] = view
+        while len(self.cache) > 2 and sum(v.gray.nbytes for v in self.cache.values()) > _MEMORY:
+            self.cache.popitem(last=False)
         return view
 
     def refined(
         self, a: str, b: str, maps_a: FloatArray, maps_b: FloatArray
     ) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return which frames (k, 2, 3) of b agree with those of a after a move, and where (k, 2).
+        """Return which frames of b (k, 2, 3) were aligned with those of a, and all positions.
 
         All coordinates are those of the files.
         """
         first, second = self[a], self[b]
-        found = refinement.refine(
+        result = refinement.refine(
             first.gray, second.gray, first.upright(maps_a), second.upright(maps_b)
         )
-        return found.moved, second.stored(found.xy)
+        return result.moved, second.stored(result.xy)
 
 
 @threads.single_threaded_blas
 def make(task: Task) -> int:
-    """Write one shard, on a worker; return how many pairs were newly refined."""
+    """Write one shard, on a worker; return the number of newly refined pairs."""
     stored = shards(Path(task.store))
     rows = reused(stored, task)
     keys = task.keyed
@@ -127,7 +127,7 @@ def make(task: Task) -> int:
     stored_rows = dict(_features(task, {name for pair, _ in new for name in pair}))
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
-        return sources.pixels(task.directory, Photograph(name, stored_rows[name]["content"]))
+        return sources.pixels(task.directory, ImageFile(name, stored_rows[name]["content"]))
 
     def frames(name: str, features: NDArray[np.uint32]) -> FloatArray:
         return np.asarray(stored_rows[name]["frames"].reshape(-1, 2, 3)[features], np.float64)
@@ -136,25 +136,23 @@ def make(task: Task) -> int:
     for (a, b), features in new:
         row = {
             "name_a": a, "name_b": b, "count": 0, "unread": None, "error": None, "features": [],
-            "places": [],
+            "positions": [],
             "geometries": task.geometries, "made_from": keys[a, b],
         }  # fmt: skip
         try:
-            chosen, places = views.refined(
-                a, b, frames(a, features[:, 0]), frames(b, features[:, 1])
-            )
+            chosen, xy = views.refined(a, b, frames(a, features[:, 0]), frames(b, features[:, 1]))
         except InputError as error:
-            # The places stay as they were; one bad image does not end the run, and without a key
-            # the row is made again next time.
-            bad = a if a not in views.kept else b
+            # The features of an unreadable image are not moved. A row without a key is not
+            # reused, so that the next run retries the pair.
+            bad = a if a not in views.cache else b
             rows[a, b] = row | {"unread": bad, "error": str(error), "made_from": ""}
             continue
         rows[a, b] = row | {
             "count": int(chosen.sum()), "features": features[chosen, 1],
-            "places": places[chosen].astype(np.float32).ravel(),
+            "positions": xy[chosen].astype(np.float32).ravel(),
         }  # fmt: skip
-    made = [rows[pair] | {"geometries": task.geometries} for pair in task.pairs]
-    stored.write(Path(task.path), made)
+    written = [rows[pair] | {"geometries": task.geometries} for pair in task.pairs]
+    stored.write(Path(task.path), written)
     return len(new)
 
 
@@ -176,23 +174,29 @@ def _sigmas(store: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
 
 def geometries_key(store: Path) -> str:
-    """Return a hash of the geometries of a store, by which refined places are known to be newer."""
+    """Return a hash of the geometries of a store, to detect outdated refined positions."""
     return fingerprint([path.name for path in matching.geometries(store).all()])
 
 
-def _verified(store: Path) -> Iterator[tracks.Joined]:
-    """Yield the matches of all pairs that agree with a geometry."""
+def _verified(store: Path) -> Iterator[tracks.PairMatches]:
+    """Yield the inliers of all verified pairs."""
     for pair in matching.two_views(store):
         rows = pair.inliers
-        yield tracks.Joined(pair.name_a, pair.name_b, pair.matches[rows], pair.distances[rows])
+        yield tracks.PairMatches(pair.name_a, pair.name_b, pair.matches[rows], pair.distances[rows])
 
 
 @dataclass(frozen=True)
 class RefinementResult:
-    """The number of tracks, of features to refine, and of refined features.
+    """The result of refinement.
 
-    ``skipped`` has the images that could not be read, with the reason; their features keep their
-    positions.
+    Attributes
+    ----------
+    tracks : int
+        The number of tracks.
+    features, moved : int
+        The number of features to refine, and of those refined.
+    skipped : dict
+        Unreadable images with the reasons; their features are not moved.
     """
 
     tracks: int
@@ -213,10 +217,10 @@ def refine(
     if not sources.is_remote(directory) and not Path(directory).is_dir():
         raise InputError(f"{directory}: no such directory")
     if not matching.geometries(store).all():
-        raise InputError(f"{store}: no geometries in it; verify first")
-    known, stored = extraction.listed(store), shards(store)
-    found = tracks.join({name: image.count for name, image in known.items()}, _verified(store))
-    pairs = tracks.references(found, dict(_sigmas(store)))
+        raise InputError(f"{store}: contains no geometries; verify first")
+    known, stored = extraction.stored_images(store), shards(store)
+    all_tracks = tracks.join({name: image.count for name, image in known.items()}, _verified(store))
+    pairs = tracks.references(all_tracks, dict(_sigmas(store)))
     key = geometries_key(store)
     groups: dict[Path, list[Pair]] = {}
     for pair in sorted(pairs):
@@ -235,45 +239,45 @@ def refine(
             shards_of={name: str(known[name].path) for name in sorted(names)}, geometries=key,
         )  # fmt: skip
     for path in planned:
-        # Shards in which an image could not be read are made again.
+        # Shards with unreadable images are written again; under another name their rows are reused.
         if stored.is_complete(path) and any(r["error"] for r in stored.read(path, ["error"])):
             path.rename(path.with_name(f"again.{path.name}"))
     run_pairs(stored, planned, make, engine, "pairs refined", progress)
     rows = [row for path in planned for row in stored.read(path, ["count", "unread", "error"])]
     return RefinementResult(
-        len(np.unique(found.track)), sum(len(v) for v in pairs.values()),
+        len(np.unique(all_tracks.track)), sum(len(v) for v in pairs.values()),
         sum(row["count"] for row in rows),
         {row["unread"]: row["error"] for row in rows if row["error"]},
     )  # fmt: skip
 
 
-Moved = tuple[NDArray[np.integer], FloatArray]  # features (k,) of an image, and places (k, 2)
+Moved = tuple[NDArray[np.integer], FloatArray]  # feature indices (k,), new positions (k, 2)
 
 
-def places(store: Path) -> dict[str, Moved]:
-    """Return the moved features (k,) of each image and their places (k, 2), if there are any."""
+def positions(store: Path) -> dict[str, Moved]:
+    """Return the refined features (k,) of each image with their positions (k, 2)."""
     stored = shards(store)
     parts: dict[str, list[Moved]] = {}
     paths = stored.all()
     key = geometries_key(store) if paths else ""
     for path in paths:
         for row in stored.read(path):
-            if row["geometries"] != key:
-                raise InputError(f"{store}: geometries are newer than refined places; refine again")
-            xy = row["places"].reshape(-1, 2).astype(np.float64)
+            if row["geometries"] != key or "positions" not in row:
+                raise InputError(f"{store}: the refined positions are outdated; refine again")
+            xy = row["positions"].reshape(-1, 2).astype(np.float64)
             parts.setdefault(row["name_b"], []).append((row["features"], xy))
     return gathered(parts)
 
 
 def gathered(parts: Mapping[str, list[Moved]]) -> dict[str, Moved]:
-    """Return the moved features of each image, from the parts of several pairs."""
+    """Return the moved features of each image, concatenated over all pairs."""
     return {
-        name: (np.concatenate([rows for rows, _ in some]), np.concatenate([xy for _, xy in some]))
-        for name, some in parts.items()
-        if some
+        name: (np.concatenate([rows for rows, _ in moved]), np.concatenate([xy for _, xy in moved]))
+        for name, moved in parts.items()
+        if moved
     }
 
 
-def forget(store: Path) -> None:
-    """Remove all refined places: features are then where they were found."""
+def clear(store: Path) -> None:
+    """Remove all refined positions, so that features have their detected positions."""
     shards(store).tidy([])

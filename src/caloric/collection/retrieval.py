@@ -1,9 +1,9 @@
-"""Image retrieval: a VLAD vector of the descriptors of each image, reduced by PCA.
+"""Image retrieval by VLAD vectors of the descriptors of each image, reduced by PCA.
 
-For each of 64 centers the residuals of its nearest descriptors are summed and normalized, so that
-repeated structure, such as a facade of a thousand windows, counts once. The concatenated sums are
-projected onto at most 256 principal directions. The codebook, centers and directions, is learned
-from the collection. The workers compute the vectors, one shard for each shard of features.
+For each of 64 centers, the residuals of the descriptors nearest to it are summed and normalized, so
+that repeated structure, such as the windows of a facade, counts only once. The concatenated sums
+are projected onto at most 256 principal directions. The codebook (centers and directions) is
+learned from the collection. Workers compute the vectors, one shard for each feature shard.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ from caloric.runtime import threads
 
 CENTERS = 64
 DIMENSIONS = 256
-_DESCRIPTORS = 200_000  # from which the centers are learned
-_IMAGES = 2048  # from which the directions are learned
+_DESCRIPTORS = 200_000  # for learning the centers
+_IMAGES = 2048  # for learning the directions
 
 CODEBOOK = (("kind", "string"), ("values", "float32s"))
 VECTORS = (("name", "string"), ("vector", "float16s"))
@@ -34,14 +34,14 @@ VECTORS = (("name", "string"), ("vector", "float16s"))
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """Centers (k, d) and directions (m, k·d)."""
+    """Centers (k, d) and principal directions (m, k·d)."""
 
     centers: NDArray[np.float32]
     directions: NDArray[np.float32]
 
 
 def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the VLAD vector (k·d,), of unit length, of descriptors (n, d) for centers (k, d)."""
+    """Return the VLAD vector (k·d,) of descriptors (n, d) for centers (k, d), of unit length."""
     scores = descriptors @ means.T - 0.5 * (means * means).sum(1)
     nearest = scores.argmax(1)
     sums = np.zeros_like(means)
@@ -51,17 +51,17 @@ def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArra
 
 
 def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the principal directions (m, k·d) of vectors (n, k·d), m limited by their rank."""
+    """Return the principal directions (m, k·d) of vectors (n, k·d); m is at most their rank."""
     wide = vlads.astype(np.float64)
-    values, turns = np.linalg.eigh(wide @ wide.T)
+    values, eigenvectors = np.linalg.eigh(wide @ wide.T)
     first = np.argsort(values)[::-1][:DIMENSIONS]
     first = first[values[first] > 1e-9 * values.max()]
-    return np.asarray(normalize.l2(turns[:, first].T @ wide), np.float32)
+    return np.asarray(normalize.l2(eigenvectors[:, first].T @ wide), np.float32)
 
 
 @threads.single_threaded_blas
 def learn(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
-    """Return the codebook of the features of ``count`` images; ``sample`` is iterated twice."""
+    """Learn a codebook from the features of ``count`` images; ``sample`` is iterated twice."""
     per_image = -(-_DESCRIPTORS // count)
     sampled = np.concatenate([unit_descriptors(features)[:per_image] for features in sample()])
     means = index.centers(sampled, min(CENTERS, len(sampled)))
@@ -70,13 +70,13 @@ def learn(sample: Callable[[], Iterator[Features]], count: int) -> Codebook:
 
 
 def codebook(store: Path) -> Path:
-    """Return the file of the codebook of a store; learn it from the first images if missing."""
+    """Return the path of the codebook of a store; learn it from the first images if missing."""
     stored, features = Shards(store / "codebook", CODEBOOK), extraction.shards(store)
     first = [
-        (name, image) for name, image in extraction.listed(store).items() if image.count
+        (name, image) for name, image in extraction.stored_images(store).items() if image.count
     ][:_IMAGES]  # fmt: skip
     if not first:
-        raise InputError(f"{store}: no features in it; extract them first")
+        raise InputError(f"{store}: contains no features; extract them first")
     path = stored.path(
         "codebook", fingerprint(CENTERS, DIMENSIONS, [image.key for _, image in first])
     )
@@ -108,7 +108,7 @@ def _read(path: Path) -> Codebook:
 
 @dataclass(frozen=True)
 class Task:
-    """One shard of vectors: the shard of features and the codebook it is made from."""
+    """A shard of vectors to write, with the feature shard and the codebook."""
 
     store: str
     path: str
@@ -118,7 +118,7 @@ class Task:
 
 @threads.single_threaded_blas
 def make(task: Task) -> int:
-    """Write one shard of vectors, on a worker; return their number."""
+    """Write one shard of vectors, on a worker; return the number of vectors."""
     book = _read(Path(task.codebook))
     directions = book.directions.astype(np.float64)
     rows = []
@@ -133,7 +133,7 @@ def make(task: Task) -> int:
 
 
 def shards(store: Path) -> Shards:
-    """Return the shards of vectors."""
+    """Return the vector shards of a store."""
     return Shards(store / "vectors", VECTORS)
 
 
@@ -149,7 +149,7 @@ def vectors(
         planned[path] = Task(str(store), str(path), str(features), str(book))
     tasks = missing(stored, planned)
     for done, _ in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
-        progress("shards of vectors", done, len(tasks))
+        progress("vector shards", done, len(tasks))
     names: list[str] = []
     parts = []
     for path in planned:
@@ -163,7 +163,7 @@ def vectors(
 def nearest(
     store: Path, queries: list[str], count: int, engine: Engine, progress: Progress = no_progress
 ) -> dict[str, list[str]]:
-    """Return the ``count`` images most similar to each query, best first, without the query."""
+    """Return the ``count`` other images most similar to each query, best first."""
     names, all_vectors = vectors(store, engine, progress)
     rows_by_name = {name: i for i, name in enumerate(names)}
     rows = [rows_by_name[query] for query in queries]

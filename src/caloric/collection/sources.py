@@ -1,4 +1,4 @@
-"""The images of a directory, local or at any address that fsspec opens, by relative name."""
+"""The images of a directory, on disk or at a URL that fsspec can open, by relative name."""
 
 import hashlib
 import math
@@ -21,24 +21,24 @@ SUFFIXES = (
 
 
 @dataclass(frozen=True)
-class Photograph:
-    """An image file: ``name`` relative to its directory, ``content`` the hash of its bytes."""
+class ImageFile:
+    """An image file: its path relative to the image directory, and the hash of its bytes."""
 
     name: str
     content: str
 
 
 class UnreadableError(InputError):
-    """A file could not be read this time; the next run tries it again."""
+    """A file could not be read in this run; the next run retries it."""
 
 
 def is_remote(directory: str) -> bool:
-    """Return whether a directory is an address, such as ``s3://bucket/photos``."""
+    """Return whether a directory is a URL, such as ``s3://bucket/photos``."""
     return "://" in directory
 
 
 def absolute(directory: str) -> str:
-    """Return the absolute path of a directory; an address is returned unchanged, without file://."""
+    """Return the absolute path of a directory, without ``file://``; other URLs are unchanged."""
     directory = directory.removeprefix("file://")
     return directory if is_remote(directory) else str(Path(directory).absolute())
 
@@ -48,7 +48,7 @@ def _remote(directory: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
     except ImportError:
         raise InputError(
-            f"{directory}: addresses need fsspec: pip install 'caloric[collection]'"
+            f"{directory}: URLs need fsspec: pip install 'caloric[collection]'"
         ) from None
     try:
         system, root = url_to_fs(directory)
@@ -58,12 +58,12 @@ def _remote(directory: str) -> tuple[Any, str]:
 
 
 def names(directory: str) -> list[str]:
-    """Return the sorted names of all images below a directory, and of links to directories."""
+    """Return the sorted names of all images in a directory tree, then links to directories."""
     if is_remote(directory):
         system, root = _remote(directory)
         try:
             result = [str(path)[len(root) + 1 :] for path in system.find(root)]
-        except Exception as error:  # every fsspec file system has errors of its own
+        except Exception as error:  # each fsspec file system defines different errors
             raise InputError(f"{directory}: cannot be listed ({error})") from None
         linked = []
     else:
@@ -72,22 +72,22 @@ def names(directory: str) -> list[str]:
             raise InputError(f"{directory}: no such directory")
         paths = list(base.rglob("*"))
         result = [p.relative_to(base).as_posix() for p in paths if p.is_file() or not p.exists()]
-        # Links to directories are not followed, but reported as unreadable.
+        # Links to directories are not followed; they are reported as unreadable.
         linked = [p.relative_to(base).as_posix() for p in paths if p.is_symlink() and p.is_dir()]
     result = sorted(name for name in result if PurePosixPath(name).suffix.lower() in SUFFIXES)
     result += linked
     if not result:
-        raise InputError(f"{directory}: no images in it ({', '.join(SUFFIXES)})")
+        raise InputError(f"{directory}: contains no images ({', '.join(SUFFIXES)})")
     return result
 
 
 def _inside(directory: str, name: str) -> Path:
-    """Return the path of a file, which must lie in the directory after links are resolved."""
+    """Return the path of a file; raise an error if a link leads out of the directory."""
     path = Path(directory) / name
     if not path.resolve().is_relative_to(Path(directory).resolve()):
-        raise InputError(f"{name}: leads out of the directory {directory}; copy the file into it")
+        raise InputError(f"{name}: a link out of {directory}; copy the file into the directory")
     if path.is_dir():
-        raise InputError(f"{name}: a link to a directory is not followed; name that directory")
+        raise InputError(f"{name}: links to directories are not followed; copy the directory")
     return path
 
 
@@ -100,12 +100,12 @@ def content(directory: str, name: str) -> bytes:
         return _inside(directory, name).read_bytes()
     except InputError:
         raise
-    except Exception as error:  # every fsspec file system has errors of its own
+    except Exception as error:  # each fsspec file system defines different errors
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UnreadableError(f"{name}: cannot be read ({reason})") from None
 
 
-Block = tuple[str, tuple[str, ...]]  # a directory, and names in it
+Block = tuple[str, tuple[str, ...]]  # a directory, and names of images in it
 
 
 def blocks(directory: str) -> list[Block]:
@@ -114,14 +114,14 @@ def blocks(directory: str) -> list[Block]:
     return [(directory, tuple(images[i : i + _BLOCK])) for i in range(0, len(images), _BLOCK)]
 
 
-def hashed(block: Block) -> dict[str, Photograph | InputError]:
-    """Return each image of a block with the hash of its content, or the error of reading it."""
+def hashed(block: Block) -> dict[str, ImageFile | InputError]:
+    """Return the images of a block by name, with hashes; or errors for unreadable ones."""
     directory, names = block
-    result: dict[str, Photograph | InputError] = {}
+    result: dict[str, ImageFile | InputError] = {}
     for name in names:
         try:
             name.encode()
-            result[name] = Photograph(name, hashlib.sha256(content(directory, name)).hexdigest())
+            result[name] = ImageFile(name, hashlib.sha256(content(directory, name)).hexdigest())
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
             result[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")
@@ -130,39 +130,40 @@ def hashed(block: Block) -> dict[str, Photograph | InputError]:
     return result
 
 
-def pixels(directory: str, photograph: Photograph) -> tuple[NDArray[np.generic], int]:
+def pixels(directory: str, file: ImageFile) -> tuple[NDArray[np.generic], int]:
     """Return the decoded, upright image and its EXIF orientation.
 
-    Raises an error if the file has changed since it was hashed.
+    Raises InputError if the file has changed since it was hashed.
     """
-    data = content(directory, photograph.name)
-    if hashlib.sha256(data).hexdigest() != photograph.content:
-        raise InputError(f"{photograph.name}: has changed during the run; run again")
+    data = content(directory, file.name)
+    if hashlib.sha256(data).hexdigest() != file.content:
+        raise InputError(f"{file.name}: the file has changed; extract its features again")
     try:
         return reading.decode(data), reading.orientation(data)
     except InputError as error:
-        raise InputError(f"{photograph.name}: {error}") from None
+        raise InputError(f"{file.name}: {error}") from None
 
 
-def bits(count: int, most: int) -> int:
-    """Return the bits of a hash that give shards of about √count / 2 images, at most ``most``.
+def bits(count: int, max_per_shard: int) -> int:
+    """Return the number of hash bits that select a shard.
 
-    There are then enough shards for many workers even where images are few.
+    A shard then has about √count / 2 images, but at most ``max_per_shard``, so that there are
+    enough shards for many workers even if there are few images.
     """
-    each = min(most, max(1, math.isqrt(count) // 2))
-    return max(0, math.ceil(math.log2(max(count, 1) / each)))
+    per_shard = min(max_per_shard, max(1, math.isqrt(count) // 2))
+    return max(0, math.ceil(math.log2(max(count, 1) / per_shard)))
 
 
 def bucket(name: str, depth: int) -> int:
-    """Return the first ``depth`` bits of the hash of a name, which depend on nothing else."""
+    """Return the first ``depth`` bits of the hash of a name."""
     value = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return value >> (64 - depth) if depth else 0
 
 
-def in_buckets(photographs: list[Photograph], most: int) -> Iterator[tuple[int, list[Photograph]]]:
-    """Yield the number and the images of each bucket, sorted by name."""
-    depth = bits(len(photographs), most)
-    groups: dict[int, list[Photograph]] = {}
-    for photograph in sorted(photographs, key=lambda p: p.name):
-        groups.setdefault(bucket(photograph.name, depth), []).append(photograph)
+def in_buckets(files: list[ImageFile], max_per_shard: int) -> Iterator[tuple[int, list[ImageFile]]]:
+    """Yield the number of each bucket, and its images sorted by name."""
+    depth = bits(len(files), max_per_shard)
+    groups: dict[int, list[ImageFile]] = {}
+    for file in sorted(files, key=lambda file: file.name):
+        groups.setdefault(bucket(file.name, depth), []).append(file)
     yield from sorted(groups.items())

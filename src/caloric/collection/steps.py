@@ -1,4 +1,4 @@
-"""What all steps do with their shards: keep complete ones and make the missing ones."""
+"""The handling of shards in all steps: keep complete shards and write the missing ones."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +17,11 @@ Progress = Callable[[str, int, int], None]  # what is counted, done, total
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Ignore a report of progress."""
+    """Ignore progress."""
 
 
 def missing(shards: Shards, planned: dict[Path, T]) -> dict[Path, T]:
-    """Return the planned shards that do not exist or are not complete."""
+    """Return the planned shards that do not exist or are incomplete."""
     return {path: task for path, task in planned.items() if not shards.is_complete(path)}
 
 
@@ -32,18 +32,18 @@ def run_missing(
     make: Callable[[T], R],
     engine: Engine,
 ) -> Iterator[R]:
-    """Yield the results of the missing ``tasks`` of a plan, then remove shards of other plans."""
+    """Run the missing ``tasks`` of a plan and yield their results; then remove unplanned shards."""
     yield from engine.run(make, tasks.values())
     check_written(tasks)
     shards.tidy(planned)
 
 
 def check_written(paths: Iterable[Path]) -> None:
-    """Raise an error if a shard that a worker wrote is not visible here."""
+    """Raise an error if a shard that a worker wrote is not visible to this process."""
     for path in paths:
         if not path.exists():
-            raise InputError(f"{path}: a worker wrote it, but it is not visible here; put the "
-                             "store on a disk that all workers share")  # fmt: skip
+            raise InputError(f"{path}: written by a worker, but not visible here; put the store "
+                             "on a disk that all workers share")  # fmt: skip
 
 
 # Steps whose rows are pairs of images.
@@ -51,9 +51,10 @@ def check_written(paths: Iterable[Path]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PairTask(ABC):
-    """One shard of pairs to make.
+    """A shard of pairs to write.
 
-    ``keys`` are hashes of the input of each row, ``known`` are older shards with such rows.
+    ``keys`` are hashes of the input of each row; ``known`` are older shards that contain some of
+    these rows.
     """
 
     store: str
@@ -68,7 +69,7 @@ class PairTask(ABC):
 
     @property
     def keyed(self) -> dict[tuple[str, str], str]:
-        """Return the hash of the input of each pair's row."""
+        """Return the hash of the input of each pair."""
         return dict(zip(self.pairs, self.keys, strict=True))
 
 
@@ -76,7 +77,7 @@ P = TypeVar("P", bound=PairTask)
 
 
 def reused(stored: Shards, task: PairTask) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the rows of known shards whose input is unchanged, by pair."""
+    """Return by pair the rows of known shards whose input is unchanged."""
     keys = task.keyed
     rows = {}
     for path in task.known:
@@ -85,13 +86,13 @@ def reused(stored: Shards, task: PairTask) -> dict[tuple[str, str], dict[str, An
                 pair = (row["name_a"], row["name_b"])
                 if keys.get(pair) == row["made_from"]:
                     rows[pair] = row
-        except InputError:  # a broken shard, which read has removed
+        except InputError:  # a damaged shard, which read has removed
             continue
     return rows
 
 
 def _with_known(stored: Shards, planned: dict[Path, P], tasks: dict[Path, P]) -> dict[Path, P]:
-    """Return the tasks with the shards of other plans that have reusable rows."""
+    """Return the tasks with the unplanned shards that contain reusable rows."""
     known: dict[str, str] = {}
     for path in stored.all() if tasks else ():
         if path not in planned:
@@ -111,7 +112,7 @@ def run_pairs(
     what: str,
     progress: Progress,
 ) -> int:
-    """Make the missing shards; return how many pairs were newly made."""
+    """Write the missing shards; return the number of newly computed pairs."""
     tasks = _with_known(stored, planned, missing(stored, planned))
     total, new = sum(len(task.keys) for task in tasks.values()), 0
     for number, count in enumerate(run_missing(stored, planned, tasks, make, engine), 1):

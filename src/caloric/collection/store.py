@@ -23,7 +23,7 @@ except ImportError:  # Windows
 _log = logging.getLogger(__name__)
 FORMAT = 2
 _UNFINISHED = ".unfinished"
-_STALE = 86_400  # seconds until an unfinished file of another machine is removed
+_STALE = 86_400  # seconds after which an unfinished file of another machine is removed
 
 
 def _arrow() -> Any:
@@ -36,7 +36,7 @@ def _arrow() -> Any:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Return a hash of anything that JSON can hold: 16 hexadecimal digits."""
+    """Return a hash of JSON-serializable values: 16 hexadecimal digits."""
     text = json.dumps([FORMAT, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -47,7 +47,7 @@ class Shards:
 
     directory: Path
     columns: tuple[tuple[str, str], ...]  # name and Arrow type
-    single_rows: bool = False  # one row group per row, for long rows that are read separately
+    single_rows: bool = False  # one row group per row, for large rows that are read separately
 
     def path(self, bucket: str, key: str) -> Path:
         """Return the path of the shard of a bucket; ``key`` is the hash of its input."""
@@ -68,7 +68,7 @@ class Shards:
         return arrow.schema([(name, kinds[kind]) for name, kind in self.columns])
 
     def write(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        """Write a shard under a temporary name, sync it to the disk and rename it."""
+        """Write a shard under a temporary name, sync it to disk and rename it."""
         arrow = _arrow()
         schema = self._schema()
         columns = [
@@ -109,12 +109,12 @@ class Shards:
         except PermissionError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
         except (OSError, KeyError, ValueError, arrow.ArrowException) as error:
-            # Its metadata may be readable, and the next run would take it for complete.
+            # If its metadata is readable, the next run would treat it as complete.
             with suppress(OSError):
                 path.unlink()
             reason = str(error).splitlines()[0]
             raise InputError(
-                f"{path}: broken ({reason}), and was removed; run again to recreate it"
+                f"{path}: damaged ({reason}) and removed; run again to recreate it"
             ) from None
         values = {name: table.column(name).combine_chunks() for name in table.column_names}
         for i in range(len(table)):
@@ -150,9 +150,9 @@ class Shards:
 
 @contextmanager
 def locked(store: Path) -> Iterator[None]:
-    """Hold the lock of a store, which is created; log and wait while another run holds it.
+    """Create a store if it does not exist and hold its lock; wait while another run holds it.
 
-    The system releases the lock when the process ends, also when it is killed.
+    The operating system releases the lock when the process ends, even if it is killed.
     """
     if fcntl is None:
         raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
@@ -168,7 +168,7 @@ def locked(store: Path) -> Iterator[None]:
             _log.warning("another run is using %s; waiting for it", store)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
-            _log.warning("%s: no file locks here; start no other run on this store", store)
+            _log.warning("%s: the file system has no locks; do not start another run", store)
         yield
 
 

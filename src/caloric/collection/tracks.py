@@ -1,4 +1,4 @@
-"""Tracks: features of several images that show one point, joined from the matches of pairs."""
+"""Tracks: features of several images that show the same point, joined from pairwise matches."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
-    """Matches (m, 2) of two images that agree with their geometry, and their distances (m,)."""
+class PairMatches:
+    """Matches (m, 2) of two images, and their distances (m,)."""
 
     name_a: str
     name_b: str
@@ -21,11 +21,11 @@ class Joined:
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """All features that are in a track, in the order of images and features.
+    """All features that are in a track, sorted by image and feature.
 
-    ``image`` (n,) counts in ``names``, ``feature`` (n,) within the image; ``track`` (n,) numbers
-    the tracks; ``degree`` (n,) is the number of matches of a feature. No track has two features of
-    one image.
+    ``image`` (n,) is an index into ``names``, ``feature`` (n,) an index into the features of the
+    image, ``track`` (n,) the index of the track, and ``degree`` (n,) the number of matches of the
+    feature. No track has two features of the same image.
     """
 
     names: list[str]
@@ -35,13 +35,13 @@ class Tracks:
     degree: Indices
 
 
-def join(counts: dict[str, int], pairs: Iterable[Joined]) -> Tracks:
-    """Return the tracks of images with so many features each.
+def join(counts: dict[str, int], pairs: Iterable[PairMatches]) -> Tracks:
+    """Return the tracks of images with the given numbers of features.
 
-    Matches are joined nearest first; one that would bring two features of an image together is
-    left out, which splits a track that contradicts itself.
+    Matches are joined in the order of their distances. A match that would put two features of an
+    image into the same track is left out, which splits inconsistent tracks.
     """
-    from scipy.sparse import coo_array  # as slow to import as all of caloric
+    from scipy.sparse import coo_array  # imported here because it is slow to import
     from scipy.sparse.csgraph import connected_components
 
     names = sorted(counts)
@@ -64,28 +64,32 @@ def join(counts: dict[str, int], pairs: Iterable[Joined]) -> Tracks:
     nodes = np.flatnonzero(degree)
     image = np.searchsorted(starts, nodes, side="right") - 1
     label = label[nodes].astype(np.int64)
-    twice = _repeated(label, image, len(names))
-    if len(twice):
-        inside = np.isin(label, twice)
+    inconsistent = _repeated(label, image, len(names))
+    if len(inconsistent):
+        inside = np.isin(label, inconsistent)
         rows = np.searchsorted(nodes, np.stack([a, b], 1))
         rows, near = rows[inside[rows[:, 0]]], distance[inside[rows[:, 0]]]
         label[inside] = label.max() + 1 + _split(rows, near, image)[inside]
-    _, place, size = np.unique(label, return_inverse=True, return_counts=True)
-    kept = size[place] > 1
+    _, component, size = np.unique(label, return_inverse=True, return_counts=True)
+    kept = size[component] > 1
     _, track = np.unique(label[kept], return_inverse=True)
     return Tracks(names, image[kept], nodes[kept] - starts[image[kept]], track, degree[nodes[kept]])
 
 
 def _repeated(label: Indices, image: Indices, images: int) -> Indices:
-    """Return the labels that have two features in one image."""
-    places, count = np.unique(label * images + image, return_counts=True)
-    return np.unique(places[count > 1] // images)
+    """Return the labels that have several features in the same image."""
+    keys, count = np.unique(label * images + image, return_counts=True)
+    return np.unique(keys[count > 1] // images)
 
 
 def _split(rows: Indices, distance: NDArray[np.float32], image: Indices) -> Indices:
-    """Return for each feature the smallest one of its track, where matches (m, 2) contradict."""
+    """Split inconsistent tracks; return for each feature the smallest index in its track.
+
+    ``rows`` (m, 2) are the matches, as indices into ``image``. Union-find in the order of
+    ``distance``.
+    """
     parent = np.arange(len(image))
-    seen: dict[int, set[int]] = {}
+    images_of: dict[int, set[int]] = {}  # of each track, by its root
 
     def root(i: int) -> int:
         while parent[i] != i:
@@ -97,21 +101,21 @@ def _split(rows: Indices, distance: NDArray[np.float32], image: Indices) -> Indi
         one, two = sorted((root(i), root(j)))
         if one == two:
             continue
-        images, others = (seen.setdefault(k, {int(image[k])}) for k in (one, two))
+        images, others = (images_of.setdefault(k, {int(image[k])}) for k in (one, two))
         if images.isdisjoint(others):
             parent[two] = one
-            images |= seen.pop(two)
+            images |= images_of.pop(two)
     return np.array([root(i) for i in range(len(image))], np.int64)
 
 
 def references(
     tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]
 ) -> dict[tuple[str, str], Indices]:
-    """Return which features are to agree with which: (k, 2) for a reference image and another.
+    """Return pairs of a reference feature and a feature to refine: (k, 2) by pair of images.
 
-    The reference of a track is its feature with the most matches; among equals the one whose scale
-    is nearest to the mean of the track, which is seen from a middle distance. ``sigmas`` has the
-    scales (n,) of the features of each image. Every other feature of the track comes once.
+    The reference of a track is its feature with the most matches; ties are broken by the scale
+    nearest to the mean of the track. Each other feature of the track is in exactly one pair.
+    ``sigmas`` has the scales (n,) of the features of each image.
     """
     if len(tracks.track) == 0:
         return {}
@@ -120,8 +124,9 @@ def references(
         rows = tracks.image == number
         scale[rows] = np.log(sigmas[tracks.names[number]][tracks.feature[rows]])
     mean = np.bincount(tracks.track, scale) / np.maximum(np.bincount(tracks.track), 1)
-    away = np.round(np.abs(scale - mean[tracks.track]), 4)  # alike in all builds of the core
-    order = np.lexsort((np.arange(len(scale)), away, -tracks.degree, tracks.track))
+    # Rounded to be the same in all builds of the compiled core.
+    deviation = np.round(np.abs(scale - mean[tracks.track]), 4)
+    order = np.lexsort((np.arange(len(scale)), deviation, -tracks.degree, tracks.track))
     first = order[np.unique(tracks.track[order], return_index=True)[1]]
     reference = first[tracks.track]
     others = np.flatnonzero(reference != np.arange(len(reference)))

@@ -1,7 +1,7 @@
-"""The steps of a collection as functions, each with the store locked; and all steps in one call.
+"""The steps of a collection as functions, each of which locks the store; and :func:`run`.
 
-A step that is interrupted or killed keeps what is finished: call it again to continue. Skipped
-images and waiting for another run are logged as warnings of ``caloric.collection``.
+Finished work is kept if a step is interrupted or killed: call it again to continue. Skipped images
+and waiting for another run are logged as warnings of ``caloric.collection``.
 """
 
 import logging
@@ -31,19 +31,19 @@ from caloric.options import ExtractOptions
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
-KEPT = "what is finished is kept: run the same command again to go on"
+KEPT = "finished work is kept: run the same command again to continue"
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Functions that are called during a step.
+    """Callbacks of a step.
 
     Parameters
     ----------
     progress : callable
-        Called with what is counted, how many are done, and the total.
+        Called with the name of what is counted, the number done, and the total.
     working : callable
-        Returns a context manager for work that the text describes.
+        Called with a description of the work; returns a context manager in which it runs.
     finished : callable
         Called with the result of each step.
     """
@@ -53,7 +53,7 @@ class Reporter:
     finished: Callable[[Any], None] = lambda result: None
 
     def step(self, what: str, function: Callable[[], R]) -> R:
-        """Return the result of a step, whose skipped images are logged."""
+        """Run a step, log its skipped images, and return its result."""
         with self.working(what):
             result = function()
         for name, why in getattr(result, "skipped", {}).items():
@@ -69,14 +69,14 @@ _WORKERS, _SILENT = Workers(), Reporter()
 
 @dataclass(frozen=True)
 class _Started(Workers):
-    """Workers that run already, with the store locked."""
+    """Running workers of a run that has locked the store."""
 
-    running: Engine = InProcess()  # noqa: RUF009 - without state
+    running_engine: Engine = InProcess()  # noqa: RUF009 - without state
 
 
 @contextmanager
 def _started(store: Path, workers: Workers) -> Iterator[_Started]:
-    """Yield workers that run, with the store locked."""
+    """Lock the store, start the workers and yield them; workers that already run are yielded."""
     if isinstance(workers, _Started):
         yield workers
         return
@@ -89,14 +89,14 @@ def _started(store: Path, workers: Workers) -> Iterator[_Started]:
 
 
 def _check_types(**given: tuple[object, type]) -> None:
-    """Raise InputError for an argument that is not of its type, such as a name of a descriptor."""
+    """Raise InputError for an argument of another type, such as a string instead of options."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise InputError(f"{name} must be an instance of {kind.__name__}, got {value!r}")
 
 
 def _checked(options: ExtractOptions, workers: Workers) -> Workers:
-    """Return the resolved workers; raise an error, before the work, of what they cannot do."""
+    """Return the resolved workers; raise an error if they do not support the options."""
     _check_types(options=(options, ExtractOptions), workers=(workers, Workers))
     extraction.stored_as_bytes(options)
     resolved = workers.resolved()
@@ -119,36 +119,41 @@ def extract(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> ExtractionResult:
-    """Extract the features of the images of a directory that are new or have changed.
+    """Extract the features of the new and changed images of a directory.
 
     Parameters
     ----------
     folder : str or Path
-        The images: a directory, or an address such as ``s3://bucket/photos``.
+        The image directory, or a URL such as ``s3://bucket/photos``.
     out : str or Path
-        The store, which is created if it does not exist.
+        The store directory; created if it does not exist.
     options : ExtractOptions
-        How features are extracted; descriptors are stored as bytes.
+        The extraction options; descriptors are stored as bytes.
     workers : Workers
         Processes or a cluster, and the device.
     report : Reporter
-        Functions that are called during the step.
+        Callbacks for progress and results.
 
     Returns
     -------
     ExtractionResult
-        The number of features of each image; ``skipped`` has the reasons of those without.
+        The number of features of each image; ``skipped`` has the skipped images with the reasons.
     """
     store, name = Path(out), str(folder)
-    with _started(store, _checked(options, workers)) as on:
+    with _started(store, _checked(options, workers)) as started:
         result = report.step(
             f"extracting features of {name}",
             lambda: extraction.extract(
-                name, store, options, on.running, device=on.device, progress=report.progress
+                name,
+                store,
+                options,
+                started.running_engine,
+                device=started.device,
+                progress=report.progress,
             ),
         )
     if len(result.skipped) == len(result.found):
-        raise InputError(f"{name}: none of the images could be used")
+        raise InputError(f"{name}: none of the images could be read")
     return result
 
 
@@ -159,16 +164,16 @@ def pair(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> PairingResult:
-    """Choose the pairs of images to match, and write them to the store.
+    """Select the image pairs to match, and write them to the store.
 
-    Without ``options`` they are chosen as before, or all pairs at first.
+    ``options`` None repeats the last selection; the default is all pairs.
     """
     store = _existing(out)
-    with _started(store, workers) as on:
+    with _started(store, workers) as started:
         return report.step(
-            "choosing pairs",
+            "selecting pairs",
             lambda: PairingResult(
-                tuple(pair_choice.pairs(store, options, on.running, report.progress))
+                tuple(pair_choice.pairs(store, options, started.running_engine, report.progress))
             ),
         )
 
@@ -181,15 +186,15 @@ def match(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> MatchingResult:
-    """Match the pairs that are new or have changed; ``pairing`` None chooses them as before."""
+    """Match the new and changed pairs; ``pairing`` None repeats the last selection of pairs."""
     store = _existing(out)
-    with _started(store, workers.resolved()) as on:
-        with report.working("choosing pairs"):
-            pairs = pair_choice.pairs(store, pairing, on.running, report.progress)
+    with _started(store, workers.resolved()) as started:
+        with report.working("selecting pairs"):
+            pairs = pair_choice.pairs(store, pairing, started.running_engine, report.progress)
         return report.step(
             f"matching {len(pairs)} pairs",
             lambda: pair_matching.match(
-                store, pairs, options, on.running, report.progress, on.device
+                store, pairs, options, started.running_engine, report.progress, started.device
             ),
         )
 
@@ -201,12 +206,12 @@ def verify(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> VerificationResult:
-    """Estimate a geometry from the matches of each pair."""
+    """Verify the matches of each pair geometrically."""
     store = _existing(out)
-    with _started(store, workers) as on:
+    with _started(store, workers) as started:
         return report.step(
             "verifying matches",
-            lambda: pair_matching.verify(store, options, on.running, report.progress),
+            lambda: pair_matching.verify(store, options, started.running_engine, report.progress),
         )
 
 
@@ -217,19 +222,19 @@ def refine(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> RefinementResult:
-    """Refine the features of verified matches, so that all views of a point agree.
+    """Refine the positions of verified features to sub-pixel accuracy.
 
-    Exports then have the refined positions.
+    Later exports use the refined positions.
     """
     store = _existing(out)
-    with _started(store, workers) as on:
+    with _started(store, workers) as started:
         return report.step(
             "refining tracks",
-            lambda: refining.refine(str(folder), store, on.running, report.progress),
+            lambda: refining.refine(str(folder), store, started.running_engine, report.progress),
         )
 
 
-_refine = refine  # run has a parameter of that name
+_refine = refine  # run has a parameter of the same name
 
 
 def export(
@@ -241,11 +246,11 @@ def export(
 ) -> ExportResult:
     """Export features and matches to a format of :data:`caloric.interop.exporters.FORMATS`.
 
-    ``images`` is the directory of the image files, from which COLMAP's cameras are read.
+    ``images`` is the image directory, from which COLMAP's cameras are read.
     """
-    store, folder = _existing(out), None if images is None else Path(images)
+    store, directory = _existing(out), None if images is None else Path(images)
     with locked(store):
-        return report.step(f"exporting to {to}", lambda: exporting.export(store, to, folder))
+        return report.step(f"exporting to {to}", lambda: exporting.export(store, to, directory))
 
 
 def reconstruct(
@@ -254,11 +259,11 @@ def reconstruct(
     *,
     report: Reporter = _SILENT,
 ) -> ReconstructionResult:
-    """Reconstruct models by COLMAP from the exported database: OUT/colmap/sparse."""
+    """Run COLMAP's mapper on the exported database; the models are in ``out``/colmap/sparse."""
     store = _existing(out)
     with locked(store):
         return report.step(
-            "COLMAP is reconstructing a model", lambda: exporting.reconstruct(store, Path(folder))
+            "running COLMAP's mapper", lambda: exporting.reconstruct(store, Path(folder))
         )
 
 
@@ -271,13 +276,13 @@ class CollectionResult:
     registered : tuple of str
         Names of the images in the largest model.
     missing : dict
-        All other images of the directory, each with the reason.
+        All other images of the directory, with the reasons.
     models : tuple of Reconstruction
-        The models, largest first; none if COLMAP found none, or if the images are at an address.
+        The models, largest first; empty if COLMAP found none, or if ``folder`` is a URL.
     numbers : dict
-        What the steps counted: images, features, pairs, ..., and the error of the largest model.
+        Counts of images, features, pairs, ..., and the reprojection error of the largest model.
     skipped : dict
-        Images that could not be read by a step, with the reason.
+        Unreadable images, with the reasons.
     """
 
     registered: tuple[str, ...]
@@ -298,50 +303,53 @@ def run(
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> CollectionResult:
-    """Run all steps: features, pairs, matches, geometries, refined tracks, database and model.
+    """Run all steps, from the images to a COLMAP database and models.
 
-    Steps that are done are not repeated. The store then has COLMAP's database and models under
-    ``colmap``. Images at an address, such as ``s3://bucket/photos``, get a database only: COLMAP
-    needs them on a disk.
+    Finished work is not repeated. The database and the models are in ``out``/colmap. COLMAP needs
+    local images: if ``folder`` is a URL, such as ``s3://bucket/photos``, there are no models.
 
     Parameters
     ----------
     folder : str or Path
-        The images: a directory, or an address.
+        The image directory, or a URL.
     out : str or Path
-        The store, which is created if it does not exist.
+        The store directory; created if it does not exist.
     options : ExtractOptions
-        How features are extracted; descriptors are stored as bytes.
+        The extraction options; descriptors are stored as bytes.
     pairing : Pairing
-        Which pairs are matched.
+        The selection of pairs.
     matching : Matching
-        How pairs are matched and verified.
+        The options of matching and verification.
     refine : bool
         Refine the positions of verified features to sub-pixel accuracy.
     workers : Workers
         Processes or a cluster, and the device.
     report : Reporter
-        Functions that are called during the run.
+        Callbacks for progress and results.
 
     Returns
     -------
     CollectionResult
-        Registered images, missing ones with reasons, models, and numbers.
+        Registered images, missing ones with the reasons, models, and numbers.
     """
     colmap.require()
     _check_types(pairing=(pairing, Pairing), matching=(matching, Matching))
     resolved, store = _checked(options, workers), Path(out)
-    with _started(store, resolved) as on:
-        extracted = extract(folder, store, options, workers=on, report=report)
-        matched = match(store, matching, pairing=pairing, workers=on, report=report)
-        # One process served the GPU; verification uses all cores.
-        more = nullcontext(on.running) if resolved.count == workers.count else workers.engine()
+    with _started(store, resolved) as started:
+        extracted = extract(folder, store, options, workers=started, report=report)
+        matched = match(store, matching, pairing=pairing, workers=started, report=report)
+        # One process is enough for a GPU; verification uses all cores.
+        more = (
+            nullcontext(started.running_engine)
+            if resolved.count == workers.count
+            else workers.engine()
+        )
         with more as engine:
-            on = replace(on, running=engine)
-            verified = verify(store, matching, workers=on, report=report)
-            refined = _refine(folder, store, workers=on, report=report) if refine else None
+            started = replace(started, running_engine=engine)
+            verified = verify(store, matching, workers=started, report=report)
+            refined = _refine(folder, store, workers=started, report=report) if refine else None
     if refined is None:
-        refining.forget(store)
+        refining.clear(store)
     name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
     export(store, images=local, report=report)
@@ -364,17 +372,17 @@ def run(
 def _missing(
     store: Path, extracted: ExtractionResult, models: tuple[Reconstruction, ...]
 ) -> dict[str, str]:
-    """Return the images that are not in the largest model, with the reason."""
+    """Return the images that are not in the largest model, with the reasons."""
     registered = set(models[0].images) if models else set()
     others = {name: str(model.directory) for model in models[1:] for name in model.images}
     verified = pair_matching.verified_images(store)
     missing: dict[str, str] = {}
-    for name, found in extracted.found.items():
+    for name, outcome in extracted.found.items():
         if name in registered:
             continue
-        if isinstance(found, str):
-            missing[name] = found
-        elif found == 0:
+        if isinstance(outcome, str):
+            missing[name] = outcome
+        elif outcome == 0:
             missing[name] = "no features"
         elif name in others:
             missing[name] = f"in another model: {others[name]}"
