@@ -1,4 +1,4 @@
-"""Features of two views as bytes, with the map between the views."""
+"""Features of two views, with descriptors as bytes, and the map between the views."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""COLMAP's databases, as pycolmap writes and reads them."""
+"""COLMAP databases, written and read by pycolmap."""
 
 import numpy as np
 import pytest
@@ -15,30 +15,30 @@ if store.fcntl is None:
 
 def test_colmap_reads_the_database(matched, originals):
     pycolmap = pytest.importorskip("pycolmap")
-    out, good = matched
+    out, verified = matched
     (path,) = exporting.export(out, "colmap", originals).paths
     database = pycolmap.Database.open(str(path))
     try:
         assert database.num_images() == 6
-        assert database.num_verified_image_pairs() == good
-        own = dict(exporting.images(out))
+        assert database.num_verified_image_pairs() == verified
+        stored = dict(exporting.images(out))
         for image in database.read_all_images():
-            keypoints = database.read_keypoints(image.image_id)
-            np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[image.name].frames.xy, atol=1e-3)
+            keypoints, features = database.read_keypoints(image.image_id), stored[image.name]
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, features.frames.xy, atol=1e-3)
             assert keypoints.shape[1] == 6
             descriptors = database.read_descriptors(image.image_id)
-            expected = conversion.sift_bytes(own[image.name])
+            expected = conversion.sift_bytes(features)
             np.testing.assert_array_equal(np.asarray(descriptors.data), expected)
     finally:
         database.close()
     frames = colmap.read_frames(path)
-    for name, found in own.items():
-        np.testing.assert_allclose(frames[name].maps, found.frames.maps, atol=1e-3)
+    for name, features in stored.items():
+        np.testing.assert_allclose(frames[name].maps, features.frames.maps, atol=1e-3)
     with pytest.raises(caloric.InputError, match="no such database"):
         colmap.read_frames(out / "none.db")
 
 
-def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
+def test_invalid_inputs_of_colmap_are_errors(matched, originals, tmp_path):
     pytest.importorskip("pycolmap")
     out, _ = matched
     with pytest.raises(caloric.InputError, match="does not exist"):
@@ -55,7 +55,7 @@ def test_what_colmap_cannot_do_is_one_line(matched, originals, tmp_path):
         exporting.export(small, "colmap")
 
 
-def test_without_any_colmap_it_is_said_first(originals, tmp_path, monkeypatch):
+def test_a_missing_colmap_is_an_error_before_the_work(originals, tmp_path, monkeypatch):
     monkeypatch.setattr(colmap, "available", lambda: False)
     monkeypatch.setattr(colmap_command, "executable", lambda: None)
     result = run("collection", "run", originals, "-o", tmp_path / "out")

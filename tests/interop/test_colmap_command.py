@@ -1,4 +1,4 @@
-"""COLMAP by its executable."""
+"""The ``colmap`` executable."""
 
 import sqlite3
 import subprocess
@@ -18,40 +18,40 @@ if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
 
 
-@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
-def test_colmaps_executable_reads_what_it_is_given(plainly_named, monkeypatch):
-    """Where pycolmap is not installed, COLMAP's own importers make the database."""
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the PATH")
+def test_a_database_is_exported_without_pycolmap(plainly_named, monkeypatch):
+    """COLMAP's feature importer creates the database."""
     directory, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)
     with pytest.raises(caloric.InputError, match="--images"):
         exporting.export(out, "colmap")
     (path,) = exporting.export(out, "colmap", directory).paths
-    own = dict(exporting.images(out))
+    stored = dict(exporting.images(out))
     pairs = [pair for pair in matching.two_views(out) if pair.matrix is not None]
     with closing(sqlite3.connect(path)) as database:
         names = dict(database.execute("select name, image_id from images"))
-        assert names.keys() == own.keys()
-        for name, number in names.items():
+        assert names.keys() == stored.keys()
+        for name, image_id in names.items():
             query = "select rows, cols, data from keypoints where image_id = ?"
-            rows, columns, data = database.execute(query, (number,)).fetchone()
+            rows, columns, data = database.execute(query, (image_id,)).fetchone()
             keypoints = np.frombuffer(data, np.float32).reshape(rows, columns)
-            np.testing.assert_allclose(keypoints[:, :2] - 0.5, own[name].frames.xy, atol=1e-2)
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, stored[name].frames.xy, atol=1e-2)
         counts = [row[0] for row in database.execute("select rows from two_view_geometries")]
         assert sorted(counts) == sorted(len(pair.inliers) for pair in pairs)
 
 
-def test_what_the_executable_cannot_do_is_said_first(plainly_named, tmp_path, monkeypatch):
+def test_failures_of_the_executable_are_errors(plainly_named, tmp_path, monkeypatch):
     directory, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)
     monkeypatch.setattr(colmap_command, "executable", lambda: "false")
-    with pytest.raises(caloric.InputError, match="does not exist; name the directory"):
+    with pytest.raises(caloric.InputError, match="does not exist; check the image directory"):
         exporting.export(out, "colmap", tmp_path)
     with pytest.raises(caloric.InputError, match="colmap feature_importer failed"):
         exporting.export(out, "colmap", directory)
 
 
-@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the path")
-def test_what_colmap_cannot_read_is_left_out(tmp_path, monkeypatch, caplog):
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the PATH")
+def test_images_that_colmap_cannot_read_are_left_out(tmp_path, monkeypatch, caplog):
     if not features.check("avif"):
         pytest.skip("Pillow was built without AVIF")
     monkeypatch.setattr(colmap, "available", lambda: False)
@@ -65,16 +65,16 @@ def test_what_colmap_cannot_read_is_left_out(tmp_path, monkeypatch, caplog):
     matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), matching.Matching(), HERE)
     matching.verify(out, matching.Matching(), HERE)
     (path,) = exporting.export(out, "colmap", directory).paths
-    assert "2.avif: left out of the database" in caplog.text
+    assert "2.avif: not in the database" in caplog.text
     with closing(sqlite3.connect(path)) as database:
         names = [row[0] for row in database.execute("select name from images order by name")]
         assert names == ["1.png", "3.png"]
         assert database.execute("select count(*) from matches").fetchone() == (1,)
 
 
-def test_colmaps_reason_is_not_an_address():
+def test_the_reason_of_a_failure_is_not_from_the_stack_trace():
     check = "E1116 file.cc:7] Check failed: image.Exists()"
-    said = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
-    done = subprocess.CompletedProcess([], -6, "working\n", said)
-    assert colmap_command._reason(done) == check
+    log = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
+    result = subprocess.CompletedProcess([], -6, "working\n", log)
+    assert colmap_command._reason(result) == check
     assert colmap_command._reason(subprocess.CompletedProcess([], 1, "", "")) == "no message"

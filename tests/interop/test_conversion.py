@@ -1,4 +1,4 @@
-"""Descriptors as bytes of SIFT, matched as COLMAP does."""
+"""Descriptors as SIFT-like bytes, matched as in COLMAP."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from caloric.interop import conversion
 
 
 def colmap_nearest(a, b, ratio=0.8):
-    """COLMAP's brute-force matcher: angles from the dot products of bytes of length 512."""
+    """Match as COLMAP's brute-force matcher does: by angles, from dot products of bytes."""
     dots = a.astype(np.int64) @ b.astype(np.int64).T
     angle = np.arccos(np.minimum(dots / 512**2, 1.0))
 
@@ -24,14 +24,14 @@ def colmap_nearest(a, b, ratio=0.8):
 
 
 @pytest.mark.parametrize("name", ["caloric", "caloric-unlearned"])
-def test_colmap_matches_our_bytes(name):
+def test_colmaps_matcher_matches_sift_bytes(name):
     first, second, change = views()
     a, b = caloric.extract([first, second], name, max_features=600, dtype="uint8")
     values = [conversion.sift_bytes(f) for f in (a, b)]
     lengths = np.linalg.norm(values[0].astype(float), axis=1)
     np.testing.assert_allclose(lengths, 512, rtol=0.02)
-    found = colmap_nearest(*values)
-    assert correct(a, b, found, change) > 100
-    assert correct(a, b, found, change) > 0.9 * len(found)
+    matches = colmap_nearest(*values)
+    assert correct(a, b, matches, change) > 100
+    assert correct(a, b, matches, change) > 0.9 * len(matches)
     with pytest.raises(caloric.InputError, match="128 dimensions"):
         conversion.sift_bytes(caloric.extract(first, "caloric-64", max_features=10))

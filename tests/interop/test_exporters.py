@@ -1,4 +1,4 @@
-"""Exporters: the registry, the guard of names, and files that are written as a whole."""
+"""Exporters: the registry, the check of image names, and atomic writes."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ INSIDE = ("a b/ä 1.png", "x.y..z.jpg", "9:41.jpg", "..a.png", "-.png")
 
 
 class Lines(Exporter):
-    """One line for each image and pair."""
+    """Writes one line for each image and pair."""
 
     location = "lines/all.txt"
 
@@ -38,7 +38,7 @@ class Lines(Exporter):
 
 
 class Names(Exporter):
-    """A directory with a file for each image, without matches."""
+    """Writes an empty file for each image, without matches."""
 
     location = "names"
 
@@ -67,7 +67,7 @@ def registered(monkeypatch):
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_names_that_lead_out_are_refused_by_every_exporter(name, tmp_path):
+def test_names_that_lead_out_of_the_directory_are_errors(name, tmp_path):
     for kind in (Lines, Names):
         with pytest.raises(caloric.InputError, match="leads out"):
             kind(Request(tmp_path / "out", (name,)))
@@ -79,12 +79,12 @@ def test_names_that_lead_out_are_refused_by_every_exporter(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_other_names_are_written(name, tmp_path):
+def test_names_within_the_directory_are_valid(name, tmp_path):
     exporters.write(Names(Request(tmp_path / "out", (name,))), [(name, features())])
     assert (tmp_path / "out" / name).is_file()
 
 
-def test_links_that_lead_out_are_not_followed(tmp_path):
+def test_links_out_of_the_directory_are_errors(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "day").symlink_to(tmp_path)
     with pytest.raises(caloric.InputError, match="leads out"):
@@ -93,14 +93,14 @@ def test_links_that_lead_out_are_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_registered_as_an_exporter(name):
+def test_every_registered_format_has_an_exporter(name):
     kind = exporters.exporter(name)
     assert issubclass(kind, Exporter)
     assert kind.__doc__
     assert not Path(kind.location).is_absolute()
 
 
-def test_unknown_formats_say_what_is_known(tmp_path):
+def test_errors_about_unknown_formats_list_the_known_ones(tmp_path):
     known = ", ".join(FORMATS)
     with pytest.raises(caloric.InputError, match=rf"did you mean 'hloc'.* known are {known}"):
         exporters.exporter("hlock")
@@ -112,15 +112,15 @@ def test_unknown_formats_say_what_is_known(tmp_path):
     assert exporters.exporter_for(Path("x.H5")) is exporters.exporter("hloc")
 
 
-def test_a_failure_leaves_the_old_file(tmp_path):
+def test_an_error_leaves_the_old_file(tmp_path):
     target = tmp_path / "all.txt"
     target.write_text("old")
 
     def images():
         yield "a.png", features()
-        raise RuntimeError("in between")
+        raise RuntimeError("after the first image")
 
-    with pytest.raises(RuntimeError, match="in between"):
+    with pytest.raises(RuntimeError, match="after the first image"):
         exporters.write(Lines(Request(target)), images())
     assert [path.name for path in tmp_path.iterdir()] == ["all.txt"]
     assert target.read_text() == "old"
@@ -129,7 +129,7 @@ def test_a_failure_leaves_the_old_file(tmp_path):
     assert target.read_text() == "a.png 2\na.png b.png 1\n"
 
 
-def test_a_full_disk_is_one_line(tmp_path):
+def test_a_full_disk_is_an_input_error(tmp_path):
     class Full(Lines):
         def features(self, name, features):
             raise OSError(28, "No space left on device")
@@ -139,7 +139,7 @@ def test_a_full_disk_is_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pairs_are_read_only_by_formats_that_have_them(tmp_path):
+def test_pairs_are_not_read_for_formats_without_matches(tmp_path):
     def pairs():
         raise AssertionError("read")
         yield
@@ -149,7 +149,7 @@ def test_pairs_are_read_only_by_formats_that_have_them(tmp_path):
         exporters.write(Lines(Request(tmp_path / "x")), [("a.png", features())], pairs())
 
 
-def test_a_registered_format_serves_both_commands(registered, matched, originals, tmp_path):
+def test_both_commands_support_a_registered_format(registered, matched, originals, tmp_path):
     def run(*words):
         return CliRunner().invoke(cli.app, [str(word) for word in words])
 

@@ -1,4 +1,4 @@
-"""Files of hloc, read as hloc does."""
+"""Files in hloc's format, read as in hloc."""
 
 import cv2
 import numpy as np
@@ -16,7 +16,7 @@ from caloric.matching.two_views import TwoViews
 
 
 def hloc_nearest(a, b, ratio=None):
-    """hloc's NearestNeighbor: descriptors (d, n), compared by dot products."""
+    """Match descriptors (d, n) by dot products, as hloc's NearestNeighbor does."""
 
     def find(similarity):
         best, index = similarity.topk(2, dim=-1, largest=True)
@@ -34,7 +34,7 @@ def hloc_nearest(a, b, ratio=None):
     return torch.stack([index, forth[index]], 1).numpy()
 
 
-def test_hloc_matches_what_we_write(pair, tmp_path):
+def test_hlocs_matcher_matches_written_features(pair, tmp_path):
     h5py = pytest.importorskip("h5py")
     a, b, change = pair
     hdf5.write(tmp_path / "f.h5", [("a.jpg", a), ("b.jpg", b)])
@@ -43,20 +43,20 @@ def test_hloc_matches_what_we_write(pair, tmp_path):
     for v in values:
         assert v.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(v, axis=0), 1, atol=1e-5)
-    found = hloc_nearest(*values, ratio=0.9)
+    theirs = hloc_nearest(*values, ratio=0.9)
     ours = caloric.match(a, b).indices
-    assert correct(a, b, found, change) >= 0.9 * correct(a, b, ours, change) > 100
+    assert correct(a, b, theirs, change) >= 0.9 * correct(a, b, ours, change) > 100
 
 
-def blank(count):
+def features(count):
     frames = caloric.Frames.from_xysa(*np.ones((3, count)), 0.0)
     return caloric.Features(frames, np.eye(count, 8, dtype=np.float32), (9, 9), "mine", "")
 
 
-def test_scores_of_matches_are_in_hlocs_range(tmp_path):
+def test_match_scores_are_in_hlocs_range(tmp_path):
     h5py = pytest.importorskip("h5py")
     matches, distances = np.array([[0, 1], [2, 0]], np.uint32), np.array([0.0, 1.0], np.float32)
-    a, b = (blank(count) for count in (3, 2))
+    a, b = (features(count) for count in (3, 2))
     pair = TwoViews("a/1.jpg", "b.jpg", matches, distances, np.arange(2), np.eye(3), "homography")
     request = Request(tmp_path / "f.h5", pairs=True)
     images = [("a/1.jpg", a), ("b.jpg", b)]
@@ -64,25 +64,25 @@ def test_scores_of_matches_are_in_hlocs_range(tmp_path):
     with h5py.File(tmp_path / "matches.h5") as file:
         pair = file["a-1.jpg/b.jpg"]
         assert pair["matches0"][:].tolist() == [1, -1, 0]
-        # Similarity 1 and 1/2, as (similarity + 1) / 2.
+        # (similarity + 1) / 2 for similarities of 1 and 1/2.
         np.testing.assert_allclose(pair["matching_scores0"][:], [1, 0, 0.75], atol=1e-3)
 
 
-def test_keypoints_are_in_the_axes_that_hloc_opens(tmp_path):
-    """A photograph that lies on its side in its file."""
+def test_keypoints_ignore_the_exif_orientation(tmp_path):
+    """hloc opens images without their EXIF orientation."""
     h5py = pytest.importorskip("h5py")
     first, _, _ = views()
     upright = first[:300]
-    about = Image.Exif()
-    about[274] = 6
-    path = tmp_path / "lying.png"
-    Image.fromarray(np.rot90(upright)).save(path, exif=about)
+    exif = Image.Exif()
+    exif[274] = 6
+    path = tmp_path / "rotated.png"
+    Image.fromarray(np.rot90(upright)).save(path, exif=exif)
     arguments = ["extract", str(path), "-o", str(tmp_path / "f.h5"), "--max-features", "50"]
     assert CliRunner().invoke(cli.app, arguments).exit_code == 0
     stored = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)
     direct = caloric.extract(stored, max_features=50)
     with h5py.File(tmp_path / "f.h5") as file:
-        group = file["lying.png"]
+        group = file["rotated.png"]
         assert group["image_size"][:].tolist() == [300, 400]
         keypoints = group["keypoints"][:]
     nearest = np.linalg.norm(keypoints[:, None] - direct.frames.xy, axis=2).min(1)

@@ -10,7 +10,7 @@ from brick import views
 from caloric.interop import opencv
 
 
-def test_code_written_for_opencvs_sift():
+def test_code_written_for_opencvs_sift_works():
     first, second, change = views()
     sift = opencv.SIFT_create(600)
     (k1, d1), (k2, d2) = (sift.detectAndCompute(v, None) for v in (first, second))
@@ -34,20 +34,20 @@ def test_code_written_for_opencvs_sift():
     assert small.dtype == np.uint8
 
 
-def test_a_threshold_for_sifts_distances_holds_for_ours():
+def test_distances_are_in_the_range_of_opencvs_sift():
     first = photographs.gray("camera", (400, 400))
     change = photographs.similarity(0.7, 35, (5, -8), (200, 200))
     second = photographs.warp(first, change)
 
     def shares(sift):
-        """Return which share of the right matches, and of the wrong ones, is nearer than 250."""
+        """Return the fractions of correct and of incorrect matches with a distance below 250."""
         (k1, d1), (k2, d2) = (sift.detectAndCompute(v, None) for v in (first, second))
         matches = cv2.BFMatcher().match(d1, d2)
         p = np.array([k1[m.queryIdx].pt for m in matches])
         q = np.array([k2[m.trainIdx].pt for m in matches])
-        good = np.hypot(*(photographs.apply(change, p) - q).T) < 3
-        near = np.array([m.distance for m in matches]) < 250
-        return near[good].mean(), near[~good].mean()
+        is_correct = np.hypot(*(photographs.apply(change, p) - q).T) < 3
+        is_near = np.array([m.distance for m in matches]) < 250
+        return is_near[is_correct].mean(), is_near[~is_correct].mean()
 
     theirs, ours = shares(cv2.SIFT_create(600)), shares(opencv.SIFT_create(600))
     assert ours[0] > 0.9
@@ -55,7 +55,7 @@ def test_a_threshold_for_sifts_distances_holds_for_ours():
     np.testing.assert_allclose(ours, theirs, atol=0.1)
 
 
-def test_options_of_the_opencv_face_are_written_and_read(tmp_path):
+def test_options_are_saved_and_loaded(tmp_path):
     sift = opencv.SIFT_create(123, contrastThreshold=0.03, upright=True)
     sift.save(tmp_path / "sift.yml")
     other = opencv.SIFT.create()

@@ -8,36 +8,39 @@ import photographs
 from caloric.interop import skimage
 
 
-def scikit_images_example(extractor):
-    """scikit-image's gallery, "SIFT feature detector": right matches with a ratio and without."""
+def gallery_example(extractor):
+    """Run scikit-image's gallery example of SIFT.
+
+    Return the numbers of correct matches with and without a ratio test.
+    """
     data, transform = pytest.importorskip("skimage.data"), pytest.importorskip("skimage.transform")
     from skimage.color import rgb2gray
     from skimage.feature import match_descriptors
 
     first = rgb2gray(data.astronaut())
     change = transform.AffineTransform(scale=(1.3, 1.1), rotation=0.5, translation=(0, -200))
-    found = []
+    features = []
     for image in (first, transform.warp(first, change)):
         extractor.detect_and_extract(image)
-        found.append((extractor.keypoints, extractor.descriptors))
-    (p, a), (q, b) = found
+        features.append((extractor.keypoints, extractor.descriptors))
+    (p, a), (q, b) = features
     counts = []
     for ratio in (0.6, 1.0):
         i, j = match_descriptors(a, b, max_ratio=ratio, cross_check=True).T
-        apart = change.inverse(p[i][:, ::-1].astype(float)) - q[j][:, ::-1]
-        counts.append((np.hypot(*apart.T) < 3).sum())
+        offsets = change.inverse(p[i][:, ::-1].astype(float)) - q[j][:, ::-1]
+        counts.append((np.hypot(*offsets.T) < 3).sum())
     return counts
 
 
-def test_scikit_images_example_with_our_class():
+def test_the_gallery_example_has_at_least_as_many_correct_matches():
     from skimage.feature import SIFT
 
-    ours, theirs = scikit_images_example(skimage.SIFT()), scikit_images_example(SIFT())
+    ours, theirs = gallery_example(skimage.SIFT()), gallery_example(SIFT())
     assert ours[0] >= theirs[0] > 500
     assert ours[1] >= theirs[1]
 
 
-def test_the_class_has_all_that_scikit_images_has():
+def test_the_class_has_the_interface_of_scikit_image():
     from inspect import signature
 
     from skimage.feature import SIFT
@@ -53,7 +56,7 @@ def test_the_class_has_all_that_scikit_images_has():
         if not name.startswith("_"):
             assert hasattr(ours, name), name
     assert ours.descriptors.dtype == theirs.descriptors.dtype == np.uint8
-    # Theirs has as many octaves as fit into the image.
+    # scikit-image has only as many octaves as fit into the image.
     levels = theirs.scalespace_sigmas
     np.testing.assert_allclose(ours.scalespace_sigmas[: len(levels)], levels)
     few = skimage.SIFT(n_octaves=1)
@@ -63,13 +66,13 @@ def test_the_class_has_all_that_scikit_images_has():
     larger = skimage.SIFT(lambda_descr=9)
     larger.detect_and_extract(image)
     assert (larger.descriptors != ours.descriptors).any()
-    for wrong, message in (
+    for options, message in (
         ({"n_hist": 2}, "is always"),
         ({"lambda_descr": 9, "descriptor": "caloric"}, "is always"),
         ({"lambda_descr": -1}, "positive"),
-        ({"n_octaves": 0}, "from 1"),
+        ({"n_octaves": 0}, "positive integer"),
     ):
         with pytest.raises(caloric.InputError, match=message):
-            skimage.SIFT(**wrong)
+            skimage.SIFT(**options)
     assert ours.keypoints.dtype == theirs.keypoints.dtype
     assert np.abs(ours.orientations).max() <= np.pi

@@ -8,10 +8,10 @@ import caloric
 from caloric.interop import torch as interop
 from torch_device import DEVICE, HERE, photograph
 
-# Gradients by differences take seconds for each descriptor.
-SOME = ("caloric", "dsp-inner")
+# Numerical gradients take seconds for each descriptor.
+FAST = ("caloric", "dsp-inner")
 NAMES = [
-    name if name in SOME else pytest.param(name, marks=pytest.mark.slow)
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
     for name in caloric.descriptors()
 ]
 
@@ -28,12 +28,12 @@ def test_modules_describe_patches_and_have_gradients(name):
     module(flat).sum().backward()
     assert torch.isfinite(flat.grad).all()
     small = interop.Descriptor(name, patch_size=8).double()
-    some = torch.rand(2, 1, 8, 8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(small, (some,), eps=1e-6, atol=1e-5)
+    patches = torch.rand(2, 1, 8, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(small, (patches,), eps=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_modules_have_gradients_to_frames_and_pixels(name):
+def test_modules_have_gradients_with_respect_to_frames_and_pixels(name):
     torch.manual_seed(0)
     image = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 34, 34, dtype=torch.float64), 3, 1)
     laf = torch.tensor([[[[1.3, 0.2, 15.3], [-0.3, 1.1, 16.1]]]], dtype=torch.float64)
@@ -42,12 +42,12 @@ def test_modules_have_gradients_to_frames_and_pixels(name):
     assert torch.autograd.gradcheck(lambda f: module(image, f), (laf,), eps=1e-7, atol=1e-4)
     pixels = image.clone().requires_grad_()
     weights = torch.rand(module.dimension, dtype=torch.float64)
-    (slopes,) = torch.autograd.grad((module(pixels, laf) @ weights).sum(), pixels)
-    way = torch.rand_like(pixels)
+    (gradient,) = torch.autograd.grad((module(pixels, laf) @ weights).sum(), pixels)
+    direction = torch.rand_like(pixels)
     with torch.no_grad():
         step = 1e-6
-        ahead, behind = (module(image + s * step * way, laf) @ weights for s in (1, -1))
-    assert (slopes * way).sum().item() == pytest.approx(
+        ahead, behind = (module(image + s * step * direction, laf) @ weights for s in (1, -1))
+    assert (gradient * direction).sum().item() == pytest.approx(
         (ahead - behind).item() / (2 * step), rel=1e-3, abs=1e-6
     )
     flat = torch.full((1, 1, 32, 32), 0.5, dtype=torch.float64, requires_grad=True)
@@ -60,34 +60,34 @@ def test_modules_describe_frames_like_the_pipeline(name):
     image = photograph("camera")
     frames = caloric.detect(image, max_features=40)
     pixels = torch.from_numpy(image)[None, None].float() / 255
-    found = interop.Descriptor(name)(pixels, torch.from_numpy(frames.to_laf()))
+    values = interop.Descriptor(name)(pixels, torch.from_numpy(frames.to_laf()))
     expected = caloric.describe(image, frames, name)
-    assert found.shape == (1, 40, expected.shape[1])
-    assert ((found[0].numpy() * expected).sum(1) >= 0.9999).all()
+    assert values.shape == (1, 40, expected.shape[1])
+    assert ((values[0].numpy() * expected).sum(1) >= 0.9999).all()
 
 
-def test_modules_own_their_tables():
+def test_modules_do_not_share_their_tables():
     module = interop.Descriptor("sift")
     module.load_state_dict({k: 0 * v for k, v in module.state_dict().items()})
     assert interop.Descriptor("sift").table.abs().max() > 0
 
 
-def test_modules_take_nothing_half_precision_and_lost_frames():
+def test_modules_accept_empty_half_precision_and_nan_input():
     module = interop.Descriptor("sift")
     image = torch.rand(1, 1, 40, 40, generator=torch.Generator().manual_seed(0))
     assert module(image[:0, :, :32, :32]).shape == (0, 128)
     assert module(image, torch.zeros(1, 0, 2, 3)).shape == (1, 0, 128)
     lafs = torch.tensor([[[[3.0, 0, 20], [0, 3, 20]], [[torch.nan, 0, 20], [0, 3, 20]]]])
-    found = module(image, lafs)[0]
-    assert (found[1] == 0).all()
+    single = module(image, lafs)[0]
+    assert (single[1] == 0).all()
     half = module.half()(image.half(), lafs.half())[0]
     assert half.dtype == torch.float16
-    np.testing.assert_allclose(half[0].float(), found[0], atol=2e-3)
-    wide = interop.Descriptor("sift")(image.double(), lafs.double())[0]
-    np.testing.assert_allclose(wide[0], found[0], atol=1e-5)
+    np.testing.assert_allclose(half[0].float(), single[0], atol=2e-3)
+    double = interop.Descriptor("sift")(image.double(), lafs.double())[0]
+    np.testing.assert_allclose(double[0], single[0], atol=1e-5)
 
 
-def test_modules_say_what_is_wrong():
+def test_invalid_input_of_modules_is_an_error():
     module = interop.Descriptor("sift")
     for arguments, match in (
         ((torch.rand(3, 32, 32),), "expected shape"),
@@ -108,21 +108,21 @@ def test_modules_say_what_is_wrong():
         interop.extract(np.zeros((1, 1, 30, 30)))
 
 
-def test_features_stay_tensors():
+def test_features_of_a_batch_are_tensors():
     image = photograph()
     images = torch.from_numpy(np.stack([image, image[::-1].copy()]))[:, None].to(DEVICE)
     lafs, scores, values = interop.extract(images, max_features=120)
     assert lafs.shape == (2, 120, 2, 3)
     assert values.shape == (2, 120, 128)
-    own = caloric.extract(image, max_features=120, device=HERE)
-    # How many go at once decides on the last bits of a product, of half precision on a GPU.
-    close = 1e-5 if HERE == "torch:cpu" else 1e-3
-    np.testing.assert_allclose(own.descriptors, values[0, : len(own)].cpu().numpy(), atol=close)
-    np.testing.assert_array_equal(own.scores, scores[0, : len(own)].cpu().numpy())
+    single = caloric.extract(image, max_features=120, device=HERE)
+    # The batch size affects the rounding of matrix products, which use half precision on a GPU.
+    atol, count = 1e-5 if HERE == "torch:cpu" else 1e-3, len(single)
+    np.testing.assert_allclose(single.descriptors, values[0, :count].cpu().numpy(), atol=atol)
+    np.testing.assert_array_equal(single.scores, scores[0, :count].cpu().numpy())
 
 
 @pytest.mark.filterwarnings("default")
-def test_inside_kornia():
+def test_modules_work_in_kornia():
     feature = pytest.importorskip("kornia.feature")
     image = photograph()
     pixels = torch.from_numpy(image)[None, None].float() / 255
@@ -140,6 +140,6 @@ def test_inside_kornia():
             return lafs, torch.tensor(frames.scores)[None]
 
     local = feature.LocalFeature(Detector(), ours)
-    found, _, described = local(pixels)
-    assert described.shape == (1, 60, 128)
-    torch.testing.assert_close(found, lafs)
+    detected, _, descriptors = local(pixels)
+    assert descriptors.shape == (1, 60, 128)
+    torch.testing.assert_close(detected, lafs)

@@ -1,1 +1,1 @@
-"""Interfaces and file formats of other libraries."""
+"""Interfaces to other libraries, and their file formats."""

@@ -1,4 +1,4 @@
-"""COLMAP: databases of features, matches and geometries, and models of them."""
+"""COLMAP databases of features, matches and geometries, and COLMAP's mapper."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import replacing_path
 
 R = TypeVar("R")
-_BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, its share of the matches
+_BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, average for the matches
 _NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
 
 
@@ -38,17 +38,17 @@ def available() -> bool:
 
 
 def require() -> None:
-    """Raise an error, before long work, if neither pycolmap nor a colmap executable exists."""
+    """Raise an error if neither pycolmap nor a colmap executable is installed."""
     if not available() and colmap_command.executable() is None:
         raise InputError(
-            "databases and models need COLMAP, and neither pycolmap nor a colmap executable is "
-            f"installed: {_NO_WHEEL}, or apt-get install colmap; without it, use "
+            "databases and models need COLMAP, but neither pycolmap nor a colmap executable is "
+            f"installed: {_NO_WHEEL}, or apt-get install colmap; without COLMAP, use "
             "`collection extract`, `match`, `verify`, and `export --to text` or `--to hloc`"
         )
 
 
 def pycolmap() -> Any:
-    """Return the pycolmap module, which then logs errors only."""
+    """Return the pycolmap module, set to log errors only."""
     try:
         import pycolmap
     except ImportError:
@@ -58,7 +58,7 @@ def pycolmap() -> Any:
 
 
 def call(function: Callable[[], R], path: Path) -> R:
-    """Return the result of a call of COLMAP; turn its exception into an InputError of one line."""
+    """Call a function of pycolmap; convert its exceptions to an InputError of one line."""
     try:
         return function()
     except (RuntimeError, ValueError) as error:
@@ -67,30 +67,30 @@ def call(function: Callable[[], R], path: Path) -> R:
 
 
 class Colmap(Exporter):
-    """A new database, by pycolmap where it is installed, else by the ``colmap`` executable.
+    """Writes a new database with pycolmap, or with the ``colmap`` executable if it is missing.
 
-    Images are numbered by name. Cameras are guessed from the image files, which the executable
-    needs. Keypoints keep their affine shape and get COLMAP's offset of half a pixel; descriptors
-    are stored as bytes.
+    Image ids are in the order of names. Cameras are inferred from the image files, which the
+    executable requires. Keypoints have their affine shapes and COLMAP's offset of half a pixel;
+    descriptors are bytes.
     """
 
     location: ClassVar[str] = "colmap/database.db"
 
     def check(self) -> None:
-        """Raise an error if COLMAP, an image or the space on the disk is missing."""
+        """Raise an error if COLMAP, an image or disk space is missing."""
         require()
         directory = self.request.images
         if directory is None and not available():
-            raise InputError("without pycolmap the images are needed too: --images DIRECTORY")
+            raise InputError("without pycolmap, the images are required: --images DIRECTORY")
         for path in () if directory is None else (directory / name for name in self.request.names):
             if not path.is_file():
-                raise InputError(f"{path}: does not exist; name the directory of the images")
+                raise InputError(f"{path}: does not exist; check the image directory")
         check_space(self.target.parent, self.request.count * _BYTES_PER_FEATURE)
 
     def open(self) -> None:
-        """Create the database; by pycolmap in one transaction."""
+        """Create the database; pycolmap writes it in one transaction."""
         path = self.stack.enter_context(replacing_path(self.target))
-        path.unlink()  # COLMAP creates it
+        path.unlink()  # COLMAP creates the file
         self.command: CommandWriter | None = None
         if self.request.images is not None and not available():
             self.command = CommandWriter(path, self.request.images, self.stack)
@@ -120,7 +120,7 @@ class Colmap(Exporter):
         if self.request.images is not None:
             try:
                 camera = self.library.infer_camera_from_image(str(self.request.images / name))
-            except (RuntimeError, ValueError):  # such as WebP, which COLMAP does not read
+            except (RuntimeError, ValueError):  # a format that COLMAP cannot read, such as WebP
                 camera = None
             if camera is not None and (camera.width, camera.height) == (w, h):
                 return camera
@@ -155,7 +155,7 @@ class Colmap(Exporter):
 
 
 def check_space(directory: Path, needed: int) -> None:
-    """Raise an error if a directory is not writable or too full: COLMAP would abort."""
+    """Raise an error if a directory is not writable or too full, in which case COLMAP aborts."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(directory).free
@@ -165,8 +165,8 @@ def check_space(directory: Path, needed: int) -> None:
         raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
     if free < needed:
         raise InputError(
-            f"{directory}: {needed / 1e6:,.0f} MB are needed, "
-            f"but only {free / 1e6:,.0f} MB are free"
+            f"{directory}: not enough disk space: {needed / 1e6:,.0f} MB needed, "
+            f"{free / 1e6:,.0f} MB free"
         )
 
 
@@ -176,9 +176,9 @@ def _descriptors(library: Any, values: NDArray[np.uint8]) -> Any:
 
 
 def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8]]]) -> None:
-    """Replace the descriptors of images by name with bytes (n, 128); remove the old matches.
+    """Replace the descriptors of images by bytes (n, 128), by name; delete the old matches.
 
-    All descriptors are computed before the first is written, and written in one transaction.
+    The descriptors of all images are written in one transaction.
     """
     library = pycolmap()
     descriptors = dict(values)
@@ -200,7 +200,7 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
 
 
 def read_frames(path: Path) -> dict[str, Frames]:
-    """Return the keypoints of all images of a database, by name."""
+    """Return the keypoints of all images of a database by name."""
     library = pycolmap()
     if not path.is_file():
         raise InputError(f"{path}: no such database")
@@ -215,7 +215,7 @@ def read_frames(path: Path) -> dict[str, Frames]:
 
 
 def map_images(database: Path, directory: Path, output: Path) -> list[Reconstruction]:
-    """Return the models that COLMAP makes of a database, in directories of ``output``."""
+    """Run COLMAP's mapper on a database; return the models, written to ``output``."""
     if not available():
         return colmap_command.map_images(database, directory, output)
     models: dict[int, Any] = call(

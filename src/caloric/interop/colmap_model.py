@@ -1,4 +1,4 @@
-"""Models that COLMAP has reconstructed: their summary, and the registered images."""
+"""COLMAP models: their summary and their registered images."""
 
 import struct
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ class Reconstruction:
     def __str__(self) -> str:
         """Return the summary in one line."""
         return (
-            f"{len(self.images)} images placed, {self.points:,} points, mean error "
-            f"{self.error:.2f} px: {self.directory}"
+            f"{len(self.images)} images registered, {self.points:,} points, mean reprojection "
+            f"error {self.error:.2f} px: {self.directory}"
         )
 
 
@@ -43,7 +43,7 @@ class RegisteredImage:
     """An image of a model.
 
     ``rotation`` (w, x, y, z) and ``translation`` (3,) map world to camera coordinates; ``points``
-    (n,) has the number of the 3-D point of each keypoint, or -1.
+    (n,) has the id of the 3-D point of each keypoint, or -1.
     """
 
     name: str
@@ -53,16 +53,16 @@ class RegisteredImage:
 
 
 def registered(directory: Path) -> Iterator[RegisteredImage]:
-    """Yield the registered images of a model from images.bin, which all versions write."""
+    """Yield the registered images of a model from images.bin, which all COLMAP versions write."""
     data = (directory / "images.bin").read_bytes()
-    (count,), at = struct.unpack_from("<Q", data), 8
+    (count,), offset = struct.unpack_from("<Q", data), 8
     for _ in range(count):
-        _, *pose, _ = struct.unpack_from("<I7dI", data, at)
-        end = data.index(b"\0", at + 64)
-        name = data[at + 64 : end].decode()
+        _, *pose, _ = struct.unpack_from("<I7dI", data, offset)
+        end = data.index(b"\0", offset + 64)
+        name = data[offset + 64 : end].decode()
         (keypoints,) = struct.unpack_from("<Q", data, end + 1)
         rows = np.frombuffer(data, np.dtype("<f8, <f8, <i8"), keypoints, end + 9)
-        at = end + 9 + 24 * keypoints
+        offset = end + 9 + 24 * keypoints
         yield RegisteredImage(name, tuple(pose[:4]), tuple(pose[4:]), rows["f2"])
 
 

@@ -1,7 +1,7 @@
-"""Keypoints, matches and geometries in the tables of a COLMAP database, written by sqlite3.
+"""Write keypoints, matches and geometries to the tables of a COLMAP database with sqlite3.
 
-COLMAP's importers read keypoints without affine shape, and image names only up to a space. The
-tables have neither limit, and are the same in COLMAP 3 and 4.
+COLMAP's importers ignore affine shapes, and read image names only up to a space. The tables have
+neither limitation, and are the same in COLMAP 3 and 4.
 """
 
 import sqlite3
@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 
 from caloric.matching.two_views import TwoViews
 
-# COLMAP's numbers of two configurations: UNCALIBRATED and PLANAR_OR_PANORAMIC.
+# COLMAP's TwoViewGeometry configurations UNCALIBRATED and PLANAR_OR_PANORAMIC.
 CONFIGURATIONS = {"fundamental": 3, "homography": 6}
-_IMAGES = 2**31 - 1  # the factor of the first image in the number of a pair
+_IMAGES = 2**31 - 1  # pair_id = image_id1 * _IMAGES + image_id2
 
 
 @contextmanager
 def opened(path: Path) -> Iterator["Tables"]:
-    """Yield the tables of a database, which are changed in one transaction."""
+    """Yield the tables of a database; all changes are in one transaction."""
     with closing(sqlite3.connect(path)) as database, database:
         yield Tables(database)
 
 
 class Tables:
-    """The tables of an open database whose images are known."""
+    """The tables of an open database that already contains the images."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
-        """Read the numbers of the images."""
+        """Read the image ids."""
         self.database = database
         self.numbers = dict(database.execute("SELECT name, image_id FROM images"))
 
@@ -44,7 +44,7 @@ class Tables:
     def add_pair(self, pair: TwoViews) -> None:
         """Add the matches of two images, and their geometry if they have one."""
         first, second = self.numbers[pair.name_a], self.numbers[pair.name_b]
-        if first > second:  # the number of a pair needs the smaller one first
+        if first > second:  # a pair_id has the smaller image id first
             first, second, pair = second, first, pair.swapped()
         number = first * _IMAGES + second
         self.database.execute(
@@ -64,7 +64,7 @@ class Tables:
 
 
 def images_of(pair: int) -> tuple[int, int]:
-    """Return the numbers of the two images of a pair by its number."""
+    """Return the two image ids of a pair_id."""
     second = pair % _IMAGES
     return (pair - second) // _IMAGES, second
 

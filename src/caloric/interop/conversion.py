@@ -1,8 +1,8 @@
-"""Descriptors in the forms that other tools compare: unit floats, or bytes as SIFT's are.
+"""Conversion of descriptors to the encodings of other tools: unit vectors, or SIFT-like bytes.
 
-Caloric stores whitened descriptors, which have signs, as bytes with an offset of 128. A reader that
-takes such bytes for SIFT's (non-negative, of length 512) finds no matches: COLMAP's matcher, for
-example, compares angles from dot products.
+Whitened descriptors have signed entries, which Caloric stores as bytes with an offset of 128. Tools
+that expect SIFT descriptors (non-negative, of length 512) cannot match such bytes: COLMAP's
+matcher, for example, computes angles from dot products.
 """
 
 from dataclasses import replace
@@ -15,35 +15,35 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.image import reading
 
-LENGTH = float(normalize.UNSIGNED)  # of SIFT's bytes
-# Signed entries are shifted up by this before they are scaled to that length. Distances between
-# descriptors then keep their ratios, and few entries are cut off at 0.
+LENGTH = float(normalize.UNSIGNED)  # the norm of SIFT descriptors as bytes
+# Offset of signed entries. Ratios of distances are preserved, and few entries are clipped at 0.
 SHIFT = 42.0
-# Entries of smooth, non-negative descriptors are never near 0, so that all of them are similar.
-# Less this share of their mean, cut off at 0, their distances are those of SIFT, of which code
-# knows what is near: on photographs, half of the right matches are within 180 and half of the wrong
-# ones within 290 (OpenCV's SIFT: 200 and 290). As many matches are right as before.
+# Entries of smooth, non-negative descriptors are never near 0, so that all descriptors are similar.
+# Subtracting this fraction of the mean, clipped at 0, gives distances in the range of SIFT, for
+# which existing code has thresholds: on photographs, the median distance is 180 for correct matches
+# and 290 for incorrect ones (OpenCV's SIFT: 200 and 290). The number of correct matches does not
+# change.
 FLOOR = 0.7
 
 
 def in_file_axes(features: Features, orientation: int) -> Features:
-    """Return the features of an upright image in the axes of its file.
+    """Return the features of an upright image in the coordinates of the stored image.
 
-    Caloric turns images as EXIF says; COLMAP and hloc open the pixels as they are stored.
+    Caloric applies the EXIF orientation; COLMAP and hloc ignore it.
     """
     if orientation == 1:
         return features
-    turn = reading.to_stored(features.image_size, orientation)
+    to_stored = reading.to_stored(features.image_size, orientation)
     size = reading.stored_size(features.image_size, orientation)
-    return replace(features, frames=features.frames.moved(turn), image_size=size)
+    return replace(features, frames=features.frames.moved(to_stored), image_size=size)
 
 
-# The norm of stored descriptors, by which distances between them are larger.
+# The norm of the stored descriptors of each encoding.
 NORMS = {"unit": 1, "uint8": normalize.UNSIGNED, "uint8+128": normalize.SIGNED}
 
 
 def unit_descriptors(features: Features) -> NDArray[np.float32]:
-    """Return the descriptors (n, d) as floats of unit length."""
+    """Return the descriptors (n, d) as unit vectors."""
     values = features.descriptors.astype(np.float32)
     if features.encoding == "unit":
         return values
@@ -53,9 +53,9 @@ def unit_descriptors(features: Features) -> NDArray[np.float32]:
 
 
 def sift_floats(features: Features) -> NDArray[np.float32]:
-    """Return the descriptors (n, d) as SIFT's are: non-negative floats of length 512."""
+    """Return the descriptors (n, d) in the range of SIFT: non-negative, of length 512."""
     unit = unit_descriptors(features)
-    # Floats are stored as they are, so that their signs are seen; bytes are not.
+    # The encoding of bytes tells whether entries are signed; for floats the values do.
     if features.encoding == "uint8+128" or (features.encoding == "unit" and (unit < 0).any()):
         scale = np.sqrt(LENGTH**2 - unit.shape[1] * SHIFT**2)
         unit = np.maximum(scale * unit + SHIFT, 0)
@@ -68,7 +68,7 @@ def sift_bytes(features: Features) -> NDArray[np.uint8]:
     """Return the descriptors (n, 128) of :func:`sift_floats` as bytes."""
     if features.descriptors.shape[1] != 128:
         raise InputError(
-            f"COLMAP's descriptors have 128 dimensions, {features.descriptor!r} has "
+            f"COLMAP descriptors have 128 dimensions, {features.descriptor!r} has "
             f"{features.descriptors.shape[1]}; use caloric or caloric-unlearned"
         )
     return np.asarray(normalize.to_uint8(sift_floats(features) / LENGTH))

@@ -1,7 +1,7 @@
-"""Exporters: features and matches in the formats of other tools.
+"""Exporters of features and matches to the formats of other tools.
 
-A format is a subclass of :class:`Exporter` in a file of this package, and a line in
-:data:`FORMATS`. ``caloric extract -o`` and ``caloric collection export`` then offer it.
+To add a format, write a subclass of :class:`Exporter` in a module of this package and register it
+in :data:`FORMATS`. ``caloric extract -o`` and ``caloric collection export`` then support it.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from caloric.runtime.files import check_target
 
 @dataclass(frozen=True)
 class Format:
-    """The class of an exporter, and the suffixes of ``caloric extract -o``; "" is a directory."""
+    """The exporter ("module:class") and its suffixes for ``caloric extract -o``; "": directory."""
 
     exporter: str
     suffixes: tuple[str, ...] = ()
@@ -36,20 +36,20 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be exported, and where to.
+    """The target of an export, and what is known about the images before it starts.
 
     Parameters
     ----------
     target : Path
         The file or directory to write.
     names : tuple of str
-        Names of the images, as far as they are known before the work.
+        Names of the images, if known.
     images : Path or None
-        The directory of the image files, for formats that need them.
+        The image directory, for formats that need it.
     count : int
-        The number of features of all images; 0 if it is not known.
+        The total number of features; 0 if unknown.
     pairs : bool
-        Whether pairs of images follow the features.
+        Whether pairs are exported as well.
     """
 
     target: Path
@@ -60,18 +60,18 @@ class Request:
 
 
 class Exporter(ABC):
-    """Writes one format. :func:`write` calls the methods in the order in which they are here.
+    """Writes one format. :func:`write` calls the methods in the order of their definition.
 
-    What is entered into ``stack`` is left when all is written, or when something fails: enter
-    :func:`caloric.runtime.files.replacing`, and a failure leaves no partial file.
+    ``stack`` is closed at the end, also after an error. If files are opened by
+    :func:`caloric.runtime.files.replacing` and entered into it, an error leaves no partial file.
     """
 
-    location: ClassVar[str]  # where a collection puts it, relative to its store
+    location: ClassVar[str]  # path of the export of a collection, relative to its store
     file_axes: ClassVar[bool] = True  # whether readers ignore the EXIF orientation of images
-    hint: ClassVar[str] = ""  # what to do with the files
+    hint: ClassVar[str] = ""  # how to use the files
 
     def __init__(self, request: Request) -> None:
-        """Check the request, before any work."""
+        """Check the request before anything is computed."""
         self.request, self.target, self.stack = request, request.target, ExitStack()
         for name in request.names:
             check_name(name)
@@ -82,21 +82,21 @@ class Exporter(ABC):
         check_target(self.target)
 
     def files(self) -> list[Path]:
-        """Return the files that will be written, as far as they are known."""
+        """Return the files that will be written, if known."""
         return [self.target]
 
     def open(self) -> None:  # noqa: B027 - optional
-        """Begin to write."""
+        """Start writing."""
 
     @abstractmethod
     def features(self, name: str, features: Features) -> None:
         """Write the features of an image."""
 
     def pair(self, pair: TwoViews) -> None:  # noqa: B027 - optional
-        """Write the matches of two images; formats without matches do not override it."""
+        """Write the matches of two images; override it if the format has matches."""
 
     def close(self) -> list[Path]:
-        """Finish; return what was written."""
+        """Finish; return the paths that were written."""
         return [self.target]
 
 
@@ -113,16 +113,17 @@ def _by_suffix() -> dict[str, str]:
 
 
 def outputs() -> str:
-    """Return what ``caloric extract -o`` can write, in words."""
+    """Return a description of the outputs that ``caloric extract -o`` can write."""
     return f"a {', '.join(filter(None, _by_suffix()))} file or a directory"
 
 
 def exporter_for(output: Path) -> type[Exporter]:
-    """Return the exporter for the suffix of an output file, or the one for a directory."""
+    """Return the exporter for the suffix of an output file, or for a directory."""
     known, suffix = _by_suffix(), output.suffix.lower()
     if suffix not in known and not output.is_dir():
         raise InputError(
-            f"{output}: name {outputs()} (to use a directory with a dot in its name, create it)"
+            f"{output}: the output must be {outputs()} (create the directory first if its name "
+            "has a dot)"
         )
     return exporter(known.get(suffix, known[""]))
 
@@ -130,7 +131,7 @@ def exporter_for(output: Path) -> type[Exporter]:
 def write(
     exporter: Exporter, images: Iterable[tuple[str, Features]], pairs: Iterable[TwoViews] = ()
 ) -> list[Path]:
-    """Export the features of images, by name, and pairs of them; return what was written."""
+    """Export the features of images by name, and pairs; return the paths that were written."""
     try:
         with exporter.stack:
             exporter.open()
@@ -147,23 +148,23 @@ def write(
 
 
 def check_name(name: str) -> None:
-    """Raise an error if the name of an image is not a relative path that stays in its directory.
+    """Raise an error if an image name is not a relative path within its directory.
 
-    Names of images become paths of files. Those of other systems are checked too, because results
-    are copied from one to another.
+    Image names become file paths. Windows paths are checked on all systems, because results are
+    copied between systems.
     """
     windows = PureWindowsPath(name)
     parts = {*PurePosixPath(name).parts, *windows.parts}
-    drive = windows.drive and not name[0].isdigit()  # 9:41.jpg is a file
+    drive = windows.drive and not name[0].isdigit()  # 9:41.jpg is a file name
     if not parts or parts & {"/", ".."} or windows.root or drive or "\0" in name:
-        raise InputError(f"{name!r}: the name of an image leads out of the output directory")
+        raise InputError(f"{name!r}: image name leads out of the output directory")
 
 
 def inside(directory: Path, name: str) -> Path:
-    """Return the path of a file in a directory, whose parents are created."""
+    """Return the path of a file in a directory, and create its parent directories."""
     check_name(name)
     path = directory / name
-    if not path.resolve().is_relative_to(directory.resolve()):  # by a link
-        raise InputError(f"{path}: leads out of {directory}")
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise InputError(f"{path}: a link leads out of {directory}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

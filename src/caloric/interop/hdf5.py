@@ -1,7 +1,7 @@
-"""Features and matches in HDF5, one group per image or pair, in the format of hloc. Needs h5py.
+"""Features and matches in hloc's HDF5 format, one group per image or pair. Needs h5py.
 
 Conventions of hloc: keypoints (n, 2) with pixel centers at integers, ``oris`` in degrees,
-descriptors (d, n) as floats of unit length, and scores of matches (similarity + 1) / 2.
+descriptors (d, n) as unit vectors, and match scores (similarity + 1) / 2.
 """
 
 from collections.abc import Iterable
@@ -20,25 +20,25 @@ from caloric.runtime.files import replacing_path
 
 
 def h5py() -> Any:
-    """Return the h5py module, or raise an error that says how to get it."""
+    """Return the h5py module; raise an error if it is not installed."""
     try:
         import h5py as library
     except ImportError:
-        raise InputError("writing HDF5 needs h5py; install it with: pip install h5py") from None
+        raise InputError("HDF5 files need h5py: pip install h5py") from None
     return library
 
 
 def write(path: Path, features: Iterable[tuple[str, Features]]) -> None:
-    """Write the features of images, by name, to a new file; a failure leaves no partial file."""
+    """Write the features of images by name to a new file; an error leaves no partial file."""
     exporters.write(Hloc(Request(path)), features)
 
 
 class Hloc(Exporter):
-    """A file of features, and if there are pairs, beside it matches.h5 with verified matches.
+    """Writes a feature file and, if there are pairs, matches.h5 next to it with the inliers.
 
-    hloc names a pair by its image names with dashes for slashes. ``matches0`` has the matching
-    feature of the second image for each feature of the first, or -1; ``matching_scores0`` is
-    (similarity + 1) / 2.
+    The group of a pair is named after the two images, with / replaced by -. ``matches0`` has for
+    each feature of the first image the index of the matching one in the second, or -1;
+    ``matching_scores0`` is (similarity + 1) / 2.
     """
 
     location: ClassVar[str] = "hloc/features.h5"
@@ -80,8 +80,8 @@ class Hloc(Exporter):
         name = f"{pair.name_a.replace('/', '-')}/{pair.name_b.replace('/', '-')}"
         if name in self.matches:
             raise InputError(
-                f"{pair.name_a}, {pair.name_b}: hloc replaces slashes by dashes, and another pair "
-                "then has the same name; rename one of the images"
+                f"{pair.name_a}, {pair.name_b}: hloc replaces / by -, which gives this pair the "
+                "name of another; rename one of the images"
             )
         count, norm = self.images[pair.name_a]
         first, second = pair.inlier_matches.T
@@ -94,5 +94,5 @@ class Hloc(Exporter):
         group.create_dataset("matching_scores0", data=scores)
 
     def close(self) -> list[Path]:
-        """Return the file of features and that of matches."""
+        """Return the feature file and the match file."""
         return [self.target] if self.matches is None else [self.target, self.matches_path]

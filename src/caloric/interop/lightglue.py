@@ -9,11 +9,11 @@ from caloric.interop.conversion import unit_descriptors
 
 
 def to_lightglue(features: Features, device: str = "cpu") -> dict[str, Any]:
-    """Return the tensors that LightGlue takes, with a batch of one; image_size is (w, h).
+    """Return features as the tensors that LightGlue expects, with a batch size of 1.
 
-    The center of the top-left pixel is at (0, 0), as in LightGlue's SIFT; descriptors have unit
-    length, also those that are stored as bytes. LightGlue's weights are
-    learned for one kind of descriptor: those for SIFT expect SIFT descriptors.
+    The center of the top-left pixel is at (0, 0), as in LightGlue's SIFT; ``image_size`` is
+    (width, height); descriptors are unit vectors. LightGlue's weights are trained for one
+    descriptor each: those for SIFT expect SIFT descriptors.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Features in files of :meth:`caloric.Features.save`, one for each image."""
+"""Features in .npz files as written by :meth:`caloric.Features.save`, one per image."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -10,20 +10,21 @@ from caloric.runtime.files import check_directory
 
 
 class Npz(Exporter):
-    """DIRECTORY/NAME.npz for each image, or one file for one image."""
+    """Writes DIRECTORY/NAME.npz for each image, or a single file for a single image."""
 
     location: ClassVar[str] = "npz"
     file_axes: ClassVar[bool] = False
 
     def check(self) -> None:
-        """Raise an error if several images are to be in one file, or it cannot be written."""
+        """Raise an error for several images in one file, or if the target cannot be written."""
         if self.target.suffix.lower() != ".npz":
             check_directory(self.target).mkdir(parents=True, exist_ok=True)
             return
         super().check()
         if len(self.request.names) > 1:
             raise InputError(
-                f"{self.target}: an .npz holds one image; name a directory or an .h5 for several"
+                f"{self.target}: an .npz file contains one image; for several images, use a "
+                "directory or an .h5 file"
             )
 
     def files(self) -> list[Path]:

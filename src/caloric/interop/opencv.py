@@ -1,13 +1,13 @@
-"""A drop-in for ``cv2.SIFT_create()``: ``sift = caloric.interop.opencv.SIFT_create()``.
+"""A drop-in replacement of ``cv2.SIFT_create()``: ``caloric.interop.opencv.SIFT_create()``.
 
-By default descriptors are what code written for SIFT expects: non-negative float32 of length 512
-with entries of the size of bytes, so that the RootSIFT recipe, ``astype(np.uint8)``, distance
-thresholds, FLANN and BFMatcher work unchanged. ``SIFT_create(descriptor="caloric")`` gives the
-whitened default of the library instead, which has signs and unit length: compare it by ratios of L2
-distances alone.
+By default, descriptors have the range that code for SIFT expects: non-negative float32 entries up
+to 255 and a length of 512, so that RootSIFT, ``astype(np.uint8)``, distance thresholds, FLANN and
+BFMatcher work unchanged. ``SIFT_create(descriptor="caloric")`` returns the whitened default
+descriptor of the library instead, which has signed entries and unit length: compare it by ratios of
+L2 distances only.
 
 A ``cv2.KeyPoint`` is circular. With ``affine`` the descriptors of :meth:`Detector.detectAndCompute`
-use the adapted shape, and the keypoints hold only its position, size and angle.
+use the affine shape, but the keypoints have only its position, size and angle.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ DEFAULT = "caloric-unlearned"
 
 
 def _pixels(image: Any, what: str = "image") -> Any:
-    """Return an image of OpenCV, in BGR order or a UMat, as an array in RGB order."""
+    """Return an OpenCV image, an array or UMat in BGR order, as an array in RGB order."""
     if image is None:
         raise InputError(f"{what} is None: cv2.imread returns None for a file that it cannot read")
     array = np.asarray(image.get() if isinstance(image, cv2.UMat) else image)
@@ -43,7 +43,7 @@ def _pixels(image: Any, what: str = "image") -> Any:
 
 @dataclass
 class Detector:
-    """The methods of ``cv2.SIFT``, for images in BGR order. It holds options, but no image."""
+    """The methods of ``cv2.SIFT``, for images in BGR order. It stores options, but no image."""
 
     nfeatures: int = 0
     contrast_threshold: float = extrema.CONTRAST
@@ -64,7 +64,7 @@ class Detector:
         }
 
     def _as_opencv(self, features: Features) -> NDArray[Any]:
-        """Return descriptors of SIFT's range, or of unit length where they have signs."""
+        """Return descriptors in the range of SIFT; whitened float descriptors are unchanged."""
         if self.descriptor_type == cv2.CV_8U:
             return conversion.sift_bytes(features)
         if recipes.descriptor(self.descriptor).whitening is not None:
@@ -81,8 +81,8 @@ class Detector:
     def compute(self, image: Any, keypoints: Sequence[Any]) -> tuple[Any, Any]:
         """Return the keypoints and their descriptors (n, d), or None if there are none.
 
-        For a list of images both are tuples with one entry per image. Unlike OpenCV, it drops no
-        keypoints.
+        For a list of images, both are tuples with one entry per image. Unlike OpenCV, no keypoints
+        are dropped.
         """
         if isinstance(image, list | tuple):
             results = [self.compute(i, k) for i, k in zip(image, keypoints, strict=True)]
@@ -103,7 +103,9 @@ class Detector:
     ) -> tuple[tuple[Any, ...], NDArray[Any] | None]:
         """Return keypoints and descriptors, computed from one scale space."""
         if useProvidedKeypoints:
-            raise InputError("useProvidedKeypoints: call compute(image, keypoints) instead")
+            raise InputError(
+                "useProvidedKeypoints is not supported: call compute(image, keypoints) instead"
+            )
         features = pipeline.extract(_pixels(image), self.descriptor, **self._detector_options(mask))
         return features.frames.to_opencv(), self._as_opencv(features) if len(features) else None
 
@@ -128,11 +130,11 @@ class Detector:
         return f"Feature2D.Caloric.{self.descriptor}"
 
     def getNFeatures(self) -> int:  # noqa: N802
-        """Return the largest number of features per image; 0 means all."""
+        """Return the maximum number of features per image; 0 means all."""
         return self.nfeatures
 
     def setNFeatures(self, maxFeatures: int) -> None:  # noqa: N802
-        """Set the largest number of features per image."""
+        """Set the maximum number of features per image."""
         self.nfeatures = maxFeatures
 
     def getContrastThreshold(self) -> float:  # noqa: N802
@@ -144,11 +146,11 @@ class Detector:
         self.contrast_threshold = contrastThreshold
 
     def getEdgeThreshold(self) -> float:  # noqa: N802
-        """Return the largest ratio of principal curvatures."""
+        """Return the maximum ratio of principal curvatures."""
         return self.edge_threshold
 
     def setEdgeThreshold(self, edgeThreshold: float) -> None:  # noqa: N802
-        """Set the largest ratio of principal curvatures."""
+        """Set the maximum ratio of principal curvatures."""
         self.edge_threshold = edgeThreshold
 
     def getNOctaveLayers(self) -> int:  # noqa: N802
@@ -160,18 +162,18 @@ class Detector:
         return scalespace.FIRST
 
     def setNOctaveLayers(self, nOctaveLayers: int) -> None:  # noqa: N802
-        """Accept 3 alone: the number of layers is fixed."""
+        """Accept only 3: the number of layers is fixed."""
         _check_fixed(nOctaveLayers, scalespace.FIRST)
 
     def setSigma(self, sigma: float) -> None:  # noqa: N802
-        """Accept 1.6 alone: the first sigma is fixed."""
+        """Accept only 1.6: the first sigma is fixed."""
         _check_fixed(scalespace.SCALES, sigma)
 
     def clear(self) -> None:
-        """Do nothing: no image is held."""
+        """Do nothing: no image is stored."""
 
     def write(self, target: Any, name: str | None = None) -> None:
-        """Write the options to a ``cv2.FileStorage``, or to a file of that name."""
+        """Write the options to a ``cv2.FileStorage`` or a file."""
         storage = target
         if isinstance(target, str | Path):
             storage = cv2.FileStorage(str(target), cv2.FILE_STORAGE_WRITE)
@@ -186,11 +188,11 @@ class Detector:
             storage.release()
 
     def save(self, filename: str | Path) -> None:
-        """Write the options to a file, .yml or .xml."""
+        """Write the options to a .yml or .xml file."""
         self.write(str(filename))
 
     def read(self, source: Any) -> None:
-        """Read the options from a ``cv2.FileNode``, or from a file of that name."""
+        """Read the options from a ``cv2.FileNode`` or a file."""
         node = source
         if isinstance(source, str | Path):
             storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
@@ -208,8 +210,8 @@ class Detector:
 def _check_fixed(layers: int, sigma: float) -> None:
     if layers != scalespace.SCALES or sigma != scalespace.FIRST:
         raise InputError(
-            f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} here; "
-            f"got {layers} and {sigma}"
+            f"nOctaveLayers is always {scalespace.SCALES} and sigma {scalespace.FIRST} in "
+            f"Caloric, got {layers} and {sigma}"
         )
 
 
@@ -228,11 +230,11 @@ def SIFT_create(  # noqa: N802
 ) -> Detector:
     """Return a detector: replace ``cv2.SIFT_create(2000)`` by ``opencv.SIFT_create(2000)``.
 
-    The arguments are those of OpenCV in its order, then Caloric's own by name. The number of layers
-    and the first sigma are fixed; positions are always upscaled precisely.
+    The positional arguments are those of OpenCV; ``descriptor``, ``affine`` and ``upright`` are
+    keywords. The number of layers and the first sigma are fixed; upscaling is always precise.
     """
     if isinstance(descriptorType, bool):
-        # The sixth argument of OpenCV's other overload is enable_precise_upscale.
+        # In OpenCV's other overload the sixth argument is enable_precise_upscale.
         descriptorType = cv2.CV_32F
     _check_fixed(nOctaveLayers, sigma)
     if descriptorType not in (cv2.CV_32F, cv2.CV_8U):

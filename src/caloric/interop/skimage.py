@@ -1,4 +1,4 @@
-"""The interface of ``skimage.feature.SIFT``: detect, extract, detect_and_extract; (row, column)."""
+"""A drop-in replacement of ``skimage.feature.SIFT``; coordinates are (row, column)."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,20 +17,20 @@ from caloric.image.scalespace import FIRST, SCALES, octave_and_layer
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The result of a call: the attributes that scikit-image sets on its extractor."""
+class Result:
+    """The result of a call, with the attributes that scikit-image sets on its extractor."""
 
     frames: Frames
     descriptors: NDArray[Any]
 
     @property
     def keypoints(self) -> NDArray[np.int64]:
-        """Return the pixels (n, 2) of the keypoints as (row, column), rounded."""
+        """Return the positions (n, 2) of the keypoints as (row, column), rounded to pixels."""
         return np.rint(self.positions).astype(np.int64)
 
     @property
     def positions(self) -> NDArray[np.float64]:
-        """Return the places (n, 2) of the keypoints as (row, column), to a fraction of a pixel."""
+        """Return the sub-pixel positions (n, 2) of the keypoints as (row, column)."""
         return self.frames.xy[:, ::-1]
 
     @property
@@ -40,7 +40,7 @@ class Found:
 
     @property
     def octaves(self) -> NDArray[np.int64]:
-        """Return the octave (n,) of each keypoint; octave 0 is the image at twice its size."""
+        """Return the octave (n,) of each keypoint; octave 0 is the image upsampled by two."""
         return octave_and_layer(self.sigmas)[0]
 
     @property
@@ -59,11 +59,11 @@ class Found:
         return self.frames.scores
 
 
-_PROPERTIES = {name for name, value in vars(Found).items() if isinstance(value, property)}
+_PROPERTIES = {name for name, value in vars(Result).items() if isinstance(value, property)}
 
 
 DEFAULT = "caloric-unlearned"
-# Arguments of scikit-image whose values are fixed here.
+# Arguments of scikit-image whose values are fixed in Caloric.
 _FIXED = {
     "upsampling": 2, "n_scales": SCALES, "sigma_min": FIRST, "sigma_in": 0.5,
     "n_bins": 36, "lambda_ori": 1.5, "c_max": 0.8, "n_hist": 4, "n_ori": 8,
@@ -72,24 +72,24 @@ _WIDTH = 6.0  # scikit-image's default of lambda_descr
 
 
 class SIFT:
-    """A drop-in for ``skimage.feature.SIFT``: call it, then read ``keypoints`` and so on.
+    """A drop-in replacement of ``skimage.feature.SIFT``.
 
-    The attributes are those of the last result. A call changes no option and keeps no image.
+    ``keypoints``, ``descriptors`` and the other attributes are those of the last call.
 
     Parameters
     ----------
     upsampling, n_scales, sigma_min, sigma_in, n_bins, lambda_ori, c_max, n_hist, n_ori
-        Accepted at the defaults of scikit-image, which Caloric's detector has too.
+        Only the defaults of scikit-image are accepted, which are fixed in Caloric's detector.
     n_octaves : int
-        Keypoints of higher octaves are left out.
+        The maximum number of octaves; keypoints of higher octaves are left out.
     c_dog, c_edge : float
         The thresholds of contrast and of edges.
     lambda_descr : float
-        The size of the descriptor: its outermost ring is at 1.25 times this number of σ, where
-        the patch of scikit-image ends. It cannot be changed for whitened descriptors.
+        The size of the descriptor: the radius of its outermost ring is 1.25 times this number of
+        σ, the half-width of scikit-image's patch. It is fixed for whitened descriptors.
     descriptor : str
-        By default descriptors are bytes, non-negative and of length 512, as those of scikit-image
-        are; ``descriptor="caloric"`` gives the default of the library, floats of unit length.
+        The default has non-negative bytes and length 512, as scikit-image has;
+        ``descriptor="caloric"`` is the default of the library, floats of unit length.
     max_features, upright, affine
         See :func:`caloric.detect`.
     """
@@ -120,16 +120,16 @@ class SIFT:
                                   c_max, n_hist, n_ori), strict=True))  # fmt: skip
         for name, value in given.items():
             if value != _FIXED[name]:
-                raise InputError(f"{name} is always {_FIXED[name]} here, got {value}")
+                raise InputError(f"{name} is always {_FIXED[name]} in Caloric, got {value}")
             setattr(self, name, value)
         self.n_octaves = n_octaves
         self.c_dog, self.c_edge, self.lambda_descr = c_dog, c_edge, lambda_descr
         self.delta_min, self.float_dtype = 1 / upsampling, np.float32
-        whole = isinstance(n_octaves, int | np.integer) and not isinstance(n_octaves, bool)
-        if not whole or n_octaves < 1:
-            raise InputError(f"n_octaves must be a whole number from 1, got {n_octaves!r}")
+        is_integer = isinstance(n_octaves, int | np.integer) and not isinstance(n_octaves, bool)
+        if not is_integer or n_octaves < 1:
+            raise InputError(f"n_octaves must be a positive integer, got {n_octaves!r}")
         if not lambda_descr > 0:
-            raise InputError(f"lambda_descr must be a positive number, got {lambda_descr!r}")
+            raise InputError(f"lambda_descr must be positive, got {lambda_descr!r}")
         self.descriptor = descriptor
         self._recipe = _resized(descriptor, lambda_descr)
         self.options: dict[str, Any] = {
@@ -139,40 +139,40 @@ class SIFT:
             "upright": upright,
             "affine": affine,
         }
-        self.result: Found | None = None
+        self.result: Result | None = None
 
     @property
     def deltas(self) -> NDArray[np.float64]:
-        """Return the distance of samples in each octave (n_octaves,), in pixels."""
+        """Return the sampling distance of each octave (n_octaves,), in pixels."""
         return np.asarray(self.delta_min * 2.0 ** np.arange(self.n_octaves), np.float64)
 
     @property
     def scalespace_sigmas(self) -> NDArray[np.float64]:
-        """Return σ of every level of the scale space (n_octaves, n_scales + 3), in pixels."""
+        """Return σ of each level of the scale space (n_octaves, n_scales + 3), in pixels."""
         steps = 2.0 ** (np.arange(SCALES + 3) / SCALES)
         return np.asarray(self.deltas[:, None] * FIRST * steps, np.float64)
 
     def detect(self, image: Any) -> None:
         """Detect the keypoints of an image."""
         frames = pipeline.detect(image, **self.options)
-        self.result = Found(frames[self._low(frames)], np.zeros((0, 0), np.float32))
+        self.result = Result(frames[self._low(frames)], np.zeros((0, 0), np.float32))
 
     def extract(self, image: Any) -> None:
-        """Describe the keypoints of the last ``detect``."""
+        """Describe the keypoints of the last call of ``detect``."""
         if self.result is None:
-            raise InputError("extract describes what detect found: call detect first")
+            raise InputError("there are no keypoints to describe: call detect first")
         frames = self.result.frames
         values = pipeline.describe(image, frames, self._recipe, dtype=self._dtype)
-        self.result = Found(frames, values)
+        self.result = Result(frames, values)
 
     def detect_and_extract(self, image: Any) -> None:
         """Detect and describe keypoints, computed from one scale space."""
-        found = pipeline.extract(image, self._recipe, dtype=self._dtype, **self.options)
-        found = found[self._low(found.frames)]
-        self.result = Found(found.frames, found.descriptors)
+        features = pipeline.extract(image, self._recipe, dtype=self._dtype, **self.options)
+        features = features[self._low(features.frames)]
+        self.result = Result(features.frames, features.descriptors)
 
     def _low(self, frames: Frames) -> NDArray[np.bool_]:
-        """Return which frames (n,) are of the octaves that are asked for."""
+        """Return which frames (n,) are in the first ``n_octaves`` octaves."""
         return np.asarray(octave_and_layer(frames.sigma)[0] < self.n_octaves)
 
     @property
@@ -183,21 +183,21 @@ class SIFT:
         """Return an attribute of the last result."""
         if name == "descriptors" or name in _PROPERTIES:
             if self.__dict__.get("result") is None:
-                raise AttributeError(f"{name}: nothing has been detected yet")
+                raise AttributeError(f"{name}: call detect or detect_and_extract first")
             return getattr(self.result, name)
         raise AttributeError(name)
 
 
 def _resized(name: str, lambda_descr: float) -> Descriptor:
-    """Return the recipe of that name, with its outermost ring where scikit-image's patch ends."""
+    """Return a recipe scaled so that its outermost ring is at the edge of scikit-image's patch."""
     recipe = recipes.descriptor(name)
     if recipe.whitening is not None or not isinstance(recipe.layout, Rings):
         if lambda_descr != _WIDTH:
             raise InputError(f"lambda_descr is always {_WIDTH:g} with {name!r}, got {lambda_descr}")
         return recipe
-    # Half of the width of a patch of n_hist cells, with half a cell of interpolation around it.
-    change = lambda_descr * (1 + 1 / _FIXED["n_hist"]) / recipe.layout.radii[-1]
-    smaller = recipes.descriptor(recipe, sigma_d=change * recipe.kernel.sigma_d)
+    # The half-width of a patch of n_hist cells, with an interpolation margin of half a cell.
+    scale = lambda_descr * (1 + 1 / _FIXED["n_hist"]) / recipe.layout.radii[-1]
+    scaled = recipes.descriptor(recipe, sigma_d=scale * recipe.kernel.sigma_d)
     return replace(
-        smaller, layout=replace(recipe.layout, radii=tuple(change * r for r in recipe.layout.radii))
+        scaled, layout=replace(recipe.layout, radii=tuple(scale * r for r in recipe.layout.radii))
     )

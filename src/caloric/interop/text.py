@@ -14,14 +14,14 @@ from caloric.runtime.files import check_directory, replacing
 
 
 class Text(Exporter):
-    """DIRECTORY/NAME.txt for each image, and DIRECTORY/matches.txt.
+    """Writes DIRECTORY/NAME.txt for each image, and DIRECTORY/matches.txt.
 
-    matches.txt has the inliers of the verified pairs, or all matches if nothing is verified. COLMAP
-    reads image names only up to a space, and keypoints without affine shape.
+    matches.txt has the inliers of verified pairs, or all matches if no pair is verified. COLMAP
+    reads image names only up to a space, and ignores affine shapes.
     """
 
     location: ClassVar[str] = "text"
-    hint: ClassVar[str] = "import them by `colmap feature_importer`, then `colmap matches_importer`"
+    hint: ClassVar[str] = "import with `colmap feature_importer`, then `colmap matches_importer`"
 
     def check(self) -> None:
         """Raise an error if COLMAP's matches importer cannot read an image name."""
@@ -34,7 +34,7 @@ class Text(Exporter):
         check_directory(self.target).mkdir(parents=True, exist_ok=True)
 
     def open(self) -> None:
-        """Remove old matches, which must not pass for new ones."""
+        """Remove old matches, and start a new file if there are pairs."""
         self.path = self.target / "matches.txt"
         self.path.unlink(missing_ok=True)
         if self.request.pairs:
@@ -45,7 +45,7 @@ class Text(Exporter):
         write(inside(self.target, f"{name}.txt"), features)
 
     def pair(self, pair: TwoViews) -> None:
-        """Write two names, the feature indices (m, 2), and an empty line."""
+        """Write the two names, the feature indices (m, 2), and an empty line."""
         if pair.is_verified and pair.matrix is None:
             return
         indices = pair.inlier_matches if pair.is_verified else pair.matches
@@ -53,12 +53,12 @@ class Text(Exporter):
         self.matches.write(f"{pair.name_a} {pair.name_b}\n{rows}\n".encode())
 
     def close(self) -> list[Path]:
-        """Return the directory and the file of matches, if there are pairs."""
+        """Return the directory and, if there are pairs, the match file."""
         return [self.target, *([self.path] if self.request.pairs else [])]
 
 
 def write(path: Path, features: Features) -> None:
-    """Write a line ``NUMBER 128``, then x, y, scale, angle and 128 bytes for each feature."""
+    """Write a line ``COUNT 128``, then x, y, scale, angle and 128 bytes for each feature."""
     frames = features.frames
     rows = np.column_stack([frames.xy + 0.5, frames.sigma, frames.angle])
     with replacing(path) as file:
