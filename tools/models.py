@@ -1,6 +1,7 @@
-"""``python -m tools models``: COLMAP models from Caloric's and COLMAP's features, in one run."""
+"""``python -m tools models``: compare COLMAP models from Caloric's and from COLMAP's features."""
 
 import json
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -30,7 +31,7 @@ PEERS: dict[str, dict[str, bool]] = {
 
 
 def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
-    """Return distances (n,) of points (n, 3) from the truth after the best similarity."""
+    """Return distances (n,) of points (n, 3) from the ground truth after a similarity alignment."""
     a, b = points - points.mean(0), truth - truth.mean(0)
     u, s, v = np.linalg.svd(b.T @ a)
     sign = np.array([1, 1, np.sign(np.linalg.det(u @ v))])
@@ -38,8 +39,8 @@ def aligned(points: FloatArray, truth: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(b - scale * a @ (u * sign @ v).T, axis=1))
 
 
-def placed(directory: Path) -> tuple[dict[str, FloatArray], int]:
-    """Return the centers (3,) of the cameras of a model, and the number of its observations."""
+def registered(directory: Path) -> tuple[dict[str, FloatArray], int]:
+    """Return the camera centers (3,) of a model by image, and its number of observations."""
     centers, observations = {}, 0
     for image in colmap_model.registered(directory):
         w, x, y, z = image.rotation
@@ -49,11 +50,11 @@ def placed(directory: Path) -> tuple[dict[str, FloatArray], int]:
     return centers, observations
 
 
-def judged(model: Reconstruction, cameras: Report) -> Report:
+def evaluated(model: Reconstruction, cameras: Report) -> Report:
     """Return the size of a reconstruction, and the errors of its cameras."""
-    found, observations = placed(model.directory)
-    names = sorted(found)
-    centers = [found[name] for name in names]
+    by_name, observations = registered(model.directory)
+    names = sorted(by_name)
+    centers = [by_name[name] for name in names]
     truth = np.array([cameras[name]["centre"] for name in names], float)
     all_centers = np.array([cameras[name]["centre"] for name in sorted(cameras)], float)
     baseline = float(np.median(np.linalg.norm(np.diff(all_centers, axis=0), axis=1)))
@@ -69,27 +70,29 @@ def judged(model: Reconstruction, cameras: Report) -> Report:
 
 
 def _colmap_model(
-    images: Path, out: Path, most: int, options: dict[str, bool]
+    images: Path, out: Path, max_features: int, options: dict[str, bool]
 ) -> tuple[Reconstruction, float]:
-    """Return COLMAP's model with its defaults, and its mean number of features per image."""
+    """Return COLMAP's model with default options, and its mean number of features per image."""
     database = out / "database.db"
     if colmap.available():
-        _by_library(images, database, most, options)
+        _by_library(images, database, max_features, options)
     else:
-        _by_executable(images, database, most, options)
+        _by_executable(images, database, max_features, options)
     with closing(sqlite3.connect(database)) as opened:
         ((count,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
     models = colmap.map_images(database, images, out)
     if not models:
-        raise InputError(f"{images}: COLMAP made no model of its own features")
+        raise InputError(f"{images}: COLMAP found no model from COLMAP's features")
     return max(models, key=lambda model: len(model.images)), float(count)
 
 
-def _by_executable(images: Path, database: Path, most: int, options: dict[str, bool]) -> None:
+def _by_executable(
+    images: Path, database: Path, max_features: int, options: dict[str, bool]
+) -> None:
     extra = [v for name, on in options.items() for v in (f"--SiftExtraction.{name}", str(int(on)))]
     colmap_command.call(
         "feature_extractor", "--database_path", database, "--image_path", images,
-        "--SiftExtraction.max_num_features", str(most), *extra,
+        "--SiftExtraction.max_num_features", str(max_features), *extra,
         *colmap_command.without_gpu("feature_extractor"),
     )  # fmt: skip
     colmap_command.call(
@@ -98,11 +101,11 @@ def _by_executable(images: Path, database: Path, most: int, options: dict[str, b
     )  # fmt: skip
 
 
-def _by_library(images: Path, database: Path, most: int, options: dict[str, bool]) -> None:
+def _by_library(images: Path, database: Path, max_features: int, options: dict[str, bool]) -> None:
     library = colmap.pycolmap()
     extraction_options = library.FeatureExtractionOptions()
     extraction_options.use_gpu = False
-    extraction_options.sift.max_num_features = most
+    extraction_options.sift.max_num_features = max_features
     for name, value in options.items():
         setattr(extraction_options.sift, name, value)
     matching_options = library.FeatureMatchingOptions()
@@ -112,9 +115,9 @@ def _by_library(images: Path, database: Path, most: int, options: dict[str, bool
     library.match_exhaustive(database, matching_options=matching_options, device=cpu)
 
 
-def _caloric_model(images: Path, out: Path, most: int) -> tuple[Reconstruction, Report]:
+def _caloric_model(images: Path, out: Path, max_features: int) -> tuple[Reconstruction, Report]:
     """Return the model of ``caloric collection run``, and the seconds of each step."""
-    settings, options = ExtractOptions(max_features=most), matching.Matching()
+    settings, options = ExtractOptions(max_features=max_features), matching.Matching()
     seconds: Report = {}
     started = time.perf_counter()
 
@@ -138,14 +141,14 @@ def _caloric_model(images: Path, out: Path, most: int) -> tuple[Reconstruction, 
     models = exporting.reconstruct(out, images).models
     done("COLMAP's mapper")
     if not models:
-        raise InputError(f"{images}: COLMAP made no model of Caloric's features")
+        raise InputError(f"{images}: COLMAP found no model from Caloric's features")
     return models[0], seconds
 
 
 def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:
-    """Return COLMAP's two models of each scene, and Caloric's with as many features as each."""
+    """Return COLMAP's two models of each scene, and Caloric's with the same numbers of features."""
     report: Report = {"about": {"versions": versions(), "threads": threads.count()}}
-    for most, scene in product(budgets, scenes):
+    for budget, scene in product(budgets, scenes):
         cameras = json.loads((scene / "cameras.json").read_text())
         results: Report = {}
         for name, options in PEERS.items():
@@ -153,19 +156,19 @@ def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:
             directory = Path(tempfile.mkdtemp())
             try:
                 started = time.perf_counter()
-                model, count = _colmap_model(scene / "images", directory, most, options)
+                model, count = _colmap_model(scene / "images", directory, budget, options)
                 seconds = time.perf_counter() - started
-                results[name] = judged(model, cameras) | {"features": count, "seconds": seconds}
+                results[name] = evaluated(model, cameras) | {"features": count, "seconds": seconds}
                 progress(f"{scene.name}: caloric, {count:.0f} features")
                 started = time.perf_counter()
                 model, steps = _caloric_model(scene / "images", directory / "ours", round(count))
                 seconds = time.perf_counter() - started
-                results[f"caloric, as many as {name}"] = judged(model, cameras) | {
+                results[f"caloric, as many as {name}"] = evaluated(model, cameras) | {
                     "features": count, "seconds": seconds, "steps": steps,
                 }  # fmt: skip
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
-        report[f"{scene.name}, {most:,} asked for"] = results
+        report[f"{scene.name}, {budget:,} requested"] = results
     return report
 
 
@@ -175,7 +178,9 @@ def lines(report: Report) -> list[str]:
     for scene, results in report.items():
         if scene == "about":
             continue
-        head = [scene, "features", "images", "points", "mean error", "cameras off by", "time"]
+        # The last words of the keys differ between versions.
+        title = re.sub(r"(?<=\d) \D*$", " requested", scene)
+        head = [title, "features", "images", "points", "mean error", "camera error", "time"]
         rows = [
             [name, f"{v['features']:,.0f}", f"{v['images']} of {v['of']}", f"{v['points']:,}",
              f"{v['mean error, pixels']:.3f} px",

@@ -1,4 +1,4 @@
-"""``python -m tools scale``: rates and sizes of a collection, and simulations of large ones."""
+"""``python -m tools scale``: measure rates and sizes of a collection, and simulate large ones."""
 
 import hashlib
 import itertools
@@ -18,8 +18,8 @@ import numpy as np
 from caloric.bench import datasets
 from caloric.bench.report import versions
 from caloric.collection import engines, extraction, index, matching, pairing, retrieval, sources
-from caloric.collection.extraction import Kept
-from caloric.collection.sources import Photograph
+from caloric.collection.extraction import StoredImage
+from caloric.collection.sources import ImageFile
 from caloric.image import reading
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
@@ -31,7 +31,7 @@ _COPIES = 6
 _FEATURES = 2000
 _TINY = 48  # pixels
 _PLANNED = 1_000_000
-_PLACES, _VIEWS = 50_000, 20
+_SCENES, _VIEWS = 50_000, 20
 
 
 def peak(process: int) -> int:
@@ -52,17 +52,17 @@ def _copied(photographs: Path, target: Path) -> int:
 
 
 def _timed(work: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def rates(photographs: Path, progress: Log) -> Report:
-    """Return the rates and sizes of all steps, by one and by two workers of one thread each."""
+    """Return the rates and sizes of all steps, with one and two workers of one thread each."""
     settings, options = ExtractOptions(max_features=_FEATURES), matching.Matching()
     report: Report = {}
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
         count = _copied(photographs, root / "images")
         directory = str(root / "images")
         os.environ[threads.SETTING] = "1"
@@ -72,18 +72,18 @@ def rates(photographs: Path, progress: Log) -> Report:
             out = root / name
             if "process" in name:
                 engine: Any = engines.Processes(workers)
-                took = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
+                seconds = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
             else:
                 (root / "dask").mkdir(exist_ok=True)
                 with kills.servers(root / "dask", workers) as dask:
                     engine = engines.Cluster(dask.address)
-                    took = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
+                    seconds = _timed(lambda: extraction.extract(directory, out, settings, engine))  # noqa: B023
                     engine.close()
             contents[name] = kills.content(out)
-            report[name] = {"images a second": count / took}
-            progress(f"{name}: {count / took:.1f} images a second")
+            report[name] = {"images a second": count / seconds}
+            progress(f"{name}: {count / seconds:.1f} images/s")
         out, serial = root / "one process", engines.InProcess()
-        features = sum(image.count for image in extraction.listed(out).values())
+        features = sum(image.count for image in extraction.stored_images(out).values())
         pixels = [reading.read_image(path) for path in datasets.photographs(photographs)]
         report |= {
             "images": count,
@@ -96,9 +96,7 @@ def rates(photographs: Path, progress: Log) -> Report:
             / _timed(lambda: [sources.hashed(block) for block in sources.blocks(directory)]),
         }
         progress("vectors, matches, geometries")
-        began = time.perf_counter()
-        retrieval.codebook(out)
-        report["codebook, seconds"] = time.perf_counter() - began
+        report["codebook, seconds"] = _timed(lambda: retrieval.codebook(out))
         vectors = _timed(lambda: retrieval.vectors(out, serial))
         pairs = pairing.pairs(out, pairing.Pairing("retrieval", nearest=NEAREST), serial)
         report |= {
@@ -120,7 +118,7 @@ def _bytes(directory: Path) -> int:
 
 
 def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
-    """Return the words that a function of this module prints in its own process."""
+    """Return the words that a function of this module prints in a separate process."""
     code = (
         f"from tools import scale\nif __name__ == '__main__': scale.{job.__name__}(*{arguments!r})"
     )
@@ -131,21 +129,21 @@ def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:
 
 
 def _tiny_job(directory: str, out: str, address: str) -> None:
-    """Extract the tiny images as a client; print the numbers of images and the peak memory."""
+    """Extract the tiny images as a Dask client; print the image counts and the peak memory."""
     engine = engines.Cluster(address)
-    summary = extraction.extract(directory, Path(out), ExtractOptions(max_features=20), engine)
+    result = extraction.extract(directory, Path(out), ExtractOptions(max_features=20), engine)
     engine.close()
-    sys.stdout.write(f"{len(summary.found)} {len(summary.skipped)} {peak(os.getpid())}")
+    sys.stdout.write(f"{len(result.found)} {len(result.skipped)} {peak(os.getpid())}")
 
 
 def tiny(photographs: Path, count: int, progress: Log) -> Report:
-    """Return the memory of client and scheduler for many tiny images through Dask."""
+    """Return the peak memory of the Dask client and scheduler for many tiny images."""
     image = cv2.imread(str(datasets.photographs(photographs)[0]), cv2.IMREAD_GRAYSCALE)
     if image is None:
         raise RuntimeError("the first photograph cannot be read")
     rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
         progress(f"{count} tiny images")
         for i in range(count):
             directory = root / "images" / f"{i // 1000:03d}"
@@ -154,77 +152,79 @@ def tiny(photographs: Path, count: int, progress: Log) -> Report:
             cv2.imwrite(str(directory / f"{i:06d}.png"), image[y : y + _TINY, x : x + _TINY])
         (root / "dask").mkdir()
         with kills.servers(root / "dask") as dask:
-            began = time.perf_counter()
+            started = time.perf_counter()
             printed = _in_process(_tiny_job, str(root / "images"), str(root / "out"), dask.address)
-            took = time.perf_counter() - began
+            seconds = time.perf_counter() - started
             images, skipped, client = map(int, printed)
             scheduler = peak(dask.scheduler.pid)
-        progress(f"client {client / 1e6:.0f} MB, scheduler {scheduler / 1e6:.0f} MB, {took:.0f} s")
+        progress(
+            f"client {client / 1e6:.0f} MB, scheduler {scheduler / 1e6:.0f} MB, {seconds:.0f} s"
+        )
         return {
-            "images": images, "skipped": skipped, "pixels": _TINY, "seconds": took,
+            "images": images, "skipped": skipped, "pixels": _TINY, "seconds": seconds,
             "shards": len(list((root / "out" / "features").iterdir())),
             "client, bytes": client, "scheduler, bytes": scheduler,
         }  # fmt: skip
 
 
 def _plan_job(count: int) -> None:
-    """Plan the shards of images that do not exist; print the time and the peak memory."""
-    photographs = [
-        Photograph(f"{i // 1000:06d}/{i:09d}.jpg", hashlib.sha256(b"%d" % i).hexdigest())
+    """Plan the shards of imaginary images; print the time and the peak memory."""
+    files = [
+        ImageFile(f"{i // 1000:06d}/{i:09d}.jpg", hashlib.sha256(b"%d" % i).hexdigest())
         for i in range(count)
     ]
     stored, key = (
         extraction.shards(Path("nowhere")),
         extraction.settings_hash(ExtractOptions()),
     )
-    began = time.perf_counter()
-    groups = extraction.planned(stored, photographs, key)
-    took = time.perf_counter() - began
-    sys.stdout.write(f"{len(groups)} {took} {peak(os.getpid())}")
+    started = time.perf_counter()
+    groups = extraction.planned(stored, files, key)
+    seconds = time.perf_counter() - started
+    sys.stdout.write(f"{len(groups)} {seconds} {peak(os.getpid())}")
 
 
 def plan(count: int, progress: Log) -> Report:
-    """Return the cost of the client's plan for many images."""
-    progress(f"a plan of {count} images")
-    shards, took, memory = _in_process(_plan_job, count)
-    return {"images": count, "shards": int(shards), "seconds": float(took), "bytes": int(memory)}
+    """Return the cost of planning the extraction of many images."""
+    progress(f"planning the extraction of {count} images")
+    shards, seconds, memory = _in_process(_plan_job, count)
+    return {"images": count, "shards": int(shards), "seconds": float(seconds), "bytes": int(memory)}
 
 
 def _pairs_job(count: int) -> None:
-    """Plan the matches of images that do not exist, 12 pairs each; print time and peak memory."""
-    depth = sources.bits(count, extraction.MOST)
+    """Plan the matches of imaginary images, 12 pairs each; print the time and the peak memory."""
+    depth = sources.bits(count, extraction.IMAGES_PER_SHARD)
     rng = np.random.default_rng(0)
     known = {}
     for i in range(count):
         name = f"{i // 1000:06d}/{i:09d}.jpg"
         path = Path(f"{sources.bucket(name, depth):06x}-{0:016x}.parquet")
-        known[name] = Kept(path, f"{i:064x}", 1)
+        known[name] = StoredImage(path, f"{i:064x}", 1)
     names = sorted(known)
     others = rng.integers(1, 1000, (count, 12))
     pairs = [
         (name, names[(i + int(step)) % count]) for i, name in enumerate(names) for step in others[i]
     ]
-    began = time.perf_counter()
+    started = time.perf_counter()
     planned = matching.tasks(Path("nowhere"), known, pairs, matching.Matching())
-    took = time.perf_counter() - began
-    sys.stdout.write(f"{len(pairs)} {len(planned)} {took} {peak(os.getpid())}")
+    seconds = time.perf_counter() - started
+    sys.stdout.write(f"{len(pairs)} {len(planned)} {seconds} {peak(os.getpid())}")
 
 
 def plan_pairs(count: int, progress: Log) -> Report:
-    """Return the cost of the client's plan of the matches of many images."""
-    progress(f"a plan of the matches of {count} images")
-    pairs, shards, took, memory = _in_process(_pairs_job, count)
+    """Return the cost of planning the matches of many images."""
+    progress(f"planning the matches of {count} images")
+    pairs, shards, seconds, memory = _in_process(_pairs_job, count)
     return {
-        "images": count, "pairs": int(pairs), "shards": int(shards), "seconds": float(took),
+        "images": count, "pairs": int(pairs), "shards": int(shards), "seconds": float(seconds),
         "bytes": int(memory),
     }  # fmt: skip
 
 
 def retrieved(oxford: Path, progress: Log) -> Report:
-    """Return for how many images of Oxford Affine all five of their sequence are retrieved."""
+    """Return the number of Oxford Affine images whose five related images are all retrieved."""
     progress("retrieval on Oxford Affine")
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
         for scene in sorted(p for p in oxford.iterdir() if p.is_dir()):
             (root / "images" / scene.name).mkdir(parents=True)
             for path in sorted(scene.glob("img*")):
@@ -232,7 +232,7 @@ def retrieved(oxford: Path, progress: Log) -> Report:
         settings = ExtractOptions(max_features=_FEATURES)
         engine = engines.Processes(threads.count())
         extraction.extract(str(root / "images"), root / "out", settings, engine)
-        names = sorted(extraction.listed(root / "out"))
+        names = sorted(extraction.stored_images(root / "out"))
         nearest = retrieval.nearest(root / "out", names, 10, engine)
     complete = 0
     for name, others in nearest.items():
@@ -241,36 +241,37 @@ def retrieved(oxford: Path, progress: Log) -> Report:
 
 
 def searched(progress: Log) -> Report:
-    """Return the speed and the recall of an index of a million vectors, exhaustive and in cells."""
-    progress("an index of a million vectors")
+    """Return speed and recall of an exhaustive and an inverted index of a million vectors."""
+    progress("searching a million vectors")
     rng = np.random.default_rng(0)
     d = retrieval.DIMENSIONS
-    places = rng.standard_normal((_PLACES, d)).astype(np.float32)
-    places /= np.linalg.norm(places, axis=1, keepdims=True)
-    vectors = np.empty((_PLACES * _VIEWS, d), np.float16)
+    scenes = rng.standard_normal((_SCENES, d)).astype(np.float32)
+    scenes /= np.linalg.norm(scenes, axis=1, keepdims=True)
+    vectors = np.empty((_SCENES * _VIEWS, d), np.float16)
     for view in range(_VIEWS):
-        # Views of a place have a cosine of about 0.5; uniformly distributed places are the hardest
-        # case for cells.
-        moved = places + rng.standard_normal(places.shape).astype(np.float32) / np.sqrt(d)
-        vectors[view::_VIEWS] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+        # Views of a scene have a cosine of about 0.5; uniformly distributed scenes are the hardest
+        # case for an inverted index.
+        noisy = scenes + rng.standard_normal(scenes.shape).astype(np.float32) / np.sqrt(d)
+        vectors[view::_VIEWS] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
     queries = rng.choice(len(vectors), 2000, replace=False)
     report: Report = {"vectors": len(vectors), "dimensions": d, "threads": threads.count()}
     expected: Any = None
     for name, exact in (("all compared", len(vectors)), ("in cells", 0)):
-        began = time.perf_counter()
+        started = time.perf_counter()
         faiss_index = index.build(vectors, exact)
-        took = time.perf_counter() - began
-        began = time.perf_counter()
+        seconds = time.perf_counter() - started
+        started = time.perf_counter()
         neighbors = index.nearest(faiss_index, vectors[queries], NEAREST)
-        per_query = 1e3 * (time.perf_counter() - began) / len(queries)
+        per_query = 1e3 * (time.perf_counter() - started) / len(queries)
         expected = neighbors if expected is None else expected
         recall = [len(set(a) & set(b)) / NEAREST for a, b in zip(neighbors, expected, strict=True)]
         report[name] = {
-            "build, seconds": took, "milliseconds a query": per_query,
+            "build, seconds": seconds, "milliseconds a query": per_query,
             "of the exact neighbors": float(np.mean(recall)), "bytes": peak(os.getpid()),
         }  # fmt: skip
         progress(
-            f"{name}: built in {took:.0f} s, {per_query:.2f} ms each, recall {np.mean(recall):.3f}"
+            f"{name}: built in {seconds:.0f} s, {per_query:.2f} ms per query, "
+            f"recall {np.mean(recall):.3f}"
         )
     return report
 

@@ -1,1 +1,1 @@
-"""Drills: kills at random moments, broken files, and the page in a browser."""
+"""Robustness tests: kills at random moments, damaged files, and the page in a browser."""

@@ -25,10 +25,10 @@ def chromium() -> str | None:
 
 @contextmanager
 def started() -> Iterator[Browser]:
-    """Yield a browser, which is closed afterwards."""
+    """Yield a browser; close it afterwards."""
     program = chromium()
     if program is None:
-        raise InputError("no Chromium found; install it (Debian: apt install chromium)")
+        raise InputError("Chromium is not installed (Debian: apt install chromium)")
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=program, args=[*_FLAGS]) as browser,

@@ -1,7 +1,7 @@
-"""Thousands of broken image files: each must give features or an error of one line.
+"""Fuzz the image decoders: every damaged file must yield features or an error of one line.
 
-Real files are mutated by a seeded generator and read in another process, with limits: no crash, at
-most 10 seconds per file, at most 1 GB of memory.
+Real files are mutated by a seeded generator and read in another process. Limits: no crash, at most
+10 seconds per file, at most 1 GB of memory.
 """
 
 import io
@@ -31,12 +31,12 @@ def _encoded(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def originals() -> list[bytes]:
-    """Return small PNG, JPEG, TIFF and WebP files of common kinds, and one photograph."""
+    """Return small PNG, JPEG, TIFF and WebP files of common kinds, and a larger JPEG file."""
     from PIL import Image
     from skimage import data
 
-    picture = np.asarray(data.astronaut())  # type: ignore[no-untyped-call]
-    small = cv2.resize(picture, (160, 120), interpolation=cv2.INTER_AREA)
+    photograph = np.asarray(data.astronaut())  # type: ignore[no-untyped-call]
+    small = cv2.resize(photograph, (160, 120), interpolation=cv2.INTER_AREA)
     image = Image.fromarray(small)
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -57,21 +57,21 @@ def originals() -> list[bytes]:
         cv2.imencode(".tiff", deep[..., 0])[1].tobytes(),
         _encoded(image, "WEBP"),
         _encoded(alpha, "WEBP", lossless=True),
-        # 3.2 megapixels, to test the memory.
+        # 3.1 megapixels, to test the memory limit.
         _encoded(image.resize((2048, 1536)), "JPEG", quality=75),
     ]
 
 
 def mutated(files: list[bytes], seed: int) -> bytes:
-    """Return file number ``seed``: one of the originals with one to four mutations."""
+    """Return one of the files with one to four mutations, chosen by ``seed``."""
     rng = np.random.default_rng(seed)
     data = bytearray(files[int(rng.integers(len(files)))])
     for _ in range(int(rng.integers(1, 5))):
         if not data:
             break
-        # Half of the mutations hit the header, which has the most fields.
-        top = len(data) if rng.random() < 0.5 else min(len(data), 200)
-        at = int(rng.integers(top))
+        # Half of the mutations are in the header, which has the most fields.
+        end = len(data) if rng.random() < 0.5 else min(len(data), 200)
+        at = int(rng.integers(end))
         kind = int(rng.integers(7))
         if kind == 0:
             data[at] ^= 1 << int(rng.integers(8))
@@ -94,7 +94,7 @@ def mutated(files: list[bytes], seed: int) -> bytes:
 
 
 def _work(pipe: Connection) -> None:
-    """Read files in the watched process, and send what became of each."""
+    """Read files in the watched process, and send the outcome of each."""
     from caloric import pipeline
     from caloric.image import reading
 
@@ -105,19 +105,19 @@ def _work(pipe: Connection) -> None:
         data = pipe.recv_bytes()
         try:
             features = pipeline.extract(reading.decode(data), max_features=200)
-            answer = ("features", str(len(features)))
+            outcome = ("features", str(len(features)))
         except InputError as error:
-            answer = ("error", str(error))
+            outcome = ("error", str(error))
         except Exception as error:
-            answer = ("crash", f"{type(error).__name__}: {error}")
-        pipe.send((*answer, _peak()))
+            outcome = ("crash", f"{type(error).__name__}: {error}")
+        pipe.send((*outcome, _peak()))
 
 
 def _peak() -> int:
     """Return the peak memory of this process in kB."""
     status = Path("/proc/self/status")
     if status.exists():
-        # The value of getrusage would include that of the parent process.
+        # getrusage would include the parent process.
         (line,) = (x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
         return int(line.split()[1])
     import resource
@@ -139,11 +139,11 @@ class _Worker:
             raise RuntimeError("the watched process did not start")
         self.pipe.recv()
 
-    def ask(self, data: bytes) -> tuple[str, str]:
-        """Return what became of a file; "hang", "memory" or "crash" if it broke a limit."""
+    def read(self, data: bytes) -> tuple[str, str]:
+        """Return the outcome of a file; "hang", "memory" or "crash" if it violated a limit."""
         self.pipe.send_bytes(data)
         if not self.pipe.poll(SECONDS):
-            return "hang", f"no answer within {SECONDS:g} s"
+            return "hang", f"no result within {SECONDS:g} s"
         try:
             kind, text, peak = self.pipe.recv()
         except EOFError:
@@ -163,21 +163,21 @@ class _Worker:
 
 @dataclass(frozen=True)
 class Report:
-    """The number of files by outcome, and every file that broke a limit: (seed, what happened)."""
+    """The number of files by outcome, and (seed, outcome) of each file that violated a limit."""
 
     outcomes: dict[str, int]
     broken: list[tuple[int, str]]
 
 
 def run(count: int, first: int = 0, progress: Callable[[int], None] = lambda done: None) -> Report:
-    """Return the outcomes of files ``first`` to ``first + count``, read in a watched process."""
+    """Return the outcomes of files with seeds ``first`` to ``first + count - 1``."""
     files = originals()
     outcomes: Counter[str] = Counter()
     broken = []
     worker = _Worker()
     try:
         for seed in range(first, first + count):
-            kind, text = worker.ask(mutated(files, seed))
+            kind, text = worker.read(mutated(files, seed))
             outcomes[kind] += 1
             if kind not in ("features", "error"):
                 broken.append((seed, f"{kind}: {text}"))

@@ -1,8 +1,8 @@
-"""``python -m tools kills``: kill runs over a collection at random moments, and run them again.
+"""``python -m tools kills``: kill collection runs at random moments, and run them again.
 
-SIGKILL is sent to the process itself, with a pool or as the client of a cluster; to a worker of the
-pool or of the cluster; or to the scheduler. After the second run the store must have the bytes of
-an undisturbed run, and no finished shard may have been written again.
+SIGKILL is sent to the main process (with a pool, or as the client of a cluster), to a worker of the
+pool or of the cluster, or to the scheduler. After the second run the store must be bit-identical to
+that of an undisturbed run, and no finished shard may have been written again.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ from caloric.options import ExtractOptions
 from caloric.types import Report
 
 VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
-LIMIT = 300  # seconds a run may take
-_TRIES = 5
+LIMIT = 300  # maximum seconds of a run
+_ATTEMPTS = 5
 
 
-def job(directory: str, out: str, most: int, cluster: str) -> None:
+def job(directory: str, out: str, max_features: int, cluster: str) -> None:
     """Run the steps that are killed: features, pairs, matches, geometries and refined tracks."""
     store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
-        extraction.extract(directory, store, ExtractOptions(max_features=most), engine)
+        extraction.extract(directory, store, ExtractOptions(max_features=max_features), engine)
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, options, engine)
         matching.verify(store, options, engine)
@@ -45,7 +45,7 @@ def job(directory: str, out: str, most: int, cluster: str) -> None:
 
 
 def content(store: Path) -> dict[str, str]:
-    """Return the hash of every file of a store but its lock."""
+    """Return the hashes of all files of a store except its lock."""
     return {
         path.relative_to(store).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(store.rglob("*"))
@@ -54,7 +54,7 @@ def content(store: Path) -> dict[str, str]:
 
 
 def _finished(store: Path) -> dict[str, tuple[int, int]]:
-    """Return the inode and the time of each shard; they change if it is written again."""
+    """Return the inode and modification time of each shard, which change if it is rewritten."""
     return {
         path.relative_to(store).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in store.rglob("*.parquet")
@@ -63,10 +63,10 @@ def _finished(store: Path) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Servers:
-    """The processes of a scheduler and of the parent of its workers, and the address."""
+    """The processes of a scheduler and of the nanny of its workers, and the address."""
 
     scheduler: subprocess.Popen[bytes]
-    keeper: subprocess.Popen[bytes]
+    nanny: subprocess.Popen[bytes]
     address: str
 
     def workers(self) -> list[int]:
@@ -79,7 +79,7 @@ class Servers:
 
 @contextmanager
 def servers(directory: Path, workers: int = 2) -> Iterator[Servers]:
-    """Yield a scheduler with workers, started as `dask scheduler` and `dask worker` do."""
+    """Yield a scheduler with workers, as started by `dask scheduler` and `dask worker`."""
     file = directory / "scheduler.json"
     file.unlink(missing_ok=True)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": directory}
@@ -89,13 +89,13 @@ def servers(directory: Path, workers: int = 2) -> Iterator[Servers]:
     try:
         address = _address(file)
         command = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1"]
-        keeper = subprocess.Popen([*command, "--nworkers", str(workers), *common], **quiet)  # type: ignore[call-overload]
+        nanny = subprocess.Popen([*command, "--nworkers", str(workers), *common], **quiet)  # type: ignore[call-overload]
         try:
-            started = Servers(scheduler, keeper, address)
+            started = Servers(scheduler, nanny, address)
             _wait(lambda: len(started.workers()) == workers, "no workers")
             yield started
         finally:
-            _end(keeper)
+            _end(nanny)
     finally:
         _end(scheduler)
 
@@ -122,20 +122,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _start(directory: Path, out: Path, most: int, cluster: str) -> subprocess.Popen[str]:
-    arguments = (str(directory), str(out), most, cluster)
+def _start(directory: Path, out: Path, max_features: int, cluster: str) -> subprocess.Popen[str]:
+    arguments = (str(directory), str(out), max_features, cluster)
     code = f"from tools.drills import kills\nif __name__ == '__main__': kills.job{arguments!r}"
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-def _undisturbed(directory: Path, out: Path, most: int, cluster: str) -> float:
-    """Return the seconds of a run that is not killed."""
-    began = time.monotonic()
-    process = _start(directory, out, most, cluster)
+def _undisturbed(directory: Path, out: Path, max_features: int, cluster: str) -> float:
+    """Complete a run without a kill; return its duration in seconds."""
+    started = time.monotonic()
+    process = _start(directory, out, max_features, cluster)
     _, errors = process.communicate(timeout=LIMIT)
     if process.returncode:
-        raise InputError(f"a run without a kill ended: {errors.strip()}")
-    return time.monotonic() - began
+        raise InputError(f"a run without a kill failed: {errors.strip()}")
+    return time.monotonic() - started
 
 
 def _pool(process: int) -> list[int]:
@@ -147,7 +147,7 @@ def _pool(process: int) -> list[int]:
 
 
 def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> bool:
-    """Kill the victim; return whether it still existed."""
+    """Kill the victim; return False if the run had already ended."""
     target: int | None = process.pid
     if victim == "scheduler" and dask is not None:
         target = dask.scheduler.pid
@@ -162,23 +162,25 @@ def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> 
 
 
 def _drill(
-    victim: str, directory: Path, out: Path, most: int, moment: float, expected: dict[str, str]
-) -> Report | None:
+    victim: str, directory: Path, out: Path, max_features: int, moment: float,
+    expected: dict[str, str],
+) -> Report | None:  # fmt: skip
     """Return the result of one kill and the run after it; None if the run ended before the kill."""
-    cluster = victim in ("client", "cluster's worker", "scheduler")
-    with tempfile.TemporaryDirectory() as place:
-        if not cluster:
-            return _disturbed(victim, directory, out, most, moment, expected, None, Path(place))
-        with servers(Path(place)) as dask:
-            return _disturbed(victim, directory, out, most, moment, expected, dask, Path(place))
+    needs_cluster = victim in ("client", "cluster's worker", "scheduler")
+    arguments = (victim, directory, out, max_features, moment, expected)
+    with tempfile.TemporaryDirectory() as temporary:
+        if not needs_cluster:
+            return _disturbed(*arguments, None, Path(temporary))
+        with servers(Path(temporary)) as dask:
+            return _disturbed(*arguments, dask, Path(temporary))
 
 
 def _disturbed(
-    victim: str, directory: Path, out: Path, most: int, moment: float, expected: dict[str, str],
-    dask: Servers | None, place: Path,
+    victim: str, directory: Path, out: Path, max_features: int, moment: float,
+    expected: dict[str, str], dask: Servers | None, temporary: Path,
 ) -> Report | None:  # fmt: skip
     address = dask.address if dask is not None else ""
-    process = _start(directory, out, most, address)
+    process = _start(directory, out, max_features, address)
     time.sleep(moment)
     finished = _finished(out) if out.exists() else {}
     if not _kill(victim, process, dask):
@@ -188,10 +190,10 @@ def _disturbed(
     _, errors = process.communicate(timeout=LIMIT)
     ended = process.returncode
     if victim == "scheduler":
-        with servers(place) as restarted:
-            _undisturbed(directory, out, most, restarted.address)
+        with servers(temporary) as restarted:
+            _undisturbed(directory, out, max_features, restarted.address)
     else:
-        _undisturbed(directory, out, most, address)
+        _undisturbed(directory, out, max_features, address)
     after = _finished(out)
     return {
         "killed": victim,
@@ -207,31 +209,31 @@ def _disturbed(
 
 
 def run(
-    directory: Path, kills: int, most: int, seed: int, progress: Callable[[str], None],
+    directory: Path, kills: int, max_features: int, seed: int, progress: Callable[[str], None],
     victims: tuple[str, ...] = VICTIMS,
 ) -> Report:  # fmt: skip
-    """Return the results of ``kills`` kills of the victims in turn, each on a new store."""
-    draw, results = random.Random(seed), []
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
-        took = _undisturbed(directory, root / "whole", most, "")
+    """Return the results of ``kills`` kills of the victims in turn, each with a new store."""
+    rng, results = random.Random(seed), []
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        seconds = _undisturbed(directory, root / "whole", max_features, "")
         expected = content(root / "whole")
-        progress(f"undisturbed: {len(expected)} files, {took:.1f} s")
+        progress(f"undisturbed: {len(expected)} files, {seconds:.1f} s")
         for number in range(kills):
             victim = victims[number % len(victims)]
-            for attempt in range(_TRIES):
+            for attempt in range(_ATTEMPTS):
                 out = root / f"{number}.{attempt}"
-                moment = draw.uniform(0.15, 0.9) * took
-                result = _drill(victim, directory, out, most, moment, expected)
+                moment = rng.uniform(0.15, 0.9) * seconds
+                result = _drill(victim, directory, out, max_features, moment, expected)
                 if result is not None:
                     break
             else:
-                raise InputError(f"{victim}: every run ended before its kill; give more images")
+                raise InputError(f"{victim}: every run ended before the kill; use more images")
             results.append(result)
             progress(
                 f"{number + 1} of {kills}: {victim} after {moment:.1f} s, "
                 f"{result['shards finished by then']} of {result['of']} shards finished, "
-                f"{'the same store' if result['the same store'] else 'ANOTHER STORE'}, "
+                f"{'identical store' if result['the same store'] else 'DIFFERENT STORE'}, "
                 f"{result['written again']} written again"
             )
     return {"kills": results, "versions": versions()}

@@ -1,4 +1,4 @@
-"""``python -m tools view``: first paint and frame rate of the page."""
+"""``python -m tools view``: first paint and frame rate of the page of ``caloric view``."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ USED_BEFORE = "try { localStorage.setItem('caloric-seen', 'yes'); } catch { }"
 
 @contextmanager
 def served(shown: session.Session) -> Iterator[str]:
-    """Yield the address of a running server, which is stopped afterwards."""
+    """Yield the address of a running server; stop it afterwards."""
     import uvicorn
 
     application = server.application(shown, ["127.0.0.1", "localhost"])
@@ -50,7 +50,7 @@ def served(shown: session.Session) -> Iterator[str]:
         listening.close()
 
 
-# Wheel events of the driver are handled at most 30 times per second; these once per frame.
+# Wheel events of Playwright are handled at most 30 times per second, these once per frame.
 _ZOOM = """(async (x, y) => {
   const canvas = document.getElementById('canvas'), until = performance.now() + 1500;
   for (let step = 0; performance.now() < until; step += 1) {
@@ -63,7 +63,7 @@ _ZOOM = """(async (x, y) => {
 
 
 def _drag_and_zoom(page: Page) -> None:
-    """Drag for a second and a half, then zoom for as long."""
+    """Drag for 1.5 seconds, then zoom for 1.5 seconds."""
     box = page.locator("#canvas").bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 3
@@ -78,7 +78,7 @@ def _drag_and_zoom(page: Page) -> None:
 
 
 def mosaic() -> NDArray[np.uint8]:
-    """Return twelve images of scikit-image in one image (1500, 2560, 3) with many features."""
+    """Return a mosaic (1500, 2560, 3) of twelve scikit-image images, with many features."""
     from skimage import data
 
     tiles = []
@@ -96,14 +96,14 @@ def run(image: Path | None = None) -> Report:
     """Return the results for an image matched with itself: as many matches as features."""
     shown = session.Session(options=ExtractOptions(max_features=_MATCHES + 1000))
     if image is None:
-        picture = LoadedImage.of_pixels("twelve photographs", mosaic())
+        loaded = LoadedImage.of_pixels("twelve photographs", mosaic())
     else:
-        picture = LoadedImage.of(image.name, image.read_bytes())
+        loaded = LoadedImage.of(image.name, image.read_bytes())
     for side in "ab":
-        shown.set_image(side, picture)
+        shown.set_image(side, loaded)
     matches = len(shown.matched(session.Settings()).matches)
     if matches < _MATCHES:
-        raise InputError(f"{picture.name}: {matches} features; {_MATCHES} are needed")
+        raise InputError(f"{loaded.name}: {matches} matches; {_MATCHES} are needed")
     with served(shown) as address, browser.started() as chromium, browser.page(chromium) as page:
         page.add_init_script(USED_BEFORE)
         page.goto(address)
@@ -120,7 +120,7 @@ def run(image: Path | None = None) -> Report:
     return {
         "matches": matches,
         "first paint, milliseconds": times["paint"],
-        "pictures shown, milliseconds": times["shown"],
+        "images shown, milliseconds": times["shown"],
         "matches shown, milliseconds": times["matched"],
         "frames": len(frame_times),
         "frames a second": 1e6 * (len(frame_times) - 1) / (frame_times[-1] - frame_times[0]),
