@@ -1,4 +1,4 @@
-"""Triton kernels, and images on a GPU to compare them with PyTorch."""
+"""Fixtures to compare Triton kernels with PyTorch on a GPU."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from caloric.gpu.pyramid import pyramid
 
 @pytest.fixture(scope="session")
 def kernels():
-    """The Triton kernels of the first GPU; tests that request them are skipped without one."""
+    """The Triton backend of the first GPU; tests that use it are skipped without a GPU."""
     if not torch.cuda.is_available():
         pytest.skip("Triton kernels need an NVIDIA GPU")
-    found = backend.of(torch.device("cuda", 0))
-    if not found.compiled:
+    triton = backend.of(torch.device("cuda", 0))
+    if not triton.compiled:
         pytest.skip("Triton is not installed")
-    return found
+    return triton
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +30,5 @@ def gpu_images(kernels):
 
 @pytest.fixture(scope="session")
 def gpu_rows(gpu_images):
-    """The scale spaces of the photographs, by PyTorch."""
+    """The scale spaces of the photographs, computed by PyTorch."""
     return scalespace.build(gpu_images, pyramid(*gpu_images.shape[1:]))

@@ -1,4 +1,4 @@
-"""Batches of images: their order, and what does not fit into memory."""
+"""Batches of images: the order of results, and fallbacks if memory runs out."""
 
 import logging
 from dataclasses import replace
@@ -13,102 +13,111 @@ from caloric.gpu import neighbors as gpu_neighbors
 from torch_device import HERE, out_of_memory, photograph
 
 
-def test_images_of_different_sizes_come_back_in_their_order():
+def test_results_of_images_of_different_sizes_are_in_the_order_of_the_images():
     whole = photograph()
     parts = [whole, whole[:120, :200], np.zeros((0, 5), np.uint8), whole, whole[:120, :200]]
-    found = caloric.extract(parts, max_features=60, device=HERE)
-    assert [f.image_size for f in found] == [(300, 260), (120, 200), (0, 5), (300, 260), (120, 200)]
-    assert len(found[2]) == 0
-    # On a GPU the last digit depends on the place in the batch.
-    np.testing.assert_allclose(found[0].descriptors, found[3].descriptors, atol=1e-6)
-    np.testing.assert_allclose(found[1].frames.maps, found[4].frames.maps, rtol=1e-12)
+    features = caloric.extract(parts, max_features=60, device=HERE)
+    assert [f.image_size for f in features] == [
+        (300, 260),
+        (120, 200),
+        (0, 5),
+        (300, 260),
+        (120, 200),
+    ]
+    assert len(features[2]) == 0
+    # On a GPU the last digits depend on the index in the batch.
+    np.testing.assert_allclose(features[0].descriptors, features[3].descriptors, atol=1e-6)
+    np.testing.assert_allclose(features[1].frames.maps, features[4].frames.maps, rtol=1e-12)
     cpu = caloric.extract(parts, max_features=60)
-    assert [f.image_size for f in cpu] == [f.image_size for f in found]
-    for a, b in zip(cpu, found, strict=True):
+    assert [f.image_size for f in cpu] == [f.image_size for f in features]
+    for a, b in zip(cpu, features, strict=True):
         assert len(a) == len(b)
     masks = [None, np.zeros((120, 200), bool), None, None, None]
-    found = caloric.extract(parts, max_features=60, device=HERE, mask=masks)
-    assert [len(f) for f in found] == [60, 0, 0, 60, len(found[4])]
+    features = caloric.extract(parts, max_features=60, device=HERE, mask=masks)
+    assert [len(f) for f in features] == [60, 0, 0, 60, len(features[4])]
     with pytest.raises(caloric.InputError, match="list of 5 masks"):
         caloric.extract(parts, mask=masks[1])
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch, caplog):
-    whole, tried = batches.begin, []
+    begin, sizes = batches.begin, []
 
-    def small(batch, plan, device, stay):
-        tried.append(len(batch))
+    def begin_small(batch, options, device, keep_on_device):
+        sizes.append(len(batch))
         if len(batch) > 2:
-            raise torch.OutOfMemoryError("no room")
-        return whole(batch, plan, device, stay)
+            raise torch.OutOfMemoryError("full")
+        return begin(batch, options, device, keep_on_device)
 
-    monkeypatch.setattr(batches, "begin", small)
+    monkeypatch.setattr(batches, "begin", begin_small)
     images = [photograph(size=(60, 70))] * 7
     with caplog.at_level(logging.WARNING, "caloric"):
-        found = caloric.extract(images, max_features=20, device=HERE)
-    assert tried == [7, 3, 1, 2, 4, 2, 2]
+        features = caloric.extract(images, max_features=20, device=HERE)
+    assert sizes == [7, 3, 1, 2, 4, 2, 2]
     assert "7 images of 60 x 70 do not fit" in caplog.text
-    for one in found:  # on a GPU the last digit depends on the size of the batch
-        np.testing.assert_allclose(one.descriptors, found[0].descriptors, atol=1e-6)
+    for one in features:  # on a GPU the last digits depend on the size of the batch
+        np.testing.assert_allclose(one.descriptors, features[0].descriptors, atol=1e-6)
 
 
-def test_description_matching_and_search_that_do_not_fit_are_done_on_the_cpu(monkeypatch, caplog):
+def test_description_matching_and_search_fall_back_to_the_cpu(monkeypatch, caplog):
     image = photograph(size=(120, 140))
-    found = caloric.extract(image, max_features=40)
-    expected = caloric.describe(image, found.frames), caloric.match(found, found).indices
-    moved = caloric.find_template(image, [image[30:90, 30:90]]).alignment.transform
+    features = caloric.extract(image, max_features=40)
+    descriptors = caloric.describe(image, features.frames)
+    indices = caloric.match(features, features).indices
+    transform = caloric.find_template(image, [image[30:90, 30:90]]).alignment.transform
     monkeypatch.setattr(upload, "upload", out_of_memory)
     monkeypatch.setattr(gpu_neighbors, "_plain", out_of_memory)
     monkeypatch.setattr(gpu_neighbors, "_fused", out_of_memory)
     monkeypatch.setattr(torch.nn.functional, "conv2d", out_of_memory)
     with caplog.at_level(logging.WARNING):
         np.testing.assert_array_equal(
-            caloric.describe(image, found.frames, device=HERE), expected[0]
+            caloric.describe(image, features.frames, device=HERE), descriptors
         )
-        np.testing.assert_array_equal(caloric.match(found, found, device=HERE).indices, expected[1])
+        np.testing.assert_array_equal(
+            caloric.match(features, features, device=HERE).indices, indices
+        )
         np.testing.assert_array_equal(
             caloric.find_template(image, [image[30:90, 30:90]], device=HERE).alignment.transform,
-            moved,
+            transform,
         )
-    told = " ".join(caplog.messages)
-    assert all(what in told for what in ("image of 120 x 140", "matching 40 x 40", "a search"))
+    logged = " ".join(caplog.messages)
+    assert all(what in logged for what in ("image of 120 x 140", "matching 40 x 40", "a search"))
 
 
-def test_an_image_that_does_not_fit_is_done_on_the_cpu(monkeypatch, caplog):
+def test_extraction_falls_back_to_the_cpu(monkeypatch, caplog):
     monkeypatch.setattr(upload, "upload", out_of_memory)
     image = photograph(size=(60, 70))
     expected = caloric.extract(image, max_features=20).descriptors
     for same in (image, torch.from_numpy(image)):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "caloric"):
-            found = caloric.extract(same, max_features=20, device=HERE)
-        assert "on the CPU" in caplog.text
-        np.testing.assert_array_equal(found.descriptors, expected)
-    (stays,) = caloric.extract([image], max_features=20, device=HERE, on_device=True)
-    np.testing.assert_array_equal(stays.to_host().descriptors, expected)
+            features = caloric.extract(same, max_features=20, device=HERE)
+        assert "using the CPU" in caplog.text
+        np.testing.assert_array_equal(features.descriptors, expected)
+    (on_device,) = caloric.extract([image], max_features=20, device=HERE, on_device=True)
+    np.testing.assert_array_equal(on_device.to_host().descriptors, expected)
 
 
-def test_more_candidates_than_there_is_room_for_are_looked_for_again(monkeypatch):
-    whole, tried = pipeline.extract, []
+def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):
+    extract, capacities = pipeline.extract, []
 
-    def crowded(images, plan, masks=None, capacity=0):
-        tried.append(capacity)
-        batch = whole(images, plan, masks, capacity)
+    def overflow_twice(images, options, masks=None, capacity=0):
+        capacities.append(capacity)
+        batch = extract(images, options, masks, capacity)
         full = torch.ones(len(images), dtype=torch.bool)
-        return replace(batch, crowded=full) if len(tried) < 3 else batch
+        return replace(batch, overflowed=full) if len(capacities) < 3 else batch
 
-    monkeypatch.setattr(pipeline, "extract", crowded)
-    # Without a limit, so that nothing is recorded, which takes another extraction.
+    monkeypatch.setattr(pipeline, "extract", overflow_twice)
+    # Without max_features nothing is recorded, which would take another extraction.
     caloric.extract(photograph(size=(60, 70)), max_features=None, device=HERE)
-    room = pipeline.room((60, 70))
-    assert tried == [room, 4 * room, 16 * room]
-    # Images of this kind begin there from now on.
+    default = pipeline.default_capacity((60, 70))
+    assert capacities == [default, 4 * default, 16 * default]
+    # Later images of this size start with the enlarged buffer.
     caloric.extract(photograph(size=(60, 70)), max_features=None, device=HERE)
-    assert tried[3:] == [16 * room]
-    graphs.forget()
+    assert capacities[3:] == [16 * default]
+    graphs.clear()
 
 
-def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
+def test_incomplete_batches_are_yielded_if_too_many_pixels_wait(monkeypatch):
     monkeypatch.setattr(batches, "_WAITING", 1000)
     items = [(i, (np.zeros((10, 10 + i), np.float32), None)) for i in range(30)]
     parts = list(batches._by_kind(iter(items)))
@@ -116,10 +125,10 @@ def test_batches_of_many_sizes_do_not_wait_without_end(monkeypatch):
     assert len(parts) == 30
 
 
-def test_an_image_with_too_many_elements_is_processed_on_the_cpu(monkeypatch, gpu_images, caplog):
+def test_an_image_with_too_large_a_pyramid_is_processed_on_the_cpu(monkeypatch, gpu_images, caplog):
     monkeypatch.setattr(batches, "_ADDRESSABLE", 1000)
     image = gpu_images[0].cpu().numpy()
-    found = caloric.extract(image, max_features=50, device="cuda")
-    assert "on the CPU" in caplog.text
+    features = caloric.extract(image, max_features=50, device="cuda")
+    assert "using the CPU" in caplog.text
     expected = caloric.extract(image, max_features=50)
-    np.testing.assert_array_equal(found.descriptors, expected.descriptors)
+    np.testing.assert_array_equal(features.descriptors, expected.descriptors)

@@ -1,19 +1,19 @@
 from caloric.gpu import caches
 
 
-def test_tables_are_forgotten_together(monkeypatch):
-    recorded = caches.kept({"a": 1})
-    monkeypatch.setattr(caches, "_MOST", 3)
-    asked = []
+def test_all_caches_are_cleared_together(monkeypatch):
+    other = caches.register({"a": 1})
+    monkeypatch.setattr(caches, "_MAX_ENTRIES", 3)
+    computed = []
 
-    @caches.once
+    @caches.cached
     def table(size):
-        asked.append(size)
+        computed.append(size)
         return size
 
     for size in (1, 1, 2, 3, 4, 5):
         table(size)
-    assert asked == [1, 2, 3, 4, 5]
-    assert recorded == {}
+    assert computed == [1, 2, 3, 4, 5]
+    assert other == {}
     table(1)
-    assert asked[-1] == 1
+    assert computed[-1] == 1

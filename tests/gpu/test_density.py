@@ -9,29 +9,29 @@ from torch_device import HERE, photograph
 
 
 @pytest.mark.parametrize("name", ["caloric", "heat", "sift", "dsp-inner", "distribution-field"])
-def test_describe_is_that_of_the_cpu(name):
+def test_descriptors_agree_with_the_cpu(name):
     image = photograph()
     frames = caloric.detect(image, max_features=80)
-    here = caloric.describe(image, frames, name)
-    there = caloric.describe(image, frames, name, device=HERE)
-    cosines = (here * there).sum(1) / np.linalg.norm(here, axis=1) / np.linalg.norm(there, axis=1)
+    cpu = caloric.describe(image, frames, name)
+    device = caloric.describe(image, frames, name, device=HERE)
+    cosines = (cpu * device).sum(1) / np.linalg.norm(cpu, axis=1) / np.linalg.norm(device, axis=1)
     assert cosines.min() >= 0.9999
 
 
-def test_points_at_the_rim_count_as_on_the_cpu():
-    """Frames far from 0, of which a point lies 5e-6 pixels within or beyond the last row."""
+def test_points_at_the_border_are_treated_as_on_the_cpu():
+    """Each frame is far from the origin and has a point 5e-6 pixels inside or outside the image."""
     rng = np.random.default_rng(0)
     image = rng.random((60, 1500), np.float32)
     offsets = density.in_sigmas(descriptor("caloric").sampling).offsets[1].astype(float)
     offsets = offsets[(offsets > 2) & (offsets < 20)]
     sigma = 1.3
-    for side in (5e-6, -5e-6):
-        y = 59.5 - sigma * offsets - side
+    for margin in (5e-6, -5e-6):
+        y = 59.5 - sigma * offsets - margin
         x = rng.uniform(1000, 1400, len(y))
         maps = np.zeros((len(y), 2, 3))
         maps[:, 0, 0] = maps[:, 1, 1] = sigma
         maps[:, 0, 2], maps[:, 1, 2] = x, y
         frames = caloric.Frames(maps, np.ones(len(maps), np.float32))
-        here = caloric.describe(image, frames)
-        there = caloric.describe(image, frames, device=HERE)
-        assert (here * there).sum(1).min() > (1 - 1e-5 if native.core() is not None else 0.9995)
+        cpu = caloric.describe(image, frames)
+        device = caloric.describe(image, frames, device=HERE)
+        assert (cpu * device).sum(1).min() > (1 - 1e-5 if native.core() is not None else 0.9995)

@@ -1,4 +1,4 @@
-"""Extrema by Triton kernels, compared with PyTorch."""
+"""The Triton kernels for extrema agree with PyTorch."""
 
 import torch
 
@@ -7,14 +7,15 @@ from caloric.gpu.pyramid import pyramid
 from caloric.options import ExtractOptions
 
 
-def test_extrema_are_those_of_pytorch(kernels, gpu_rows):
+def test_extrema_agree_with_pytorch(kernels, gpu_rows):
     layout, options = pyramid(200, 231), ExtractOptions(max_features=None)
-    found, plain = (
+    peaks, expected_peaks = (
         find(gpu_rows, layout, options.lowest, options.edge, 4096)
         for find in (kernels.find, extrema.find)
     )
-    (places, strengths), (expected, known) = (extrema.strongest(f, 300) for f in (found, plain))
-    assert torch.equal(strengths, known)
-    assert (known > 0).sum() > 200
-    nonzero = known > 0
-    torch.testing.assert_close(places[nonzero], expected[nonzero], rtol=1e-12, atol=1e-9)
+    positions, strengths = extrema.strongest(peaks, 300)
+    expected_positions, expected = extrema.strongest(expected_peaks, 300)
+    assert torch.equal(strengths, expected)
+    valid = expected > 0
+    assert valid.sum() > 200
+    torch.testing.assert_close(positions[valid], expected_positions[valid], rtol=1e-12, atol=1e-9)

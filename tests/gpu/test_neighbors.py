@@ -1,4 +1,4 @@
-"""Matching on a device agrees with the CPU, one pair or many."""
+"""Matching on a device agrees with the CPU, for one pair and for many."""
 
 import numpy as np
 import pytest
@@ -9,16 +9,16 @@ from torch_device import HERE, photograph
 
 
 @pytest.mark.parametrize("options", [{}, {"ratio": None}, {"mutual": False, "ratio": 0.95}])
-def test_matches_are_those_of_the_cpu(options):
+def test_matches_agree_with_the_cpu(options):
     a = caloric.extract(photograph(size=(260, 300)), max_features=300)
     b = caloric.extract(np.rot90(photograph(size=(260, 300))).copy(), max_features=250)
-    here = caloric.match(a, b, **options)
-    there = caloric.match(a, b, device=HERE, **options)
-    np.testing.assert_array_equal(here.indices, there.indices)
-    np.testing.assert_allclose(here.distances, there.distances, atol=1e-5)
-    bare = caloric.match(a.descriptors, b.descriptors, device=HERE, **options)
-    same = caloric.match(a.descriptors, b.descriptors, **options)
-    np.testing.assert_array_equal(bare.indices, same.indices)
+    expected = caloric.match(a, b, **options)
+    matches = caloric.match(a, b, device=HERE, **options)
+    np.testing.assert_array_equal(matches.indices, expected.indices)
+    np.testing.assert_allclose(matches.distances, expected.distances, atol=1e-5)
+    expected = caloric.match(a.descriptors, b.descriptors, **options)
+    matches = caloric.match(a.descriptors, b.descriptors, device=HERE, **options)
+    np.testing.assert_array_equal(matches.indices, expected.indices)
 
 
 def test_equal_descriptors_match_as_on_the_cpu():
@@ -26,25 +26,25 @@ def test_equal_descriptors_match_as_on_the_cpu():
     few = rng.standard_normal((6, 16)).astype(np.float32)
     a, b = few[[0, 0, 1, 2, 3]], few[[1, 0, 0, 4, 3]]
     for mutual in (True, False):
-        here = caloric.match(a, b, ratio=None, mutual=mutual)
-        there = caloric.match(a, b, ratio=None, mutual=mutual, device=HERE)
-        np.testing.assert_array_equal(here.indices, there.indices)
+        expected = caloric.match(a, b, ratio=None, mutual=mutual)
+        matches = caloric.match(a, b, ratio=None, mutual=mutual, device=HERE)
+        np.testing.assert_array_equal(matches.indices, expected.indices)
 
 
-def test_lists_of_pairs_are_matched_as_one_by_one():
+def test_a_list_of_pairs_gives_the_matches_of_single_calls():
     names = (("astronaut", 120), ("coffee", 90), ("camera", 60))
     a, b, c = (
-        caloric.extract(photograph(name, (160, 150)), max_features=most) for name, most in names
+        caloric.extract(photograph(name, (160, 150)), max_features=count) for name, count in names
     )
-    none = a[:0]
-    pairs = [(a, b), (c, a), (b, b), (none, a), (a, none), (a.descriptors, b.descriptors)]
+    empty = a[:0]
+    pairs = [(a, b), (c, a), (b, b), (empty, a), (a, empty), (a.descriptors, b.descriptors)]
     for device in ("cpu", HERE):
-        together = caloric.match(pairs, ratio=0.95, device=device)
-        assert len(together) == len(pairs)
-        for pair, matches in zip(pairs, together, strict=True):
-            alone = caloric.match(*pair, ratio=0.95)
-            np.testing.assert_array_equal(matches.indices, alone.indices)
-            np.testing.assert_allclose(matches.distances, alone.distances, atol=1e-5)
+        results = caloric.match(pairs, ratio=0.95, device=device)
+        assert len(results) == len(pairs)
+        for pair, matches in zip(pairs, results, strict=True):
+            expected = caloric.match(*pair, ratio=0.95)
+            np.testing.assert_array_equal(matches.indices, expected.indices)
+            np.testing.assert_allclose(matches.distances, expected.distances, atol=1e-5)
     assert caloric.match([], device=HERE) == []
     with pytest.raises(caloric.InputError, match="list of such pairs"):
         caloric.match([a, b, c], device=HERE)
@@ -58,7 +58,7 @@ def test_lists_of_pairs_are_matched_as_one_by_one():
         caloric.match([(a.descriptors, b.descriptors[:, :64])], device=HERE)
 
 
-def test_groups_of_pairs_are_bounded(monkeypatch):
+def test_groups_of_pairs_have_a_bounded_size(monkeypatch):
     monkeypatch.setattr(gpu_neighbors, "_BYTES", 40_000)
     sets = [gpu_neighbors.Set(np.zeros((n, 8), np.float32)) for n in (100, 1000, 10)]
     pairs = [(i, j) for i in range(3) for j in range(3)] * 3

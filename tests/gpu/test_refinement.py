@@ -1,4 +1,4 @@
-"""Refinement on a device: the results of the CPU, also for many matches and small images."""
+"""Refinement on a device agrees with the CPU."""
 
 import numpy as np
 import pytest
@@ -15,23 +15,22 @@ def pair():
     return matched_views()
 
 
-def test_a_device_agrees_with_the_cpu(pair):
-    device = HERE
+def test_refined_matches_agree_with_the_cpu(pair):
     maps_a, maps_b = frames_of(pair)
     maps_a, maps_b = maps_a[:200], maps_b[:200].copy()
-    maps_b[::9, :, 2] += 300  # beyond the image
-    there = caloric.refine(*pair[:2], maps_a, maps_b, device=device)
-    here = caloric.refine(*pair[:2], maps_a, maps_b)
-    assert (there.moved == here.moved).mean() > 0.98
-    both = there.moved & here.moved
-    assert np.quantile(np.linalg.norm(there.xy - here.xy, axis=1)[both], 0.98) < 1e-3
-    ratio = there.covariances[both][:, 0, 0] / here.covariances[both][:, 0, 0]
+    maps_b[::9, :, 2] += 300  # outside the image
+    refined = caloric.refine(*pair[:2], maps_a, maps_b, device=HERE)
+    expected = caloric.refine(*pair[:2], maps_a, maps_b)
+    assert (refined.moved == expected.moved).mean() > 0.98
+    both = refined.moved & expected.moved
+    assert np.quantile(np.linalg.norm(refined.xy - expected.xy, axis=1)[both], 0.98) < 1e-3
+    ratio = refined.covariances[both][:, 0, 0] / expected.covariances[both][:, 0, 0]
     assert np.abs(np.log(np.quantile(ratio, [0.02, 0.98]))).max() < 0.02
-    assert len(caloric.refine(*pair[:2], [], [], device=device)) == 0
+    assert len(caloric.refine(*pair[:2], [], [], device=HERE)) == 0
 
 
-def test_large_batches_are_split(pair, monkeypatch):
-    """In parts, and beyond the size of recorded graphs, the results are the same."""
+def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
+    """Neither on whether a batch is small enough for a recorded graph."""
     a, b = frames_of(pair)
     pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
     whole = refinement.descend(*pixels, a, b, DEVICE)
@@ -52,6 +51,6 @@ def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
 
     monkeypatch.setattr(refinement, "_packed", out_of_memory)
     monkeypatch.setattr(refinement.graphs, "recorded", out_of_memory)
-    there = refinement.descend(*pixels, a, b, DEVICE)
-    np.testing.assert_array_equal(there.maps, on_cpu.descend(*pixels, a, b).maps)
+    outcome = refinement.descend(*pixels, a, b, DEVICE)
+    np.testing.assert_array_equal(outcome.maps, on_cpu.descend(*pixels, a, b).maps)
     assert "refining 20 matches" in caplog.text

@@ -9,11 +9,11 @@ from torch_device import photograph
 
 
 @pytest.mark.parametrize("size", [(61, 90), (9, 200), (3, 5), (1, 1)])
-def test_pixels_are_those_of_the_cpu(size):
+def test_scale_spaces_agree_with_the_cpu(size):
     gray = np.asarray(photograph(size=size[::-1]), np.float32) / 255
-    plan = pyramid(*size)
-    rows = gpu_scalespace.build(torch.from_numpy(gray)[None], plan)
+    layout = pyramid(*size)
+    rows = gpu_scalespace.build(torch.from_numpy(gray)[None], layout)
     space = scalespace.build(gray)
-    for octave, expected in zip(plan.octaves, space.octaves, strict=True):
-        found = rows[0, octave.offset :][: octave.count].reshape(expected.pixels.shape).numpy()
-        np.testing.assert_allclose(found, expected.pixels, atol=1e-6)
+    for octave, expected in zip(layout.octaves, space.octaves, strict=True):
+        actual = rows[0, octave.offset :][: octave.count].reshape(expected.pixels.shape).numpy()
+        np.testing.assert_allclose(actual, expected.pixels, atol=1e-6)

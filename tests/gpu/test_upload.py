@@ -1,4 +1,4 @@
-"""Upload: arrays of any kind become the same grayscale pixels as on the CPU."""
+"""Images of any kind become the same grayscale pixels as on the CPU."""
 
 import cv2
 import numpy as np
@@ -14,46 +14,46 @@ from tools.gpu.agreement import compared
 from torch_device import DEVICE, HERE, photograph
 
 
-def test_tensors_are_images():
+def test_tensors_are_accepted_as_images():
     image = photograph("coffee")
     color = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-    plain = caloric.extract(image, max_features=50)
+    expected = caloric.extract(image, max_features=50)
     gray = torch.from_numpy(image)
     channels = torch.from_numpy(np.moveaxis(color, 2, 0).copy())
     for tensor in (gray, gray[None], channels, channels.float() / 255):
         for device in ("cpu", HERE):
-            found = caloric.extract(tensor, max_features=50, device=device)
-            assert compared(plain, found)[0] >= 0.98
-    several = caloric.extract(torch.stack([channels, channels]), max_features=50, device=HERE)
-    assert len(several) == 2
+            features = caloric.extract(tensor, max_features=50, device=device)
+            assert compared(expected, features)[0] >= 0.98
+    batch = caloric.extract(torch.stack([channels, channels]), max_features=50, device=HERE)
+    assert len(batch) == 2
     with pytest.raises(caloric.InputError, match="tensor"):
         caloric.extract(torch.zeros(2, 30, 30), device=HERE)
-    with pytest.raises(caloric.InputError, match="tensor of"):
+    with pytest.raises(caloric.InputError, match="tensor of unsupported type"):
         caloric.extract(torch.zeros(30, 30, dtype=torch.int64), device=HERE)
     with pytest.raises(caloric.InputError, match="NaN"):
         caloric.extract(torch.full((30, 30), torch.nan), device=HERE)
 
 
 def _kinds():
-    """The same picture in all the forms that users have it in."""
+    """Return the same image in all supported types and memory layouts."""
     colors = cv2.resize(photographs.color("astronaut"), (97, 81))
     gray = photograph(size=(97, 81))
     half = (gray / 255).astype(np.float16)
     alpha = np.dstack([colors, np.linspace(0, 255, colors[..., 0].size).reshape(gray.shape)])
-    frozen = gray.copy()
-    frozen.setflags(write=False)
+    read_only = gray.copy()
+    read_only.setflags(write=False)
     return {
         "gray": gray, "colors": colors, "one channel": gray[..., None],
         "alpha": alpha.astype(np.uint8), "uint16": gray.astype(np.uint16) * 257,
         "big endian": (gray.astype(np.uint16) * 257).astype(">u2"), "bool": gray > 100,
         "float16": half, "float32": half.astype(np.float32), "float64": colors / 255,
         "Fortran order": np.asfortranarray(colors), "a view": colors[::-1, ::-1],
-        "read-only": frozen, "a list": (gray / 255).tolist(),
+        "read-only": read_only, "a list": (gray / 255).tolist(),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", _kinds())
-def test_all_kinds_of_arrays_are_gray_as_on_the_cpu(kind):
+def test_grayscale_pixels_of_all_kinds_of_arrays_agree_with_the_cpu(kind):
     image = _kinds()[kind]
     prepared = upload.prepared(image)
     pixels = upload.on_device(prepared, descriptor("caloric").kernel, DEVICE)
@@ -70,14 +70,11 @@ def test_all_kinds_of_arrays_are_gray_as_on_the_cpu(kind):
         (np.zeros((40, 40), np.int32), "caloric", "pixels of type int32"),
     ],
 )
-def test_wrong_pixels_are_the_errors_of_the_cpu(image, name, message):
+def test_invalid_pixels_raise_the_same_error_as_on_the_cpu(image, name, message):
     good = np.full((*image.shape,), 0.5)
-    told = []
+    messages = []
     for device in ("cpu", HERE):
         with pytest.raises(caloric.InputError, match=message) as error:
             caloric.extract([good, image], name, device=device)
-        told.append(str(error.value))
-    assert told[0] == told[1]
-
-
-# Devices, and what does not fit.
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]

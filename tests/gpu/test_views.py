@@ -1,4 +1,4 @@
-"""Simulated views on a device."""
+"""Features of simulated views on a device."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SIZE = (300, 400)
 
 
 @pytest.mark.slow
-def test_features_of_views_are_those_of_the_cpu():
+def test_features_of_views_agree_with_the_cpu():
     image = photographs.gray("brick", SIZE[::-1])
     cpu = caloric.extract(image, views=2, max_features=400)
     device = caloric.extract(image, views=2, max_features=400, device=HERE)
@@ -22,6 +22,6 @@ def test_features_of_views_are_those_of_the_cpu():
     assert (errors < 0.01).mean() > 0.98
     mask = np.zeros(SIZE, bool)
     mask[100:] = True
-    below = caloric.extract(image, views=2, max_features=400, mask=mask, device=HERE)
-    assert len(below) > 100
-    assert below.frames.xy[:, 1].min() > 99
+    masked = caloric.extract(image, views=2, max_features=400, mask=mask, device=HERE)
+    assert len(masked) > 100
+    assert masked.frames.xy[:, 1].min() > 99

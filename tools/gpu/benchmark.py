@@ -15,7 +15,7 @@ from caloric.gpu import devices
 from caloric.runtime import native, threads
 from caloric.types import Log, Report
 from tools.gpu import checks, users
-from tools.gpu import device as alone
+from tools.gpu import device as device_only
 
 
 def _driver() -> str | None:
@@ -31,7 +31,7 @@ def _driver() -> str | None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Photographs, Oxford Affine if its accuracy is compared, the device, and the commit."""
+    """Directories of photographs and, optionally, Oxford Affine; the device; the commit."""
 
     photographs: Path
     oxford: Path | None
@@ -44,8 +44,8 @@ def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
     photographs = inputs.photographs
     device = devices.resolve(inputs.device)
     if device is None or device.type != "cuda":
-        raise InputError("this benchmark needs a GPU that PyTorch sees")
-    read_photographs(photographs, 64, 64, 1)  # raises an error before the work
+        raise InputError("this benchmark needs an NVIDIA GPU; see `caloric info`")
+    read_photographs(photographs, 64, 64, 1)  # fail early if there are none
     name = str(device)
     report: Report = {
         "about": {
@@ -55,7 +55,7 @@ def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
         }
     }  # fmt: skip
     parts: dict[str, Callable[[], Report]] = {
-        # What users get:
+        # Public functions:
         "arrays": lambda: users.arrays(photographs, name, log),
         "files": lambda: users.files(photographs, name, log),
         "pairs": lambda: users.pairs(photographs, name, log),
@@ -64,11 +64,11 @@ def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
         "cpu": lambda: users.on_cpu(photographs, log),
         "agreement": lambda: checks.agreement(photographs, name, log),
         "out of memory": lambda: checks.out_of_memory(photographs, name),
-        # The device alone:
-        "limits": lambda: alone.limits(device),
-        "images": lambda: alone.throughput(photographs, device, log),
-        "description": lambda: alone.describing(photographs, device),
-        "search": lambda: alone.searching(device),
+        # Device only, without transfers:
+        "limits": lambda: device_only.limits(device),
+        "images": lambda: device_only.throughput(photographs, device, log),
+        "description": lambda: device_only.describing(photographs, device),
+        "search": lambda: device_only.searching(device),
         "kernels": lambda: checks.fused_kernels(photographs, device),
     }
     if inputs.oxford is not None:

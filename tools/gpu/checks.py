@@ -1,4 +1,4 @@
-"""Checks of the GPU code against the CPU, of its kernels, and of its behavior without memory."""
+"""Checks of the GPU code: agreement with the CPU, kernels, and behavior when memory runs out."""
 
 import logging
 from pathlib import Path
@@ -14,14 +14,14 @@ from caloric.bench.gpu import gray_photographs
 from caloric.descriptor.recipes import descriptor
 from caloric.gpu import backend, batches, density, devices, extrema, graphs, scalespace
 from caloric.gpu import pipeline as gpu_pipeline
-from caloric.gpu.pyramid import Measurement, Owners, pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, pyramid
 from caloric.options import ExtractOptions
 from caloric.types import Log, Report
 from tools.gpu.agreement import compared
 
 
 def agreement(photographs: Path, device_name: str, log: Log, count: int = 8) -> Report:
-    """Return how well frames and descriptors of the device agree with those of the CPU."""
+    """Return how well features, matches and alignments agree between the device and the CPU."""
     shares, cosines = [], []
     for image in gray_photographs(photographs, 640, 800, count):
         log("agreement with the CPU")
@@ -67,40 +67,42 @@ def agreement(photographs: Path, device_name: str, log: Log, count: int = 8) -> 
 
 
 def fused_kernels(photographs: Path, device: Any) -> Report:
-    """Return the relative difference of each fused kernel to its plain form, on the device."""
+    """Return the relative difference of each Triton kernel to its PyTorch implementation."""
     images = torch.from_numpy(np.stack(gray_photographs(photographs, 300, 401, 3))).to(device)
     layout, compiled = pyramid(300, 401), backend.of(device)
 
-    def difference(fused: Any, plain: Any) -> float:
-        return float((fused - plain).double().norm() / plain.double().norm())
+    def difference(values: Any, plain: Any) -> float:
+        return float((values - plain).double().norm() / plain.double().norm())
 
     plain = scalespace.build(images, layout)
     report = {"pyramid": difference(compiled.build(images, layout), plain)}
     options = ExtractOptions(max_features=None)
-    thresholds = (options.lowest, options.edge, gpu_pipeline.room(layout.size))
+    thresholds = (options.lowest, options.edge, gpu_pipeline.default_capacity(layout.size))
     both = (find(plain, layout, *thresholds) for find in (compiled.find, extrema.find))
-    (places, strengths), (expected, known) = (extrema.strongest(points, 500) for points in both)
-    valid = known > 0
-    report["extrema: strengths"] = difference(strengths, known)
-    report["extrema: positions"] = difference(places[valid], expected[valid])
-    maps = gpu_pipeline.upright(expected, known)
+    (positions, strengths), (expected_positions, expected) = (
+        extrema.strongest(peaks, 500) for peaks in both
+    )
+    valid = expected > 0
+    report["extrema: strengths"] = difference(strengths, expected)
+    report["extrema: positions"] = difference(positions[valid], expected_positions[valid])
+    maps = gpu_pipeline.upright(expected_positions, expected)
     maps[..., 0, 1] = 0.3 * maps[..., 0, 0]
     flat = maps.view(-1, 2, 3)
     recipes = [(name, descriptor(name).power) for name in ("caloric", "heat", "distribution-field")]
     for name, power in [*recipes, ("caloric", 0.7), ("caloric", 0.5)]:
         recipe = descriptor(name)
-        what = Measurement(recipe.sampling, recipe.kernel, power, 6)
-        arguments = (plain, layout, flat, Owners(0, 500), what, torch.float32)
-        densities = (compiled.harmonics(*arguments), density.measured(*arguments))
+        measurement = Measurement(recipe.sampling, recipe.kernel, power, 6)
+        arguments = (plain, layout, flat, FrameBlock(0, 500), measurement, torch.float32)
+        densities = (compiled.harmonics(*arguments), density.measure(*arguments))
         report[f"density: {name}, power {power:g}"] = difference(*densities)
     return report
 
 
 def out_of_memory(photographs: Path, device_name: str) -> Report:
-    """Return what happens with memory for a few images only: halved batches, the same results."""
+    """Return the log messages and the agreement of results with memory for a few images only."""
     images = gray_photographs(photographs, 640, 800, 16)
     expected = pipeline.extract_many(images, max_features=500, device=device_name)
-    graphs.forget()
+    graphs.clear()
     device = devices.resolve(device_name)
     total = torch.cuda.get_device_properties(device).total_memory
     messages: list[str] = []
@@ -113,7 +115,7 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
         batches.log.removeHandler(handler)
-        graphs.forget()
+        graphs.clear()
     # The batch size changes the order of summation in products, and so the last bits.
     lowest = min(
         float(np.einsum("ij,ij->i", *(np.asarray(v.descriptors, np.float32) for v in (a, b))).min())
@@ -123,7 +125,7 @@ def out_of_memory(photographs: Path, device_name: str) -> Report:
 
 
 def accuracy(oxford: Path, device_name: str, log: Log) -> Report:
-    """Return the mAP on Oxford Affine on both devices, at OpenCV's and at Caloric's keypoints."""
+    """Return the mAP on Oxford Affine on CPU and device, with OpenCV's and Caloric's keypoints."""
     from caloric.bench import evaluate, methods
 
     chosen = [

@@ -1,4 +1,4 @@
-"""The device alone: its limits, the time of each stage, and rates without copies to the host."""
+"""Measurements on the device only: its limits, the time of each stage, and rates."""
 
 import statistics
 import time
@@ -25,20 +25,22 @@ BATCHES = (1, 8, 32)
 FRAMES = 65_536
 
 
-def milliseconds(run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0) -> float:
+def milliseconds(
+    run: Callable[[], Any], device: Any, min_count: int = 5, budget: float = 1.0
+) -> float:
     """Return the median of :func:`timings`."""
-    return statistics.median(timings(run, device, least, budget))
+    return statistics.median(timings(run, device, min_count, budget))
 
 
 def timings(
-    run: Callable[[], Any], device: Any, least: int = 5, budget: float = 1.0
+    run: Callable[[], Any], device: Any, min_count: int = 5, budget: float = 1.0
 ) -> list[float]:
-    """Return the milliseconds of synchronized repetitions, after three to warm up."""
+    """Return the milliseconds of synchronized runs, after three warm-up runs."""
     for _ in range(3):
         run()
     times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < least or (time.perf_counter() - began < budget and len(times) < 200):
+    start = time.perf_counter()
+    while len(times) < min_count or (time.perf_counter() - start < budget and len(times) < 200):
         torch.cuda.synchronize(device)
         started = time.perf_counter()
         run()
@@ -63,16 +65,16 @@ def limits(device: Any) -> Report:
 
 
 def stages(images: Any, options: ExtractOptions) -> Report:
-    """Return the milliseconds per image of each stage, and the least memory traffic per image."""
+    """Return the milliseconds per image of each stage, and the minimum memory traffic."""
     device, count = images.device, len(images)
     layout, stage = pyramid(*images.shape[1:]), backend.of(device)
     rows = stage.build(images, layout)
-    thresholds = (options.lowest, options.edge, pipeline.room(layout.size))
+    thresholds = (options.lowest, options.edge, pipeline.default_capacity(layout.size))
     candidates = stage.find(rows, layout, *thresholds)
-    most = options.max_features or 0
-    places, strengths = extrema.strongest(candidates, most)
-    maps = pipeline.upright(places, strengths)
-    reader = Reader(rows, layout, most)
+    limit = options.max_features or 0
+    positions, strengths = extrema.strongest(candidates, limit)
+    maps = pipeline.upright(positions, strengths)
+    reader = Reader(rows, layout, limit)
     recipe, kind = options.recipe, pipeline.product_type(device)
     table = pooling.table(
         recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, device, kind
@@ -80,16 +82,16 @@ def stages(images: Any, options: ExtractOptions) -> Report:
     flat = maps.view(-1, 2, 3)
 
     def measure() -> Any:
-        what = Measurement(recipe.sampling, recipe.kernel, recipe.power, table.order)
-        return reader.harmonics(flat, what, 0, kind)
+        measurement = Measurement(recipe.sampling, recipe.kernel, recipe.power, table.order)
+        return reader.harmonics(flat, measurement, 0, kind)
 
     measured = measure()
     raw = pooling.pool(measured, table)
     runs: dict[str, Callable[[], Any]] = {
         "pyramid": lambda: stage.build(images, layout),
         "extrema": lambda: stage.find(rows, layout, *thresholds),
-        "strongest": lambda: extrema.strongest(candidates, most),
-        "directions": lambda: orientation.turned(reader, maps, strengths, most),
+        "strongest": lambda: extrema.strongest(candidates, limit),
+        "directions": lambda: orientation.oriented(reader, maps, strengths, limit),
         "density": measure,
         "table": lambda: pooling.pool(measured, table),
         "normalized, whitened": lambda: pooling.finish(raw, recipe),
@@ -99,14 +101,14 @@ def stages(images: Any, options: ExtractOptions) -> Report:
             name: milliseconds(run, device, budget=0.3) / count for name, run in runs.items()
         },
         "gigabytes an image of the pyramid": 8 * layout.total / 1e9,
-        "gigabytes an image of the densities": measured[0].nbytes * most / 1e9,
-        # Pyramids are written, and read twice, also for extrema; densities are written and read.
-        "gigabytes an image at least": (12 * layout.total + 2 * measured[0].nbytes * most) / 1e9,
+        "gigabytes an image of the densities": measured[0].nbytes * limit / 1e9,
+        # The pyramid is written once and read twice, the densities are written and read once.
+        "gigabytes an image at least": (12 * layout.total + 2 * measured[0].nbytes * limit) / 1e9,
     }  # fmt: skip
 
 
 def _resident(images: Any, options: ExtractOptions) -> Callable[[], Any]:
-    """Return a function that runs the whole pipeline on the device, as one recorded graph."""
+    """Return a function that runs the whole pipeline on the device as one recorded graph."""
 
     def run() -> Any:
         with torch.no_grad(), cuda_streams.using(images.device):
@@ -116,11 +118,11 @@ def _resident(images: Any, options: ExtractOptions) -> Callable[[], Any]:
 
 
 def throughput(photographs: Path, device: Any, log: Log) -> Report:
-    """Return images per second by size and batch, with results on the device or on the host."""
+    """Return images per second by image size and batch size, without transfers."""
     report: Report = {}
-    for name, (height, width, most) in SIZES.items():
+    for name, (height, width, max_features) in SIZES.items():
         log(name)
-        options = ExtractOptions(max_features=most)
+        options = ExtractOptions(max_features=max_features)
         arrays = gray_photographs(photographs, height, width, max(BATCHES))
         results: Report = {}
         for count in BATCHES:
@@ -134,13 +136,13 @@ def throughput(photographs: Path, device: Any, log: Log) -> Report:
                 "images a second": 1000 * count / on_device,
             }
         results["stages"] = stages(images, options)
-        graphs.forget()
+        graphs.clear()
         report[name] = results
     return report
 
 
 def describing(photographs: Path, device: Any) -> Report:
-    """Return frames per second of the description alone, from density to whitening."""
+    """Return frames described per second, from density to whitening."""
     options = ExtractOptions(max_features=2000)
     (image,) = gray_photographs(photographs, 640, 800, 1)
     with torch.no_grad():
@@ -168,16 +170,16 @@ def describing(photographs: Path, device: Any) -> Report:
 
 
 def searching(device: Any) -> Report:
-    """Return how often a second the device searches 4,096 x 4,096 descriptors, 64 at once."""
+    """Return pairs of 4,096 x 4,096 descriptors searched per second, in groups of 64."""
     rng = np.random.default_rng(0)
     count, sets = 64, 16
     values = rng.standard_normal((sets, MATCHED, 128)).astype(np.float32)
     values /= np.linalg.norm(values, axis=2, keepdims=True)
     xy = rng.uniform(0, 1000, (sets, MATCHED, 2))
     report: Report = {}
-    for name, placed in (("ratio to the second", False), ("ratio beyond 10 pixels", True)):
+    for name, with_xy in (("ratio to the second", False), ("ratio beyond 10 pixels", True)):
         on_device = [
-            Set(torch.tensor(v, device=device), torch.tensor(p, device=device) if placed else None)
+            Set(torch.tensor(v, device=device), torch.tensor(p, device=device) if with_xy else None)
             for v, p in zip(values, xy, strict=True)
         ]
         pairs = [(i % sets, (i + 1 + i // sets) % sets) for i in range(count)]

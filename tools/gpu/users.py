@@ -1,4 +1,4 @@
-"""What users of a GPU get: arrays and files in, features and matches out, by the public calls."""
+"""Benchmarks of the public functions on a GPU: extraction, matching, views and refinement."""
 
 import statistics
 import tempfile
@@ -27,56 +27,60 @@ from tools.gpu.agreement import compared
 
 IMAGES = 320
 CALLS = (1, 8, 32)  # images per call, besides all
-_REPEATED = 3
+_REPETITIONS = 3
 MATCHED = 4096
-_PAIRED = 24  # images whose pairs are matched
+_PAIRED = 24  # images, all pairs of which are matched
 
 
-def _seconds(work: Callable[[], Any], warm: int = 3, repeated: int = 0) -> float:
-    """Return the median time of a call whose result is on the host, after some to warm up."""
-    for _ in range(warm):
+def _seconds(work: Callable[[], Any], warm_up: int = 3, repetitions: int = 0) -> float:
+    """Return the median time of a call that returns its result on the host."""
+    for _ in range(warm_up):
         work()
     times = []
-    for _ in range(repeated or _REPEATED):
+    for _ in range(repetitions or _REPETITIONS):
         started = time.perf_counter()
         work()
         times.append(time.perf_counter() - started)
     return statistics.median(times)
 
 
-def _in_calls(images: Sequence[Any], size: int, most: int, device: str) -> None:
-    """Extract the features of images, so many in a call."""
+def _in_calls(images: Sequence[Any], size: int, max_features: int, device: str) -> None:
+    """Extract the features of images, ``size`` images per call."""
     for start in range(0, len(images), size):
         part = images[start : start + size]
-        pipeline.extract(part[0] if size == 1 else part, max_features=most, device=device)
+        pipeline.extract(part[0] if size == 1 else part, max_features=max_features, device=device)
 
 
 def arrays(directory: Path, device: str, log: Log) -> Report:
-    """Return images a second from NumPy arrays to :class:`Features` on the host, by call size."""
+    """Return images per second from NumPy arrays to :class:`Features`, by images per call."""
     report: Report = {}
-    for name, (height, width, most) in SIZES.items():
+    for name, (height, width, max_features) in SIZES.items():
         colors = photographs(directory, height, width, IMAGES)
         gray = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in colors]
         results: Report = {}
         for kind, images in (("color", colors), ("gray", gray)):
             log(f"{name}, {kind} arrays")
-            own = results[kind] = {}
+            rates = results[kind] = {}
             for size in (IMAGES, *CALLS):
                 took = _seconds(
-                    partial(_in_calls, images, size, most, device), 3 if size > 8 else 1
+                    partial(_in_calls, images, size, max_features, device), 3 if size > 8 else 1
                 )
                 calls = "one list" if size == IMAGES else f"calls of {size}"
-                own[f"images a second, {calls}"] = IMAGES / took
-            own["milliseconds, one by one, mean"] = 1000 / own["images a second, calls of 1"]
-        stay = partial(pipeline.extract, colors, max_features=most, device=device, on_device=True)
-        results["images a second, one list, features stay on the device"] = IMAGES / _seconds(stay)
-        graphs.forget()
+                rates[f"images a second, {calls}"] = IMAGES / took
+            rates["milliseconds, one by one, mean"] = 1000 / rates["images a second, calls of 1"]
+        on_device = partial(
+            pipeline.extract, colors, max_features=max_features, device=device, on_device=True
+        )
+        results["images a second, one list, features stay on the device"] = IMAGES / _seconds(
+            on_device
+        )
+        graphs.clear()
         report[name] = results
     return report
 
 
 def files(directory: Path, device: str, log: Log) -> Report:
-    """Return images a second from JPEG files of 800 x 640 to features, for each decoder."""
+    """Return images per second from JPEG files of 800 x 640 to features, for each decoder."""
     options = ExtractOptions(max_features=2000)
     target = devices.resolve(device)
     report: Report = {"files": IMAGES}
@@ -91,7 +95,7 @@ def files(directory: Path, device: str, log: Log) -> Report:
             features = dict(dispatch.extract_each(images, options, device, 10**9))
             return [features[i] for i in range(len(paths))]
 
-        def decoded(decode: loading.Decoder) -> None:
+        def decode_only(decode: loading.Decoder) -> None:
             for _ in loading.open_images(paths, target, decode):
                 pass
 
@@ -102,7 +106,7 @@ def files(directory: Path, device: str, log: Log) -> Report:
                 partial(run, decode)
             )
             report[f"images a second, decoding by the {decode} alone"] = IMAGES / _seconds(
-                partial(decoded, decode), 1
+                partial(decode_only, decode), 1
             )
             results[decode] = run(decode)
     if "gpu" in results:
@@ -110,7 +114,7 @@ def files(directory: Path, device: str, log: Log) -> Report:
         report["frames that both decoders lead to"] = float(
             np.mean([compared(*both)[0] for both in pairs])
         )
-    graphs.forget()
+    graphs.clear()
     return report
 
 
@@ -127,73 +131,75 @@ def nvjpeg(device: str) -> bool:
 
 
 def pairs(directory: Path, device: str, log: Log) -> Report:
-    """Return pairs of 4,096 x 4,096 features matched a second, and whether the CPU agrees."""
+    """Return pairs of 4,096 x 4,096 features matched per second, and agreement with the CPU."""
     log("pairs")
     images = photographs(directory, 1080, 1920, _PAIRED)
     features = [
-        found[:MATCHED]
-        for found in pipeline.extract_many(images, max_features=MATCHED, device=device)
+        extracted[:MATCHED]
+        for extracted in pipeline.extract_many(images, max_features=MATCHED, device=device)
     ]
-    features = [_filled(found) for found in features]
-    every = [(a, b) for i, a in enumerate(features) for b in features[i + 1 :]]
-    apart = list(zip(features[::2], features[1::2], strict=True))
-    report: Report = {"features": [len(found) for found in features], "pairs": len(every)}
-    for name, listed in (("all pairs of images", every), ("pairs without an image twice", apart)):
-        took = _seconds(partial(pipeline.match, listed, device=device))
-        report[f"pairs a second, one list, {name}"] = len(listed) / took
-    took = _seconds(lambda: [pipeline.match(a, b, device=device) for a, b in apart])
-    report["pairs a second, one by one"] = len(apart) / took
-    staying = [_on_device(found, device) for found in features]
-    listed = [(a, b) for i, a in enumerate(staying) for b in staying[i + 1 :]]
-    took = _seconds(lambda: pipeline.match(listed, device=device))
-    report["pairs a second, one list, features on the device"] = len(listed) / took
-    shared = every[:40]
-    both = [pipeline.match(shared, device=d) for d in ("cpu", device)]
-    sets = [[{tuple(p) for p in m.indices.tolist()} for m in found] for found in both]
+    features = [_filled(f) for f in features]
+    all_pairs = [(a, b) for i, a in enumerate(features) for b in features[i + 1 :]]
+    disjoint = list(zip(features[::2], features[1::2], strict=True))
+    report: Report = {"features": [len(f) for f in features], "pairs": len(all_pairs)}
+    for name, image_pairs in (
+        ("all pairs of images", all_pairs), ("pairs without an image twice", disjoint),
+    ):  # fmt: skip
+        took = _seconds(partial(pipeline.match, image_pairs, device=device))
+        report[f"pairs a second, one list, {name}"] = len(image_pairs) / took
+    took = _seconds(lambda: [pipeline.match(a, b, device=device) for a, b in disjoint])
+    report["pairs a second, one by one"] = len(disjoint) / took
+    on_device = [_on_device(f, device) for f in features]
+    device_pairs = [(a, b) for i, a in enumerate(on_device) for b in on_device[i + 1 :]]
+    took = _seconds(lambda: pipeline.match(device_pairs, device=device))
+    report["pairs a second, one list, features on the device"] = len(device_pairs) / took
+    some_pairs = all_pairs[:40]
+    both = [pipeline.match(some_pairs, device=d) for d in ("cpu", device)]
+    sets = [[{tuple(p) for p in m.indices.tolist()} for m in matches] for matches in both]
     report["matches of 40 pairs, on the CPU"] = sum(map(len, sets[0]))
     report["matches that differ"] = sum(len(a ^ b) for a, b in zip(*sets, strict=True))
     return report
 
 
 def _filled(features: Features) -> Features:
-    """Return as many features as are matched, the first ones again if there are fewer."""
+    """Return ``MATCHED`` features, with repetitions if there are fewer."""
     return features[np.arange(MATCHED) % len(features)]
 
 
 def _on_device(features: Features, device: str) -> Any:
-    from caloric.gpu.download import sent
+    from caloric.gpu.download import to_device
 
-    return sent(features, devices.resolve(device))
+    return to_device(features, devices.resolve(device))
 
 
 def views(directory: Path, device: str, log: Log) -> Report:
     """Return the milliseconds of all simulated views of two images of 800 x 640."""
     log("simulated views")
     images = photographs(directory, 640, 800, 2)
-    took = _seconds(lambda: pipeline.extract_many(images, views=8, device=device), repeated=9)
-    one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repeated=9)
-    found = pipeline.extract_many(images, views=8, device=device)
-    graphs.forget()
+    took = _seconds(lambda: pipeline.extract_many(images, views=8, device=device), repetitions=9)
+    one = _seconds(lambda: pipeline.extract(images[0], views=8, device=device), repetitions=9)
+    features = pipeline.extract_many(images, views=8, device=device)
+    graphs.clear()
     return {
         "milliseconds, both images": 1000 * took, "milliseconds, one image": 1000 * one,
-        "features": [len(f) for f in found],
+        "features": [len(f) for f in features],
     }  # fmt: skip
 
 
-def _on_both(work: Callable[..., Any], device: str, repeated: int) -> Report:
+def _on_both(work: Callable[..., Any], device: str, repetitions: int) -> Report:
     """Return the milliseconds of ``work(device=...)`` on the CPU and on the device."""
     return {
-        name: 1000 * _seconds(partial(work, device=where), repeated=repeated)
-        for name, where in (("cpu", "cpu"), ("device", device))
+        name: 1000 * _seconds(partial(work, device=d), repetitions=repetitions)
+        for name, d in (("cpu", "cpu"), ("device", device))
     }
 
 
-ALIGNED = (256, 512, 1024)  # pixels across templates
+ALIGNED = (256, 512, 1024)  # side lengths of templates, in pixels
 REFINED = 2000  # matches
 
 
 def precision(directory: Path, device: str, log: Log) -> Report:
-    """Return the milliseconds of alignments and of refinement, on the CPU and the device."""
+    """Return the milliseconds of alignment and refinement, on the CPU and on the device."""
     log("alignment and refinement")
     image = photographs(directory, 1536, 2048, 1)[0]
     report: Report = {}
@@ -201,11 +207,13 @@ def precision(directory: Path, device: str, log: Log) -> Report:
         map_ = np.array([[1.02, 0.1, 300], [-0.1, 0.97, 250]])
         flags = cv2.WARP_INVERSE_MAP | cv2.INTER_CUBIC
         template = np.asarray(cv2.warpAffine(image, map_, (side, side), flags=flags))
-        # A few trials: these calls take up to a second on a CPU.
+        # Few repetitions: these calls take up to a second on a CPU.
         took = _on_both(partial(align.align, template, image), device, 5)
-        here, there = (align.align(template, image, device=d).transform for d in ("cpu", device))
-        apart = float(np.abs(here - there).max())
-        report[f"align {side} x {side} in 2048 x 1536"] = took | {"largest difference": apart}
+        expected, actual = (
+            align.align(template, image, device=d).transform for d in ("cpu", device)
+        )
+        difference = float(np.abs(expected - actual).max())
+        report[f"align {side} x {side} in 2048 x 1536"] = took | {"largest difference": difference}
     first = photographs(directory, 640, 800, 1)[0]
     second = np.asarray(
         cv2.warpAffine(first, np.array([[1.03, 0.04, -9], [-0.03, 1, 12]]), (800, 640))
@@ -215,21 +223,21 @@ def precision(directory: Path, device: str, log: Log) -> Report:
     frames = a.frames.maps[rows[:, 0]], b.frames.maps[rows[:, 1]]
     refine = partial(pipeline.refine, first, second, *frames)
     report[f"refine {REFINED:,} matches"] = _on_both(refine, device, 9)
-    graphs.forget()
+    graphs.clear()
     return report
 
 
 def on_cpu(photographs: Path, log: Log) -> Report:
     """Return images per second of one process with two threads, for the same images."""
     report: Report = {}
-    for name, (height, width, most) in SIZES.items():
+    for name, (height, width, max_features) in SIZES.items():
         log(f"on the CPU: {name}")
         images = gray_photographs(photographs, height, width, 4)
         with setting(CALORIC_THREADS="2"):
-            pipeline.extract(images[0], max_features=most)
+            pipeline.extract(images[0], max_features=max_features)
             started = time.perf_counter()
             for image in images:
-                pipeline.extract(image, max_features=most)
+                pipeline.extract(image, max_features=max_features)
             took = (time.perf_counter() - started) / len(images)
         report[name] = {"images a second": 1 / took, "compiled core": native.core() is not None}
     return report

@@ -198,7 +198,7 @@ def descend(task: Task, path: Path) -> Alignment:
     if task.on is CPU or len(task.sizes) == 1:
         return _descend(task, path, CPU)
     h, w = task.sizes[0][0].shape
-    alignment = devices.fitting(
+    alignment = devices.unless_out_of_memory(
         lambda: _descend(task, path, task.on), f"a registration of {h} x {w} pixels"
     )
     return _descend(task, path, CPU) if alignment is None else alignment

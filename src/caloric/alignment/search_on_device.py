@@ -20,7 +20,7 @@ def correlate(
     values: Pixels, columns: Pixels, turns: int, device: Any
 ) -> tuple[Pixels, NDArray[np.uint8]]:
     """Return :func:`caloric.alignment.search.correlate`, which is also the fallback."""
-    result = devices.fitting(
+    result = devices.unless_out_of_memory(
         lambda: _correlate_on_device(values, columns, turns, device), "a search"
     )
     return search.correlate(values, columns, turns) if result is None else result

@@ -210,7 +210,7 @@ def _prepared(image: Any, mask: Any) -> Any:
 def _uploaded(features: Features, device: Any) -> Any:
     from caloric.gpu import download
 
-    return download.sent(features, device)
+    return download.to_device(features, device)
 
 
 def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:

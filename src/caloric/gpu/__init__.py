@@ -1,5 +1,5 @@
-"""The pipeline on batches of images in PyTorch, with Triton kernels for GPUs.
+"""The pipeline for batches of images in PyTorch, with Triton kernels for GPUs.
 
-Tables, samplings and constants are those of the CPU modules. Each Triton kernel has a plain PyTorch
-form that it is tested against. PyTorch is imported only if a device is requested.
+It uses the tables, samplings and constants of the CPU modules. Each Triton kernel is tested against
+an implementation in PyTorch. PyTorch is imported only if a device is requested.
 """

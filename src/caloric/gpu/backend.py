@@ -1,7 +1,6 @@
 """The backend of a device: the stages that exist both in PyTorch and as Triton kernels.
 
-Both forms compute the same from the same tables. The Triton kernels are faster and not
-differentiable.
+Both use the same tables. The Triton kernels are faster, but not differentiable.
 """
 
 from collections.abc import Callable
@@ -12,28 +11,29 @@ from typing import Any
 from torch import Tensor
 
 from caloric.gpu import density, extrema, scalespace
-from caloric.gpu.pyramid import Measurement, Owners, Peaks, Pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, Peaks, Pyramid
 
 
 @dataclass(frozen=True)
 class Backend:
-    """``build``: pyramids; ``find``: extrema; ``harmonics``: densities around frames.
+    """The implementations of three stages.
 
-    ``compiled`` says that they are Triton kernels, which never wait for the device, so that calls
-    can be recorded.
+    ``build`` returns pyramids, ``find`` extrema, and ``harmonics`` the densities around frames.
+    ``compiled`` is True for Triton kernels. They never synchronize with the device, so calls can be
+    recorded in CUDA graphs.
     """
 
     build: Callable[[Tensor, Pyramid], Tensor]
     find: Callable[[Tensor, Pyramid, float, float, int], Peaks]
-    harmonics: Callable[[Tensor, Pyramid, Tensor, Owners, Measurement, Any], Tensor]
+    harmonics: Callable[[Tensor, Pyramid, Tensor, FrameBlock, Measurement, Any], Tensor]
     compiled: bool
 
 
-_TORCH = Backend(scalespace.build, extrema.find, density.measured, compiled=False)
+_TORCH = Backend(scalespace.build, extrema.find, density.measure, compiled=False)
 
 
 def of(device: Any) -> Backend:
-    """Return Triton kernels for a GPU, if Triton is installed, and PyTorch otherwise."""
+    """Return the backend of a device: Triton on a GPU if it is installed, otherwise PyTorch."""
     return _triton() or _TORCH if device.type == "cuda" else _TORCH
 
 
@@ -44,5 +44,5 @@ def _triton() -> Backend | None:
     except ImportError:
         return None
     return Backend(
-        scalespace_kernels.build, extrema_kernels.find, density_kernels.measured, compiled=True
+        scalespace_kernels.build, extrema_kernels.find, density_kernels.measure, compiled=True
     )

@@ -1,4 +1,4 @@
-"""Extraction in batches of images of one kind, halved until they fit into device memory."""
+"""Extraction in batches of images of the same kind, halved until they fit into device memory."""
 
 import logging
 from collections import deque
@@ -23,11 +23,11 @@ from caloric.types import Mask
 
 log = logging.getLogger("caloric")
 
-BATCH = 32  # images of one kind per batch
-_PIXELS = 1 << 26  # per batch
-_WAITING = 1 << 28  # pixels that wait for other images of their kind
-_ADDRESSABLE = 1 << 31  # elements of a pyramid that the Triton kernels can address
-_IN_FLIGHT = 2  # batches that the device works on while the results of another are unpacked
+BATCH = 32  # images per batch, at most
+_PIXELS = 1 << 26  # per batch, at most
+_WAITING = 1 << 28  # pixels of incomplete batches, at most
+_ADDRESSABLE = 1 << 31  # elements of a pyramid: the Triton kernels use 32-bit indices
+_IN_FLIGHT = 2  # batches queued on the device while the results of another are unpacked
 
 Item = tuple[Image, Mask | None]  # an image and its mask (h, w)
 Result = Features | DeviceFeatures | Failure | None
@@ -35,10 +35,11 @@ _Indexed = tuple[int, Item]
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
-    """Images of one size that a device works on; ``copy`` is of all bytes or of the headers.
+class PendingBatch:
+    """A batch of images of the same size in flight on a device.
 
-    ``resident`` are the bytes that stay on the device.
+    ``copy`` downloads all bytes. If the features stay on the device as ``resident``, it downloads
+    only the headers.
     """
 
     packed: Packed
@@ -50,17 +51,18 @@ class Running:
     def parts(self) -> Parts | None:
         """Return the features of all images on the host; None if the candidate buffer overflowed.
 
-        The retry uses a larger one. Of features that stay on the device there are headers only.
+        A retry uses a larger buffer. If the features stay on the device, only the headers are
+        returned.
         """
         packed = self.packed if self.resident is None else replace(self.packed, slots=0)
         parts = packed.parts(self.copy.wait().numpy())
-        if parts.crowded:
+        if parts.overflowed:
             graphs.enlarge(self.size, self.options)
             return None
         return parts
 
     def results(self) -> list[Result] | None:
-        """Return the features of each image, or a Failure; None if the buffer overflowed."""
+        """Return the features or a Failure for each image; None if the buffer overflowed."""
         parts = self.parts()
         if parts is None:
             return None
@@ -84,8 +86,10 @@ class Running:
         return [result(i) for i in range(len(counts))]
 
 
-def begin(batch: list[Item], options: ExtractOptions, device: Any, stay: bool) -> Running:
-    """Upload images of one kind, and queue their extraction on the device."""
+def begin(
+    batch: list[Item], options: ExtractOptions, device: Any, keep_on_device: bool
+) -> PendingBatch:
+    """Upload images of the same kind and queue their extraction on the device."""
     kind = Kind.of(batch[0][0])
     layout, size = kind.layout, kind.size
     capacity = graphs.capacity(size, options)
@@ -103,76 +107,81 @@ def begin(batch: list[Item], options: ExtractOptions, device: Any, stay: bool) -
             masks = upload.upload(filled, device)
         key = None if options.max_features is None else (options, layout, capacity)
         packed: Packed = graphs.recorded(work, key, pixels, masks)
-        copy = cuda_streams.download(packed.headers() if stay else packed.bytes)
-        return Running(packed, copy, packed.bytes.clone() if stay else None, options, size)
+        copy = cuda_streams.download(packed.headers() if keep_on_device else packed.bytes)
+        return PendingBatch(
+            packed, copy, packed.bytes.clone() if keep_on_device else None, options, size
+        )
 
 
-def extract_one(item: Item, options: ExtractOptions, device: Any, stay: bool = False) -> Result:
+def extract_one(
+    item: Item, options: ExtractOptions, device: Any, keep_on_device: bool = False
+) -> Result:
     """Return the features of one image; None if it does not fit into device memory."""
     h, w = Kind.of(item[0]).size
     while addressable(h, w, device):
         try:
-            results = begin([item], options, device, stay).results()
+            results = begin([item], options, device, keep_on_device).results()
         except torch.OutOfMemoryError:
             break
         if results is not None:
             return results[0]
     _release(device)
-    _log_misfit(h, w)
+    _log_too_large(h, w)
     return None
 
 
 def extract_all(
-    items: Iterable[_Indexed], options: ExtractOptions, device: Any, stay: bool = False
+    items: Iterable[_Indexed], options: ExtractOptions, device: Any, keep_on_device: bool = False
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (index, features) of images in any order; images of one kind share a batch.
+    """Yield (index, features) of images in any order; images of the same kind share a batch.
 
-    While the device works on a batch, the next one is gathered and uploaded, and the results of the
-    previous one are unpacked. A batch that does not fit into device memory is halved; a single
-    image that does not fit gives None. With ``stay`` features stay on the device.
+    While the device processes a batch, the next one is collected and uploaded, and the results of
+    the previous one are unpacked. A batch that does not fit into device memory is halved; the
+    result of a single image that does not fit is None. With ``keep_on_device`` features are not
+    downloaded.
     """
-    in_flight: deque[_Begun] = deque()
+    in_flight: deque[_InFlight] = deque()
     for batch in _by_kind(items):
-        in_flight += _begin_fitting(batch, options, device, stay)
+        in_flight += _begin_or_split(batch, options, device, keep_on_device)
         while len(in_flight) > _IN_FLIGHT:
-            yield from _finished(in_flight.popleft(), options, device, stay)
+            yield from _results(in_flight.popleft(), options, device, keep_on_device)
     while in_flight:
-        yield from _finished(in_flight.popleft(), options, device, stay)
+        yield from _results(in_flight.popleft(), options, device, keep_on_device)
 
 
 @dataclass(frozen=True, eq=False)
-class _Begun:
-    """A batch and the work on it; None if a single image does not fit."""
+class _InFlight:
+    """A batch and its extraction; None for a single image that does not fit."""
 
     batch: list[_Indexed]
-    running: Running | None
+    pending: PendingBatch | None
 
 
-def _finished(
-    begun: _Begun, options: ExtractOptions, device: Any, stay: bool
+def _results(
+    entry: _InFlight, options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> Iterator[tuple[int, Result]]:
-    if begun.running is None:
-        yield begun.batch[0][0], None
+    if entry.pending is None:
+        yield entry.batch[0][0], None
         return
-    results = begun.running.results()
+    results = entry.pending.results()
     if results is None:  # repeat with a larger buffer
-        for again in _begin_fitting(begun.batch, options, device, stay):
-            yield from _finished(again, options, device, stay)
+        for retry in _begin_or_split(entry.batch, options, device, keep_on_device):
+            yield from _results(retry, options, device, keep_on_device)
         return
-    yield from zip((index for index, _ in begun.batch), results, strict=True)
+    yield from zip((index for index, _ in entry.batch), results, strict=True)
 
 
 def _by_kind(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
-    """Yield batches of one kind when they are full or too many pixels wait, then the rest."""
+    """Yield batches when they are full or too many pixels wait, then the incomplete ones."""
     waiting: dict[Kind, list[_Indexed]] = {}
     pixels = 0
     for item in items:
         kind = Kind.of(item[1][0])
         h, w = kind.size
-        alike = waiting.setdefault(kind, [])
-        alike.append(item)
+        same_kind = waiting.setdefault(kind, [])
+        same_kind.append(item)
         pixels += h * w
-        full = len(alike) >= min(BATCH, max(1, _PIXELS // (h * w)))
+        full = len(same_kind) >= min(BATCH, max(1, _PIXELS // (h * w)))
         if full or pixels > _WAITING:
             if not full:
                 kind = max(waiting, key=lambda k: len(waiting[k]) * k.size[0] * k.size[1])
@@ -182,36 +191,40 @@ def _by_kind(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
     yield from waiting.values()
 
 
-def _begin_fitting(
-    batch: list[_Indexed], options: ExtractOptions, device: Any, stay: bool
-) -> list[_Begun]:
+def _begin_or_split(
+    batch: list[_Indexed], options: ExtractOptions, device: Any, keep_on_device: bool
+) -> list[_InFlight]:
     h, w = Kind.of(batch[0][1][0]).size
     if addressable(h, w, device):
         try:
-            return [_Begun(batch, begin([item for _, item in batch], options, device, stay))]
+            return [
+                _InFlight(
+                    batch, begin([item for _, item in batch], options, device, keep_on_device)
+                )
+            ]
         except torch.OutOfMemoryError:
             pass
     _release(device)
     if len(batch) == 1:
-        _log_misfit(h, w)
-        return [_Begun(batch, None)]
+        _log_too_large(h, w)
+        return [_InFlight(batch, None)]
     half = len(batch) // 2
     log.warning(
-        "%d images of %d x %d do not fit into the device's memory at once: %d", len(batch), w, h,
-        half,
+        "%d images of %d x %d do not fit into device memory: retrying in batches of %d",
+        len(batch), w, h, half,
     )  # fmt: skip
     first, second = batch[:half], batch[half:]
-    begun = _begin_fitting(first, options, device, stay)
-    return begun + _begin_fitting(second, options, device, stay)
+    started = _begin_or_split(first, options, device, keep_on_device)
+    return started + _begin_or_split(second, options, device, keep_on_device)
 
 
 def _release(device: Any) -> None:
     with cuda_streams.using(device):
-        graphs.forget()
+        graphs.clear()
 
 
-def _log_misfit(h: int, w: int) -> None:
-    log.warning("an image of %d x %d does not fit into the device's memory: on the CPU", w, h)
+def _log_too_large(h: int, w: int) -> None:
+    log.warning("an image of %d x %d does not fit into device memory: using the CPU", w, h)
 
 
 def describe_frames(
@@ -220,7 +233,7 @@ def describe_frames(
     options: ExtractOptions,
     device: Any,
 ) -> NDArray[Any] | None:
-    """Return the descriptors (n, d) of given frames (n, 2, 3); None if the image does not fit."""
+    """Return the descriptors (n, d) of frames (n, 2, 3); None if the image does not fit."""
     h, w = pixels.shape
     if not addressable(h, w, device):
         return None
@@ -231,9 +244,9 @@ def describe_frames(
             described = pipeline.describe(upload.upload([pixels], device), frames, options)
             return np.asarray(described.cpu().numpy())
 
-    return devices.fitting(work, f"an image of {w} x {h}")
+    return devices.unless_out_of_memory(work, f"an image of {w} x {h}")
 
 
 def addressable(h: int, w: int, device: Any) -> bool:
-    """Return whether the Triton kernels, if used, can address the pyramid of an image (h, w)."""
+    """Return whether the backend can address all elements of the pyramid of an image (h, w)."""
     return not backend.of(device).compiled or pyramid(h, w).total < _ADDRESSABLE

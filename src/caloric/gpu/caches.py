@@ -1,6 +1,6 @@
 """Caches of tables on a device, which are cleared together.
 
-Recorded graphs are cleared with them, because they refer to the memory of the tables.
+Recorded graphs are cleared as well, because they read the memory of the tables.
 """
 
 from collections.abc import Callable
@@ -10,32 +10,32 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MOST = 1024  # entries of all caches together
-_kept: list[Any] = []
+_MAX_ENTRIES = 1024  # of all caches together
+_caches: list[Any] = []
 
 
-def kept(table: R) -> R:
-    """Register a dictionary that is cleared with all others, and return it."""
-    _kept.append(table)
-    return table
+def register(cache: R) -> R:
+    """Add a dictionary to the caches that are cleared together, and return it."""
+    _caches.append(cache)
+    return cache
 
 
-def forget() -> None:
+def clear() -> None:
     """Clear all caches."""
-    for table in _kept:
-        table.clear()
+    for cache in _caches:
+        cache.clear()
 
 
-def once(function: Callable[P, R]) -> Callable[P, R]:
+def cached(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that its results are cached by its positional arguments."""
-    results: dict[Any, R] = kept({})
+    results: dict[Any, R] = register({})
 
     @wraps(function)
-    def cached(*key: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*key: P.args, **kwargs: P.kwargs) -> R:
         if key not in results:
-            if sum(map(len, _kept)) >= _MOST:
-                forget()
+            if sum(map(len, _caches)) >= _MAX_ENTRIES:
+                clear()
             results[key] = function(*key, **kwargs)
         return results[key]
 
-    return cached
+    return wrapper

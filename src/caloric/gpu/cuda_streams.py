@@ -1,7 +1,7 @@
-"""Streams of a device: copies to and from it run beside the work.
+"""CUDA streams: copies to and from a device overlap with computations.
 
-Results do not depend on which streams the caller uses: work waits for what the caller has begun,
-and the caller's next work waits for it.
+The caller may use any stream: computations wait for the work queued on it, and later work on it
+waits for them.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 _lock = RLock()
-_SMALL = 1 << 22  # bytes: a copy that is not worth a stream of its own
+_SMALL = 1 << 22  # bytes: smaller copies are not worth a separate stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,28 +25,28 @@ class _Streams:
     down: Any
 
 
-@cache  # not forgotten: libraries keep memory for each stream that there ever was
+@cache  # never cleared: libraries keep memory for every stream that was created
 def _streams(device: Any) -> _Streams:
     return _Streams(*(torch.cuda.Stream(device) for _ in range(3)))
 
 
 @contextmanager
 def using(device: Any) -> Iterator[None]:
-    """Let one thread at a time give work to the device, because recorded graphs share memory."""
+    """Queue work in this context; one thread at a time, because recorded graphs share memory."""
     with _lock:
         if device.type != "cuda":
             yield
             return
         with torch.cuda.device(device):
-            work, callers = _streams(device).work, torch.cuda.current_stream(device)
-            work.wait_stream(callers)
+            work, caller = _streams(device).work, torch.cuda.current_stream(device)
+            work.wait_stream(caller)
             with torch.cuda.stream(work):
                 yield
-            callers.wait_stream(work)
+            caller.wait_stream(work)
 
 
 def upload(buffer: Tensor, device: Any) -> Tensor:
-    """Return a pinned buffer on the device; the current stream waits for it, not the caller."""
+    """Copy a pinned buffer to the device; the current stream waits for the copy, not the host."""
     if device.type != "cuda":
         return buffer
     if buffer.numel() < _SMALL:
@@ -61,7 +61,7 @@ def upload(buffer: Tensor, device: Any) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Download:
-    """Bytes on their way to the host, complete after :meth:`wait`."""
+    """A pending copy to the host, complete after :meth:`wait`."""
 
     values: Tensor
     done: Any
@@ -74,7 +74,7 @@ class Download:
 
 
 def download(values: Tensor) -> Download:
-    """Begin to copy values to pinned memory; work that is queued later may overwrite them."""
+    """Start to copy values to pinned memory; work that is queued later may overwrite them."""
     if not values.is_cuda:
         return Download(values, None)
     device = values.device
@@ -85,10 +85,10 @@ def download(values: Tensor) -> Download:
         pinned.copy_(values, non_blocking=True)
         done.record(current)
         return Download(pinned, done)
-    copied = values.clone()
+    snapshot = values.clone()
     down.wait_stream(current)
     with torch.cuda.stream(down):
-        pinned.copy_(copied, non_blocking=True)
+        pinned.copy_(snapshot, non_blocking=True)
         done.record(down)
-    copied.record_stream(down)
+    snapshot.record_stream(down)
     return Download(pinned, done)

@@ -1,4 +1,4 @@
-"""Densities around frames by a Triton kernel; the plain form is in density.py."""
+"""Triton kernel for densities around frames; the PyTorch implementation is in density.py."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from caloric.gpu import density
-from caloric.gpu.pyramid import Measurement, Owners, Pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, Pyramid
 
 _POINTS = 128  # points of a sampling per program
 
@@ -20,12 +20,12 @@ def _at(base, row, column, mask):
 
 
 @triton.jit(
-    do_not_specialize=["total", "begin", "per", "image_height", "image_width", "level_count"]
+    do_not_specialize=["total", "start", "per_image", "image_height", "image_width", "level_count"]
 )
 def _measure(
-    rows, maps, rungs, offsets, factors, shifts,
+    rows, maps, sigma_levels, offsets, factors, relative_levels,
     level_offset, level_height, level_width, level_scale, level_origin,
-    result, total, begin, per, image_height, image_width, level_count, unit, power,
+    result, total, start, per_image, image_height, image_width, level_count, unit, power,
     ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -48,19 +48,21 @@ def _measure(
         tl.load(offsets + POINTS + index, mask=valid, other=0.0),
     )
     factor = tl.load(factors + index, mask=valid, other=0.0)
-    wanted = tl.load(rungs + frame) + tl.load(shifts + index, mask=valid, other=0.0)
-    wanted = tl.floor(wanted + 0.5)
-    level = tl.minimum(tl.maximum(wanted, 0.0), level_count - 1.0).to(tl.int32)
+    nearest = tl.load(sigma_levels + frame) + tl.load(
+        relative_levels + index, mask=valid, other=0.0
+    )
+    nearest = tl.floor(nearest + 0.5)
+    level = tl.minimum(tl.maximum(nearest, 0.0), level_count - 1.0).to(tl.int32)
     plane = tl.load(level_offset + level)
     height, width = tl.load(level_height + level), tl.load(level_width + level)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
-    # Relative to the pixel at the center, as in the plain form.
+    # Relative to the pixel at the center, as in density.py.
     x0, y0 = (tx - origin) * scale, (ty - origin) * scale
     cx, cy = tl.floor(x0), tl.floor(y0)
     x = (a00 * u + a01 * v) * scale + (x0 - cx).to(tl.float32)
     y = (a10 * u + a11 * v) * scale + (y0 - cy).to(tl.float32)
-    rim = (-0.5 - origin) * scale
-    first_x, first_y = (rim - cx).to(tl.float32), (rim - cy).to(tl.float32)
+    border = (-0.5 - origin) * scale
+    first_x, first_y = (border - cx).to(tl.float32), (border - cy).to(tl.float32)
     inside = valid & (x >= first_x) & (x <= first_x + image_width * scale)
     inside &= (y >= first_y) & (y <= first_y + image_height * scale)
     x = tl.where(inside, x, 0.0)
@@ -69,10 +71,10 @@ def _measure(
     u, v = x - left, y - top
     column = tl.where(inside, cx.to(tl.int32) + left.to(tl.int32), 0)
     row = tl.where(inside, cy.to(tl.int32) + top.to(tl.int32), 0)
-    right_most, bottom = width - 1, height - 1
-    base = rows + ((begin + frame) // per) * total + plane
-    x1 = tl.minimum(tl.maximum(column, 0), right_most)
-    x2 = tl.minimum(column + 1, right_most)
+    rightmost, bottom = width - 1, height - 1
+    base = rows + ((start + frame) // per_image) * total + plane
+    x1 = tl.minimum(tl.maximum(column, 0), rightmost)
+    x2 = tl.minimum(column + 1, rightmost)
     y1 = tl.minimum(tl.maximum(row, 0), bottom) * width
     y2 = tl.minimum(row + 1, bottom) * width
     b1, b2 = _at(base, y1, x1, inside), _at(base, y1, x2, inside)
@@ -82,8 +84,8 @@ def _measure(
         cos, sin = tl.cos(value * unit), tl.sin(value * unit)
         weight = tl.where(inside, factor, 0.0)
     else:
-        x0 = tl.minimum(tl.maximum(column - 1, 0), right_most)
-        x3 = tl.minimum(column + 2, right_most)
+        x0 = tl.minimum(tl.maximum(column - 1, 0), rightmost)
+        x3 = tl.minimum(column + 2, rightmost)
         y0 = tl.minimum(tl.maximum(row - 1, 0), bottom) * width
         y3 = tl.minimum(row + 2, bottom) * width
         b0, b3 = _at(base, y1, x0, inside), _at(base, y1, x3, inside)
@@ -98,14 +100,16 @@ def _measure(
         )
         gx, gy = 0.5 * (fx * a00 + fy * a10), 0.5 * (fx * a01 + fy * a11)
         square = gx * gx + gy * gy
-        there = square > 1.1754943508222875e-38
-        inverse = tl.where(there, tl.rsqrt(tl.where(there, square, 1.0)), 0.0)
+        nonzero = square > 1.1754943508222875e-38
+        inverse = tl.where(nonzero, tl.rsqrt(tl.where(nonzero, square, 1.0)), 0.0)
         cos, sin = gx * inverse, gy * inverse
         length = square * inverse * scale
         if POWER == 2:
             length = tl.sqrt(length)
         elif POWER == 3:
-            length = tl.where(there, tl.exp2(power * tl.log2(tl.where(there, length, 1.0))), 0.0)
+            length = tl.where(
+                nonzero, tl.exp2(power * tl.log2(tl.where(nonzero, length, 1.0))), 0.0
+            )
         weight = tl.where(inside, length * factor, 0.0)
     out = result + frame * ((2 * ORDER + 1) * POINTS) + index
     kind = result.dtype.element_ty
@@ -120,20 +124,26 @@ def _measure(
 _POWERS = {1.0: 1, 0.5: 2}
 
 
-def measured(
-    rows: Tensor, pyramid: Pyramid, maps: Tensor, owners: Owners, what: Measurement, dtype: Any
+def measure(
+    rows: Tensor,
+    pyramid: Pyramid,
+    maps: Tensor,
+    block: FrameBlock,
+    measurement: Measurement,
+    dtype: Any,
 ) -> Tensor:
-    """Return :func:`caloric.gpu.density.measured`, computed in float32."""
-    device, kernel, power, order = rows.device, what.kernel, what.power, what.order
-    at = density.points(what.sampling, power, device, torch.float32)
-    levels = density.ladder(pyramid, device, torch.float32)
+    """Return :func:`caloric.gpu.density.measure`, computed in float32."""
+    device, kernel = rows.device, measurement.kernel
+    power, order = measurement.power, measurement.order
+    at = density.points(measurement.sampling, power, device, torch.float32)
+    levels = density.levels_of(pyramid, device, torch.float32)
     n, p = len(maps), at.padded
     result = torch.empty((n, (2 * order + 1) * p), dtype=dtype, device=device)
     intensity = kernel.feature == "intensity"
     _measure[(n * triton.cdiv(p, _POINTS),)](
-        rows, maps.double().contiguous(), density.rungs(maps), at.offsets, at.factors, at.levels,
-        levels.offset, levels.height, levels.width, levels.scale, levels.origin, result,
-        pyramid.total, owners.begin, owners.per, *pyramid.size, len(levels.offset),
+        rows, maps.double().contiguous(), density.sigma_levels(maps), at.offsets, at.factors,
+        at.levels, levels.offset, levels.height, levels.width, levels.scale, levels.origin, result,
+        pyramid.total, block.start, block.per_image, *pyramid.size, len(levels.offset),
         2 * np.pi / kernel.period if intensity else 0.0, float(power),
         ORDER=order, POINTS=p,
         POWER=_POWERS.get(power, 3), INTENSITY=intensity, BLOCK=_POINTS, num_warps=4,

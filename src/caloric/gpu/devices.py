@@ -1,4 +1,4 @@
-"""Names of devices."""
+"""Device names, and the fallback for work that exceeds device memory."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ log = logging.getLogger("caloric")
 
 @cache
 def available() -> bool:
-    """Return whether PyTorch is installed and sees a GPU."""
+    """Return whether PyTorch is installed and a GPU is available."""
     try:
         import torch
     except ImportError:
@@ -53,23 +53,23 @@ def resolve(name: object) -> Any:
     if name == "torch:cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise InputError(f"device {name!r}: PyTorch sees no GPU here; use device='cpu' or 'auto'")
+        raise InputError(f"device {name!r}: PyTorch found no GPU; use device='cpu' or 'auto'")
     number = int(name[5:]) if _numbered(name) else torch.cuda.current_device()
     if number >= torch.cuda.device_count():
         raise InputError(
-            f"device {name!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0"
+            f"device {name!r} does not exist: the number of GPUs is {torch.cuda.device_count()}"
         )
     return torch.device("cuda", number)
 
 
-def fitting(work: Callable[[], R], what: str) -> R | None:
-    """Return the result of ``work``; None, with a warning in the log, if device memory is full."""
+def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
+    """Return the result of ``work``; log a warning and return None if device memory runs out."""
     import torch
 
     try:
         return work()
     except torch.OutOfMemoryError:
-        log.warning("%s does not fit into the device's memory: on the CPU", what)
+        log.warning("%s: out of device memory; using the CPU", what)
         return None
 
 

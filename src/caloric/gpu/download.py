@@ -1,4 +1,4 @@
-"""Download: the features of a batch are one block of bytes, copied at once."""
+"""Download: the features of a batch are packed into one block of bytes and copied at once."""
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -15,16 +15,16 @@ from caloric.gpu.pipeline import Batch
 from caloric.gpu.upload import RANGES, SHARED, TYPES
 from caloric.runtime import threads
 
-_HEADER = 8  # float32 per image: number of features, whether the capacity was too small, ranges
-_FRAME = 6  # float64
+_HEADER = 8  # float32 per image: number of features, whether the buffer overflowed, ranges
+_FRAME = 6  # float64 per frame
 _ON_HOST = {on_device: np.dtype(name) for name, on_device in TYPES.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The features of b images, up to k of each: tensors on the device, arrays on the host.
+    """The features of b images, up to k each: tensors on the device or arrays on the host.
 
-    ``headers`` (b, 8), ``maps`` (b, k, 2, 3), ``scores`` (b, k) and ``values`` (b, k, d).
+    Shapes: ``headers`` (b, 8), ``maps`` (b, k, 2, 3), ``scores`` (b, k) and ``values`` (b, k, d).
     """
 
     headers: Any
@@ -32,12 +32,12 @@ class Parts:
     scores: Any
     values: Any
 
-    def image(self, number: int, count: int) -> tuple[Any, Any, Any]:
+    def image(self, index: int, count: int) -> tuple[Any, Any, Any]:
         """Return frames, scores and descriptors of the first ``count`` features of an image.
 
-        On the device they are copies, because the next batch overwrites the memory of this one.
+        On the device these are copies, because the next batch reuses the memory.
         """
-        parts = (part[number, :count] for part in (self.maps, self.scores, self.values))
+        parts = (part[index, :count] for part in (self.maps, self.scores, self.values))
         maps, scores, values = (p.clone() if isinstance(p, Tensor) else p for p in parts)
         return maps, scores, values
 
@@ -47,19 +47,19 @@ class Parts:
         return np.asarray(self.headers[:, 0].astype(np.int64))
 
     @property
-    def crowded(self) -> bool:
-        """Whether the capacity was too small for an image."""
+    def overflowed(self) -> bool:
+        """Whether the candidate buffer was too small for an image."""
         return bool(self.headers[:, 1].any())
 
     @property
     def ranges(self) -> NDArray[np.float32]:
-        """See :func:`caloric.gpu.upload.ranges`, (b, 5), on the host."""
+        """The result (b, 5) of :func:`caloric.gpu.upload.ranges`, on the host."""
         return np.asarray(self.headers[:, 2 : 2 + RANGES])
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The bytes of a batch of ``images`` with ``slots`` for features each."""
+    """The packed features of a batch: ``slots`` features for each of ``images`` images."""
 
     bytes: Tensor
     images: int
@@ -69,55 +69,55 @@ class Packed:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """The bytes of headers, frames, scores and descriptors."""
+        """The number of bytes of headers, frames, scores and descriptors."""
         features = self.images * self.slots
         entries = features * self.dimension * self.type.itemsize
         return 4 * _HEADER * self.images, 8 * _FRAME * features, 4 * features, entries
 
-    def parts(self, of: Any) -> Parts:
-        """Return what the bytes of this batch, a tensor or an array on the host, are."""
-        on_host, ends = isinstance(of, np.ndarray), [0, *accumulate(self.sizes)]
+    def parts(self, data: Any) -> Parts:
+        """Return views of the packed bytes, given as a tensor or as an array on the host."""
+        on_host, ends = isinstance(data, np.ndarray), [0, *accumulate(self.sizes)]
         b, k = self.images, self.slots
         kinds = (torch.float32, torch.float64, torch.float32, self.type)
         shapes = ((b, _HEADER), (b, k, 2, 3), (b, k), (b, k, self.dimension))
         return Parts(*(
-            of[begin:end].view(_ON_HOST[kind] if on_host else kind).reshape(shape)
-            for begin, end, kind, shape in zip(ends, ends[1:], kinds, shapes, strict=False)
+            data[start:end].view(_ON_HOST[kind] if on_host else kind).reshape(shape)
+            for start, end, kind, shape in zip(ends, ends[1:], kinds, shapes, strict=False)
         ))  # fmt: skip
 
     def headers(self) -> Tensor:
-        """Return the bytes without the features."""
+        """Return the bytes of the headers."""
         return self.bytes[: self.sizes[0]]
 
 
 def pack(batch: Batch, ranges: Tensor) -> Packed:
     """Return the features of a batch and the ranges (b, 5) of its images as bytes."""
     (b, k), d, kind = batch.strengths.shape, batch.descriptors.shape[2], batch.descriptors.dtype
-    nothing = torch.zeros(0, dtype=torch.uint8, device=ranges.device)
-    packed = Packed(nothing, b, k, d, kind)
-    packed = replace(packed, bytes=nothing.new_zeros(sum(packed.sizes)))
+    empty = torch.zeros(0, dtype=torch.uint8, device=ranges.device)
+    packed = Packed(empty, b, k, d, kind)
+    packed = replace(packed, bytes=empty.new_zeros(sum(packed.sizes)))
     parts = packed.parts(packed.bytes)
     parts.headers[:, 0] = (batch.strengths > 0).sum(1)
-    parts.headers[:, 1], parts.headers[:, 2 : 2 + RANGES] = batch.crowded, ranges
+    parts.headers[:, 1], parts.headers[:, 2 : 2 + RANGES] = batch.overflowed, ranges
     parts.maps.copy_(batch.maps)
     parts.scores.copy_(batch.strengths)
     parts.values.copy_(batch.descriptors)
     return packed
 
 
-_TOGETHER = 8  # images whose descriptors share memory: NumPy takes large pages for it
+_GROUP = 8  # images whose descriptors share an array, for which NumPy uses huge pages
 
 
 def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
-    """Return the descriptors (k, d) of each image, copied from the memory of the batch.
+    """Return copies (k, d) of the descriptors of each image.
 
-    Most of the time of a copy to new memory is that of its pages, which are fewer if they are
-    large, so that a few images share memory.
+    Page faults dominate the time of a copy to new memory. A few images share an array, which is
+    then large enough for huge pages.
     """
     values = parts.values
     copies: list[NDArray[np.generic]] = []
-    for start in range(0, len(values), _TOGETHER):
-        copies += list(np.empty(values[start : start + _TOGETHER].shape, kind))
+    for start in range(0, len(values), _GROUP):
+        copies += list(np.empty(values[start : start + _GROUP].shape, kind))
 
     def copy(i: int) -> None:
         np.copyto(copies[i], values[i], casting="unsafe")
@@ -131,7 +131,7 @@ def descriptors(parts: Parts, kind: str) -> list[NDArray[np.generic]]:
 
 
 def frames(maps: NDArray[np.float64], scores: NDArray[np.float32]) -> Frames:
-    """Return frames with copies of arrays that share the memory of a batch."""
+    """Return frames with copies of the given arrays, which share the memory of a batch."""
     return Frames.unchecked(maps.copy(), scores.copy())
 
 
@@ -162,8 +162,8 @@ class DeviceFeatures:
         return replace(self.about, frames=frames, descriptors=values)
 
 
-def sent(features: Features, device: Any) -> DeviceFeatures:
-    """Return features of the host on a device."""
+def to_device(features: Features, device: Any) -> DeviceFeatures:
+    """Return a copy of features on a device."""
     parts = (features.frames.maps, features.scores, features.descriptors)
     maps, scores, values = (torch.tensor(part).to(device) for part in parts)
     return DeviceFeatures(maps, scores, values, features[:0])

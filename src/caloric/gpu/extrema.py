@@ -1,7 +1,7 @@
-"""Extrema of a batch: candidates, their sub-pixel refinement, the strongest of each image.
+"""Extrema of a batch: candidates, their sub-pixel refinement, and the strongest of each image.
 
-Each extremum has a key: the bits of its strength, followed by those of its place. Sorting the keys
-orders extrema by strength, then by place, and makes duplicates adjacent.
+Each extremum has a key: the bits of its strength followed by those of its pixel index. Sorting the
+keys orders extrema by strength, then by pixel, and makes duplicates adjacent.
 """
 
 import torch
@@ -19,13 +19,13 @@ def candidates(octave: Octave, layers: Tensor, limit: float) -> Tensor:
         return torch.zeros((0, 4), dtype=torch.int64, device=layers.device)
     around = torch.nn.functional.max_pool3d(d.unsqueeze(1), 3, stride=1).squeeze(1)
     inner = d[:, 1:-1, 1:-1, 1:-1]
-    least = torch.nextafter(torch.tensor(limit, dtype=d.dtype), torch.tensor(1.0, dtype=d.dtype))
-    at = torch.nonzero((inner == around) & (inner >= least.to(d.device)))
+    lowest = torch.nextafter(torch.tensor(limit, dtype=d.dtype), torch.tensor(1.0, dtype=d.dtype))
+    at = torch.nonzero((inner == around) & (inner >= lowest.to(d.device)))
     return at + torch.tensor([0, 1, 1, 1], device=at.device)
 
 
 def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return D at places (n, 4), its gradient (3) and Hessian (6), each (n,) in float64."""
+    """Return D at candidates (n, 4), its gradient (3) and Hessian (6), each (n,) in float64."""
     image, layer, row, column = at.T
 
     def d(s: int, y: int, x: int) -> Tensor:
@@ -38,9 +38,9 @@ def _fit(layers: Tensor, at: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]
 def refine(
     pyramid: Pyramid, octave: Octave, layers: Tensor, at: Tensor, contrast: float, edge: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return image (n,), key (n,) and place (n, 3) of the candidates that converge and pass."""
+    """Return image (n,), key (n,) and position (n, 3) of candidates that converge and pass."""
     h, w = octave.height, octave.width
-    images, keys, places = [], [], []
+    images, keys, positions = [], [], []
     for fit in range(extrema.FITS):
         value, gradient, hessian = _fit(layers, at)
         regular, offsets = extrema.solved(gradient, hessian)
@@ -57,19 +57,19 @@ def refine(
         good &= (
             (x >= -0.5) & (x <= pyramid.size[1] - 0.5) & (y >= -0.5) & (y <= pyramid.size[0] - 0.5)
         )
-        place = octave.offset + (at[:, 1] * h + at[:, 2]) * w + at[:, 3]
+        pixel = octave.offset + (at[:, 1] * h + at[:, 2]) * w + at[:, 3]
         strength = peak.float().view(torch.int32).long()
         images.append(at[good, 0])
-        keys.append(((strength << 32) | (0xFFFFFFFF - place))[good])
-        places.append(torch.stack([x, y, sigma], 1)[good])
+        keys.append(((strength << 32) | (0xFFFFFFFF - pixel))[good])
+        positions.append(torch.stack([x, y, sigma], 1)[good])
         at = (at + torch.stack([0 * right, 0 * right, down, right], 1))[moving]
         if len(at) == 0:
             break
-    return torch.cat(images), torch.cat(keys), torch.cat(places)
+    return torch.cat(images), torch.cat(keys), torch.cat(positions)
 
 
 def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int = 0) -> Peaks:
-    """Return the extrema of pyramids ``rows`` (b, total), whatever the ``capacity`` for them."""
+    """Return the extrema of pyramids ``rows`` (b, total); ``capacity`` is not needed here."""
     b = len(rows)
     parts = []
     for octave in pyramid.octaves:
@@ -81,33 +81,33 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
     if not parts:
         empty = torch.zeros((b, 0, 3), dtype=torch.float64, device=rows.device)
         return Peaks(empty[..., 0].long(), empty, torch.zeros(b, device=rows.device).long())
-    image, key, place = (torch.cat(column) for column in zip(*parts, strict=True))
+    image, key, position = (torch.cat(column) for column in zip(*parts, strict=True))
     counts = torch.bincount(image, minlength=b)
-    most = int(counts.max())
+    max_count = int(counts.max())
     slot = torch.arange(len(image), device=rows.device)
     order = torch.argsort(image, stable=True)
     slot = slot - (counts.cumsum(0) - counts)[image[order]]
-    keys = torch.zeros((b, most), dtype=torch.int64, device=rows.device)
-    places = torch.zeros((b, most, 3), dtype=torch.float64, device=rows.device)
+    keys = torch.zeros((b, max_count), dtype=torch.int64, device=rows.device)
+    positions = torch.zeros((b, max_count, 3), dtype=torch.float64, device=rows.device)
     keys[image[order], slot] = key[order]
-    places[image[order], slot] = place[order]
-    return Peaks(keys, places, counts)
+    positions[image[order], slot] = position[order]
+    return Peaks(keys, positions, counts)
 
 
-def strongest(peaks: Peaks, most: int) -> tuple[Tensor, Tensor]:
-    """Return places (b, most, 3) and strengths (b, most) of the strongest extrema of each image.
+def strongest(peaks: Peaks, count: int) -> tuple[Tensor, Tensor]:
+    """Return positions (b, count, 3), strengths (b, count) of the strongest extrema of each image.
 
     The strength of an empty slot is 0.
     """
     keys, index = peaks.keys.sort(1, descending=True)
     new = keys > 0
     new[:, 1:] &= keys[:, 1:] != keys[:, :-1]
-    # Each goes to its slot, and what is a duplicate or too much to one more, which is dropped.
-    slot = torch.where(new, new.cumsum(1) - 1, most).clamp_max(most)
-    shape = (len(keys), most + 1)
-    places = peaks.places.new_zeros((*shape, 3))
+    # Duplicates and the surplus go to an extra slot, which is dropped.
+    slot = torch.where(new, new.cumsum(1) - 1, count).clamp_max(count)
+    shape = (len(keys), count + 1)
+    positions = peaks.positions.new_zeros((*shape, 3))
     strengths = torch.zeros(shape, device=keys.device)
-    chosen = peaks.places.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
-    places.scatter_(1, slot.unsqueeze(2).expand(-1, -1, 3), chosen)
+    chosen = peaks.positions.gather(1, index.unsqueeze(2).expand(-1, -1, 3))
+    positions.scatter_(1, slot.unsqueeze(2).expand(-1, -1, 3), chosen)
     strengths.scatter_(1, slot, (keys >> 32).to(torch.int32).view(torch.float32))
-    return places[:, :most].contiguous(), strengths[:, :most].contiguous()
+    return positions[:, :count].contiguous(), strengths[:, :count].contiguous()

@@ -1,4 +1,4 @@
-"""Extrema by Triton kernels: candidates and their refinement; the plain form is in extrema.py."""
+"""Triton kernels for extrema; the PyTorch implementation is in extrema.py."""
 
 from itertools import accumulate
 from typing import Any
@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from caloric.detector import extrema
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.gpu.pyramid import Peaks, Pyramid
 from caloric.gpu.scalespace_kernels import split_four
 from caloric.image.scalespace import FIRST, SCALES
@@ -20,7 +20,7 @@ _REFINED = 64  # candidates per program
 
 @triton.jit
 def _six(rows, at, x, width, inside, ALIGNED: tl.constexpr, COUNT: tl.constexpr):
-    """Pixels x − 1 to x + 4 of a row; x is ``at`` in the pyramids."""
+    """Return pixels x − 1 to x + 4 of a row; ``at`` is the index of pixel x in ``rows``."""
     four = tl.arange(0, 4)[None, :]
     within = inside[:, None] & (four >= 0)
     if not ALIGNED:
@@ -33,24 +33,25 @@ def _six(rows, at, x, width, inside, ALIGNED: tl.constexpr, COUNT: tl.constexpr)
 
 @triton.jit
 def _store_candidates(
-    rows, begin, place, x, width, plane, inside, limit, count, out, capacity,
+    rows, start, pixel, x, width, plane, inside, limit, count, out, capacity,
     ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the maxima among four pixels from x on, at a place of the pyramid from ``begin`` on.
+    """Store the maxima of |D| among four pixels from x on.
 
-    ``ALIGNED``: all rows begin at multiples of four pixels.
+    ``pixel`` is the index of pixel x in its pyramid, which starts at ``start``. ``ALIGNED``: all
+    rows begin at multiples of four pixels.
     """
-    # The largest |D| of 3 x 3 pixels in each of five differences, and |D| in the middle.
-    most = ()
+    # The maximum of |D| over 3 x 3 pixels in each of the five layers of D, and |D| at the center.
+    maxima = ()
     center = ()
     for dy in tl.static_range(-1, 2):
-        at = begin + (place + dy * width)
+        at = start + (pixel + dy * width)
         if ALIGNED:
             at = tl.multiple_of(at, 4)
         below = _six(rows, at, x, width, inside, ALIGNED, BLOCK)
-        row_most = ()
+        row_maxima = ()
         for layer in tl.static_range(1, 6):
-            at = begin + (place + (layer * plane + dy * width))
+            at = start + (pixel + (layer * plane + dy * width))
             if ALIGNED:
                 at = tl.multiple_of(at, 4)
             above = _six(rows, at, x, width, inside, ALIGNED, BLOCK)
@@ -60,42 +61,42 @@ def _store_candidates(
             for k in tl.static_range(4):
                 highest = tl.maximum(d[k], tl.maximum(d[k + 1], d[k + 2]))
                 if dy > -1:
-                    highest = tl.maximum(highest, most[4 * (layer - 1) + k])
-                row_most = row_most + (highest,)
+                    highest = tl.maximum(highest, maxima[4 * (layer - 1) + k])
+                row_maxima = row_maxima + (highest,)
                 if dy == 0:
                     center = center + (d[k + 1],)
             below = above
-        most = row_most
-    mine = tl.zeros((BLOCK,), tl.int32)
+        maxima = row_maxima
+    thread_count = tl.zeros((BLOCK,), tl.int32)
     extremal = ()
     for s in tl.static_range(1, 4):
         for k in tl.static_range(4):
             around = tl.maximum(
-                most[4 * (s - 1) + k], tl.maximum(most[4 * s + k], most[4 * s + 4 + k])
+                maxima[4 * (s - 1) + k], tl.maximum(maxima[4 * s + k], maxima[4 * s + 4 + k])
             )
             c = center[4 * s + k]
             valid = inside & (x + k > 0) & (x + k < width - 1)
             is_extremum = (valid & (c == around) & (c > limit)).to(tl.int32)
             extremal = extremal + (is_extremum,)
-            mine += is_extremum
-    many = tl.sum(mine, 0)
-    if many > 0:
-        slot = tl.atomic_add(count, many) + tl.cumsum(mine, 0) - mine
+            thread_count += is_extremum
+    block_count = tl.sum(thread_count, 0)
+    if block_count > 0:
+        slot = tl.atomic_add(count, block_count) + tl.cumsum(thread_count, 0) - thread_count
         for s in tl.static_range(1, 4):
             for k in tl.static_range(4):
-                own = extremal[4 * (s - 1) + k]
-                tl.store(out + slot, place + s * plane + k, mask=(own > 0) & (slot < capacity))
-                slot += own
+                flag = extremal[4 * (s - 1) + k]
+                tl.store(out + slot, pixel + s * plane + k, mask=(flag > 0) & (slot < capacity))
+                slot += flag
 
 
 @triton.jit(do_not_specialize=["octave_count", "total", "capacity"])
 def _find_candidates(
-    rows, counts, found, octaves, programs, octave_count, total, limit, capacity,
+    rows, counts, candidates, octaves, programs, octave_count, total, limit, capacity,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the 3 x 3 x 3 maxima of |D| in three layers of all octaves, in any order.
 
-    A program has some groups of four pixels of an octave, a thread one of them.
+    A program processes ``BLOCK`` groups of four pixels of an octave, each thread one group.
     """
     image = tl.program_id(1).to(tl.int64)
     octave = 0
@@ -108,17 +109,17 @@ def _find_candidates(
     row, x = index // across + 1, 4 * (index % across)
     inside = row < height - 1
     plane = height * width
-    place = offset + row * width + x
-    begin = image * total
-    count, out = counts + image, found + image * capacity
-    # Two calls, because four pixels are read in another way if they are aligned.
+    pixel = offset + row * width + x
+    start = image * total
+    count, out = counts + image, candidates + image * capacity
+    # Two calls, because aligned groups of four pixels are loaded as one vector.
     if (width % 4 == 0) & (offset % 4 == 0) & (total % 4 == 0):
         _store_candidates(
-            rows, begin, place, x, width, plane, inside, limit, count, out, capacity, True, BLOCK
+            rows, start, pixel, x, width, plane, inside, limit, count, out, capacity, True, BLOCK
         )
     else:
         _store_candidates(
-            rows, begin, place, x, width, plane, inside, limit, count, out, capacity, False, BLOCK
+            rows, start, pixel, x, width, plane, inside, limit, count, out, capacity, False, BLOCK
         )
 
 
@@ -131,39 +132,39 @@ def _d(at, ds, plane, width, dy, dx, mask):
 
 @triton.jit(do_not_specialize=["total", "capacity", "image_height", "image_width", "octave_count"])
 def _refine(
-    rows, counts, found, octaves, steps, keys, places, total, capacity, image_height, image_width,
-    octave_count, contrast, edge, SCALES: tl.constexpr, FIRST: tl.constexpr,
-    FITS: tl.constexpr, REGULAR: tl.constexpr, MOVED: tl.constexpr, ACCEPTED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    rows, counts, candidates, octaves, steps, keys, positions, total, capacity,
+    image_height, image_width, octave_count, contrast, edge,
+    SCALES: tl.constexpr, FIRST: tl.constexpr, FITS: tl.constexpr, REGULAR: tl.constexpr,
+    MOVED: tl.constexpr, ACCEPTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Move candidates to the peaks of their parabolas, in float64, until they converge or leave."""
+    """Fit parabolas to candidates in float64, moving them until they converge, and store peaks."""
     image = tl.program_id(1).to(tl.int64)
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     count = tl.minimum(tl.load(counts + image), capacity)
     if tl.program_id(0) * BLOCK >= count:
         return
     active = slot < count
-    where = tl.load(found + image * capacity + slot, mask=active, other=0)
-    begin = tl.zeros((BLOCK,), tl.int32)
+    index = tl.load(candidates + image * capacity + slot, mask=active, other=0)
+    start = tl.zeros((BLOCK,), tl.int32)
     height = tl.zeros((BLOCK,), tl.int32) + 1
     width = tl.zeros((BLOCK,), tl.int32) + 1
     step = tl.zeros((BLOCK,), tl.float64)
     origin = tl.zeros((BLOCK,), tl.float64)
     for o in range(octave_count):
         first = tl.load(octaves + 3 * o)
-        later = where >= first
-        begin = tl.where(later, first, begin)
+        later = index >= first
+        start = tl.where(later, first, start)
         height = tl.where(later, tl.load(octaves + 3 * o + 1), height)
         width = tl.where(later, tl.load(octaves + 3 * o + 2), width)
         step = tl.where(later, tl.load(steps + 2 * o), step)
         origin = tl.where(later, tl.load(steps + 2 * o + 1), origin)
     plane = height * width
-    rest = where - begin
+    rest = index - start
     layer = rest // plane
     rest = rest % plane
     row, column = rest // width, rest % width
     for k in range(FITS):
-        at = rows + image * total + begin + layer * plane + row * width + column
+        at = rows + image * total + start + layer * plane + row * width + column
         c = _d(at, 0, plane, width, 0, 0, active)
         xp = _d(at, 0, plane, width, 0, 1, active)
         xm = _d(at, 0, plane, width, 0, -1, active)
@@ -201,21 +202,21 @@ def _refine(
         still = regular & (moving == 0)
         still &= (tl.abs(ox) < ACCEPTED) & (tl.abs(oy) < ACCEPTED) & (tl.abs(os) < ACCEPTED)
         peak = tl.abs(c + 0.5 * (gx * ox + gy * oy + gs * os))
-        trace, round_by = xx + yy, xx * yy - xy * xy
+        trace, determinant_xy = xx + yy, xx * yy - xy * xy
         x = (column + ox) * step + origin
         y = (row + oy) * step + origin
-        good = active & still & (peak * SCALES >= contrast) & (round_by > 0)
-        good &= trace * trace * edge < (edge + 1) * (edge + 1) * round_by
+        good = active & still & (peak * SCALES >= contrast) & (determinant_xy > 0)
+        good &= trace * trace * edge < (edge + 1) * (edge + 1) * determinant_xy
         good &= (x >= -0.5) & (x <= image_width - 0.5) & (y >= -0.5) & (y <= image_height - 0.5)
         sigma = FIRST * step * tl.exp2((layer + os) / SCALES)
         strength = peak.to(tl.float32).to(tl.int32, bitcast=True).to(tl.int64)
-        place = begin + layer * plane + row * width + column
-        key = (strength << 32) | (4294967295 - place.to(tl.int64))
+        pixel = start + layer * plane + row * width + column
+        key = (strength << 32) | (4294967295 - pixel.to(tl.int64))
         out = image * capacity + slot
         tl.store(keys + out, key, mask=good)
-        tl.store(places + 3 * out, x, mask=good)
-        tl.store(places + 3 * out + 1, y, mask=good)
-        tl.store(places + 3 * out + 2, sigma, mask=good)
+        tl.store(positions + 3 * out, x, mask=good)
+        tl.store(positions + 3 * out + 1, y, mask=good)
+        tl.store(positions + 3 * out + 2, sigma, mask=good)
         active = active & moving
         column = tl.where(active, column + right, column)
         row = tl.where(active, row + down, row)
@@ -225,40 +226,40 @@ def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity:
     """Return :func:`caloric.gpu.extrema.find` for up to ``capacity`` candidates per image."""
     b, device = len(rows), rows.device
     counts = torch.zeros(b, dtype=torch.int32, device=device)
-    found = torch.empty((b, capacity), dtype=torch.int32, device=device)
+    candidates = torch.empty((b, capacity), dtype=torch.int32, device=device)
     limit = 0.5 * contrast / SCALES
-    octaves, steps, programs, number = _octaves(pyramid, device)
-    _find_candidates[(number, b)](
-        rows, counts, found, octaves, programs, len(pyramid.octaves), pyramid.total, limit,
+    octaves, steps, programs, program_count = _octaves(pyramid, device)
+    _find_candidates[(program_count, b)](
+        rows, counts, candidates, octaves, programs, len(pyramid.octaves), pyramid.total, limit,
         capacity, BLOCK=_CANDIDATES, num_warps=4,
     )  # fmt: skip
     keys = torch.zeros((b, capacity), dtype=torch.int64, device=device)
-    places = torch.zeros((b, capacity, 3), dtype=torch.float64, device=device)
+    positions = torch.zeros((b, capacity, 3), dtype=torch.float64, device=device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
-        rows, counts, found, octaves, steps, keys, places, pyramid.total, capacity, *pyramid.size,
-        len(pyramid.octaves), float(contrast), float(edge),
+        rows, counts, candidates, octaves, steps, keys, positions, pyramid.total, capacity,
+        *pyramid.size, len(pyramid.octaves), float(contrast), float(edge),
         SCALES=SCALES, FIRST=FIRST, FITS=extrema.FITS,
         REGULAR=extrema.REGULAR, MOVED=extrema.MOVED, ACCEPTED=extrema.ACCEPTED,
         BLOCK=_REFINED, num_warps=2,
     )  # fmt: skip
-    return Peaks(keys, places, counts)
+    return Peaks(keys, positions, counts)
 
 
-@once
+@cached
 def _octaves(pyramid: Pyramid, device: Any) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return what the kernels need to know of the octaves, on the device.
+    """Return the octaves as tensors on the device, for the kernels.
 
-    Offset, height and width (octaves, 3), step and origin (octaves, 2), the first program of each
-    (octaves,) that looks for candidates, and how many of them there are.
+    The results are offset, height and width (octaves, 3), step and origin (octaves, 2), the first
+    program of ``_find_candidates`` for each octave (octaves,), and the number of programs.
     """
-    whole = [(o.offset, o.height, o.width) for o in pyramid.octaves]
-    parts = [(o.step, o.origin) for o in pyramid.octaves]
-    # An octave of less than three rows has no candidates.
+    shapes = [(o.offset, o.height, o.width) for o in pyramid.octaves]
+    grids = [(o.step, o.origin) for o in pyramid.octaves]
+    # An octave of fewer than three rows has no candidates.
     groups = [max(0, o.height - 2) * triton.cdiv(o.width, 4) for o in pyramid.octaves]
     ends = list(accumulate(triton.cdiv(n, _CANDIDATES) for n in groups))
     return (
-        torch.tensor(whole, dtype=torch.int32, device=device),
-        torch.tensor(parts, dtype=torch.float64, device=device),
+        torch.tensor(shapes, dtype=torch.int32, device=device),
+        torch.tensor(grids, dtype=torch.float64, device=device),
         torch.tensor([0, *ends[:-1]], dtype=torch.int32, device=device),
         max(1, ends[-1]),
     )

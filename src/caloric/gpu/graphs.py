@@ -1,4 +1,4 @@
-"""CUDA graphs, which launch the hundreds of kernels of an extraction as one."""
+"""CUDA graphs, which launch the hundreds of kernels of an extraction at once."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from caloric.gpu import backend, caches
-from caloric.gpu.caches import kept
-from caloric.gpu.pipeline import Batch, extract, room
+from caloric.gpu.caches import register
+from caloric.gpu.pipeline import Batch, default_capacity, extract
 from caloric.options import ExtractOptions
 
-_KEPT = 16  # graphs: each holds the memory of its batch
-_capacities: dict[tuple[Any, ...], int] = kept({})  # where the default is too small
+_MAX_GRAPHS = 16  # each holds the memory of its batch
+_capacities: dict[tuple[Any, ...], int] = register({})  # that replace a default that is too small
 
 
 def capacity(size: tuple[int, int], options: ExtractOptions) -> int:
     """Return the size of the candidate buffer for images (h, w)."""
-    return _capacities.get((size, options), room(size))
+    return _capacities.get((size, options), default_capacity(size))
 
 
 def enlarge(size: tuple[int, int], options: ExtractOptions) -> None:
@@ -34,14 +34,14 @@ def run(pixels: Tensor, options: ExtractOptions, masks: Tensor | None) -> Batch:
     """
     size = (pixels.shape[1], pixels.shape[2])
     while True:
-        most = capacity(size, options)
+        slots = capacity(size, options)
 
-        def work(pixels: Tensor, masks: Tensor | None, most: int = most) -> Batch:
-            return extract(pixels, options, masks, most)
+        def work(pixels: Tensor, masks: Tensor | None, slots: int = slots) -> Batch:
+            return extract(pixels, options, masks, slots)
 
-        key = None if options.max_features is None else (options, most)
+        key = None if options.max_features is None else (options, slots)
         batch: Batch = recorded(work, key, pixels, masks)
-        if not bool(batch.crowded.any()):
+        if not bool(batch.overflowed.any()):
             return batch
         enlarge(size, options)
 
@@ -55,51 +55,51 @@ class _Graph:
     result: Any
 
 
-_graphs: OrderedDict[tuple[Any, ...], _Graph | None] = kept(OrderedDict())
+_graphs: OrderedDict[tuple[Any, ...], _Graph | None] = register(OrderedDict())
 
 
 def recorded(work: Callable[..., Any], key: tuple[Any, ...] | None, *inputs: Tensor | None) -> Any:
-    """Return ``work(*inputs)``, by a recorded graph from the second time on.
+    """Return ``work(*inputs)``; from the second call on, a recorded graph computes it.
 
-    ``key`` says what is done to inputs of the same shapes and types. The next call with the same
-    one overwrites the result. Work with the key None, whose results have no fixed size, is not
-    recorded.
+    ``key`` identifies the computation for inputs of the same shapes and types. The next call with
+    the same key overwrites the result. Work with the key None, whose results have no fixed size, is
+    not recorded.
     """
     device = next(v.device for v in inputs if v is not None)
     if key is None or not backend.of(device).compiled:
         return work(*inputs)
     kinds = tuple(None if v is None else (tuple(v.shape), v.dtype) for v in inputs)
-    whole = (key, device, kinds)
-    if whole not in _graphs:
-        _graphs[whole] = None
+    graph_key = (key, device, kinds)
+    if graph_key not in _graphs:
+        _graphs[graph_key] = None
         return work(*inputs)
-    _graphs.move_to_end(whole)
-    graph = _graphs[whole]
+    _graphs.move_to_end(graph_key)
+    graph = _graphs[graph_key]
     if graph is None:
-        while sum(g is not None for g in _graphs.values()) >= _KEPT:
+        while sum(g is not None for g in _graphs.values()) >= _MAX_GRAPHS:
             oldest = next(k for k, g in _graphs.items() if g is not None)
             del _graphs[oldest]
-        graph = _graphs[whole] = _record(work, inputs)
-    for own, given in zip(graph.inputs, inputs, strict=True):
-        if own is not None and given is not None:
-            own.copy_(given)
+        graph = _graphs[graph_key] = _record(work, inputs)
+    for buffer, value in zip(graph.inputs, inputs, strict=True):
+        if buffer is not None and value is not None:
+            buffer.copy_(value)
     graph.graph.replay()
     return graph.result
 
 
 def _record(work: Callable[..., Any], inputs: tuple[Tensor | None, ...]) -> _Graph:
-    own = tuple(None if v is None else v.clone() for v in inputs)
-    work(*own)  # creates all tables, which is not possible while recording
+    buffers = tuple(None if v is None else v.clone() for v in inputs)
+    work(*buffers)  # creates all tables, which is not possible during the capture
     graph = torch.cuda.CUDAGraph()
-    # Other threads may decode and copy during the capture.
+    # Other threads may use CUDA to decode and copy during the capture.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = work(*own)
-    return _Graph(graph, own, result)
+        result = work(*buffers)
+    return _Graph(graph, buffers, result)
 
 
-def forget() -> None:
+def clear() -> None:
     """Release the memory of graphs and tables."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    caches.forget()
+    caches.clear()
     torch.cuda.empty_cache()

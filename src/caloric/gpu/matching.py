@@ -1,4 +1,4 @@
-"""Matching of many pairs of images on a device."""
+"""Matching of image pairs on a device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,51 +19,55 @@ def match(
 ) -> list[Matches]:
     """Return the matches of each pair of features or arrays (n, d): see :func:`caloric.match`.
 
-    Features that occur in several pairs are sent to the device once.
+    Features that occur in several pairs are uploaded once.
     """
     results = [Matches.empty() for _ in pairs]
     searches: dict[tuple[bool, int], _Search] = {}
-    for number, (a, b) in enumerate(pairs):
-        placed = ratio is not None and _placed(a) and _placed(b)
-        left, right = _set(a, "first set", placed), _set(b, "second set", placed)
+    for index, (a, b) in enumerate(pairs):
+        with_xy = ratio is not None and _has_positions(a) and _has_positions(b)
+        left, right = _set(a, "first set", with_xy), _set(b, "second set", with_xy)
         if 0 in (len(left.values), len(right.values)):
             continue
         dimensions = left.values.shape[1], right.values.shape[1]
         check_dimensions(*dimensions)
-        search = searches.setdefault((placed, dimensions[0]), _Search([], {}, [], []))
-        search.pairs.append((search.number(a, left), search.number(b, right)))
-        search.wanted.append(number)
+        search = searches.setdefault((with_xy, dimensions[0]), _Search([], {}, [], []))
+        search.pairs.append((search.set_index(a, left), search.set_index(b, right)))
+        search.pair_indices.append(index)
     for search in searches.values():
-        found = neighbors(search.sets, search.pairs, radius, device)
-        for number, result in zip(search.wanted, found, strict=True):
-            results[number] = selected(result, mutual, ratio)
+        nearest = neighbors(search.sets, search.pairs, radius, device)
+        for index, result in zip(search.pair_indices, nearest, strict=True):
+            results[index] = selected(result, mutual, ratio)
     return results
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Pairs of sets that are searched together; ``wanted`` are their numbers among all pairs."""
+    """Pairs of sets that are searched together.
+
+    ``set_indices`` maps the id of features to their set; ``pair_indices`` are the indices among all
+    pairs.
+    """
 
     sets: list[Set]
-    known: dict[int, int]
+    set_indices: dict[int, int]
     pairs: list[tuple[int, int]]
-    wanted: list[int]
+    pair_indices: list[int]
 
-    def number(self, features: Any, values: Set) -> int:
-        """Return the number of a set; the same features are one set."""
-        number = self.known.setdefault(id(features), len(self.sets))
-        if number == len(self.sets):
+    def set_index(self, features: Any, values: Set) -> int:
+        """Return the index of a set, adding it if the features are new."""
+        index = self.set_indices.setdefault(id(features), len(self.sets))
+        if index == len(self.sets):
             self.sets.append(values)
-        return number
+        return index
 
 
-def _placed(features: Any) -> bool:
+def _has_positions(features: Any) -> bool:
     return isinstance(features, Features | DeviceFeatures)
 
 
-def _set(features: Any, which: str, placed: bool) -> Set:
+def _set(features: Any, name: str, with_xy: bool) -> Set:
     if isinstance(features, DeviceFeatures):
-        return Set(features.descriptors, features.maps[:, :, 2] if placed else None)
+        return Set(features.descriptors, features.maps[:, :, 2] if with_xy else None)
     if isinstance(features, Features):
-        return Set(features.descriptors, features.frames.xy if placed else None)
-    return Set(as_descriptors(features, which))
+        return Set(features.descriptors, features.frames.xy if with_xy else None)
+    return Set(as_descriptors(features, name))

@@ -7,35 +7,35 @@ from caloric.detector import affine_shape, orientation
 from caloric.gpu import pooling
 from caloric.gpu.reader import Reader
 
-_MOST = orientation.ORDER  # a harmonic series of this order has no more peaks
+_MAX_PEAKS = orientation.ORDER  # of a harmonic series of this order
 
 
 def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """Return the angles (n, 12) of the peaks of each row, strongest first, and which are valid.
 
-    Peaks of at least 0.8 of the highest are valid, as in
-    :func:`caloric.detector.orientation.dominant`; a row without a peak has the angle 0.
+    Valid peaks reach 0.8 of the highest, as in :func:`caloric.detector.orientation.dominant`. A row
+    without a peak has the angle 0.
     """
     h = histogram
     before, after = h.roll(1, 1), h.roll(-1, 1)
     highest = h.amax(1, keepdim=True)
     peak = (h > before) & (h >= after) & (h >= orientation.SECOND * highest)
-    value, at = torch.where(peak, h, -torch.inf).topk(_MOST, 1)
+    value, at = torch.where(peak, h, -torch.inf).topk(_MAX_PEAKS, 1)
     left, middle, right = (v.gather(1, at).double() for v in (before, h, after))
     offset = orientation.peak_offset(left, middle, right)
-    counts = value > -torch.inf
-    angles = torch.where(counts, (at + offset) * (2 * torch.pi / h.shape[1]), 0.0)
-    counts[:, 0] = True
-    return angles, counts
+    valid = value > -torch.inf
+    angles = torch.where(valid, (at + offset) * (2 * torch.pi / h.shape[1]), 0.0)
+    valid[:, 0] = True
+    return angles, valid
 
 
-def turned(
-    reader: Reader, maps: Tensor, strengths: Tensor, room: int | None
+def oriented(
+    reader: Reader, maps: Tensor, strengths: Tensor, slots: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return one frame per dominant orientation of frames (b, k, 2, 3) with strengths (b, k).
 
-    The results are frames (b, room, 2, 3), strengths (b, room) and the number of orientations (b,),
-    which may be larger than ``room``. If ``room`` is None it is set to the largest number, which
+    The results are frames (b, slots, 2, 3), strengths (b, slots) and the number of orientations
+    (b,), which may exceed ``slots``. If ``slots`` is None it is set to the largest number, which
     synchronizes with the device.
     """
     b, k = strengths.shape
@@ -46,49 +46,51 @@ def turned(
     histogram = reader.pooled(
         maps.view(-1, 2, 3), orientation.SAMPLING, orientation.KERNEL, 1.0, table
     )
-    angles, counts = peaks(histogram)
-    counts &= strengths.view(-1, 1) > 0
-    counts = counts.view(b, -1)
-    wanted = counts.sum(1)
-    if room is None:
-        room = int(wanted.max())
-    # The surplus goes to one more slot, which is dropped.
-    slot = torch.where(counts, counts.cumsum(1) - 1, room).clamp_max(room)
-    source = torch.zeros((b, room + 1), dtype=torch.int64, device=maps.device)
-    source.scatter_(1, slot, torch.arange(k * _MOST, device=maps.device).expand(b, -1))
-    source = source[:, :room]
-    valid = torch.arange(room, device=maps.device) < wanted[:, None]
-    angle, frame_index = angles.view(b, -1).gather(1, source), source // _MOST
+    angles, is_peak = peaks(histogram)
+    is_peak &= strengths.view(-1, 1) > 0
+    is_peak = is_peak.view(b, -1)
+    counts = is_peak.sum(1)
+    if slots is None:
+        slots = int(counts.max())
+    # The surplus goes to an extra slot, which is dropped.
+    slot = torch.where(is_peak, is_peak.cumsum(1) - 1, slots).clamp_max(slots)
+    source = torch.zeros((b, slots + 1), dtype=torch.int64, device=maps.device)
+    source.scatter_(1, slot, torch.arange(k * _MAX_PEAKS, device=maps.device).expand(b, -1))
+    source = source[:, :slots]
+    valid = torch.arange(slots, device=maps.device) < counts[:, None]
+    angle, frame_index = angles.view(b, -1).gather(1, source), source // _MAX_PEAKS
     c, s = angle.cos(), angle.sin()
     rotation = torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
     chosen = (
-        maps.view(b, k, 6).gather(1, frame_index.unsqueeze(2).expand(-1, -1, 6)).view(b, room, 2, 3)
+        maps.view(b, k, 6)
+        .gather(1, frame_index.unsqueeze(2).expand(-1, -1, 6))
+        .view(b, slots, 2, 3)
     )
     frames = torch.cat([chosen[..., :2] @ rotation, chosen[..., 2:]], -1)
     return (
         torch.where(valid[..., None, None], frames, 0.0),
         torch.where(valid, strengths.gather(1, frame_index), 0.0),
-        wanted,
+        counts,
     )
 
 
 def adapted(reader: Reader, maps: Tensor) -> Tensor:
-    """Return frames (n, 2, 3) with their shapes adapted: :func:`affine_shape.adapt`."""
+    """Return frames (n, 2, 3) with adapted shapes: see :func:`affine_shape.adapt`."""
     sigma, centers = maps[:, 0, 0].view(-1, 1, 1), maps[..., 2:]
     ones = torch.ones(len(maps), dtype=torch.float64, device=maps.device)
     round_ = (ones, torch.zeros_like(ones), ones)
     shape = round_
     active = ones > 0
-    settled = ~active
+    converged = ~active
     for _ in range(affine_shape.STEPS):
         moment = reader.second_moments(_with_shape(sigma, shape, centers))
         done = active & (affine_shape.anisotropy(*moment) < affine_shape.ROUND)
-        settled |= done
+        converged |= done
         active = active & ~done & ~affine_shape.singular(*moment)
         moved = affine_shape.adapted_shape(shape, moment)
         shape = _where(active, moved, shape)
         active &= ~affine_shape.too_long(*moved)
-    good = settled & ~affine_shape.too_long(*shape)
+    good = converged & ~affine_shape.too_long(*shape)
     shape = affine_shape.unit_power(*_where(good, shape, round_), affine_shape.STRENGTH)
     return _with_shape(sigma, shape, centers)
 

@@ -1,4 +1,4 @@
-"""Extraction on a device: from images of the same size to frames and descriptors."""
+"""Extraction on a device: frames and descriptors of images of the same size."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,35 +12,35 @@ from caloric.gpu.pyramid import Peaks, pyramid
 from caloric.gpu.reader import Reader
 from caloric.options import ExtractOptions
 
-_FEWEST = 1024  # smallest capacity, in candidates
-_PER = 16  # pixels per candidate; with more candidates graphs.run repeats the extraction
+_MIN_CAPACITY = 1024  # candidates
+_PIXELS_PER_CANDIDATE = 16  # if there are more candidates, the extraction is repeated
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Features of b images on the device, strongest first.
 
-    Frames (b, k, 2, 3) in float64, strengths (b, k) and descriptors (b, k, d); a slot of strength 0
-    is empty. ``crowded`` (b,) says that the capacity was too small for all candidates.
+    ``maps`` (b, k, 2, 3) in float64, ``strengths`` (b, k) and ``descriptors`` (b, k, d); a slot of
+    strength 0 is empty. ``overflowed`` (b,) is True if the candidates exceeded the capacity.
     """
 
     maps: Tensor
     strengths: Tensor
     descriptors: Tensor
-    crowded: Tensor
+    overflowed: Tensor
 
 
-def room(size: tuple[int, int]) -> int:
-    """Return the default capacity, in candidates, for an image (h, w)."""
-    return max(_FEWEST, size[0] * size[1] // _PER)
+def default_capacity(size: tuple[int, int]) -> int:
+    """Return the default size of the candidate buffer for an image (h, w)."""
+    return max(_MIN_CAPACITY, size[0] * size[1] // _PIXELS_PER_CANDIDATE)
 
 
 def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
-    """Return the peaks without those where a mask (b, h, w) is 0."""
+    """Return the peaks without those where the mask (b, h, w) is 0."""
     if masks is None or peaks.keys.shape[1] == 0:
         return peaks
     b, h, w = masks.shape
-    x, y = (torch.round(peaks.places[..., i]).long() for i in (0, 1))
+    x, y = (torch.round(peaks.positions[..., i]).long() for i in (0, 1))
     at = y.clamp(0, h - 1) * w + x.clamp(0, w - 1)
     allowed = masks.reshape(b, -1).gather(1, at)
     return replace(peaks, keys=torch.where(allowed, peaks.keys, 0))
@@ -51,57 +51,57 @@ def extract(
 ) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
-    On a GPU with ``max_features`` nothing waits for the device and all shapes are known in advance:
-    the number of slots is ``max_features``, or the capacity if that is smaller.
+    On a GPU with ``max_features`` the host never waits for the device, and all shapes are known in
+    advance: the number of slots is ``max_features``, or the capacity if that is smaller.
     """
     h, w = images.shape[1:]
     layout, stages = pyramid(h, w), backend.of(images.device)
-    capacity = capacity or room((h, w))
+    capacity = capacity or default_capacity((h, w))
     rows = stages.build(images, layout)
     peaks = stages.find(rows, layout, options.lowest, options.edge, capacity)
     peaks = _unmasked(peaks, masks)
     limit = options.max_features
     if stages.compiled and limit is not None:
-        slots = most = min(limit, capacity)
+        slots = count = min(limit, capacity)
     else:
         slots = None
-        most = int((peaks.keys > 0).sum(1).max()) if peaks.keys.numel() else 0
-        most = most if limit is None else min(limit, most)
-    places, strengths = extrema.strongest(peaks, most)
-    maps = upright(places, strengths)
-    reader = Reader(rows, layout, most)
-    if options.affine and most:
+        count = int((peaks.keys > 0).sum(1).max()) if peaks.keys.numel() else 0
+        count = count if limit is None else min(limit, count)
+    positions, strengths = extrema.strongest(peaks, count)
+    maps = upright(positions, strengths)
+    reader = Reader(rows, layout, count)
+    if options.affine and count:
         maps = orientation.adapted(reader, maps.view(-1, 2, 3)).view_as(maps)
-    wanted = peaks.counts
-    if not options.upright and most:
-        maps, strengths, wanted = orientation.turned(reader, maps, strengths, slots)
+    frame_counts = peaks.counts
+    if not options.upright and count:
+        maps, strengths, frame_counts = orientation.oriented(reader, maps, strengths, slots)
         maps, strengths = maps[:, :limit], strengths[:, :limit]
-    crowded = peaks.counts > peaks.keys.shape[1]
+    overflowed = peaks.counts > peaks.keys.shape[1]
     if slots is not None and slots != limit:
-        crowded |= wanted > slots
+        overflowed |= frame_counts > slots
     reader = Reader(rows, layout, strengths.shape[1])
-    return Batch(maps, strengths, _describe_slots(reader, maps, strengths, options), crowded)
+    return Batch(maps, strengths, _describe_slots(reader, maps, strengths, options), overflowed)
 
 
-def upright(places: Tensor, strengths: Tensor) -> Tensor:
-    """Return upright frames (b, k, 2, 3) of extrema; empty slots get a valid frame of σ = 1."""
-    maps = torch.zeros((*strengths.shape, 2, 3), dtype=places.dtype, device=places.device)
-    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, places[..., 2], 1.0)
-    maps[..., 2] = places[..., :2]
+def upright(positions: Tensor, strengths: Tensor) -> Tensor:
+    """Return upright frames (b, k, 2, 3) of extrema (b, k, 3); empty slots get σ = 1."""
+    maps = torch.zeros((*strengths.shape, 2, 3), dtype=positions.dtype, device=positions.device)
+    maps[..., 0, 0] = maps[..., 1, 1] = torch.where(strengths > 0, positions[..., 2], 1.0)
+    maps[..., 2] = positions[..., :2]
     return maps
 
 
 def _describe_slots(
     reader: Reader, maps: Tensor, strengths: Tensor, options: ExtractOptions
 ) -> Tensor:
-    """Return the descriptors (b, k, d) of frames (b, k, 2, 3), some of which are empty slots."""
+    """Return the descriptors (b, k, d) of frames (b, k, 2, 3); slots may be empty."""
     b, k = strengths.shape
     device, d = maps.device, options.recipe.dimension
     if k == 0:
         return torch.zeros((b, 0, d), device=device)
     empty = (strengths == 0)[..., None, None]
-    readable = torch.where(empty, torch.eye(2, 3, dtype=maps.dtype, device=device), maps)
-    return _describe(reader, readable.view(-1, 2, 3), options).view(b, k, d)
+    frames = torch.where(empty, torch.eye(2, 3, dtype=maps.dtype, device=device), maps)
+    return _describe(reader, frames.view(-1, 2, 3), options).view(b, k, d)
 
 
 def describe(images: Tensor, maps: Tensor, options: ExtractOptions) -> Tensor:
@@ -119,5 +119,5 @@ def _describe(reader: Reader, maps: Tensor, options: ExtractOptions) -> Tensor:
 
 
 def product_type(device: Any) -> Any:
-    """Return the type in which harmonics and tables are multiplied."""
+    """Return the data type in which harmonics and tables are multiplied on a device."""
     return torch.float16 if device.type == "cuda" else torch.float32

@@ -12,7 +12,7 @@ from caloric.descriptor.layout import Layout
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.gpu import density
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.kernels import Kernel
 
 
@@ -20,8 +20,8 @@ from caloric.kernels import Kernel
 class Table:
     """:class:`caloric.descriptor.tables.Table` as one matrix ((2·order + 1) p, entries).
 
-    Raw descriptors are ``scale`` times the product of harmonics and ``matrix``, which is scaled to
-    the range of half precision.
+    Raw descriptors are ``scale`` times the product of harmonics and ``matrix``. The scale keeps the
+    matrix in the range of float16.
     """
 
     matrix: Tensor
@@ -30,33 +30,38 @@ class Table:
 
 
 def dense(table: tables.Table, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the matrix of a table of ``count`` points, padded like :class:`density.Points`."""
+    """Return the matrix of a table with ``count`` points, padded like :class:`density.Points`."""
     blocks = 2 * table.order + 1
     if table.synthesis is None:
-        whole = np.asarray(table.factors[0], np.float64)
+        matrix = np.asarray(table.factors[0], np.float64)
     else:
         synthesis = np.asarray(table.synthesis, np.float64)
-        places = table.factors[0].shape[1]
+        positions = table.factors[0].shape[1]
         parts = [np.einsum("pn,b->pnb", table.factors[0], synthesis[:, 0])]
         for m, factor in enumerate(table.factors[1:], 1):
-            real, imaginary = factor[:, :places], factor[:, places:]
+            real, imaginary = factor[:, :positions], factor[:, positions:]
             parts.append(
                 np.einsum("pn,b->pnb", real, synthesis[:, 2 * m - 1])
                 + np.einsum("pn,b->pnb", imaginary, synthesis[:, 2 * m])
             )
-        whole = np.concatenate([part.reshape(len(part), -1) for part in parts])
-    padded = np.zeros((blocks, count + density.padding(count), whole.shape[1]))
-    padded[:, :count] = whole.reshape(blocks, count, -1)
-    return padded.reshape(-1, whole.shape[1])
+        matrix = np.concatenate([part.reshape(len(part), -1) for part in parts])
+    padded = np.zeros((blocks, count + density.padding(count), matrix.shape[1]))
+    padded[:, :count] = matrix.reshape(blocks, count, -1)
+    return padded.reshape(-1, matrix.shape[1])
 
 
-@once
+@cached
 def table(
-    kernel: Kernel, layout: Layout, sampling: Sampling, most: int | None, device: Any, dtype: Any
+    kernel: Kernel,
+    layout: Layout,
+    sampling: Sampling,
+    max_order: int | None,
+    device: Any,
+    dtype: Any,
 ) -> Table:
     """Return the table of a kernel and layout on a device (cached)."""
-    precise = "float64" if dtype == torch.float64 else "float32"
-    tabulated = tables.tabulate(kernel, layout, sampling, precise, most)
+    precision = "float64" if dtype == torch.float64 else "float32"
+    tabulated = tables.tabulate(kernel, layout, sampling, precision, max_order)
     matrix = dense(tabulated, len(sampling.areas()))
     scale = float(np.abs(matrix).max()) if dtype == torch.float16 else 1.0
     on_device = torch.tensor(matrix / scale, dtype=dtype, device=device)
@@ -70,13 +75,13 @@ def pool(harmonics: Tensor, table: Table) -> Tensor:
     return wide if table.scale == 1 else wide * table.scale
 
 
-@once
+@cached
 def _whitening(name: str, dimension: int, device: Any, dtype: Any) -> Tensor:
     return torch.tensor(whitening.load(name)[:, :dimension], dtype=dtype, device=device)
 
 
 def finish(raw: Tensor, recipe: Descriptor) -> Tensor:
-    """Return normalized and, if the recipe says so, whitened descriptors (n, d)."""
+    """Return normalized and, if the recipe has a whitening, whitened descriptors (n, d)."""
     result = normalize.normalize(raw, recipe.normalisation)
     if recipe.whitening is None:
         return result

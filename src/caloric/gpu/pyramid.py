@@ -1,7 +1,7 @@
-"""The layout of the scale spaces of a batch, and what is found in them, for all backends.
+"""Types of all backends: the memory layout of scale spaces, extrema, and measurements.
 
 A row of a tensor (b, total) holds the scale space of one image: six layers per octave, octave after
-octave. A level is an offset, a height and a width, so that one kernel can read from all of them.
+octave. A level is an offset, a height and a width, so that one kernel can read all levels.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ LAYERS = SCALES + 3
 
 @dataclass(frozen=True)
 class Octave:
-    """The offset in a row of the six layers (6, h, w) of an octave, and their pixel grid.
+    """The six layers (6, h, w) of an octave: their offset in a row, and their pixel grid.
 
-    ``first`` is the smoothing of the base of the octave, in its pixels.
+    Pixel i is at ``step`` · i + ``origin`` in the image. ``first`` is the smoothing of the base of
+    the octave, in its pixels.
     """
 
     offset: int
@@ -39,7 +40,7 @@ class Octave:
 
 @dataclass(frozen=True)
 class Pyramid:
-    """The octaves of images (h, w), the enlarged one first."""
+    """The octaves of an image of ``size`` (h, w); the first is of the image enlarged by 2."""
 
     size: tuple[int, int]
     octaves: tuple[Octave, ...]
@@ -63,12 +64,12 @@ class Pyramid:
 
 @lru_cache(maxsize=256)
 def pyramid(height: int, width: int) -> Pyramid:
-    """Return the pyramid of images of that size."""
+    """Return the pyramid of images (height, width)."""
     octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
     h, w, first, step = height, width, scalespace.SHARP, 1.0
     while min(h, w) >= SMALLEST:
-        before = octaves[-1]
-        octaves.append(Octave(before.offset + before.count, h, w, step, 0.0, first))
+        last = octaves[-1]
+        octaves.append(Octave(last.offset + last.count, h, w, step, 0.0, first))
         h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
     return Pyramid((height, width), tuple(octaves))
 
@@ -77,12 +78,12 @@ def pyramid(height: int, width: int) -> Pyramid:
 class Peaks:
     """Up to c extrema per image.
 
-    ``keys`` (b, c) are int64, 0 for an empty slot; ``places`` (b, c, 3) are x, y and σ in pixels of
-    the image, in float64; ``counts`` (b,) are the numbers of candidates.
+    ``keys`` (b, c) are int64, 0 for an empty slot; ``positions`` (b, c, 3) are x, y and σ in pixels
+    of the image, in float64; ``counts`` (b,) are the numbers of candidates.
     """
 
     keys: Tensor
-    places: Tensor
+    positions: Tensor
     counts: Tensor
 
 
@@ -90,7 +91,7 @@ class Peaks:
 class Measurement:
     """What is measured around a frame: angular harmonics up to ``order`` at each sample.
 
-    ``power`` is the exponent of the gradient's magnitude.
+    ``power`` is the exponent of the gradient magnitude.
     """
 
     sampling: Sampling
@@ -100,8 +101,8 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Owners:
-    """Which image a frame is in: frame i of a list is in image (``begin`` + i) // ``per``."""
+class FrameBlock:
+    """Consecutive frames of a batch: frame i is in image (``start`` + i) // ``per_image``."""
 
-    begin: int
-    per: int
+    start: int
+    per_image: int

@@ -1,4 +1,4 @@
-"""Reading densities from the pyramids of a batch."""
+"""Measurement of densities in the pyramids of a batch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,16 @@ from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import Sampling
 from caloric.detector import affine_shape
 from caloric.gpu import backend, density, pooling
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.gpu.pooling import Table
-from caloric.gpu.pyramid import Measurement, Owners, Pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, Pyramid
 from caloric.kernels import Kernel
 from caloric.theory.gaussians import gaussian_2d
 
 _BYTES = 1 << 31  # of harmonics per block
 
 
-@once
+@cached
 def _window(device: Any) -> Tensor:
     sampling = affine_shape.SAMPLING
     window = gaussian_2d(sampling.points(), affine_shape.WINDOW)
@@ -30,27 +30,28 @@ def _window(device: Any) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """The pyramids ``rows`` (b, total) of a batch, with ``per`` frames per image."""
+    """The pyramids ``rows`` (b, total) of a batch, with ``per_image`` frames per image."""
 
     rows: Tensor
     pyramid: Pyramid
-    per: int
+    per_image: int
 
-    def harmonics(self, maps: Tensor, what: Measurement, begin: int, dtype: Any) -> Tensor:
-        """Return harmonics (n, (2·order + 1) p) of frames (n, 2, 3) from number ``begin`` on."""
-        owners = Owners(begin, self.per)
-        measured = backend.of(maps.device).harmonics
-        return measured(self.rows, self.pyramid, maps, owners, what, dtype)
+    def harmonics(self, maps: Tensor, measurement: Measurement, start: int, dtype: Any) -> Tensor:
+        """Return harmonics (n, (2·order + 1) p) of frames (n, 2, 3), from index ``start`` on."""
+        block = FrameBlock(start, self.per_image)
+        measure = backend.of(maps.device).harmonics
+        return measure(self.rows, self.pyramid, maps, block, measurement, dtype)
 
     def pooled(
         self, maps: Tensor, sampling: Sampling, kernel: Kernel, power: float, table: Table
     ) -> Tensor:
         """Return raw descriptors (n, entries) of frames (n, 2, 3)."""
-        dtype, what = table.matrix.dtype, Measurement(sampling, kernel, power, table.order)
+        dtype = table.matrix.dtype
+        measurement = Measurement(sampling, kernel, power, table.order)
         width = table.matrix.shape[0] * table.matrix.element_size()
         block = max(1, _BYTES // width)
         parts = [
-            pooling.pool(self.harmonics(part, what, start, dtype), table)
+            pooling.pool(self.harmonics(part, measurement, start, dtype), table)
             for start, part in zip(range(0, len(maps), block), maps.split(block), strict=True)
         ]
         return torch.cat(parts) if len(parts) != 1 else parts[0]
@@ -58,24 +59,24 @@ class Reader:
     def described(
         self, maps: Tensor, recipe: Descriptor, sizes: tuple[float, ...], dtype: Any
     ) -> Tensor:
-        """Return descriptors (n, d) of frames (n, 2, 3); ``dtype`` is that of the product."""
+        """Return descriptors (n, d) of frames (n, 2, 3); ``dtype`` is the type of the product."""
         table = pooling.table(
             recipe.kernel, recipe.layout, recipe.sampling, recipe.harmonics, maps.device, dtype
         )
 
         def at(size: float) -> Tensor:
-            sized = maps if size == 1 else torch.cat([maps[..., :2] * size, maps[..., 2:]], -1)
-            return self.pooled(sized, recipe.sampling, recipe.kernel, recipe.power, table)
+            scaled = maps if size == 1 else torch.cat([maps[..., :2] * size, maps[..., 2:]], -1)
+            return self.pooled(scaled, recipe.sampling, recipe.kernel, recipe.power, table)
 
         return pooling.finish(mean_over_sizes(at, sizes), recipe)
 
     def second_moments(self, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return xx, xy and yy (n,) of each frame: see :func:`affine_shape.second_moments`."""
+        """Return the second moments xx, xy and yy (n,): :func:`affine_shape.second_moments`."""
         sampling = affine_shape.SAMPLING
         window = _window(maps.device)
-        what = Measurement(sampling, affine_shape.ANY, 1.0, 1)
-        harmonics = self.harmonics(maps, what, 0, torch.float32)
-        # The weight of a point is its area times the gradient; all areas are the same.
+        measurement = Measurement(sampling, affine_shape.ANY, 1.0, 1)
+        harmonics = self.harmonics(maps, measurement, 0, torch.float32)
+        # The weight of a point is its area times the gradient magnitude; all areas are equal.
         weights, cos, sin = harmonics.view(len(maps), 3, len(window)).unbind(1)
         xx, xy, yy = affine_shape.moments(window, weights, cos, sin)
         return xx.double(), xy.double(), yy.double()

@@ -1,6 +1,6 @@
-"""Refinement of matches on a device: the steps of :mod:`caloric.matching.refinement_steps`.
+"""Refinement of matches on a device, by :mod:`caloric.matching.refinement_steps`.
 
-Differences from the CPU are those of float32 sums in another order.
+Results differ from those of the CPU only by the order of float32 sums.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from caloric.gpu import cuda_streams, devices, graphs
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.matching import refinement, refinement_steps
 from caloric.matching.refinement import Outcome
 from caloric.matching.refinement_steps import BLURS, Tables
 from caloric.types import FloatArray
 
-_BATCH = 1 << 15  # matches at once
-_RECORDED = 1 << 12  # up to so many are refined by a recorded graph, which holds memory for them
+_BATCH = 1 << 15  # matches refined at once, at most
+_RECORDED = 1 << 12  # matches refined by a recorded graph, at most: it holds memory for them
 
 
 @dataclass(frozen=True, eq=False)
-class _Joined:
-    """Filters of rows and columns joined to one matrix: a :class:`refinement_steps.Gradient`."""
+class _JoinedFilters:
+    """Row and column filters as one matrix: a :class:`refinement_steps.Gradient`."""
 
     matrix: Tensor  # (n, 2 n)
     transposed: Tensor
@@ -37,31 +37,31 @@ class _Joined:
         return weights @ self.transposed
 
 
-@once
+@cached
 def _tables(device: Any) -> Tables:
     to = partial(torch.tensor, device=device)
     joined = []
     for blur in BLURS:
         by = refinement_steps.filters(blur)
-        # Row-major patches: S P Dᵀ is kron(S, D) of the patch, D P Sᵀ kron(D, S).
-        both = np.concatenate([np.kron(by.smooth, by.slope), np.kron(by.slope, by.smooth)])
-        matrix = to(both, dtype=torch.float32)
-        joined.append(_Joined(matrix.T.contiguous(), matrix))
+        # For row-major patches S P Dᵀ is kron(S, D) P, and D P Sᵀ is kron(D, S) P.
+        gradient = np.concatenate([np.kron(by.smooth, by.slope), np.kron(by.slope, by.smooth)])
+        matrix = to(gradient, dtype=torch.float32)
+        joined.append(_JoinedFilters(matrix.T.contiguous(), matrix))
     return refinement_steps.tables(tuple(joined), "float32", to)
 
 
 @dataclass(frozen=True, eq=False)
 class _Octaves(refinement_steps.Image):
-    pixels: Tensor  # of all levels, one after the other
-    starts: Tensor  # of each level in ``pixels``
+    pixels: Tensor  # of all levels, concatenated
+    starts: Tensor  # index of the first pixel of each level
     heights: Tensor
     widths: Tensor
 
     def patches(self, maps: Tensor) -> Tensor:
-        """Return patches (m, n) around frames (m, 2, 3) float64, bilinear."""
+        """Return patches (m, n) around frames (m, 2, 3) in float64, interpolated bilinearly."""
         level, _ = refinement_steps.octaves(maps, len(self.starts))
         scaled = maps / self.spacings[level][:, None, None]
-        # From the pixel at the center, so that float32 is enough.
+        # Relative to the pixel at the center, so that float32 is accurate enough.
         center = scaled[:, :, 2].clamp(-1e7, 1e7).floor()
         grid = _tables(maps.device).grid
         xy = scaled[:, :, :2].float() @ grid.T + (scaled[:, :, 2] - center).float()[:, :, None]
@@ -78,9 +78,9 @@ class _Octaves(refinement_steps.Image):
         return torch.lerp(above, torch.lerp(self.pixels[at], self.pixels[at + 1], u), v)
 
 
-@once
+@cached
 def _level_tables(shapes: tuple[tuple[int, int], ...], device: Any) -> dict[str, Tensor]:
-    """Return what :class:`_Octaves` holds of levels (h, w), apart from pixels and noise."""
+    """Return the attributes of :class:`_Octaves` that depend only on the sizes (h, w) of levels."""
     sizes = np.array(shapes)
     counts = sizes.prod(1)
     spacings, variances, correlations = refinement_steps.level_noise(len(shapes))
@@ -95,7 +95,7 @@ def _octaves(level: Tensor) -> _Octaves:
     noise = refinement_steps.noise_level(level)
     levels = [level]
     while min(level.shape) >= refinement.SMALLEST:
-        for _ in range(2):  # rows, then columns; sums, because convolutions round to 10 bits
+        for _ in range(2):  # along y, then x; by sums, because convolutions may use TF32
             padded = functional.pad(level.T[None], (2, 2), mode="reflect")[0]
             end = padded.shape[1]
             a, b, c, d, e = (padded[:, i : end - 4 + i : 2] for i in range(5))
@@ -107,9 +107,9 @@ def _octaves(level: Tensor) -> _Octaves:
 
 
 def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: Any) -> Outcome:
-    """Return what :func:`caloric.matching.refinement.descend` does.
+    """Return the result of :func:`caloric.matching.refinement.descend`.
 
-    Images are arrays (h, w) float32.
+    The images are float32 arrays (h, w).
     """
 
     def on_device() -> Outcome:
@@ -121,29 +121,29 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
             ]
             return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
 
-    result = devices.fitting(on_device, f"refining {len(a)} matches")
+    result = devices.unless_out_of_memory(on_device, f"refining {len(a)} matches")
     if result is None:
         return refinement.descend(np.asarray(image_a), np.asarray(image_b), a, b)
     return result
 
 
 def _refined(first: Tensor, second: Tensor, a: FloatArray, b: FloatArray) -> list[FloatArray]:
-    """Return maps, shifts and figures of the matches of a batch."""
+    """Return maps, shifts and statistics of the matches of a batch."""
     count, device = len(a), first.device
     if count > _RECORDED:
         packed = _packed(first, second, *(torch.tensor(v, device=device) for v in (a, b)))
     else:
-        # Graphs are of few sizes: the last match is repeated.
+        # The last match is repeated, so that graphs have few different sizes.
         size = max(256, 1 << (count - 1).bit_length())
         rows = np.minimum(np.arange(size), count - 1)
         frames = (torch.from_numpy(v[rows]).to(device) for v in (a, b))
         packed = graphs.recorded(_packed, ("refinement",), first, second, *frames)
-    maps, shifts, figures = np.split(packed[:count].cpu().numpy(), (6, 10), 1)
-    return [maps.reshape(-1, 2, 3), shifts.reshape(-1, 2, 2), figures]
+    maps, shifts, statistics = np.split(packed[:count].cpu().numpy(), (6, 10), 1)
+    return [maps.reshape(-1, 2, 3), shifts.reshape(-1, 2, 2), statistics]
 
 
 def _packed(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return maps, shifts and figures of frames (m, 2, 3) in one tensor (m, 13) float64."""
+    """Return maps, shifts and statistics of frames (m, 2, 3) as one float64 tensor (m, 13)."""
     images = _octaves(first), _octaves(second)
     parts = refinement_steps.descend(images, a, b, _tables(first.device))
     return torch.cat([v.double().flatten(1) for v in parts], 1)

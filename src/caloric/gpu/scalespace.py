@@ -1,4 +1,4 @@
-"""The scale spaces of images of one size, in PyTorch; their layout is in pyramid.py."""
+"""Scale spaces of images of the same size in PyTorch; pyramid.py defines their memory layout."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.gpu.pyramid import Pyramid
 from caloric.image import scalespace
 from caloric.image.scalespace import SCALES
 
 
-@once
+@cached
 def mirrored(count: int, reach: int, device: Any) -> Tensor:
-    """Return the mirrored indices of −reach … count + reach − 1 (count + 2 reach,)."""
+    """Return −reach … count + reach − 1 mirrored into 0 … count − 1, (count + 2 reach,)."""
     period = max(2 * (count - 1), 1)
     index = np.abs((np.arange(-reach, count + reach) + count - 1) % period - (count - 1))
     return torch.tensor(index if count > 1 else 0 * index, device=device)
@@ -24,7 +24,7 @@ def blur(pixels: Tensor, sigma: float) -> Tensor:
     """Return images (b, h, w) smoothed by ``sigma``.
 
     Columns are smoothed before rows, and taps are added in the order of the compiled core, so that
-    the bytes and therefore the extrema are the same.
+    pixels and therefore extrema are the same.
     """
     taps = scalespace.taps(sigma).tolist()
     reach = len(taps) // 2
@@ -42,7 +42,7 @@ def blur(pixels: Tensor, sigma: float) -> Tensor:
 
 
 def enlarged(pixels: Tensor) -> Tensor:
-    """Return images (b, 2h, 2w) interpolated at ±1/4 pixel: along rows first, then columns."""
+    """Return images (b, 2h, 2w) interpolated linearly at ±1/4 pixel, along rows, then columns."""
     for axis in (2, 1):
         count = pixels.shape[axis]
         before = torch.cat([pixels.narrow(axis, 0, 1), pixels.narrow(axis, 0, count - 1)], axis)
@@ -54,15 +54,15 @@ def enlarged(pixels: Tensor) -> Tensor:
 
 
 def _layers(base: Tensor, first: float) -> Tensor:
-    layers, before = [], base
+    layers, layer = [], base
     for sigma in scalespace.steps(first):
-        before = blur(before, sigma) if sigma else before
-        layers.append(before)
+        layer = blur(layer, sigma) if sigma else layer
+        layers.append(layer)
     return torch.stack(layers, 1)
 
 
 def build(images: Tensor, pyramid: Pyramid) -> Tensor:
-    """Return the pyramids (b, total) of images (b, h, w) with values 0 to 1."""
+    """Return the pyramids (b, total) of images (b, h, w) with values in [0, 1]."""
     b = len(images)
     octaves = [_layers(enlarged(images), pyramid.octaves[0].first)]
     base = images

@@ -1,4 +1,4 @@
-"""The scale space by Triton kernels; the plain form is in scalespace.py."""
+"""Triton kernels for the scale space; the PyTorch implementation is in scalespace.py."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from caloric.gpu.caches import once
+from caloric.gpu.caches import cached
 from caloric.gpu.pyramid import LAYERS, Pyramid
 from caloric.image import scalespace
 from caloric.image.scalespace import SCALES
@@ -22,14 +22,14 @@ def _mirror(index, count):
 
 @triton.jit
 def split_four(values, COUNT: tl.constexpr):
-    """The columns of values (n, 4), which one thread holds."""
+    """Return the columns of values (n, 4), of which a thread holds whole rows."""
     even, odd = tl.split(tl.reshape(values, (COUNT, 2, 2)))
     a, c = tl.split(even)
     b, d = tl.split(odd)
     return a, b, c, d
 
 
-# Sizes are not specialized: each octave of each image size would be compiled by itself.
+# Sizes are not specialized: otherwise the kernel would be compiled for each octave and image size.
 @triton.jit(
     do_not_specialize=[
         "height", "width", "source_stride", "result_stride", "across", "tiles", "aligned"
@@ -43,7 +43,7 @@ def _blur(
     """Smooth planes (h, w), tile by tile: columns into ``scratch``, then rows from there.
 
     The scratch memory of a program stays in the cache. A thread reads each pixel of its columns
-    once; along rows it reads four pixels at a time and keeps all that its four results need.
+    once. Along rows it loads four pixels at a time and keeps all that its four results need.
     ``aligned``: all rows of the result begin at multiples of four pixels.
     """
     FOURS: tl.constexpr = (REACH + 3) // 4
@@ -64,11 +64,11 @@ def _blur(
         top = (tile // across) % down * BY
         left = (tile % across) * (BX - 2 * HALO) - HALO
         columns = source + image * source_stride + _mirror(left + lane, width)
-        # All loads first, so that none waits for another.
+        # All loads are issued first, so that none waits for another.
         rows = ()
         for r in tl.static_range(BY + 2 * REACH):
             rows = rows + (tl.load(columns + _mirror(top + (r - REACH), height) * width),)
-        tl.debug_barrier()  # the last tile has been read
+        tl.debug_barrier()  # until all threads have read the previous tile
         for o in tl.static_range(BY):
             total = weights[0] * rows[o]
             for t in tl.static_range(1, 2 * REACH + 1):
@@ -85,7 +85,7 @@ def _blur(
             for k in tl.static_range(4):
                 total = weights[REACH] * values[HALO + k]
                 for t in tl.static_range(1, REACH + 1):
-                    # The two pixels at the same distance are added first.
+                    # Add the two pixels at the same distance first, as the compiled core does.
                     both = values[HALO + k - t] + values[HALO + k + t]
                     total = tl.fma(weights[REACH + t], both, total)
                 sums = sums + (total,)
@@ -98,25 +98,25 @@ def _blur(
                 four_at_once = tl.multiple_of(to, 16)[:, None] + four
                 tl.store(four_at_once, smooth, mask=inside[:, None] & (four >= 0))
             else:
-                there = inside[:, None] & (x[:, None] + four < width)
-                tl.store(to[:, None] + four, smooth, mask=there)
+                valid = inside[:, None] & (x[:, None] + four < width)
+                tl.store(to[:, None] + four, smooth, mask=valid)
 
 
-@once
+@cached
 def _taps(sigma: float, device: Any) -> Tensor:
-    """Return the taps, of 6 pixels to each side at least: a shorter reach is not compiled again."""
+    """Return the taps, padded to a reach of 6, so that shorter ones share a compiled kernel."""
     taps = torch.tensor(scalespace.taps(sigma).tolist(), device=device)
     pad = max(0, 6 - len(taps) // 2)
     return torch.nn.functional.pad(taps, (pad, pad))
 
 
-_BY, _BX = 16, 256  # rows and columns of a tile, with those around it that it needs
-_ROWS = 4  # that a program smooths at a time
+_BY, _BX = 16, 256  # rows and columns of a tile, including the margin that rows need
+_ROWS = 4  # smoothed at a time by a program
 _PROGRAMS = 4  # per multiprocessor
 _WARPS = 8
 
 
-@once
+@cached
 def _programs(device: Any) -> int:
     return _PROGRAMS * torch.cuda.get_device_properties(device).multi_processor_count
 
@@ -138,26 +138,26 @@ def blur(source: Tensor, result: Tensor, sigma: float) -> None:
 
 
 @triton.jit
-def _between(source, row, column, beside, width):
-    """A quarter of the way from a pixel to its neighbor."""
-    here = tl.load(source + row * width + column)
-    return here + 0.25 * (tl.load(source + row * width + beside) - here)
+def _interpolate(source, row, column, neighbor, width):
+    """Return the value a quarter of the way from a pixel to its neighbor in the row."""
+    value = tl.load(source + row * width + column)
+    return value + 0.25 * (tl.load(source + row * width + neighbor) - value)
 
 
 @triton.jit(do_not_specialize=["height", "width"])
 def _enlarge(source, result, height, width, BLOCK: tl.constexpr):
-    """Interpolate the pixels of the enlarged image between two columns, then two rows."""
+    """Interpolate the pixels of the enlarged image between two columns, then between two rows."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     image = tl.program_id(1).to(tl.int64)
     index = tl.minimum(index, 4 * height * width - 1)
     y, x = index // (2 * width), index % (2 * width)
     source += image * height * width
     column, row = x // 2, y // 2
-    beside = tl.minimum(tl.maximum(column - 1 + 2 * (x % 2), 0), width - 1)
-    other = tl.minimum(tl.maximum(row - 1 + 2 * (y % 2), 0), height - 1)
-    here = _between(source, row, column, beside, width)
-    there = _between(source, other, column, beside, width)
-    tl.store(result + image * 4 * height * width + index, here + 0.25 * (there - here))
+    next_column = tl.minimum(tl.maximum(column - 1 + 2 * (x % 2), 0), width - 1)
+    next_row = tl.minimum(tl.maximum(row - 1 + 2 * (y % 2), 0), height - 1)
+    near = _interpolate(source, row, column, next_column, width)
+    far = _interpolate(source, next_row, column, next_column, width)
+    tl.store(result + image * 4 * height * width + index, near + 0.25 * (far - near))
 
 
 def enlarged(images: Tensor) -> Tensor:
@@ -173,15 +173,15 @@ def build(images: Tensor, pyramid: Pyramid) -> Tensor:
     b = len(images)
     rows = torch.empty((b, pyramid.total), device=images.device)
     base = enlarged(images.contiguous())
-    for number, octave in enumerate(pyramid.octaves):
+    for index, octave in enumerate(pyramid.octaves):
         h, w = octave.height, octave.width
         layers = rows[:, octave.offset : octave.offset + octave.count].unflatten(1, (LAYERS, h, w))
-        before = base
+        previous = base
         for layer, sigma in zip(layers.unbind(1), scalespace.steps(octave.first), strict=True):
             if sigma:
-                blur(before, layer, sigma)
+                blur(previous, layer, sigma)
             else:
-                layer.copy_(before)
-            before = layer
-        base = images.contiguous() if number == 0 else layers[:, SCALES, ::2, ::2].contiguous()
+                layer.copy_(previous)
+            previous = layer
+        base = images.contiguous() if index == 0 else layers[:, SCALES, ::2, ::2].contiguous()
     return rows

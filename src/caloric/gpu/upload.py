@@ -33,14 +33,14 @@ TYPES = {
     "u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool,
     "f2": torch.float16, "f4": torch.float32, "f8": torch.float64,
 }  # fmt: skip
-RANGES = 5  # numbers of each image: finite, lowest and highest pixel, lowest and highest gray
+RANGES = 5  # numbers per image: is finite, lowest and highest pixel, lowest and highest gray
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the images of a batch have in common.
+    """Shape and type of an image; all images of a batch are of the same kind.
 
-    Arrays have the shape (h, w) or (h, w, c); tensors (h, w) or (c, h, w).
+    Arrays are (h, w) or (h, w, c), tensors (h, w) or (c, h, w).
     """
 
     shape: tuple[int, ...]
@@ -66,13 +66,13 @@ class Kind:
         return h, w
 
 
-GRAY = "gray"  # the layout of float32 pixels (b, h, w) that need no checks
+GRAY = "gray"  # the layout of grayscale float32 pixels (b, h, w) that need no checks
 
 
 def prepared(image: Any) -> Image:
     """Return an image as an array or a tensor, or raise InputError for its shape or type.
 
-    Its pixels are not looked at: the device does that (:func:`ranges`).
+    Pixel values are checked later, on the device (:func:`ranges`).
     """
     if not is_tensor(image):
         if isinstance(image, Windows):
@@ -84,20 +84,22 @@ def prepared(image: Any) -> Image:
         return array
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[0] not in (1, 3)):
         shape = tuple(image.shape)
-        raise InputError(f"image: a tensor (h, w), (1, h, w) or (3, h, w), not {shape}")
+        raise InputError(f"image: expected a tensor (h, w), (1, h, w) or (3, h, w), got {shape}")
     check_type(image)
     return torch.as_tensor(image).detach()
 
 
 def check_type(image: Tensor) -> None:
-    """Raise InputError if the pixels of a tensor are not understood."""
+    """Raise InputError if the data type of a tensor is not supported."""
     kind = image.dtype
     if not (image.is_floating_point() or kind in _WHITE or kind == torch.bool):
-        raise InputError(f"image: a tensor of {kind}; use uint8, uint16, bool, or floats in [0, 1]")
+        raise InputError(
+            f"image: tensor of unsupported type {kind}; use uint8, uint16, bool or floats in [0, 1]"
+        )
 
 
 def upload(images: Sequence[Image], device: Any) -> Tensor:
-    """Return images of one kind as a tensor (b, ...) on the device, with their type and layout."""
+    """Return images of the same kind as a tensor (b, ...) on the device, unconverted."""
     first = images[0]
     if isinstance(first, torch.Tensor):
         return torch.stack([torch.as_tensor(image).to(device) for image in images])
@@ -105,26 +107,28 @@ def upload(images: Sequence[Image], device: Any) -> Tensor:
 
 
 _STRIP = 1 << 20  # bytes that a thread copies at a time
-SHARED = 6 << 20  # bytes: fewer are copied before other threads have woken up
+SHARED = 6 << 20  # bytes: smaller copies end before other threads have started
 
 
 def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
-    """Return arrays (n, ...) of one type, one after the other, as a tensor on the device.
+    """Return concatenated arrays (n, ...) of the same type as a tensor on the device.
 
-    Threads copy them to pinned memory, from where the device takes them while others work.
+    Threads copy them to pinned memory; the copy to the device is asynchronous.
     """
     kind, shape = arrays[0].dtype.newbyteorder("="), arrays[0].shape[1:]
     counts = [len(array) for array in arrays]
-    each = int(np.prod(shape)) * kind.itemsize
-    buffer = torch.empty(sum(counts) * each, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    row_bytes = int(np.prod(shape)) * kind.itemsize
+    buffer = torch.empty(
+        sum(counts) * row_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
+    )
     rows = buffer.numpy().view(kind).reshape(-1, *shape)
     if buffer.numel() < SHARED:
         np.concatenate(arrays, out=rows)
     else:
-        step = max(1, _STRIP // max(1, each))
+        step = max(1, _STRIP // max(1, row_bytes))
         parts = [
-            (array[start : start + step], begin + start)
-            for array, begin in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
+            (array[start : start + step], first + start)
+            for array, first in zip(arrays, np.cumsum([0, *counts]).tolist(), strict=False)
             for start in range(0, len(array), step)
         ]
         threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
@@ -132,19 +136,19 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
 
 
 def _unit_range(pixels: Tensor) -> Tensor:
-    """Return :func:`caloric.image.pixels.as_unit_range`, to the same bytes."""
+    """Return pixels in [0, 1], bit-identical to :func:`caloric.image.pixels.as_unit_range`."""
     white = _WHITE.get(pixels.dtype)
     if white is None:
         return pixels.float()
-    # By a tensor: division by a number would be a product with its inverse on a GPU.
+    # Divide by a tensor: on a GPU a Python number would be replaced by its rounded inverse.
     return pixels.float() / torch.full((), white, device=pixels.device)
 
 
 def to_gray(pixels: Tensor, layout: str) -> Tensor:
-    """Return the gray pixels (b, h, w) of images, to the bytes of those of the CPU.
+    """Return the grayscale pixels (b, h, w) of images, bit-identical to those of the CPU.
 
     ``layout`` is "arrays" (b, h, w) or (b, h, w, c), "tensors" (b, h, w) or (b, c, h, w), or "gray"
-    for float32 pixels (b, h, w).
+    for grayscale float32 pixels (b, h, w).
     """
     if layout == GRAY:
         return pixels
@@ -159,7 +163,7 @@ def to_gray(pixels: Tensor, layout: str) -> Tensor:
 
 
 def ranges(pixels: Tensor, gray: Tensor, layout: str, kernel: Kernel) -> Tensor:
-    """Return what :func:`check` needs to know of each image (b, 5)."""
+    """Return the numbers (b, 5) from which :func:`check` judges images: see ``RANGES``."""
     result = torch.ones((len(pixels), RANGES), device=pixels.device)
     if layout == GRAY:
         return result
@@ -173,7 +177,7 @@ def ranges(pixels: Tensor, gray: Tensor, layout: str, kernel: Kernel) -> Tensor:
 
 
 def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
-    """Raise the InputError of the CPU if :func:`ranges` (5,) says that an image cannot be used."""
+    """Raise the same InputError as the CPU if the :func:`ranges` (5,) of an image are invalid."""
     finite, low, high, darkest, brightest = ranges.tolist()
     check_finite(finite > 0)
     check_levels(low, high)
@@ -182,7 +186,7 @@ def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
 
 
 def on_device(image: Image, kernel: Kernel, device: Any) -> Tensor:
-    """Return the gray pixels (h, w) of an image on the device, checked."""
+    """Return the grayscale pixels (h, w) of an image on the device, checked."""
     layout, pixels = Kind.of(image).layout, upload([image], device)
     gray = to_gray(pixels, layout)
     if pixels.is_floating_point() or kernel.feature == "intensity":

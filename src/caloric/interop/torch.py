@@ -1,10 +1,11 @@
-"""Caloric in PyTorch: descriptors as modules, and features that stay on the device.
+"""PyTorch interface: descriptors as modules, and features that stay on the device.
 
     from caloric.interop.torch import Descriptor
     kornia.feature.LAFDescriptor(Descriptor("heat"), patch_size=32)
 
-Tables are buffers: they move and change their type with the module. Descriptors are differentiable
-in pixels and frames; where the image gradient is 0, so is the derivative.
+Tables are registered as buffers, so they follow the device and type of the module. Descriptors are
+differentiable with respect to pixels and frames; where the image gradient is 0, so is the
+derivative.
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.errors import InputError
 from caloric.gpu import cuda_streams, density, graphs, pooling, scalespace
 from caloric.gpu.download import DeviceFeatures as DeviceFeatures
-from caloric.gpu.pyramid import Measurement, Owners, pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, pyramid
 from caloric.gpu.upload import check, check_type, to_gray
 from caloric.gpu.upload import ranges as pixel_ranges
 from caloric.image.pixels import is_tensor
@@ -30,18 +31,18 @@ from caloric.options import ExtractOptions
 class Descriptor(nn.Module):
     """A descriptor of patches (n, 1, S, S), or of images (b, 1, h, w) at frames (b, n, 2, 3).
 
-    ``forward(patches)`` returns (n, d), as kornia's ``SIFTDescriptor`` does, with S =
-    ``patch_size``; ``forward(image, lafs)`` returns (b, n, d). Values are expected in [0, 1].
-    Descriptors that sample rings, such as ``caloric``, need the image and do not work on patches.
+    ``forward(patches)`` returns (n, d), like kornia's ``SIFTDescriptor``; S is ``patch_size``.
+    ``forward(image, lafs)`` returns (b, n, d). Values are expected in [0, 1]. Descriptors that
+    sample rings, such as ``caloric``, need the image and do not work on patches.
     """
 
     def __init__(
         self, name: str | Recipe | Kernel = "caloric", patch_size: int = 32, **parameters: float
     ) -> None:
-        """Build the tables of a descriptor by its name, with changed kernel parameters if given."""
+        """Build the tables of a descriptor; ``parameters`` change those of its kernel."""
         super().__init__()
         if patch_size < 2:
-            raise InputError(f"patch_size must be a whole number from 2, got {patch_size!r}")
+            raise InputError(f"patch_size must be an integer of at least 2, got {patch_size!r}")
         self.recipe = recipe_of(name, **parameters)
         self.patch_size = patch_size
         sampling = self.recipe.sampling
@@ -72,7 +73,9 @@ class Descriptor(nn.Module):
         if pixels.ndim != 4 or pixels.shape[1] != 1:
             raise InputError(f"pixels: expected shape (n, 1, h, w), got {tuple(pixels.shape)}")
         if not pixels.is_floating_point():
-            raise InputError(f"pixels of {pixels.dtype}; pass floats in [0, 1]: divide by 255")
+            raise InputError(
+                f"pixels: expected floats in [0, 1], got {pixels.dtype}; divide by 255"
+            )
         # Half precision is not enough for gradients and norms.
         kind = torch.float64 if pixels.dtype == torch.float64 else torch.float32
         wide = pixels.to(kind)
@@ -88,11 +91,13 @@ class Descriptor(nn.Module):
 
     def _of_patches(self, patches: Tensor) -> Tensor:
         if not isinstance(self.recipe.sampling, SquarePatch):
-            raise InputError("this descriptor samples rings, not patches: pass image and lafs")
+            raise InputError(
+                "this descriptor samples rings around a frame, not patches; pass image and lafs"
+            )
         size = patches.shape[-1]
         if patches.shape[-2:] != (self.patch_size, self.patch_size):
             raise InputError(
-                f"patches of {tuple(patches.shape[-2:])} pixels; this module was made for "
+                f"patches of {tuple(patches.shape[-2:])} pixels; this module expects "
                 f"patch_size={self.patch_size}"
             )
         kernel = self.recipe.kernel
@@ -120,9 +125,9 @@ class Descriptor(nn.Module):
         layout = pyramid(*image.shape[2:])
         rows = scalespace.build(image[:, 0], layout)
         recipe = self.recipe
-        what = Measurement(recipe.sampling, recipe.kernel, recipe.power, self.order)
-        frames = lafs.reshape(-1, 2, 3)
-        harmonics = density.measured(rows, layout, frames, Owners(0, n), what, rows.dtype)
+        measurement = Measurement(recipe.sampling, recipe.kernel, recipe.power, self.order)
+        block, frames = FrameBlock(0, n), lafs.reshape(-1, 2, 3)
+        harmonics = density.measure(rows, layout, frames, block, measurement, rows.dtype)
         return harmonics @ self.table.to(harmonics.dtype)
 
 
@@ -136,11 +141,12 @@ def extract(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return frames (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d) on the images' device.
 
-    The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``, strongest first,
-    padded with a strength of 0. The result has no gradients: see :class:`Descriptor`.
+    The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``. Features are sorted
+    by strength, strongest first, and padded with a strength of 0. Gradients are not tracked; for
+    these use :class:`Descriptor`.
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise InputError("images: expected a tensor (b, 1 or 3, h, w)")
+        raise InputError("images: expected a tensor (b, 1, h, w) or (b, 3, h, w)")
     options = ExtractOptions(
         descriptor=descriptor, max_features=max_features, affine=affine, upright=upright
     )
@@ -152,7 +158,7 @@ def extract(
             for shape in shapes
         )
     check_type(images)
-    callers = torch.cuda.current_stream(images.device) if images.is_cuda else None
+    stream = torch.cuda.current_stream(images.device) if images.is_cuda else None
     with torch.no_grad(), cuda_streams.using(images.device):
         gray = to_gray(images, "tensors")
         for ranges in pixel_ranges(images, gray, "tensors", options.recipe.kernel).cpu().numpy():
@@ -160,14 +166,14 @@ def extract(
         batch: Any = graphs.run(gray, options, None)
         parts = (batch.maps.float(), batch.strengths, batch.descriptors)
         results = tuple(_padded(part, max_features) for part in parts)
-    if callers is not None:
+    if stream is not None:
         for result in results:
-            result.record_stream(callers)
+            result.record_stream(stream)
     return results
 
 
 def _padded(values: Tensor, count: int) -> Tensor:
-    """Return values (b, count, ...), filled with zeros at the end."""
+    """Return values (b, n, ...) padded with zeros to (b, count, ...)."""
     padded = values.new_zeros((len(values), count, *values.shape[2:]))
     padded[:, : values.shape[1]] = values
     return padded
