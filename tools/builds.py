@@ -1,8 +1,8 @@
-"""Compare the builds of the core and the plain path: features of ten photographs.
+"""Compare features of ten photographs between builds of the compiled core and NumPy code.
 
-python -m tools.builds write here.npz                       # every build of this machine
-.cross/aarch64/python -m tools.builds write there.npz       # and of the other platform
-python -m tools.builds compare here.npz there.npz --json docs/results/builds.json
+python -m tools.builds write x86.npz                      # all builds for this machine
+.cross/aarch64/python -m tools.builds write arm.npz       # all builds for the other platform
+python -m tools.builds compare x86.npz arm.npz --json docs/results/builds.json
 python -m tools pages
 """
 
@@ -29,69 +29,69 @@ IMAGES = (
     "rocket",
 )  # fmt: skip
 FEATURES = 1000
-NEAR = 0.01  # pixels, share of sigma, radians
-# What is promised for the features of a photograph, between any two builds and the plain path.
+NEAR = 0.01  # pixels, relative to sigma, radians
+# Minimum agreement, stated in docs/platforms.md, between any two builds or a build and NumPy.
 PROMISED = {"worst image": 0.99, "cosine, lowest in a thousand": 0.9999}
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def write(path: Path) -> None:
-    """Write frames and descriptors of every picture by every build, as "kind/picture/maps"."""
+    """Write frames and descriptors of each image and build to a file, as "build/image/maps"."""
     import caloric_native
 
     arrays: Arrays = {}
-    # "portable" is for processors without a build of their own: the tests compare it.
+    # The tests compare "portable", the build for all other processors.
     kinds = [kind for kind in caloric_native.kinds() if kind != "portable"]
     for kind in (*kinds, "0"):
         name = f"{platform.machine()} {'plain' if kind == '0' else kind}"
         with setting(**{native.SETTING: kind}):
-            for picture in IMAGES:
-                print(f"{name}: {picture}", file=sys.stderr, flush=True)
-                image = getattr(data, picture)()
-                found = caloric.extract(image, max_features=FEATURES)
-                arrays[f"{name}/{picture}/maps"] = found.frames.maps
-                arrays[f"{name}/{picture}/descriptors"] = found.descriptors
+            for image_name in IMAGES:
+                print(f"{name}: {image_name}", file=sys.stderr, flush=True)
+                image = getattr(data, image_name)()
+                features = caloric.extract(image, max_features=FEATURES)
+                arrays[f"{name}/{image_name}/maps"] = features.frames.maps
+                arrays[f"{name}/{image_name}/descriptors"] = features.descriptors
     caloric_native.use(caloric_native.kinds()[0])
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
 def key(maps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (n, 5) position, log of sigma and direction: similar frames have similar rows."""
+    """Return position, log of sigma and orientation vector (n, 5); similar frames have similar rows."""
     sigma = np.sqrt(np.abs(np.linalg.det(maps[:, :, :2])))
-    turn = maps[:, :, 0] / np.linalg.norm(maps[:, :, 0], axis=1, keepdims=True)
-    return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], turn], 1)
+    direction = maps[:, :, 0] / np.linalg.norm(maps[:, :, 0], axis=1, keepdims=True)
+    return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], direction], 1)
 
 
-def share(maps: NDArray[np.float64], wanted: NDArray[np.float64], near: float = NEAR) -> float:
-    """Return the share of the wanted frames that have a frame of ``maps`` within ``near``."""
-    return float(np.mean(cKDTree(key(maps)).query(key(wanted), p=np.inf)[0] <= near))
+def share(maps: NDArray[np.float64], expected: NDArray[np.float64], near: float = NEAR) -> float:
+    """Return the share of expected frames that have a frame of ``maps`` within ``near``."""
+    return float(np.mean(cKDTree(key(maps)).query(key(expected), p=np.inf)[0] <= near))
 
 
-def agreement(a: Arrays, b: Arrays, pictures: Sequence[str] = IMAGES) -> dict[str, float]:
-    """Return the shares of common frames, and cosines of their descriptors, over pictures."""
+def agreement(a: Arrays, b: Arrays, images: Sequence[str] = IMAGES) -> dict[str, float]:
+    """Return the shares of common frames, and the cosines of their descriptors, over images."""
     shares, cosines, equal = [], [], []
-    for picture in pictures:
-        one, other = a[f"{picture}/maps"], b[f"{picture}/maps"]
-        apart, nearest = cKDTree(key(other)).query(key(one), p=np.inf)
-        common = apart <= NEAR
+    for image in images:
+        one, other = a[f"{image}/maps"], b[f"{image}/maps"]
+        distances, nearest = cKDTree(key(other)).query(key(one), p=np.inf)
+        common = distances <= NEAR
         shares.append(min(share(other, one), share(one, other)))
-        x, y = a[f"{picture}/descriptors"][common], b[f"{picture}/descriptors"][nearest[common]]
+        x, y = a[f"{image}/descriptors"][common], b[f"{image}/descriptors"][nearest[common]]
         lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
         cosines.append((x.astype(np.float64) * y).sum(1) / lengths)
         equal.append(one.tobytes() == other.tobytes() and x.tobytes() == y.tobytes())
-    every = np.concatenate(cosines)
+    all_cosines = np.concatenate(cosines)
     return {
         "frames of both": float(np.mean(shares)),
         "worst image": float(min(shares)),
-        "lowest cosine": float(every.min()),
-        "cosine, lowest in a thousand": float(np.quantile(every, 1e-3)),
+        "lowest cosine": float(all_cosines.min()),
+        "cosine, lowest in a thousand": float(np.quantile(all_cosines, 1e-3)),
         "bit-identical images": float(sum(equal)),
     }
 
 
 def compare(paths: list[Path]) -> dict[str, dict[str, float]]:
-    """Return the agreement of every two builds in the files."""
+    """Return the agreement of each pair of builds in the files."""
     builds: dict[str, Arrays] = {}
     for path in paths:
         with np.load(path) as stored:

@@ -1,9 +1,8 @@
-"""``make cross``: build the core for the other platform, and run its tests under emulation.
+"""``make cross``: build the compiled core for the other platform and test it under emulation.
 
-The other platform of x86-64 is aarch64, and the reverse. Debian packages provide the compiler, the
-emulator and the other platform's Python, which is unpacked below ``.cross`` and not installed;
-wheels of the other platform are stored beside it. Nothing else on the machine is changed. It needs
-Debian 12, or another release with Python 3.11.
+On x86-64 the other platform is aarch64, and vice versa. Debian packages provide the compiler, the
+emulator and the other platform's Python, which is unpacked below ``.cross`` with the wheels it
+needs; it is not installed. Requires Debian 12, or another release with Python 3.11.
 """
 
 import argparse
@@ -22,14 +21,14 @@ WHEELS = (
     "numpy", "scipy", "opencv-python-headless", "pillow", "threadpoolctl", "typer", "rich",
     "pytest", "hypothesis", "scikit-image", "tifffile", "mpmath", "h5py",
 )  # fmt: skip
-# Tests that depend on the processor, for the fastest build; all tests would take hours.
+# Tests that depend on the processor, mostly for the fastest build; all tests would take hours.
 TESTS = (
     "tests/runtime/test_native.py",
     "tests/test_golden.py",
     "tests/image/test_tiles.py",
     "tests/paper/test_errata.py",
 )
-CHOSEN = (
+SELECTION = (
     "test_errata or (test_tiles and make_no_difference and not affine and not detector)"
     " or (test_native and (blur or enlarging or extrema or processor or matching or refuses))"
     " or ({kind} and ((golden and not test_kernels) or whole_pipeline"
@@ -39,7 +38,7 @@ CHOSEN = (
 
 @dataclass(frozen=True)
 class Target:
-    """A platform: its names for wheels, Debian and compilers, and the core's expected build."""
+    """A platform: its names for wheels, Debian and compilers, and the build that the core uses."""
 
     machine: str
     debian: str
@@ -49,7 +48,7 @@ class Target:
 
     @property
     def directory(self) -> Path:
-        """Return the directory of everything of this platform."""
+        """The directory for all files of this platform."""
         return ROOT / ".cross" / self.machine
 
 
@@ -69,7 +68,7 @@ def run(*command: str | Path, **environment: str) -> None:
 
 
 def other() -> Target:
-    """Return the platform that this machine is not."""
+    """Return the other platform."""
     machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     if sys.platform != "linux" or machine not in TARGETS:
         sys.exit(
@@ -79,7 +78,7 @@ def other() -> Target:
 
 
 def check(target: Target) -> None:
-    """Exit with a message if compiler, emulator or apt are missing."""
+    """Exit with a message if the compiler, the emulator or apt is missing."""
     needed = {
         f"{target.triple}-g++": f"g++-{target.triple.replace('_', '-')}",
         target.emulator[0]: "qemu-user",
@@ -92,7 +91,7 @@ def check(target: Target) -> None:
 
 
 def unpack(target: Target) -> Path:
-    """Return a root directory with Python and its libraries of the other platform."""
+    """Return a root directory with the other platform's Python and its libraries."""
     root = target.directory / "root"
     if (root / "done").exists():
         return root
@@ -113,7 +112,7 @@ def unpack(target: Target) -> Path:
     )  # fmt: skip
     for package in sorted((apt / "cache" / "archives").glob("*.deb")):
         run("dpkg-deb", "--extract", package, root)
-    # The emulator resolves absolute links outside the root, such as that of the loader of amd64.
+    # The emulator would resolve absolute links, such as that of the amd64 loader, outside the root.
     for link in (path for path in root.rglob("*") if path.is_symlink()):
         target_path = os.readlink(link)
         if target_path.startswith("/"):
@@ -159,13 +158,13 @@ def build(target: Target, root: Path) -> Path:
 
 
 def python(target: Target, root: Path, paths: list[Path]) -> Path:
-    """Return a shell command that runs the other platform's Python, for the tests."""
+    """Return a shell script that runs the other platform's Python, for the tests."""
     command = target.directory / "python"
     words = [*target.emulator, "-L", str(root), str(root / "usr" / "bin" / "python3.11")]
     command.write_text(
         "#!/bin/sh\n"
         f'export PYTHONPATH="{os.pathsep.join(map(str, paths))}" PYTHONDONTWRITEBYTECODE=1\n'
-        # qemu does not keep x86's order of memory accesses on Arm: threads crash NumPy there.
+        # qemu on Arm does not preserve the memory order of x86: with threads NumPy crashes.
         "export CALORIC_THREADS=1\n"
         f'exec {" ".join(words)} "$@"\n'
     )
@@ -185,21 +184,21 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 
 
 def main() -> None:
-    """Set up what is missing, build, and run the tests."""
+    """Install what is missing, build the core, and run the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "tests", nargs="*", help="arguments of pytest instead of the default selection"
+        "tests", nargs="*", help="pytest arguments that replace the default selection"
     )
-    known, options = parser.parse_known_args()
-    chosen = [*known.tests, *options]
+    arguments, options = parser.parse_known_args()
+    selected = [*arguments.tests, *options]
     if sysconfig.get_python_version() != "3.11":
-        sys.exit("make cross needs Python 3.11, the version of the other platform")
+        sys.exit("make cross needs Python 3.11, the version of the other platform's Python")
     target = other()
     check(target)
     root, packages = unpack(target), wheels(target)
     core = build(target, root)
     command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests", ROOT])
-    tests = chosen or (*TESTS, "-k", CHOSEN.format(kind=target.kind))
+    tests = selected or (*TESTS, "-k", SELECTION.format(kind=target.kind))
     run(command, "-c", START, command, target.kind, *tests)
 
 
