@@ -178,7 +178,7 @@ def lines(report: Report) -> list[str]:
     for scene, results in report.items():
         if scene == "about":
             continue
-        # The last words of the keys differ between versions.
+        # Keys of earlier results end with other words.
         title = re.sub(r"(?<=\d) \D*$", " requested", scene)
         head = [title, "features", "images", "points", "mean error", "camera error", "time"]
         rows = [

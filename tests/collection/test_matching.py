@@ -25,7 +25,7 @@ def test_pairs_of_one_scene_have_a_geometry(matched):
             assert len(pair.inliers) > 30
 
 
-def test_matches_are_the_same_on_all_devices(matched, tmp_path):
+def test_matches_of_torch_are_the_same_as_on_the_cpu(matched, tmp_path):
     pytest.importorskip("torch")
     out, again = matched[0], tmp_path / "again"
     shutil.copytree(out, again)

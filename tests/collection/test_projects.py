@@ -158,7 +158,7 @@ def test_refinement_reduces_the_reprojection_error_of_colmap(tmp_path):
     assert errors[1] < 0.8 * errors[0]
 
 
-def test_a_pair_id_has_two_image_ids():
+def test_image_ids_are_decoded_from_a_pair_id():
     assert colmap_tables.images_of(3 * (2**31 - 1) + 7) == (3, 7)
 
 

@@ -76,7 +76,7 @@ class _Started(Workers):
 
 @contextmanager
 def _started(store: Path, workers: Workers) -> Iterator[_Started]:
-    """Lock the store, start the workers and yield them; workers that already run are yielded."""
+    """Lock the store, start the workers and yield them; yield running workers unchanged."""
     if isinstance(workers, _Started):
         yield workers
         return
@@ -153,7 +153,7 @@ def extract(
             ),
         )
     if len(result.skipped) == len(result.found):
-        raise InputError(f"{name}: none of the images could be read")
+        raise InputError(f"{name}: none of the images could be used")
     return result
 
 
@@ -282,7 +282,7 @@ class CollectionResult:
     numbers : dict
         Counts of images, features, pairs, ..., and the reprojection error of the largest model.
     skipped : dict
-        Unreadable images, with the reasons.
+        Images skipped by a step, with the reasons.
     """
 
     registered: tuple[str, ...]
