@@ -47,7 +47,7 @@ export function showMatch(container, result, i, detail) {
   const position = (side) => `${result[side].x[i].toFixed(1)}, ${result[side].y[i].toFixed(1)}`;
   const residual = result.residual[i] >= 1e6 ? "no geometry" : `${result.residual[i].toFixed(2)} px`;
   const rows = [["Match", `${i + 1}, ${result.inlier[i] ? "inlier" : "outlier"}`], ["Residual", residual],
-    ["Distance", result.distance[i].toFixed(3)], ["Positions", `${position("a")} and ${position("b")}`]];
+    ["Distance", result.distance[i].toFixed(3)], ["First point", position("a")], ["Second point", position("b")]];
   const patches = element("div", { className: "row" });
   for (const [side, name] of [["a", "first"], ["b", "second"]]) {
     const { patch, density } = detail[side];

@@ -16,8 +16,8 @@ export function summary(result) {
   const name = displayName(result.descriptor), tilt = `simulated views up to tilt ${result.level}`;
   if (!result.inlier.length) return ["No matches", name, `${result.features.map(number).join(" and ")} features`];
   const parts = [`of ${number(result.inlier.length)} matches`, name, `confidence ${confidence(result)}`];
-  if (!result.reliable) parts.push("not reliable");
-  if (result.level > 1) parts.push(result.reliable ? tilt : `no reliable match with ${tilt}`);
+  if (!result.reliable) parts.push(result.level > 1 ? `not reliable, even with ${tilt}` : "not reliable");
+  else if (result.level > 1) parts.push(tilt);
   return [`${number(countInliers(result))} inliers`, ...parts];
 }
 
@@ -34,7 +34,8 @@ export function emptyMessage(result) {
 export function properties(result) {
   return [["Descriptor", displayName(result.descriptor)], ["Features", result.features.map(number).join(" and ")],
     ["Matches", `${number(result.inlier.length)}${result.refined ? ", refined" : ""}`],
-    ["Inliers", `${number(countInliers(result))} (${MODELS[result.model] ?? result.model}, within ${result.threshold} px)`],
+    ["Geometry", MODELS[result.model] ?? result.model],
+    ["Inliers", `${number(countInliers(result))} within ${result.threshold} px`],
     ["Confidence", `${confidence(result)}${result.reliable ? "" : ", not reliable"}`],
     ["Views", result.level > 1 ? `up to tilt ${result.level}` : "not used"]];
 }
