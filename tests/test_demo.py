@@ -28,8 +28,8 @@ def test_the_command_writes_a_page(tmp_path):
     assert str(tmp_path / "out" / "index.html") in out
 
 
-def test_the_changed_view_follows_its_homography():
-    """Measured by refined matches: ECC does not tolerate its shading."""
+def test_the_homography_of_the_changed_view_is_correct():
+    """Measured with refined matches; ECC does not tolerate the shading."""
     view = demo.changed_view()
     pair = caloric.match_images(view.original, view.changed)
     mapped = cv2.perspectiveTransform(pair.points_a[None], view.homography)[0]
@@ -40,8 +40,8 @@ def test_the_changed_view_follows_its_homography():
 def test_a_score_counts_matches_within_three_pixels():
     view = synthetic.View(*np.zeros((2, 90, 120, 3), np.uint8), synthetic.translation([4.0, 0]))
     xy = np.array([[10.0, 10], [50, 40], [80, 60]])
-    found = xy + np.array([[4.0, 0], [6.5, 0], [4, 3.5]])
-    score = demo.Score("some", xy, found, view.errors(xy, found))
+    matched = xy + np.array([[4.0, 0], [6.5, 0], [4, 3.5]])
+    score = demo.Score("some", xy, matched, view.errors(xy, matched))
     assert score.correct == 2
     assert str(score) == "some: 2 of 3 matches correct"
     assert score.drawn(view).std() > 5
@@ -65,8 +65,8 @@ def test_the_outline_moves_to_the_template():
     motion = synthetic.similarity(0.8, -30, (42, 34), (220.0, 130.0))
     expected = (corners + np.array([150, 60])) @ motion[:, :2].T + motion[:, 2]
     transform = result.alignment.transform
-    found = corners @ transform[:, :2].T + transform[:, 2]
-    assert np.linalg.norm(found - expected, axis=1).max() < 1
+    aligned = corners @ transform[:, :2].T + transform[:, 2]
+    assert np.linalg.norm(aligned - expected, axis=1).max() < 1
     frames = Image.open(io.BytesIO(demo.animation(result)))
     assert frames.n_frames > 20
     assert frames.size == (3 * 300 + 16, 326)

@@ -30,7 +30,7 @@ _PAPERS = {
 
 
 def cite(name: str = "caloric") -> str:
-    """Return the BibTeX entries of the papers behind a descriptor.
+    """Return the BibTeX entries of the papers that describe a descriptor.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def cite(name: str = "caloric") -> str:
     Returns
     -------
     str
-        The entries, the theory first.
+        The BibTeX entries, starting with the theory.
 
     Examples
     --------

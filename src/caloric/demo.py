@@ -1,4 +1,4 @@
-"""``caloric demo``: a page with three results, computed from images that come with scikit-image."""
+"""``caloric demo``: a page with three examples on images that come with scikit-image."""
 
 import html
 import io
@@ -25,13 +25,13 @@ from caloric.view.images import data_url
 DESCRIPTORS = ("sift", "caloric")
 FEATURES = 2000
 KERNELS = ("sift", "dsp-inner", "similarity", "heat")
-_CORRECT = 3.0  # pixels: the largest error of a correct match
+_CORRECT = 3.0  # largest error of a correct match in pixels
 _MAX_LINES = 100
-_TILT = 5.0  # 78 degrees from the surface normal
+_TILT = 5.0  # 78° from the surface normal
 _ENTRIES = {"near the center": (0.15, 0.05), "near the border": (0.6, -0.35)}
-_SIDE = 180  # pixels of the side of a kernel panel
-_BETA = np.radians(35.0)
-_PANEL = 300  # pixels of the side of a panel of the animation
+_SIDE = 180  # side of a kernel panel in pixels
+_BETA = np.radians(35.0)  # direction of the entries
+_PANEL = 300  # side of a panel of the animation in pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +49,11 @@ class Score:
         return int(np.sum(self.errors < _CORRECT))
 
     def __str__(self) -> str:
-        """Return the number of correct matches in words."""
+        """Return the number of correct matches as text."""
         return f"{self.name}: {self.correct} of {len(self.errors)} matches correct"
 
     def drawn(self, views: View) -> NDArray[np.uint8]:
-        """Return a picture of the matches: correct ones are green, incorrect ones orange."""
+        """Return an image of the matches: correct ones are green, incorrect ones orange."""
         return viz.draw_matches(
             views.original, views.changed, self.xy_a, self.xy_b,
             errors=np.where(self.errors < _CORRECT, 0.0, _CORRECT), limit=_CORRECT,
@@ -88,7 +88,7 @@ def changed_view() -> View:
 
 
 def oblique_view() -> View:
-    """Return a photograph, and an oblique view of it, 78° from the surface normal."""
+    """Return a photograph and an oblique view of it, 78° from the surface normal."""
     original = _photograph("coffee")
     homography, size = synthetic.fitted(
         synthetic.oblique(original.shape, _TILT), original.shape, margin=12
@@ -108,7 +108,7 @@ def score(views: View, descriptor: str) -> Score:
 
 
 def _opencv_matches(views: View) -> tuple[FloatArray, FloatArray]:
-    """Return the points that OpenCV's SIFT matches with the usual ratio test at 0.8."""
+    """Return the matched points of OpenCV's SIFT with a ratio test of 0.8."""
     sift = cv2.SIFT_create(8000)  # type: ignore[attr-defined]
     images = (cv2.cvtColor(v, cv2.COLOR_RGB2GRAY) for v in (views.original, views.changed))
     (points_a, a), (points_b, b) = (sift.detectAndCompute(image, None) for image in images)
@@ -121,7 +121,7 @@ def _opencv_matches(views: View) -> tuple[FloatArray, FloatArray]:
 
 
 def compare_oblique(views: View) -> tuple[str, viz.Figure]:
-    """Return the scores of OpenCV's SIFT and Caloric on an oblique view, and a picture of both."""
+    """Return the scores of OpenCV's SIFT and Caloric on an oblique view, and a figure of both."""
     pair = match_images(views.original, views.changed)
     matches = {"OpenCV SIFT": _opencv_matches(views), "Caloric": (pair.points_a, pair.points_b)}
     scores = [Score(name, *points, views.errors(*points)) for name, points in matches.items()]
@@ -129,13 +129,13 @@ def compare_oblique(views: View) -> tuple[str, viz.Figure]:
 
 
 def _draw_both(views: View, scores: list[Score]) -> NDArray[np.uint8]:
-    """Return the matches of two methods beside each other."""
+    """Return the matches of two methods side by side."""
     first, second = (s.drawn(views) for s in scores)
     return np.concatenate([first, np.full((len(first), 16, 3), 255, np.uint8), second], 1)
 
 
 def _kernel_panel(name: str, patch: NDArray[np.uint8], x: tuple[float, float]) -> NDArray[np.uint8]:
-    """Return a picture of the weight that the entry at ``x`` gives to each point of a patch."""
+    """Return an image of the weight that the entry at ``x`` gives to each point of a patch."""
     kernel = recipes.descriptor(name).kernel
     along = (np.arange(_SIDE) + 0.5) * 2 / _SIDE - 1
     y = np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
@@ -152,21 +152,21 @@ def _kernel_panel(name: str, patch: NDArray[np.uint8], x: tuple[float, float]) -
 
 
 def draw_kernels(original: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a picture of the kernels over a patch, for an inner and an outer entry."""
+    """Return an image of the kernels over a patch, for an inner and an outer entry."""
     gray = np.asarray(cv2.cvtColor(original, cv2.COLOR_RGB2GRAY), np.uint8)
     patch = gray[75:175, 115:215]
     panels = []
-    for where, x in _ENTRIES.items():
+    for location, x in _ENTRIES.items():
         for name in KERNELS:
-            head = np.full((34, _SIDE, 3), 255, np.uint8)
-            viz.write(head, f"{name}, {where}", (4, 17), 12)
-            panels.append(np.concatenate([head, _kernel_panel(name, patch, x)]))
+            header = np.full((34, _SIDE, 3), 255, np.uint8)
+            viz.write(header, f"{name}, {location}", (4, 17), 12)
+            panels.append(np.concatenate([header, _kernel_panel(name, patch, x)]))
     return np.concatenate(panels, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """A template, aligned with a changed view of its image from ``start`` (2, 3) on."""
+    """A template and its alignment with an image, starting from the transform ``start`` (2, 3)."""
 
     template: NDArray[np.uint8]
     image: NDArray[np.uint8]
@@ -175,7 +175,7 @@ class Aligned:
 
 
 def aligned() -> Aligned:
-    """Align a face with a rotated, smaller, shaded and noisy view that hides a quarter of it."""
+    """Align a face with a rotated, smaller, shaded and noisy view in which a quarter is hidden."""
     photograph = _photograph("astronaut")
     template = photograph[60:200, 150:290]
     motion = synthetic.similarity(0.8, -30, (42, 34), (220.0, 130.0))
@@ -189,7 +189,7 @@ def aligned() -> Aligned:
 
 
 def animation(result: Aligned) -> bytes:
-    """Return an animated WebP image of the outline that moves to the template as σ shrinks."""
+    """Return an animated WebP image of the outline, which moves to the template as σ decreases."""
     h, w = result.template.shape[:2]
     corners = np.array([[0, 0], [w, 0], [w, h], [0, h]], np.float64) - 0.5
     steps = result.alignment.path
@@ -200,7 +200,7 @@ def animation(result: Aligned) -> bytes:
             eased = t * t * (3 - 2 * t)
             frames.append(((1 - eased) * before + eased * after, step.sigma))
     frames += [(maps[-1], steps[-1].sigma)] * 16
-    pictures = []
+    images = []
     for transform, sigma in frames:
         template, image = (
             cv2.GaussianBlur(v, (0, 0), max(0.5, 0.5 * sigma))
@@ -215,17 +215,17 @@ def animation(result: Aligned) -> bytes:
             f"image, sigma {sigma:.{0 if sigma >= 2 else 1}f} px": image,
             "inside the outline": inside,
         }
-        pictures.append(Image.fromarray(_side_by_side(panels)))
+        images.append(Image.fromarray(_side_by_side(panels)))
     buffer = io.BytesIO()
-    pictures[0].save(
-        buffer, "WEBP", save_all=True, append_images=pictures[1:], duration=60, loop=0, quality=60,
+    images[0].save(
+        buffer, "WEBP", save_all=True, append_images=images[1:], duration=60, loop=0, quality=60,
         method=0,
     )  # fmt: skip
     return buffer.getvalue()
 
 
 def _side_by_side(panels: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    """Return square images of one size beside each other, with their titles above."""
+    """Return images, resized to squares, side by side with their titles."""
     canvas = np.full((_PANEL + 26, len(panels) * (_PANEL + 8) - 8, 3), 255, np.uint8)
     for i, (title, pixels) in enumerate(panels.items()):
         left = i * (_PANEL + 8)
@@ -263,36 +263,36 @@ _SECTION = """<h2>{number}. {title}</h2>
 
 @dataclass(frozen=True)
 class _Section:
-    """One section of the page; ``picture`` is a PNG or WebP file."""
+    """A section of the page; ``image`` is a PNG or WebP file."""
 
     title: str
     text: str
     caption: str
-    picture: bytes
+    image: bytes
     code: str
 
     def html(self, number: int) -> str:
         """Return the section as HTML."""
-        kind = "webp" if self.picture[8:12] == b"WEBP" else "png"
+        image_format = "webp" if self.image[8:12] == b"WEBP" else "png"
         return _SECTION.format(
             number=number, title=self.title, text=self.text, caption=html.escape(self.caption),
-            source=data_url(self.picture, kind), code=html.escape(self.code),
+            source=data_url(self.image, image_format), code=html.escape(self.code),
         )  # fmt: skip
 
 
 def run(out: Path) -> tuple[list[Score], str, Path]:
-    """Write ``index.html`` and ``demo.png``.
+    """Write ``index.html`` and ``demo.png`` to a directory.
 
     Returns
     -------
     scores : list of Score
-        The matches of SIFT's descriptor and of the default one.
+        The scores of SIFT's descriptor and of the default one.
     oblique : str
         The scores on the oblique view.
     page : Path
-        The page.
+        The path of the page.
     """
-    started = time.perf_counter()
+    start = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     views = changed_view()
     scores = [score(views, name) for name in DESCRIPTORS]
@@ -302,28 +302,28 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
     resized = cv2.resize(kernels, (matched.shape[1], height), interpolation=cv2.INTER_CUBIC)
     descriptors = viz.Figure(np.concatenate([matched, np.asarray(resized, np.uint8)]))
     descriptors.save(out / "demo.png")
-    oblique, oblique_picture = compare_oblique(oblique_view())
+    oblique, oblique_figure = compare_oblique(oblique_view())
     result = aligned()
     sections = [
         _Section(
-            "An oblique view, 78° from the surface normal",
+            "Matching an oblique view, 78° from the surface normal",
             "If the original images yield no reliable geometry, Caloric simulates oblique views. "
             "Correct matches are green.",
-            oblique, oblique_picture.png(),
+            oblique, oblique_figure.png(),
             "pair = caloric.match_images(a, b)   # pair.points_a, pair.points_b",
         ),
         _Section(
-            "A template aligned with a rotated, smaller, shaded view that hides a quarter of it",
-            "The alignment energy is diffused until it has a single minimum, which is tracked "
-            "while the diffusion shrinks. The confidence of the result is "
+            "Aligning a template with a rotated, shaded, partly hidden view",
+            "The alignment energy is diffused until it has a single minimum, which is then tracked "
+            "while the diffusion is reduced. The confidence of the result is "
             f"{result.alignment.confidence:.2f}.",
-            "The outline moves to the face in the changed view.", animation(result),
+            "The outline moves to the face as σ decreases.", animation(result),
             "alignment = caloric.align(template, image)   # alignment.transform, .confidence",
         ),
         _Section(
             "More correct matches at SIFT's computational cost",
             "SIFT's descriptor and the default one on a tilted, relit, blurred and noisy view. "
-            "Below: the weight that one descriptor entry gives to each point of the patch. SIFT's "
+            "Bottom: the weight that one descriptor entry gives to each point of the patch. SIFT's "
             "kernel has the same width everywhere; the others widen with the distance from the "
             "center, as the theory predicts.",
             "; ".join(map(str, scores)), descriptors.png(),
@@ -332,7 +332,7 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
     ]  # fmt: skip
     page = out / "index.html"
     text = "".join(section.html(number) for number, section in enumerate(sections, 1))
-    seconds = max(1, time.perf_counter() - started)
+    seconds = max(1, time.perf_counter() - start)
     with replacing(page) as file:
         file.write(_PAGE.format(sections=text, seconds=seconds).encode())
     return scores, oblique, page
