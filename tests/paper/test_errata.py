@@ -1,4 +1,4 @@
-"""The printed formulas that are wrong are wrong: one test each."""
+"""One test for each erratum: the printed formula is incorrect."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,15 @@ from caloric.theory import oracle
 from caloric.theory.gaussians import periodic_gaussian
 
 
-def random_places(count=50):
+def random_points(count=50):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (count, 2))
     return x, x + 0.25 * rng.standard_normal((count, 2))
 
 
 def ratios_to_quadrature(formula, reference):
-    """Printed formula over the defining integral at σd = σs = .3, angle taken out."""
-    x, y = random_places()
+    """Ratio of a printed formula, without angular factor, to the integral at σd = σs = .3."""
+    x, y = random_points()
     p = {"sigma_d": 0.3, "sigma_r": 1.0, "sigma_s": 0.3}
     truth = np.array(
         [reference(oracle.Pair(0.0, a, 0.0, b), **p) for a, b in zip(x, y, strict=True)]
@@ -25,13 +25,13 @@ def ratios_to_quadrature(formula, reference):
     return formula(x, y, 0.3, 0.3) * periodic_gaussian(0.0, 1.0) / truth
 
 
-def test_1_printed_gaussian_has_not_unit_mass():
+def test_1_the_printed_gaussian_does_not_have_unit_mass():
     numbers = errata.erratum_1().numbers
     assert numbers["mass_1d"] == pytest.approx(0.508, abs=1e-3)
     assert numbers["mass_2d"] == pytest.approx(1.77, abs=5e-3)
 
 
-def test_2_without_dy_the_value_depends_on_the_pixels():
+def test_2_without_dy_the_value_depends_on_the_pixel_size():
     assert errata.erratum_2().numbers["ratio"] == pytest.approx(4, rel=0.01)
 
 
@@ -53,18 +53,18 @@ def test_5_closed_forms_approximate_the_log_scale_diffusion_not_eq_3():
     assert numbers["at_0.001"] > 4 * numbers["at_0.01"] > 6 * numbers["at_0.1"]
 
 
-def test_6_lemma_1_has_the_wrong_sign_and_need_not_be_approximate():
+def test_6_lemma_1_has_the_opposite_sign_and_is_inaccurate():
     numbers = errata.erratum_6().numbers
     assert numbers["lemma"] > 0.2
     assert numbers["with_minus"] > 1.5
 
 
-def test_7_a_squared_comb_has_no_mass():
+def test_7_the_mass_of_a_squared_comb_diverges():
     numbers = errata.erratum_7().numbers
     assert numbers["at_0.001"] > 90 * numbers["at_0.1"]
 
 
-def test_8_boxed_closed_form_1_is_right_but_unusable_near_the_center():
+def test_8_boxed_closed_form_1_is_correct_but_not_finite_near_the_center():
     np.testing.assert_allclose(
         ratios_to_quadrature(printed.printed_inner_box, oracle.dsp_inner), 1, rtol=1e-6
     )
@@ -99,7 +99,7 @@ def test_11_the_rotation_is_a_reflection():
     assert numbers["determinant"] == pytest.approx(-1)
 
 
-def test_12_the_delta_selects_the_wrong_directions():
+def test_12_the_delta_selects_perpendicular_directions():
     assert errata.erratum_12().numbers == {"solutions": 2, "first_degrees": pytest.approx(90)}
 
 
@@ -122,7 +122,7 @@ def test_16_the_data_term_is_affine_in_c():
     assert errata.erratum_16().numbers["change"] < 1e-12
 
 
-def test_the_list_is_whole_and_speaks_of_numbers():
+def test_all_errata_are_listed_with_numbers():
     entries = errata.all_errata()
     assert [entry.number for entry in entries] == list(range(1, 17))
     for entry in entries:
@@ -130,9 +130,9 @@ def test_the_list_is_whole_and_speaks_of_numbers():
         assert any(character.isdigit() for character in entry.evidence)
 
 
-def test_the_printed_intro_heat_is_right_up_to_its_constant():
-    """Eq. 6 keeps the factor that Lemma 2 lost: box × that factor is the kernel."""
-    x, y = random_places()
+def test_eq_6_is_correct_up_to_its_constant():
+    """Eq. 6 has the factor that Lemma 2 lacks: their product is the kernel."""
+    x, y = random_points()
     beta, phi = np.full(50, 0.3), np.linspace(0, 6, 50)
     across = np.cos(phi) * (x - y)[:, 1] - np.sin(phi) * (x - y)[:, 0]
     width = np.sqrt(0.3**2 + 0.25**2 * (x**2).sum(-1))

@@ -5,15 +5,15 @@ import pytest
 from PIL import Image
 
 from caloric.paper import figures, side_by_side, table1
-from caloric.paper.letters import random_move
-from caloric.paper.side_by_side import NEAREST, WHERE, Outcome, SideBySide
+from caloric.paper.letters import random_deformation
+from caloric.paper.side_by_side import NEAREST_CANDIDATE, POSE, Outcome, SideBySide
 from caloric.theory import toy
 from caloric.theory.continuation import Path, Step
 
 
 @pytest.fixture
 def drawn(tmp_path):
-    """Draws a figure, and returns its pixels (h, w, 3)."""
+    """Draws a figure and returns its pixels (h, w, 3)."""
 
     def draw(figure, *arguments):
         figure(tmp_path / "figure.png", *arguments)
@@ -22,16 +22,16 @@ def drawn(tmp_path):
     return draw
 
 
-def near(pixels, color):
-    """Return the number of pixels of a color such as #1f5fa8."""
-    wanted = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
-    return int((np.abs(pixels - wanted).max(-1) < 12).sum())
+def count_pixels(pixels, color):
+    """Return the number of pixels with approximately a color such as #1f5fa8."""
+    expected = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+    return int((np.abs(pixels - expected).max(-1) < 12).sum())
 
 
-def test_signals(drawn):
+def test_the_signals_are_drawn(drawn):
     pixels = drawn(figures.signals)
     for color in (figures.BLUE, figures.RED):
-        assert near(pixels, color) > 300
+        assert count_pixels(pixels, color) > 300
 
 
 def test_the_contours_are_those_of_the_cost():
@@ -44,21 +44,21 @@ def test_the_contours_are_those_of_the_cost():
 
 def test_landscapes_show_the_path(drawn, monkeypatch):
     grid = figures._landscape
-    monkeypatch.setattr(figures, "_landscape", lambda sigma: grid(sigma, side=9))
+    monkeypatch.setattr("caloric.paper.figures._landscape", lambda sigma: grid(sigma, side=9))
     path = Path(tuple(Step(s, np.array([0.5, 0.1]), 0.0, True) for s in figures.SHOWN_SIGMAS))
     four = drawn(figures.diffused_landscapes, path)
     one = drawn(figures.landscape, path.steps[-1])
-    assert near(one, figures.RED) > 50
-    assert near(four, figures.RED) > 4 * 30
+    assert count_pixels(one, figures.RED) > 50
+    assert count_pixels(four, figures.RED) > 4 * 30
 
 
 @pytest.fixture
 def example():
     rng = np.random.default_rng(0)
-    moves = random_move(rng, 0.2), random_move(rng, 0.2)
+    deformations = random_deformation(rng, 0.2), random_deformation(rng, 0.2)
     sift = table1.method("sift", sigma_d=0.3, sigma_r=0.8)
     heat = table1.method("heat", sigma_d=0.1, sigma_a=0.55)
-    return table1.Example("A", "R", moves, 0.2, sift, heat, (1, 2), (2, 1), 1, 1, 2)
+    return table1.Example("A", "R", deformations, 0.2, sift, heat, (1, 2), (2, 1), 1, 1, 2)
 
 
 def test_statistics_show_each_group(drawn):
@@ -68,7 +68,7 @@ def test_statistics_show_each_group(drawn):
     rows = [
         table1.Row("best", heat, "l2", shares, None),
         table1.Row("equal blur", similarity, "l2", shares, None),
-        table1.Row("equal blur", heat, "root", shares, None),  # is not shown
+        table1.Row("equal blur", heat, "root", shares, None),  # not drawn
     ]
     pixels = drawn(figures.statistics, table1.Result({}, rows, 1))
     left, _, right = np.array_split(pixels, 3, 1)
@@ -76,26 +76,31 @@ def test_statistics_show_each_group(drawn):
         (left, figures.RED, figures.BLUE),
         (right, figures.BLUE, figures.RED),
     ):
-        assert near(panel, shown) > 200
-        assert near(panel, other) == 0
+        assert count_pixels(panel, shown) > 200
+        assert count_pixels(panel, other) == 0
 
 
-def test_letters_and_their_responses(drawn, example):
+def test_the_response_maps_of_sift_and_heat_differ(drawn, example):
     assert drawn(figures.letters, example).std() > 60
     maps = [
-        drawn(figures.responses, example, how) for how in (example.sift_method, example.heat_method)
+        drawn(figures.responses, example, method)
+        for method in (example.sift_method, example.heat_method)
     ]
     assert maps[0].shape == maps[1].shape
     assert np.abs(maps[0] - maps[1]).mean() > 1
 
 
-def test_algorithms_show_what_each_finds(drawn):
+def test_the_result_of_each_algorithm_is_drawn(drawn):
     outcomes = tuple(
-        Outcome(title, template, where)
-        for title, template, where in (("one", 1, WHERE), ("two", 1, NEAREST), ("three", 0, WHERE))
+        Outcome(title, template, pose)
+        for title, template, pose in (
+            ("one", 1, POSE),
+            ("two", 1, NEAREST_CANDIDATE),
+            ("three", 0, POSE),
+        )
     )
     point = np.array([0.1, 0.8, 0.1, 1, 0, 0, 0])
     path = Path(tuple(Step(s, point, 0.0, True) for s in side_by_side.SIGMAS))
     pixels = drawn(figures.algorithms, SideBySide(outcomes, path, np.eye(3), np.eye(3)))
     for panel in np.array_split(pixels, 4, 1):
-        assert near(panel, figures.RED) > 50
+        assert count_pixels(panel, figures.RED) > 50

@@ -1,4 +1,4 @@
-"""``caloric paper``, run whole once, and its parts in small."""
+"""``caloric paper``."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from caloric.errors import InputError
 from caloric.paper import report, side_by_side, table1
 from paths import DOCS
 
-# What `make paper` chooses among 28 candidates, each with one other, for the sake of time.
+# The candidates that `caloric paper` selects, and one other each, to save time.
 CANDIDATES = {
     "sift": [{"sigma_d": 0.15, "sigma_r": 0.4}, {"sigma_d": 0.2, "sigma_r": 0.3}],
     "dsp-inner": [
@@ -31,11 +31,13 @@ CANDIDATES = {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     out = tmp_path_factory.mktemp("paper") / "a directory"
-    few = {name: tuple(table1.method(name, **v) for v in sets) for name, sets in CANDIDATES.items()}
-    for name, methods in few.items():
+    candidates = {
+        name: tuple(table1.method(name, **v) for v in sets) for name, sets in CANDIDATES.items()
+    }
+    for name, methods in candidates.items():
         assert set(methods) <= set(table1.CANDIDATES[name])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table1, "CANDIDATES", few)
+        patch.setattr(table1, "CANDIDATES", candidates)
         result = CliRunner().invoke(cli.app, ["paper", str(out)])
     assert result.exit_code == 0, result.output
     assert str(out / "index.html") in result.stdout
@@ -43,7 +45,7 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_figure_is_there_and_is_a_picture(page):
+def test_the_report_contains_every_figure(page):
     html = (page / "index.html").read_text(encoding="utf-8")
     shown = re.findall(r'<img src="([^"]+)" alt="[^"]+"', html)
     assert len(shown) == len(set(shown)) == 8
@@ -56,14 +58,14 @@ def test_every_figure_is_there_and_is_a_picture(page):
 
 
 @pytest.mark.slow
-def test_results_say_what_the_issue_of_the_paper_is(page):
+def test_the_results_reproduce_the_paper(page):
     results = json.loads((page / "results.json").read_text(encoding="utf-8"))
     np.testing.assert_allclose(results["toy"]["algorithm_1"], (1, 0.25), atol=1e-3)
     assert abs(results["toy"]["plain_descent"][0]) < 0.1
     for example in results["table_1"].values():
-        assert example["sift"]["correct"] > example["sift"]["wrong"]
-        assert example["heat"]["correct"] < example["heat"]["wrong"]
-        assert example["only_sift_right"] > 0
+        assert example["sift"]["correct"] > example["sift"]["incorrect"]
+        assert example["heat"]["correct"] < example["heat"]["incorrect"]
+        assert example["only_sift_correct"] > 0
         assert example["searched"] == 325 * 20 * 20
     groups = {row["group"] for row in results["letters"]}
     assert groups == {"best", "equal blur", "the paper's SIFT"}
@@ -74,22 +76,22 @@ def test_results_say_what_the_issue_of_the_paper_is(page):
     assert len(results["errata"]) == 16
     truth = side_by_side.TEMPLATES[side_by_side.TRUTH]
     assert [row["template"] for row in results["side_by_side"]] == [truth] * 3
-    turn, scale, shift = results["side_by_side"][0]["error"]
-    assert turn < 5
+    angle, scale, shift = results["side_by_side"][0]["error"]
+    assert angle < 5
     assert scale < 0.08
     assert shift < 0.03
 
 
 @pytest.mark.slow
-def test_the_documents_say_what_comes_out(page):
+def test_the_documentation_states_the_results(page):
     results = json.loads((page / "results.json").read_text(encoding="utf-8"))
-    said = " ".join((DOCS / "paper.md").read_text("utf-8").split())
+    document = " ".join((DOCS / "paper.md").read_text("utf-8").split())
     assert len(results["verdict"]) == 2
     for sentence in results["verdict"]:
-        assert sentence in said
+        assert sentence in document
 
 
-def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_suggests_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "caloric.paper.figures", None)
     monkeypatch.delattr("caloric.paper.figures", raising=False)
     with pytest.raises(InputError, match=r"pip install 'caloric\[viz\]'"):
@@ -97,21 +99,21 @@ def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch
 
 
 def test_output_must_be_a_directory(tmp_path, capsys, monkeypatch):
-    taken = tmp_path / "taken"
-    taken.write_text("mine")
-    monkeypatch.setattr("sys.argv", ["caloric", "paper", str(taken)])
+    file = tmp_path / "file"
+    file.write_text("content")
+    monkeypatch.setattr("sys.argv", ["caloric", "paper", str(file)])
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert captured.err.strip().endswith("exists and is not a directory; name another")
     assert len(captured.err.strip().splitlines()) == 1
-    assert taken.read_text() == "mine"
+    assert file.read_text() == "content"
 
 
 def test_debug_shows_the_traceback(tmp_path, monkeypatch):
-    taken = tmp_path / "taken"
-    taken.write_text("mine")
-    monkeypatch.setattr("sys.argv", ["caloric", "--debug", "paper", str(taken)])
+    file = tmp_path / "file"
+    file.write_text("content")
+    monkeypatch.setattr("sys.argv", ["caloric", "--debug", "paper", str(file)])
     with pytest.raises(ValueError, match="not a directory"):
         cli.main()

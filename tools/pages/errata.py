@@ -15,4 +15,6 @@ def _escaped(text: str) -> str:
 
 def page() -> str:
     """Return the text of the page."""
-    return render("errata.md", errata=errata.all_errata(), escaped=_escaped, shown=errata.shown)
+    return render(
+        "errata.md", errata=errata.all_errata(), escaped=_escaped, format_value=errata.format_value
+    )

@@ -1,4 +1,4 @@
-"""Errors in the paper, each with the numbers that prove it.
+"""Errors in the paper, each with numbers as evidence.
 
 The formulas as printed are in :mod:`caloric.paper.printed`. Equation numbers are the paper's.
 """
@@ -24,7 +24,7 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True)
 class Erratum:
-    """One entry: the printed and the correct formula, and the evidence in words and numbers."""
+    """One erratum: the printed and the correct formula, and the evidence as text and numbers."""
 
     number: int
     location: str
@@ -34,24 +34,25 @@ class Erratum:
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-# A small image with a known gradient, on which the effects are measured.
+# A small image with a known gradient, for measurements.
 BLOBS = Blobs((1.0, -0.7, 0.5), ((0.3, 0.1), (-0.4, 0.35), (0.1, -0.5)), (0.3, 0.25, 0.35))
 
 
 def _draws(count: int = 2000, seed: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return random points (count, 2): x in the patch, and y near it."""
+    """Return random points (count, 2): x in the patch, and y near x."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (count, 2))
     return x, x + 0.3 * rng.standard_normal((count, 2))
 
 
 def _plane(reach: float = 2.5, side: int = 251) -> tuple[FloatArray, float]:
+    """Return the points of a square grid, and the area of a cell."""
     line = np.linspace(-reach, reach, side)
     return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2), float(line[1] - line[0]) ** 2
 
 
 def _shape_error(approximation: FloatArray, truth: FloatArray) -> float:
-    """Return the relative L2 error after the best scaling, which normalization would remove."""
+    """Return the relative L2 error after the best scaling, since descriptors are normalized."""
     scale = (approximation @ truth) / (approximation @ approximation)
     return float(np.linalg.norm(scale * approximation - truth) / np.linalg.norm(truth))
 
@@ -65,11 +66,11 @@ def erratum_1() -> Erratum:
     mass_2 = float(printed_gaussian((plane**2).sum(-1), np.array(0.3), 2).sum() * area)
     return Erratum(
         1,
-        "eq. 1",
+        "Eq. 1",
         r"$k_\sigma(x) = (2\pi\sigma^2)^{-\dim x}\, e^{-|x|^2 / 2\sigma^2}$",
         r"the exponent is $-\dfrac{\dim x}{2}$",
         f"The printed Gaussian has mass {mass_1:.3f} (dim 1, σ = π/4) and {mass_2:.2f} "
-        "(dim 2, σ = .3) instead of 1. The widths in eqs. 6 and 24 depend on x, so this is no "
+        "(dim 2, σ = .3) instead of 1. The widths in eqs. 6 and 24 depend on x, so this is not a "
         "constant factor there.",
         {"mass_1d": mass_1, "mass_2d": mass_2},
     )
@@ -91,11 +92,11 @@ def erratum_2() -> Erratum:
     ratio = sums[1] / sums[0]
     return Erratum(
         2,
-        "eqs. 4, 5",
+        "Eqs. 4, 5",
         r"the integrals over $\mathcal{X}$ end without $dy$",
         r"$\int_{\mathcal{X}} \cdots\, dy$",
-        f"Read as printed, a sum over pixels, the value grows {ratio:.2f} times when the pixels "
-        "are halved; with dy it does not change.",
+        f"Read as printed, as a sum over pixels, the value grows by a factor of {ratio:.2f} when "
+        "the pixel size is halved; with dy it does not change.",
         {"ratio": ratio},
     )
 
@@ -108,12 +109,12 @@ def erratum_3() -> Erratum:
     low, high = float(ratio.min()), float(ratio.max())
     return Erratum(
         3,
-        "eq. 5",
+        "Eq. 5",
         r"$k_{\sigma_d}(y-x)$ $\dfrac{\sigma_d^2 - \sigma_s\, x \cdot y}{(\ldots)^{3/2}}$"
         r" $e^{-(\sigma_d^2 |x+y|^2 + \ldots) / \ldots}$",
         r"no $k_{\sigma_d}(y-x)$; $+\sigma_s^2\, x \cdot y$; $|y-x|$",
-        f"Printed over true value lies between {low:.1g} and {high:.2f} over random x, y "
-        "(σd = σs = .3): not a constant, and negative.",
+        f"The ratio of the printed to the true value is between {low:.1g} and {high:.2f} for "
+        "random x, y (σd = σs = .3): it is not constant, and can be negative.",
         {"low": low, "high": high},
     )
 
@@ -126,17 +127,17 @@ def erratum_4() -> Erratum:
     low, high = float(ratio.min()), float(ratio.max())
     return Erratum(
         4,
-        "eqs. 26, 28, 29",
+        "Eqs. 26, 28, 29",
         r"$\dfrac{\sigma_d^2 + \sigma_s\, x \cdot y}{\ldots}$",
         r"$\dfrac{\sigma_d^2 + \sigma_s^2\, x \cdot y}{\ldots}$",
-        f"Printed over true value lies between {low:.2f} and {high:.2f} at fixed σd = σs = .3: "
-        "not a constant.",
+        f"The ratio of the printed to the true value is between {low:.2f} and {high:.2f} at "
+        "σd = σs = .3: it is not constant.",
         {"low": low, "high": high},
     )
 
 
 def erratum_5() -> Erratum:
-    """Return erratum 5: what the closed forms approximate."""
+    """Return erratum 5: the integral that the closed forms approximate."""
     x, (plane, _) = np.array([2.0, 0.0]), _plane(6.5, 130)
     angular = 1 / periodic_gaussian(0.0, 1.0)
     parameters = {"sigma_d": 1.0, "sigma_r": 1.0}
@@ -155,15 +156,15 @@ def erratum_5() -> Erratum:
         numbers[f"at_{distance}"] = float(at)
     return Erratum(
         5,
-        "eqs. 3 to 5",
+        "Eqs. 3 to 5",
         r"$h_{\mathrm{DSP}} \approx$ the closed forms",
         "they approximate the diffusion over log-scale (eq. 22), not eq. 3",
-        f"At |x| = 2σd, σs = .2, closed form 1 is off eq. 3 by {numbers['inner_vs_printed']:.3f} "
-        f"where plain SIFT is off by {numbers['sift_vs_printed']:.3f}; off eq. 22 by "
-        f"{numbers['inner_vs_log_scale']:.3f} where SIFT is off by "
-        f"{numbers['sift_vs_log_scale']:.3f}. Eq. 3 over all of ℝ is also singular at y = x: "
-        f"{numbers['at_0.1']:.2f}, {numbers['at_0.01']:.2f}, {numbers['at_0.001']:.2f} at "
-        "distances .1, .01, .001 (σs = .3).",
+        f"At |x| = 2σd, σs = .2, the relative error of closed form 1 is "
+        f"{numbers['inner_vs_printed']:.3f} with respect to eq. 3 (SIFT: "
+        f"{numbers['sift_vs_printed']:.3f}) and {numbers['inner_vs_log_scale']:.3f} with respect "
+        f"to eq. 22 (SIFT: {numbers['sift_vs_log_scale']:.3f}). Eq. 3 over all of ℝ is also "
+        f"singular at y = x: {numbers['at_0.1']:.2f}, {numbers['at_0.01']:.2f}, "
+        f"{numbers['at_0.001']:.2f} at distances .1, .01, .001 (σs = .3).",
         numbers,
     )
 
@@ -189,11 +190,11 @@ def erratum_6() -> Erratum:
         "Lemma 1",
         r"$\approx -e^s \int \tilde{k}_{\sigma_r}(\phi - \alpha - \beta)\, |g|$"
         r" $k_{\sigma_d}(y - e^s R_\alpha x - b)\, dy$; the exact form is “intractable”",
-        r"no minus; with $R_{\phi-\beta}$ in place of $R_\alpha$ it is an equality",
-        f"On an image of three blobs at |x| = .6, σd = .2, σr = π/4 the approximation is off "
-        f"by {numbers['lemma']:.2f} of the norm, with the minus sign by "
-        f"{numbers['with_minus']:.2f}. The exact form is the kernel similarity, which "
-        "agrees with Monte-Carlo over rotations and shifts.",
+        r"no minus; with $R_{\phi-\beta}$ instead of $R_\alpha$ it is an equality",
+        f"On an image of three blobs at |x| = .6, σd = .2, σr = π/4 the relative error of the "
+        f"approximation is {numbers['lemma']:.2f}, and {numbers['with_minus']:.2f} with the minus "
+        "sign. The exact form is the kernel similarity, which agrees with Monte Carlo integration "
+        "over rotations and shifts.",
         numbers,
     )
 
@@ -209,10 +210,10 @@ def erratum_7() -> Erratum:
         7,
         "App. B",
         r"the cost $\int (h - h_p)^2\, d\beta$, with $h^2$ of a Dirac comb;"
-        r" $+\beta$ once for $-\beta$",
+        r" $+\beta$ once instead of $-\beta$",
         r"the negated dot product of eq. 15, linear in $h$",
-        f"The mass of the squared comb, widened to .1, .01, .001, is {values}: it has no limit. "
-        "With eq. 15 nothing is squared and no assumption of “cardinality one” is needed.",
+        f"With teeth of width .1, .01, .001 the squared comb has mass {values}: there is no limit. "
+        "With eq. 15 nothing is squared and the assumption of “cardinality one” is not needed.",
         numbers,
     )
 
@@ -232,9 +233,9 @@ def erratum_8() -> Erratum:
         "Prop. 1, eq. 24",
         r"$k^{-1}_{\sigma_d/|x|}(\ldots)\; k_{\sqrt{\sigma_s^2 + \sigma_d^2/|x|^2}}(\ldots)$",
         r"$e^{\sigma_s^2/2}$ $N(y;\, (1+\sigma_s^2)\, x,$ $\sigma_d^2 I + \sigma_s^2 x x^T)$,"
-        r" the same without $\frac{1}{|x|}$",
-        f"At |x| = .005, σd = .4 the box gives no finite number in {bad:.0%} of cases; the other "
-        f"form does in {finite:.0%}.",
+        r" which is equal but without $\frac{1}{|x|}$",
+        f"At |x| = .005, σd = .4 the printed form gives no finite value in {bad:.0%} of the cases; "
+        f"the corrected form gives one in {finite:.0%}.",
         {"bad": bad, "finite": finite},
     )
 
@@ -244,11 +245,11 @@ def erratum_9() -> Erratum:
     wrapped, plain = float(periodic_gaussian(2 * np.pi, 0.3)), float(gaussian(2 * np.pi, 0.3))
     return Erratum(
         9,
-        "eq. 32",
+        "Eq. 32",
         r"$\star\, \tilde{k}_{\sigma_a}(A)$",
         r"$\star\, k_{\sigma_a}(A)$: a matrix is not periodic",
-        f"At distance 2π (σa = .3) the wrapped kernel weighs {wrapped:.2f}, as if an entry 7.28 of "
-        f"A were the same as 1; the Gaussian weighs {plain:.0e}.",
+        f"At distance 2π (σa = .3) the wrapped kernel is {wrapped:.2f}, as if an entry 7.28 of A "
+        f"were the same as 1; the Gaussian is {plain:.0e}.",
         {"wrapped": wrapped, "plain": plain},
     )
 
@@ -259,22 +260,22 @@ def erratum_10() -> Erratum:
     x = np.array([0.4, -0.3])
     across = np.array([-np.sin(0.2), np.cos(0.2)])
     numbers = {}
-    true = kernel("heat", sigma_d=0.3, sigma_a=0.2)
+    heat = kernel("heat", sigma_d=0.3, sigma_a=0.2)
     for step in (0, 1, 5):
         y = x + step * across
         numbers[f"box_{step}"] = float(printed_heat_box(beta, x, phi, y, 0.3, 0.2))
-        numbers[f"true_{step}"] = float(true(beta, x, phi, y))
+        numbers[f"true_{step}"] = float(heat(beta, x, phi, y))
     box = ", ".join(f"{numbers[f'box_{s}']:.3g}" for s in (0, 1, 5))
-    right = ", ".join(f"{numbers[f'true_{s}']:.3g}" for s in (0, 1, 5))
+    exact = ", ".join(f"{numbers[f'true_{s}']:.3g}" for s in (0, 1, 5))
     return Erratum(
         10,
-        "Lemma 2, its box",
+        "Lemma 2, boxed formula",
         r"$\dfrac{e^{\ldots}\, w(\ldots)}"
         r"{8 \sqrt{2}\, \pi^{3/2}\, \sigma_b \sigma_a^2 |\nabla f|^2 t^3}$, no integral",
         r"$\times\, k_{\sqrt{\sigma_b^2 + \sigma_a^2 |x|^2}}(\hat{g} \cdot (Ax + b - y)^\perp)$,"
         r" integrated over $y$ (eq. 6 has both)",
-        f"At y = x and 1 and 5 along the level line from it, the box is {box}: no decay. "
-        f"The true kernel is {right}.",
+        f"At distances 0, 1 and 5 from x along the level line, the boxed formula is {box}: it does "
+        f"not decay. The true kernel is {exact}.",
         numbers,
     )
 
@@ -299,10 +300,11 @@ def erratum_11() -> Erratum:
         11,
         "App. C, first proposition and R",
         r"the left side lacks $[\,\cdot \star k_{\sigma_\dagger}](A)$ and has $r\, v(\beta)$"
-        r" for $z$; $U = RA$; $R$ a rotation",
+        r" instead of $z$; $U = RA$; $R$ a rotation",
         r"$u = R\, \mathrm{vec}(A)$, rows first; $R$ is a reflection",
-        f"The printed R is orthogonal (off by {shown(worst)}) and its determinant is "
-        f"{numbers['determinant']:.0f} for every g and x: harmless, since the Gaussian is even.",
+        f"The printed R is orthogonal (error: {format_value(worst)}) and its determinant is "
+        f"{numbers['determinant']:.0f} for every g and x. This is harmless, since the Gaussian is "
+        "even.",
         numbers,
     )
 
@@ -316,7 +318,7 @@ def erratum_12() -> Erratum:
     numbers = {"solutions": float(len(zeros)), "first_degrees": float(np.degrees(zeros[0]))}
     return Erratum(
         12,
-        "App. C, cost display",
+        "App. C, the displayed cost",
         r"$\delta(v(\beta) \cdot z)$",
         r"$\mathrm{Ш}(\beta - \angle z)$, as used afterwards",
         f"For z = (1, 0), ∠z = 0, the printed argument vanishes at {len(zeros)} directions, the "
@@ -336,14 +338,14 @@ def erratum_13() -> Erratum:
         "App. C",
         r"$h = \mathrm{Ш}(\beta - \angle \nabla (f(Ax+b)))$ $|\nabla f(Ax+b)|$",
         r"$|\nabla (f \circ \tau)| = |A^T \nabla f|$, as in the line after it",
-        f"For A ~ N(I, .3²) the length |A^Tĝ| is {mean:.3f} on average and "
-        f"{float(lengths.std()):.2f} spread, not 1.",
+        f"For A ~ N(I, .3²) the length |A^Tĝ| has mean {mean:.3f} and standard deviation "
+        f"{float(lengths.std()):.2f}; it is not 1.",
         {"mean": mean},
     )
 
 
 def erratum_14() -> Erratum:
-    """Return erratum 14: the limit, and the direction of the toy's shift."""
+    """Return erratum 14: the limit, and the direction of the shift in the toy example."""
     point = np.array([0.3, 0.1])
     truth = toy.undiffused_cost(point)
     near, far = abs(toy.cost(point, 1e-3) - truth), abs(toy.cost(point, 10.0) - truth)
@@ -353,17 +355,17 @@ def erratum_14() -> Erratum:
     )
     return Erratum(
         14,
-        "under eq. 13; the toy",
-        r"$\lim_{\sigma \to \infty} g(\cdot\,; \sigma) = h$; $f$ slides to the left by .25",
+        "Below eq. 13; toy example",
+        r"$\lim_{\sigma \to \infty} g(\cdot\,; \sigma) = h$; $f$ is shifted to the left by .25",
         r"$\sigma \to 0$; to the right",
-        f"|g − h| of the toy is {near:.0e} at σ = .001 and {far:.0e} at σ = 10. The mismatch is "
-        f"{right:.0e} for f(x − .25) and {left:.3f} for f(x + .25).",
+        f"In the toy example |g − h| is {near:.0e} at σ = .001 and {far:.0e} at σ = 10. The "
+        f"mismatch is {right:.0e} for f(x − .25) and {left:.3f} for f(x + .25).",
         {"near": near, "far": far, "right": right, "left": left},
     )
 
 
 def erratum_15() -> Erratum:
-    """Return erratum 15: the directions β of the figures."""
+    """Return erratum 15: the directions β of the response maps."""
     phi = np.linspace(0, 2 * np.pi, 721)
 
     def coverage(betas: FloatArray) -> float:
@@ -374,12 +376,12 @@ def erratum_15() -> Erratum:
     numbers = {"half": coverage(np.pi * k / 8), "full": coverage(2 * np.pi * k / 8)}
     return Erratum(
         15,
-        "the paper's figures of response maps",
+        "The paper's figures of response maps",
         r"$\beta = \frac{k\pi}{8}$, $k = 0 \ldots 7$",
         r"eight bins are $\beta = \frac{2\pi k}{8}$",
-        f"A gradient at the worst angle weighs {numbers['half']:.2f} of one at the best with the "
-        f"printed directions, which cover half the circle, and {numbers['full']:.3f} with the full "
-        "circle (σr = π/4).",
+        f"The printed directions cover half the circle: the total weight of a gradient at the "
+        f"worst angle is {numbers['half']:.2f} times that at the best angle. With the full "
+        f"circle it is {numbers['full']:.3f} times (σr = π/4).",
         numbers,
     )
 
@@ -398,11 +400,11 @@ def erratum_16() -> Erratum:
     change = abs(smoothed - float(c @ dissimilarities))
     return Erratum(
         16,
-        "section on DSP-SIFT",
+        "Section on DSP-SIFT",
         "“it still misses diffusion of c”",
-        "there is nothing to miss in the data term: it is affine in c",
-        f"Diffusing Σ c_k d_k over c with σ = .5 changes it by {shown(change)}. Only the penalty "
-        "q(c) changes, and in the intensity energy c² becomes c² + σ².",
+        "the data term needs no diffusion: it is affine in c",
+        f"Diffusing Σ c_k d_k over c with σ = .5 changes it by {format_value(change)}. Only the "
+        "penalty q(c) changes; in the intensity energy c² becomes c² + σ².",
         {"change": change},
     )
 
@@ -418,11 +420,11 @@ def all_errata() -> tuple[Erratum, ...]:
     return tuple(erratum() for erratum in _ERRATA)
 
 
-def shown(value: float) -> str:
-    """Return a number with six digits, or with fewer where more would differ between machines.
+def format_value(value: float) -> str:
+    """Return a number with six digits, or fewer if the digits differ between machines.
 
-    Rounding errors are called "0 up to rounding". Smaller numbers are tails of Gaussians, and only
-    their magnitude is shown.
+    Rounding errors give "0 up to rounding". Smaller numbers are tails of Gaussians; only their
+    order of magnitude is given.
     """
     if value == 0 or 1e-18 < abs(value) < 1e-12:
         return "0 up to rounding"

@@ -1,4 +1,4 @@
-"""The figures of the paper, drawn from Caloric's own computations."""
+"""The figures of the paper, drawn from recomputed results."""
 
 from pathlib import Path as FilePath
 from typing import Any
@@ -39,11 +39,11 @@ def _bare(axes: Any) -> None:
 
 
 def signals(path: FilePath) -> None:
-    """Draw the signals of the toy, before and after f is shifted onto the first template."""
+    """Draw the signals of the toy example, before and after shifting f onto the first template."""
     x = np.linspace(-2, 2, 801)
     figure, (axes,) = _grid(1, 2, 10, 2.8, sharey=True)
     for panel, shift, title in ((axes[0], 0.0, "(a) θ = 0"), (axes[1], toy.SHIFT, "(b) θ = 0.25")):
-        panel.axvspan(*toy.SUPPORT, color="#eeeeee", label="where they are compared")
+        panel.axvspan(*toy.SUPPORT, color="#eeeeee", label="domain of comparison")
         panel.plot(x, toy.TEMPLATES[0](x), color=GREEN, lw=5, alpha=0.45, label="p₁")
         panel.plot(x, toy.TEMPLATES[1](x), color=RED, lw=2, label="p₂")
         panel.plot(x, toy.IMAGE(x - shift), color=BLUE, lw=1.6, label="f(x − θ)")
@@ -70,7 +70,7 @@ def _contours(axes: Any, sigma: float) -> None:
 
 
 def landscape(path: FilePath, local: Step) -> None:
-    """Draw the cost with its two minima, and the end of plain descent from (0, 0)."""
+    """Draw the cost with its two minima, one of them current by plain descent from (0, 0)."""
     figure, ((axes,),) = _grid(1, 1, 6.5, 4)
     _contours(axes, 0.0)
     axes.set_ylabel("θ")
@@ -81,15 +81,15 @@ def landscape(path: FilePath, local: Step) -> None:
 
 
 def diffused_landscapes(path: FilePath, solution: Path) -> None:
-    """Draw four of the diffused costs, each with the path of the minimiser so far."""
+    """Draw four of the diffused costs, each with the path of the minimizer so far."""
     figure, (row,) = _grid(1, 4, 13, 3.3, sharey=True)
     points = np.array([step.point for step in solution.steps])
     for axes, sigma in zip(row, SHOWN_SIGMAS, strict=True):
         _contours(axes, sigma)
-        reached = [step.sigma for step in solution.steps].index(sigma)
-        axes.plot(*points[: reached + 1].T, "-", color="white", lw=1.5)
-        axes.plot(*points[: reached + 1].T, ".", color="white", ms=6)
-        axes.plot(*points[reached], "o", color=RED, ms=9, mec="white")
+        current = [step.sigma for step in solution.steps].index(sigma)
+        axes.plot(*points[: current + 1].T, "-", color="white", lw=1.5)
+        axes.plot(*points[: current + 1].T, ".", color="white", ms=6)
+        axes.plot(*points[current], "o", color=RED, ms=9, mec="white")
         axes.set_title(f"σ = {sigma:g}")
     row[0].set_ylabel("θ")
     _save(figure, path)
@@ -99,8 +99,8 @@ def _rows(example: table1.Example) -> list[tuple[str, FloatArray]]:
     a, b = example.first, example.second
     return [
         (f"image 1, {a}", render(a)),
-        (f"image 2, {a}", render(a, example.moves[0])),
-        (f"image 2, {b}", render(b, example.moves[1])),
+        (f"image 2, {a}", render(a, example.deformations[0])),
+        (f"image 2, {b}", render(b, example.deformations[1])),
         (f"image 1, {b}", render(b)),
     ]
 
@@ -134,7 +134,7 @@ def responses(path: FilePath, example: table1.Example, method: table1.Method) ->
 
 
 def statistics(path: FilePath, result: table1.Result) -> None:
-    """Draw shares of wrong choices against the strength of the deformation, with intervals."""
+    """Draw the error rate over the strength of the deformation, with confidence intervals."""
     groups = ("best", "equal blur")
     figure, (row,) = _grid(1, 2, 11, 4, sharey=True)
     colors = {"sift": GRAY, "dsp-inner": GREEN, "similarity": BLUE, "heat": RED}
@@ -152,15 +152,15 @@ def statistics(path: FilePath, result: table1.Result) -> None:
         axes.yaxis.set_major_locator(FixedLocator([0.001, 0.003, 0.01, 0.03, 0.1]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.1%}"))
         axes.set_xlabel("strength of the affine deformation")
-        axes.set_title({"best": "each at its best", "equal blur": "at equal blur"}[group])
+        axes.set_title({"best": "best parameters of each", "equal blur": "equal blur"}[group])
         axes.legend(fontsize=9)
         axes.grid(alpha=0.3)
-    row[0].set_ylabel("share of wrong choices")
+    row[0].set_ylabel("error rate")
     _save(figure, path)
 
 
 def algorithms(path: FilePath, result: side_by_side.SideBySide) -> None:
-    """Draw the template that each of the three algorithms finds, and the path of the first."""
+    """Draw the template that each of the three algorithms selects, and the path of the first."""
     figure, (row,) = _grid(1, 4, 13, 3.5)
     view = SquarePatch(128).points()
     image = side_by_side.scene(view).reshape(128, 128)
@@ -168,13 +168,13 @@ def algorithms(path: FilePath, result: side_by_side.SideBySide) -> None:
         axes.imshow(image, cmap="gray", extent=(-1, 1, 1, -1), vmin=-0.6)
         letter = side_by_side.TEMPLATES[outcome.template]
         template = render(letter, size=128)
-        x, y = (view @ outcome.where.matrix.T + np.array(outcome.where.b)).T
+        x, y = (view @ outcome.pose.matrix.T + np.array(outcome.pose.b)).T
         axes.contour(
             x.reshape(128, 128), y.reshape(128, 128), template, [0.5], colors=RED, linewidths=1.6
         )
-        turn, scale, shift = side_by_side.WHERE.error(outcome.where)
+        angle, scale, shift = side_by_side.POSE.error(outcome.pose)
         axes.set_title(
-            f"{outcome.title}: “{letter}”\noff by {turn:.1f}°, {scale:.1%} of scale, {shift:.3f}",
+            f"{outcome.title}: “{letter}”\nerror {angle:.1f}°, {scale:.1%} in scale, {shift:.3f}",
             fontsize=9,
         )
         axes.set_xlim(-1, 1)
@@ -191,7 +191,7 @@ def algorithms(path: FilePath, result: side_by_side.SideBySide) -> None:
     row[3].xaxis.set_minor_locator(FixedLocator([]))
     row[3].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     row[3].invert_xaxis()
-    row[3].set_xlabel("σ, shrinking")
+    row[3].set_xlabel("σ (decreasing)")
     row[3].set_title("Algorithm 1: the choice c", fontsize=9)
     row[3].legend(fontsize=8)
     _save(figure, path)

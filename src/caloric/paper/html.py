@@ -1,4 +1,4 @@
-"""HTML of the paper's page: its style, figures, tables and formulas."""
+"""HTML of the report: style, images, tables and formulas."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ th, td { border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; 
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .better { color: #1b7a3d; font-weight: 600; } .worse { color: #b03020; font-weight: 600; }
 td small { color: #555; }
-/* On a narrow screen each row is a list of its cells, with their headings. */
+/* On narrow screens each row becomes a list of cells with their headings. */
 @media (max-width: 48rem) {
   .wide tr { display: block; border-bottom: 2px solid #bbb; padding: .4rem 0; }
   .wide tr:first-child { display: none; }
@@ -41,7 +41,7 @@ def figure(name: str, alt: str, caption: str) -> str:
 
 
 def row(names: Sequence[str], cells: Sequence[str], first_number: int = 99) -> str:
-    """Return a row of a table; cells from ``first_number`` on are numbers."""
+    """Return a table row; cells from index ``first_number`` on are numbers."""
     parts = []
     for i, (name, cell) in enumerate(zip(names, cells, strict=True)):
         kind = ' class="n"' if i >= first_number else ""
@@ -50,12 +50,12 @@ def row(names: Sequence[str], cells: Sequence[str], first_number: int = 99) -> s
 
 
 def head_row(names: Sequence[str]) -> str:
-    """Return the head of a table."""
+    """Return the header row of a table."""
     return f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in names)}</tr>"
 
 
 def math(text: str) -> str:
-    """Return text as HTML: TeX between dollars, and plain notation such as k_σd or e^{−P}."""
+    """Return text as HTML, with TeX between dollars and plain notation such as k_σd or e^{−P}."""
     parts = text.split("$")
     parts[::2] = [_plain(part) for part in parts[::2]]
     parts[1::2] = [_formula(part) for part in parts[1::2]]
@@ -81,8 +81,8 @@ def _formula(tex: str) -> str:
     with rc_context({"mathtext.fontset": "stix"}):
         size = FontProperties(size=_POINTS)
         below = mathtext.math_to_image(f"${tex}$", file, prop=size, format="svg")
-    drawn = base64.b64encode(file.getvalue().encode()).decode()
+    encoded = base64.b64encode(file.getvalue().encode()).decode()
     return (
-        f'<img class="formula" alt="{escape(tex)}" src="data:image/svg+xml;base64,{drawn}" '
+        f'<img class="formula" alt="{escape(tex)}" src="data:image/svg+xml;base64,{encoded}" '
         f'style="vertical-align:-{below:.1f}pt">'
     )

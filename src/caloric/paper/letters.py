@@ -20,14 +20,14 @@ _REACH = 2.0
 def _fine(letter: str) -> NDArray[np.float32]:
     """Return a letter over [-2, 2]², (512, 512) pixels, cap height 1, black on white.
 
-    DejaVu Sans comes from matplotlib's files, so that it is the same on every machine. The blur is
-    half a pixel of a 32 x 32 patch, as of a sensor.
+    The font is matplotlib's DejaVu Sans, which is the same on every machine. The blur, half a pixel
+    of a 32 x 32 patch, simulates a sensor.
     """
     from matplotlib.font_manager import FontProperties, findfont
     from PIL import Image, ImageDraw, ImageFont
 
     path = findfont(FontProperties(family="DejaVu Sans"))
-    cap_height = 0.729  # share of the em in this font
+    cap_height = 0.729  # of this font, relative to the em
     scale = _FINE / (2 * _REACH)
     font = ImageFont.truetype(path, round(scale / cap_height))
     canvas = Image.new("L", (_FINE, _FINE), 255)
@@ -39,30 +39,30 @@ def _fine(letter: str) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class AffineMap:
     """An affine map τ(x) = Ax + b; the patch shows f ∘ τ."""
 
     A: FloatArray
     b: FloatArray
 
 
-STILL = Move(np.eye(2), np.zeros(2))
+IDENTITY = AffineMap(np.eye(2), np.zeros(2))
 
 
-def random_move(rng: np.random.Generator, strength: float, shift: float = 0.1) -> Move:
+def random_deformation(rng: np.random.Generator, strength: float, shift: float = 0.1) -> AffineMap:
     """Return A = I + N(0, strength²), b ~ N(0, shift²): the deformations that diffusion assumes."""
     A = np.eye(2) + strength * rng.standard_normal((2, 2))
-    return Move(A, shift * rng.standard_normal(2))
+    return AffineMap(A, shift * rng.standard_normal(2))
 
 
-def render(letter: str, move: Move = STILL, size: int = SIZE) -> FloatArray:
+def render(letter: str, deformation: AffineMap = IDENTITY, size: int = SIZE) -> FloatArray:
     """Return the patch (size, size) of f ∘ τ over [-1, 1]²."""
-    return sample(letter, SquarePatch(size).points(), move).reshape(size, size)
+    return sample(letter, SquarePatch(size).points(), deformation).reshape(size, size)
 
 
-def sample(letter: str, points: ArrayLike, move: Move = STILL) -> FloatArray:
+def sample(letter: str, points: ArrayLike, deformation: AffineMap = IDENTITY) -> FloatArray:
     """Return f(τ(x)) (n,) at points (n, 2)."""
-    moved = np.asarray(points, np.float64) @ move.A.T + move.b
-    pixels = (moved / _REACH + 1) * _FINE / 2 - 0.5
+    mapped = np.asarray(points, np.float64) @ deformation.A.T + deformation.b
+    pixels = (mapped / _REACH + 1) * _FINE / 2 - 0.5
     values = map_coordinates(_fine(letter), [pixels[:, 1], pixels[:, 0]], order=1, mode="nearest")
     return np.asarray(values, np.float64)

@@ -1,4 +1,4 @@
-"""The formulas of the paper as printed, errors included. They are used only to measure the errors.
+"""The formulas of the paper as printed, including their errors, which they serve to measure.
 
 Equation numbers are the paper's.
 """
@@ -17,7 +17,7 @@ def printed_gaussian(squared_length: FloatArray, sigma: FloatArray, dim: int) ->
 
 
 def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Return eq. 24, the box of closed form 1, which is correct but divides by |x|."""
+    """Return eq. 24, the boxed closed form 1, which is correct but divides by |x|."""
     length = np.hypot(x[..., 0], x[..., 1])
     center = 1 - ((x * y).sum(-1) + sigma_d**2) / length**2
     near, far = sigma_d / length, np.sqrt(sigma_s**2 + (sigma_d / length) ** 2)
@@ -25,7 +25,7 @@ def printed_inner_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: flo
 
 
 def printed_both_box(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: float) -> FloatArray:
-    """Return eqs. 26 to 29, closed form 2 with the constant of eq. 28: σs instead of σs²."""
+    """Return closed form 2 (eqs. 26 to 29) with the constant of eq. 28: σs instead of σs²."""
     xy, xx = (x * y).sum(-1), (x * x).sum(-1)
     blob = stretched_gaussian(y - x, x, sigma_d, sigma_s)
     return np.asarray(blob * (sigma_d**2 + sigma_s * xy) / (sigma_d**2 + sigma_s**2 * xx))
@@ -41,7 +41,7 @@ def printed_both_intro(x: FloatArray, y: FloatArray, sigma_d: float, sigma_s: fl
 
 def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> FloatArray:
     """Return eq. 3 as printed: k_σ(y − x) pooled over σ ~ N(σd, spread²), with x not scaled."""
-    # Even steps of log |σ|: the printed domain includes σ = 0, near which every scale matters.
+    # Uniform steps of log |σ|, since the printed domain includes σ = 0.
     t, step = np.linspace(np.log(1e-6), np.log(sigma_d + 8 * spread), 801, retstep=True)
     sigmas = np.exp(t)
     both_signs = gaussian(sigmas - sigma_d, spread) + gaussian(-sigmas - sigma_d, spread)
@@ -54,7 +54,7 @@ def printed_dsp(x: FloatArray, y: FloatArray, sigma_d: float, spread: float) -> 
 def printed_heat_box(
     beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray, sigma_d: float, sigma_a: float
 ) -> FloatArray:
-    """Return Lemma 2 with its constant, which lacks the factor across the gradient."""
+    """Return Lemma 2 with its constant; it lacks the factor across the gradient."""
     v, g = diffusion.direction(beta), diffusion.direction(phi)
     xv, gy = (x * v).sum(-1), (y * g).sum(-1)
     tau = np.sqrt(xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2))

@@ -1,4 +1,4 @@
-"""``caloric paper OUT``: compute everything, draw it, and write one page."""
+"""``caloric paper OUT``: compute and draw everything, and write the report."""
 
 import json
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from caloric.theory.continuation import Step
 
 
 def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> Path:
-    """Regenerate the paper into the directory ``out``; return the path of its index.html."""
+    """Regenerate the paper in the directory ``out``; return the path of its index.html."""
     try:
         from caloric.paper import figures
     except ImportError as error:
         raise InputError(
-            f"the figures need matplotlib ({error}); install it with: pip install 'caloric[viz]'"
+            f"the plots need matplotlib ({error}); install it with: pip install 'caloric[viz]'"
         ) from error
     out.mkdir(parents=True, exist_ok=True)
 
-    progress("the toy: signals, landscapes, Algorithm 1")
+    progress("toy example: signals, landscapes, Algorithm 1")
     solution, local = toy.solve(), toy.plain_descent()
     figures.signals(out / "signals.png")
     figures.landscape(out / "landscape.png", local)
     figures.diffused_landscapes(out / "diffused.png", solution)
 
-    progress("Table 1: letters, about a minute")
+    progress("Table 1: letters (about a minute)")
     letters = table1.run()
     example = letters.examples["equal blur"]
     figures.statistics(out / "statistics.png", letters)
@@ -41,15 +41,15 @@ def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> 
     figures.responses(out / "response_sift.png", example, example.sift_method)
     figures.responses(out / "response_heat.png", example, example.heat_method)
 
-    progress("the three algorithms side by side")
-    three = side_by_side.run()
-    figures.algorithms(out / "algorithms.png", three)
+    progress("three algorithms on one problem")
+    algorithms = side_by_side.run()
+    figures.algorithms(out / "algorithms.png", algorithms)
 
     progress("errata")
     entries = errata.all_errata()
 
-    progress("the page")
-    results = _results(letters, three, entries, solution.point.tolist(), local.point.tolist())
+    progress("report")
+    results = _results(letters, algorithms, entries, solution.point.tolist(), local.point.tolist())
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     page = "\n".join(
         [
@@ -57,7 +57,7 @@ def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> 
             _toy_section(solution, local),
             _table_section(letters),
             _maps_section(example),
-            _algorithms_section(three),
+            _algorithms_section(algorithms),
             _errata_section(entries),
             "</body></html>",
         ]
@@ -69,20 +69,21 @@ def write(out: Path, progress: Callable[[str], None] = lambda message: None) -> 
 
 def _results(
     letters: table1.Result,
-    three: side_by_side.SideBySide,
+    algorithms: side_by_side.SideBySide,
     entries: tuple[errata.Erratum, ...],
-    reached: list[float],
+    solution: list[float],
     local: list[float],
 ) -> dict[str, object]:
-    """Return the numbers of the page, for results.json."""
+    """Return the numbers of the report, for results.json."""
     return {
-        "toy": {"algorithm_1": reached, "plain_descent": local},
+        "toy": {"algorithm_1": solution, "plain_descent": local},
         "table_1": {
             name: {
                 "letters": e.first + e.second, "strength": e.strength,
-                "sift": {"method": e.sift_method.label, "correct": e.sift[0], "wrong": e.sift[1]},
-                "heat": {"method": e.heat_method.label, "correct": e.heat[0], "wrong": e.heat[1]},
-                "only_heat_right": e.only_heat_right, "only_sift_right": e.only_sift_right,
+                "sift": {"method": e.sift_method.label, "correct": e.sift[0], "incorrect": e.sift[1]},
+                "heat": {"method": e.heat_method.label, "correct": e.heat[0], "incorrect": e.heat[1]},
+                "only_heat_correct": e.only_heat_correct,
+                "only_sift_correct": e.only_sift_correct,
                 "searched": e.searched,
             }
             for name, e in letters.examples.items()
@@ -101,9 +102,9 @@ def _results(
         "side_by_side": [
             {
                 "algorithm": o.title, "template": side_by_side.TEMPLATES[o.template],
-                "error": list(map(float, side_by_side.WHERE.error(o.where))),
+                "error": list(map(float, side_by_side.POSE.error(o.pose))),
             }
-            for o in three.outcomes
+            for o in algorithms.outcomes
         ],
         "errata": {str(entry.number): entry.numbers for entry in entries},
     }  # fmt: skip
@@ -116,36 +117,36 @@ def _toy_section(solution: Solution, local: Step) -> str:
         f'<td class="n">{s.point[1]:.4f}</td><td class="n">{s.cost:.4f}</td></tr>'
         for s in solution.steps
     )
-    return f"""<h2>1. Matching is hard: a toy</h2>
-<p>A signal <i>f</i> may be slid by θ. Does it match template <i>p</i>₁ or <i>p</i>₂? The choice is
+    return f"""<h2>1. Local minima: a toy example</h2>
+<p>A signal <i>f</i> is shifted by θ. Does it match template <i>p</i>₁ or <i>p</i>₂? The choice is
 <i>c</i>₁ = 1 or 0, and the cost is eq. 12 with its constraint as a penalty.</p>
 {
         html.figure(
             "signals.png",
-            "Three curves; f slid by .25 coincides with the first template",
-            "f slid to the right by .25 lies on p₁ (the paper says left: erratum 14). No shift brings it onto p₂.",
+            "Three curves; f shifted by .25 coincides with the first template",
+            "Shifted to the right by .25, f coincides with p₁ (the paper says left: erratum 14). No shift makes it coincide with p₂.",
         )
     }
 {
         html.figure(
             "landscape.png",
-            "Contours of the cost with two minima",
+            "Contours of the cost, with two minima",
             f"The cost over (c₁, θ). Plain descent from (0, 0) ends in the local minimum "
             f"({local.point[0]:.3f}, {local.point[1]:.3f}) with cost {local.cost:.4f}; the global one has cost 0.",
         )
     }
 <h2>2. Diffusion and continuation: Algorithm 1</h2>
-<p>Convolved with a wide Gaussian the cost has one minimum. Found there and followed while the
-Gaussian shrinks, it arrives at ({c:.4f}, {theta:.4f}), the global minimum.</p>
+<p>Convolved with a wide Gaussian, the cost has a single minimum. Tracked while the Gaussian becomes
+narrower, it ends at ({c:.4f}, {theta:.4f}), the global minimum.</p>
 {
         html.figure(
             "diffused.png",
-            "Four landscapes from blurred to sharp with a path drawn on them",
-            "Diffused costs from a large σ to 0, in closed form. White: the path of the minimiser so far; red: "
-            "where it is.",
+            "Four landscapes from blurred to sharp, with the path of the minimizer",
+            "Diffused costs from a large σ to 0, in closed form. White: the path of the minimizer so far; red: "
+            "its current position.",
         )
     }
-<details><summary>The path in numbers</summary><table><tr><th>σ</th><th>c₁</th><th>θ</th>
+<details><summary>Steps of the path</summary><table><tr><th>σ</th><th>c₁</th><th>θ</th>
 <th>diffused cost</th></tr>{steps}</table></details>"""
 
 
@@ -155,43 +156,46 @@ def _table_section(result: table1.Result) -> str:
     rows = "".join(_share_row(row) for row in result.rows)
     return f"""<h2>3. Table 1: letters</h2>
 <p>Image 1 shows two letters, image 2 the same two, each deformed by <i>A</i> = <i>I</i> + N(0, s²),
-<i>b</i> ~ N(0, .1²). There are two ways to pair them. The distances are totals of eq. 7 (each
-between 0 and 2) over 8 × 8 places and 16 directions; the smaller one is what the descriptor
-prefers.</p>
+<i>b</i> ~ N(0, .1²). There are two ways to pair them. Each distance is the sum of eq. 7 over both pairs
+(with a value between 0 and 2 for each), for 8 × 8 positions and 16 directions; the descriptor chooses
+the pairing with the smaller distance.</p>
 {
         html.figure(
             "letters.png",
-            "Two letters, twice",
-            f"The example at equal blur: “{equal.first}” and “{equal.second}”, s = {equal.strength:g}.",
+            "Two letters, original and deformed",
+            f"Example at equal blur: “{equal.first}” and “{equal.second}”, s = {equal.strength:g}.",
         )
     }
 <div class="wide"><table>{html.head_row(_EXAMPLE)}{examples}</table></div>
-<p class="note"><b>How the examples were found.</b> At s = .2, of {equal.searched:,} combinations of
-two letters and two seeded deformations, the one is shown in which SIFT is most clearly wrong and heat
-right. At equal blur (same σd, σr = σa) there are {equal.only_heat_right:,} such combinations, and
-{
-        equal.only_sift_right:,} in which SIFT is right and heat wrong. The paper's own table (SIFT .20 / .11, heat
-1.02 / 1.19) is not at equal blur: distances of .1 to .2 belong to a very blurred SIFT, those above 1
-to a sharp heat. The second example repeats that comparison. An example proves nothing either way;
-the statistics follow.</p>
+<p class="note"><b>How the examples were selected.</b> From {
+        equal.searched:,} combinations of two letters
+and two seeded deformations at s = .2, the examples show the one in which SIFT is most clearly incorrect
+and heat correct. At equal blur (same σd, σr = σa) there are {
+        equal.only_heat_correct:,} such combinations,
+and {
+        equal.only_sift_correct:,} in which SIFT is correct and heat incorrect. The paper's table (SIFT .20 / .11,
+heat 1.02 / 1.19) does not use equal blur: distances of .1 to .2 result from a strongly blurred SIFT, those
+above 1 from heat with little blur. The second example repeats that comparison. A single example proves
+nothing; the statistics follow.</p>
 {
         html.figure(
             "statistics.png",
-            "Share of wrong choices against strength of deformation",
-            "Share of wrong choices, lower is better; 95 % intervals. Neighboring curves share their letters, so "
-            "compare them by the differences in the table, not by overlapping bars.",
+            "Error rate over the strength of the deformation",
+            "Error rate (lower is better) with 95% intervals. All curves use the same deformed letters, so "
+            "compare them by the differences in the table, not by the overlap of their intervals.",
         )
     }
-<p>Every pair of letters A to Z, every pair of {
+<p>Every pair of the letters A to Z, with every pair of {
         int((result.choices_per_share / len(table1.PAIRS)) ** 0.5)
     }
-deformations each: {result.choices_per_share:,} forced choices a cell. Share right, and below it the
-difference to SIFT of the same group in points of a hundred with its 95 % interval (bootstrap over
-deformations, the same resamples for both). “Root” compares the square roots of the entries.
-Numbers behind a name are σd, then σr or σa, then σs; the best ones were chosen on other
-deformations.</p>
+deformations each: {
+        result.choices_per_share:,} forced choices per cell. Each cell gives the share of
+correct choices and, below it, the difference from SIFT of the same group in percentage points with its 95%
+interval (bootstrap over deformations, with the same resamples for both). “Root” compares the square
+roots of the entries. The numbers after a name are σd, then σr or σa, then σs; the best ones were
+chosen on separate deformations.</p>
 <div class="wide"><table>{html.head_row(_SHARES)}{rows}</table></div>
-<p>In words:</p><ul>{"".join(f"<li>{line}</li>" for line in verdict(result))}</ul>"""
+<p>In summary:</p><ul>{"".join(f"<li>{line}</li>" for line in verdict(result))}</ul>"""
 
 
 _HEAD = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
@@ -200,25 +204,24 @@ _HEAD = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
 <h1>A Theory of Local Matching: SIFT and Beyond, regenerated</h1>
 <p>Every figure and table of the paper by Mobahi and Soatto, recomputed by Caloric from the
 corrected formulas. The authors' bitmaps and curves are not available; where an example had to be
-found again, the search is described. All numbers of this page are in
+found again, the search is described. All numbers of this report are in
 <a href="results.json">results.json</a>.</p>"""
-_EXAMPLE = ("example", "descriptor", "correct pairing", "wrong pairing", "verdict")
+_EXAMPLE = ("example", "descriptor", "correct pairing", "incorrect pairing", "choice")
 _SHARES = ("group", "descriptor", *(f"s = {s:g}" for s in table1.STRENGTHS))
-_ALGORITHMS = ("algorithm", "how", "template", "rotation off by", "scale", "shift")
-_ERRATA = ("number", "where", "printed", "correct", "shown by")
+_ALGORITHMS = ("algorithm", "method", "template", "rotation error", "scale error", "shift error")
+_ERRATA = ("number", "location", "printed", "correct", "evidence")
 
 
 def _example_rows(title: str, e: table1.Example) -> str:
     lines = []
-    for method, (right, wrong) in ((e.sift_method, e.sift), (e.heat_method, e.heat)):
-        verdict = "right" if right < wrong else "wrong"
-        style = "better" if right < wrong else "worse"
+    for method, (correct, incorrect) in ((e.sift_method, e.sift), (e.heat_method, e.heat)):
+        choice, style = ("correct", "better") if correct < incorrect else ("incorrect", "worse")
         lines.append(
             html.row(
                 _EXAMPLE,
                 [
-                    f"{escape(title)}: “{e.first}”, “{e.second}”", method.label, f"{right:.2f}",
-                    f"{wrong:.2f}", f'<span class="{style}">{verdict}</span>',
+                    f"{escape(title)}: “{e.first}”, “{e.second}”", method.label, f"{correct:.2f}",
+                    f"{incorrect:.2f}", f'<span class="{style}">{choice}</span>',
                 ],
                 2,
             )
@@ -242,10 +245,13 @@ def _share_row(row: table1.Row) -> str:
     return html.row(_SHARES, [escape(row.group), label, *cells], 2)
 
 
+_GROUPS = {"best": "With the best parameters of each", "equal blur": "At equal blur"}
+
+
 def verdict(result: table1.Result) -> list[str]:
-    """Return sentences that compare heat with SIFT, made from the numbers of the table."""
+    """Return sentences that compare heat with SIFT by the differences in the table."""
     lines = []
-    for group in ("best", "equal blur"):
+    for group in _GROUPS:
         row = next(
             r for r in result.rows
             if r.group == group and r.method.name == "heat" and r.compared == "l2"
@@ -255,79 +261,88 @@ def verdict(result: table1.Result) -> list[str]:
         losses = [f"{s:g}" for s, d in pairs if d.high < 0]
         ties = [f"{s:g}" for s, d in pairs if d.low <= 0 <= d.high]
         lines.append(
-            f"{'Each at its best' if group == 'best' else 'At equal blur'}, heat is ahead of "
-            f"SIFT at s = {', '.join(wins) or 'none'}, behind at {', '.join(losses) or 'none'}, "
-            f"and not distinguishable at {', '.join(ties) or 'none'}."
+            f"{_GROUPS[group]}, heat is better than SIFT at s = {', '.join(wins) or 'none'}, worse at "
+            f"{', '.join(losses) or 'none'}, and not significantly different at "
+            f"{', '.join(ties) or 'none'}."
         )
     return lines
 
 
 def _maps_section(e: table1.Example) -> str:
     return f"""<h2>4. Response maps</h2>
-<p>h(β, ·) over the whole patch, for the directions the paper prints: β = kπ/8, which is half of the
-circle (erratum 15).</p>
+<p>h(β, ·) over the whole patch for the directions printed in the paper, β = kπ/8, which cover half of
+the circle (erratum 15).</p>
 {
         html.figure(
             "response_sift.png",
-            "Grid of response maps of SIFT",
-            f"<i>h</i><sub>SIFT</sub> ({e.sift_method.label}): each direction is blurred in place.",
+            "Response maps of SIFT",
+            f"<i>h</i><sub>SIFT</sub> ({e.sift_method.label}): every direction is blurred by the same amount everywhere.",
         )
     }
 {
         html.figure(
             "response_heat.png",
-            "Grid of response maps of heat",
-            f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the center and spreads with "
-            "the direction, because a gradient that an affine change turns is also one that it moves.",
+            "Response maps of heat",
+            f"<i>h</i><sub>heat</sub> ({e.heat_method.label}): the blur grows with the distance from the center and depends on "
+            "the direction, because an affine map that rotates a gradient also moves it.",
         )
     }"""
 
 
-def _algorithms_section(three: side_by_side.SideBySide) -> str:
+def _algorithms_section(algorithms: side_by_side.SideBySide) -> str:
     rows = ""
     notes = (
-        "all variables diffused, σ shrinking",
-        f"exact diffusion in rotation and translation, one σ, {len(three.exact_scores)} candidates",
+        "diffusion in all variables, decreasing σ",
+        f"exact diffusion in rotation and translation, fixed σ, {len(algorithms.exact_scores)} candidates",
         "<i>h</i><sub>SIFT</sub> of the image warped by each candidate (Lemma 1)",
     )
-    for outcome, note in zip(three.outcomes, notes, strict=True):
-        turn, scale, shift = side_by_side.WHERE.error(outcome.where)
+    for outcome, note in zip(algorithms.outcomes, notes, strict=True):
+        angle, scale, shift = side_by_side.POSE.error(outcome.pose)
         chosen_template = side_by_side.TEMPLATES[outcome.template]
-        errors = f"{turn:.1f}°", f"{scale:.1%}", f"{shift:.3f}"
+        errors = f"{angle:.1f}°", f"{scale:.1%}", f"{shift:.3f}"
         rows += html.row(_ALGORITHMS, [outcome.title, note, chosen_template, *errors], 3)
-    truth, where = side_by_side.TEMPLATES[side_by_side.TRUTH], side_by_side.WHERE
-    turn, scale, shift = where.error(side_by_side.NEAREST)
-    agreement = float(np.corrcoef(three.exact_scores.ravel(), three.sift_scores.ravel())[0, 1])
-    top = side_by_side.BOUNDS[3][1]
-    at_border = sum(step.point[3] >= top - 1e-6 for step in three.path.steps)
-    chosen = ", ".join(f"{c:.2f}" for c in three.path.point[:3])
+    truth, pose = side_by_side.TEMPLATES[side_by_side.TRUTH], side_by_side.POSE
+    angle, scale, shift = pose.error(side_by_side.NEAREST_CANDIDATE)
+    correlation = float(
+        np.corrcoef(algorithms.exact_scores.ravel(), algorithms.sift_scores.ravel())[0, 1]
+    )
+    max_scale = side_by_side.BOUNDS[3][1]
+    steps_at_bound = sum(step.point[3] >= max_scale - 1e-6 for step in algorithms.path.steps)
+    choice = ", ".join(f"{c:.2f}" for c in algorithms.path.point[:3])
     return f"""<h2>5. Three algorithms side by side</h2>
-<p>The paper's Table 2, run: which of “{"”, “".join(side_by_side.TEMPLATES)}” is in the image, and
-where? It is “{truth}”, turned by {degrees(where.alpha):.0f}°, {
-        exp(where.s):.1f} times as large, and
-shifted by ({where.b[0]:g}, {where.b[1]:g}). The candidates are what a detector might give: frames
-elsewhere, and one at the letter, off by {turn:.0f}°, {scale:.0%} of scale and {shift:.3f}.</p>
+<p>The algorithms of the paper's Table 2 on one problem: which of “{
+        "”, “".join(side_by_side.TEMPLATES)
+    }” is in
+the image, and where? It is “{truth}”, rotated by {degrees(pose.alpha):.0f}°, scaled by {
+        exp(pose.s):.1f} and
+shifted by ({pose.b[0]:g}, {
+        pose.b[1]:g}). The candidates simulate a detector: unrelated frames, and one at
+the letter with errors of {angle:.0f}°, {scale:.0%} in scale and {shift:.3f} in position.</p>
 {
         html.figure(
             "algorithms.png",
-            "The image with each algorithm's template drawn on it, and the choice c over sigma",
-            "Red: the template each algorithm chose, where it puts it. Algorithm 1 starts from the identity and "
-            "is not given the candidates; the other two can only be as good as the best candidate.",
+            "The image with the template selected by each algorithm, and the choice c over sigma",
+            "Red: the template that each algorithm selected, at the pose it found. Algorithm 1 starts from the identity "
+            "and does not use the candidates; the other two can only be as good as the best candidate.",
         )
     }
 <div class="wide"><table>{html.head_row(_ALGORITHMS)}{rows}</table></div>
-<p>Over all candidates and templates the scores of the exact diffusion and of SIFT correlate by
-{agreement:.2f}: what Lemma 1 neglects changes the scores, but not who wins here.</p>
-<p class="note">What the paper leaves open had to be decided. Templates are scaled to equal energy with
-themselves; otherwise the one with less ink fits inside another as well as the right one. The search
-has a window (scale at most {top:g} along the image's axes), at whose border the first {at_border}
-steps end: an unnormalized dot product grows with scale while σ is large. The penalty on c has weight
-{side_by_side.PENALTY:g} and is soft: at the end c is ({
-        chosen
-    }), with a clear largest entry but not 0
-and 1. And σ ends at {
-        side_by_side.SIGMAS[-1]:g}, not at 0, where the dot product of two Dirac densities
-has no value; the error of scale that Algorithm 1 keeps is the diffusion's at that σ.</p>"""
+<p>Over all candidates and templates, the correlation between the scores of the exact diffusion and of
+SIFT is {
+        correlation:.2f}: the approximation of Lemma 1 changes the scores, but not the result in this
+example.</p>
+<p class="note"><b>Details that the paper leaves open.</b> Templates are normalized to unit energy;
+otherwise one with less ink, such as the P, fits inside another letter as well as the correct template does.
+The search is bounded (scale at most {max_scale:g} along the image's axes), and the first {
+        steps_at_bound
+    }
+steps end at the bound: an unnormalized dot product grows with scale while σ is large. The penalty on c has
+weight {side_by_side.PENALTY:g} and is soft: the final c is ({
+        choice
+    }), with a clear largest entry, but not
+exactly 0 and 1. The last σ is {
+        side_by_side.SIGMAS[-1]:g}, not 0, where the dot product of two Dirac densities is
+undefined; this diffusion causes the remaining scale error of Algorithm 1.</p>"""
 
 
 def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
@@ -343,5 +358,5 @@ def _errata_section(entries: tuple[errata.Erratum, ...]) -> str:
         for e in entries
     )
     return f"""<h2>6. Errata</h2>
-<p>What is printed wrong, what is right, and the number that shows it, computed when this page was
-made.</p><div class="wide errata"><table>{html.head_row(_ERRATA)}{rows}</table></div>"""
+<p>Errors in the paper, their corrections, and the evidence, computed when this report was
+written.</p><div class="wide errata"><table>{html.head_row(_ERRATA)}{rows}</table></div>"""

@@ -1,8 +1,7 @@
-"""Table 1: which of two letters is it? One example, as in the paper, and then the statistics.
+"""Table 1: recognizing two letters. Examples as in the paper, and statistics.
 
 Image 1 shows two letters, image 2 the same two, each deformed separately. There are two ways to
-pair them; a descriptor is right if the sum of its two squared distances (eq. 7) is smaller for the
-correct pairing.
+pair them; a descriptor chooses the one with the smaller sum of squared distances (eq. 7).
 """
 
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from caloric.descriptor.engine import describe_patches
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import Descriptor
 from caloric.kernels import kernel
-from caloric.paper.letters import ALPHABET, Move, random_move, render
+from caloric.paper.letters import ALPHABET, AffineMap, random_deformation, render
 from caloric.types import FloatArray
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5)
-# The dense descriptor of the paper's eq. 7: 8 x 8 places over [-.8, .8]², 16 directions.
+# The dense descriptor of the paper's eq. 7: 8 x 8 positions over [-.8, .8]², 16 directions.
 LAYOUT = Grid(cells=8, extent=0.8 * 8 / 7, directions=16)
 SIZE = 24
 PAIRS = tuple(combinations(range(len(ALPHABET)), 2))
@@ -40,7 +39,7 @@ class Method:
 
     @property
     def label(self) -> str:
-        """Return a label such as "heat .1 .4": σd, then the others in the kernel's order."""
+        """Return a label such as "heat .1 .4": σd, then the other parameters of the kernel."""
         values = [f"{value:.3g}".lstrip("0") for key, value in self.parameters if key != "nodes"]
         return " ".join([self.name, *values])
 
@@ -57,10 +56,10 @@ def method(name: str, **parameters: float) -> Method:
 
 @dataclass(frozen=True, eq=False)
 class Letters:
-    """The alphabet, and ``draws`` deformed copies of every letter at every strength."""
+    """The alphabet, and deformed copies of every letter at every strength."""
 
     originals: FloatArray
-    moves: tuple[tuple[tuple[Move, ...], ...], ...]
+    deformations: tuple[tuple[tuple[AffineMap, ...], ...], ...]
     copies: FloatArray
     strengths: tuple[float, ...]
 
@@ -68,22 +67,24 @@ class Letters:
 def deform(seed: int, draws: int, strengths: tuple[float, ...] = STRENGTHS) -> Letters:
     """Return seeded letters: originals (26, S, S), copies (strengths, 26, draws, S, S)."""
     rng = np.random.default_rng(seed)
-    moves = tuple(
-        tuple(tuple(random_move(rng, s) for _ in range(draws)) for _ in ALPHABET) for s in strengths
+    deformations = tuple(
+        tuple(tuple(random_deformation(rng, s) for _ in range(draws)) for _ in ALPHABET)
+        for s in strengths
     )
     copies = np.array(
         [
             [
-                [render(c, m, SIZE) for m in letter_moves]
-                for c, letter_moves in zip(ALPHABET, level, strict=True)
+                [render(letter, deformation, SIZE) for deformation in of_letter]
+                for letter, of_letter in zip(ALPHABET, of_strength, strict=True)
             ]
-            for level in moves
+            for of_strength in deformations
         ]
     )
-    return Letters(np.array([render(c, size=SIZE) for c in ALPHABET]), moves, copies, strengths)
+    originals = np.array([render(letter, size=SIZE) for letter in ALPHABET])
+    return Letters(originals, deformations, copies, strengths)
 
 
-def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
+def margins(letters: Letters, descriptor: Method) -> dict[Compared, FloatArray]:
     """Return (strengths, 26, 26, draws): how much closer a copy of letter a is to a than to b.
 
     In terms of eq. 7 this is d(b, a′) − d(a, a′) for the draw a′ of a, for descriptors of unit
@@ -91,7 +92,7 @@ def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
     """
     count, shape = len(ALPHABET), letters.copies.shape
     patches = np.concatenate([letters.originals, letters.copies.reshape(-1, SIZE, SIZE)])
-    raw = how.describe(patches)
+    raw = descriptor.describe(patches)
     result: dict[Compared, FloatArray] = {}
     for compared in COMPARED:
         unit = normalize.normalize(raw, compared)
@@ -103,9 +104,9 @@ def margins(letters: Letters, how: Method) -> dict[Compared, FloatArray]:
 
 
 def choices(margin: FloatArray) -> FloatArray:
-    """Return (strengths, pairs, draws, draws): the distance of the wrong minus the correct pairing.
+    """Return the distance of the incorrect minus that of the correct pairing.
 
-    It is positive where the descriptor prefers the correct pairing.
+    The array (strengths, pairs, draws, draws) is positive where the descriptor chooses correctly.
     """
     first = np.array([pair[0] for pair in PAIRS])
     second = np.array([pair[1] for pair in PAIRS])
@@ -114,7 +115,7 @@ def choices(margin: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of forced choices, or a difference of two, with a 95 % interval."""
+    """A share of forced choices, or a difference of two shares, with a 95% interval."""
 
     mean: float
     low: float
@@ -122,13 +123,13 @@ class Share:
 
 
 def bootstrap(choice: FloatArray, seed: int = 0, resamples: int = 200) -> FloatArray:
-    """Return the share of right choices (1 + resamples, strengths): as measured, then resampled.
+    """Return the share of correct choices (1 + resamples, strengths): measured, then resampled.
 
-    The choices share letters and draws and are far from independent, so the draws of each letter
-    are resampled. The same seed resamples the same draws, so that two methods can be compared.
+    The choices share letters and draws and are not independent, so the draws of each letter are
+    resampled. The same seed resamples the same draws, so that methods can be compared.
     """
     rng = np.random.default_rng(seed)
-    right = np.asarray((choice > 0) + 0.5 * (choice == 0), np.float32)
+    correct = np.asarray((choice > 0) + 0.5 * (choice == 0), np.float32)
     draws = choice.shape[-1]
     counts = np.stack(
         [np.ones((len(ALPHABET), draws))]
@@ -139,12 +140,12 @@ def bootstrap(choice: FloatArray, seed: int = 0, resamples: int = 200) -> FloatA
         axis=1,
     ).astype(np.float32)
     first, second = np.array(PAIRS).T
-    means = [np.einsum("pbi,pbi->b", counts[first] @ level, counts[second]) for level in right]
+    means = [np.einsum("pbi,pbi->b", counts[first] @ level, counts[second]) for level in correct]
     return np.asarray(np.array(means, np.float64).T / (len(PAIRS) * draws**2))
 
 
 def intervals(resampled: FloatArray) -> list[Share]:
-    """Return one share per strength from :func:`bootstrap`, or from a difference of two results."""
+    """Return one share per strength from a result of :func:`bootstrap`, or a difference of two."""
     low, high = np.percentile(resampled[1:], [2.5, 97.5], axis=0)
     columns = zip(resampled[0], low, high, strict=True)
     return [Share(float(m), float(a), float(b)) for m, a, b in columns]
@@ -152,18 +153,21 @@ def intervals(resampled: FloatArray) -> list[Share]:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Two letters and a deformation of each, with both descriptors' total distances (eq. 7)."""
+    """Two letters and a deformation of each, with the total distances (eq. 7) of both descriptors.
+
+    ``sift`` and ``heat`` are the distances of the correct and of the incorrect pairing.
+    """
 
     first: str
     second: str
-    moves: tuple[Move, Move]
+    deformations: tuple[AffineMap, AffineMap]
     strength: float
     sift_method: Method
     heat_method: Method
     sift: tuple[float, float]
     heat: tuple[float, float]
-    only_heat_right: int
-    only_sift_right: int
+    only_heat_correct: int
+    only_sift_correct: int
     searched: int
 
 
@@ -173,37 +177,38 @@ def search(
     sift: tuple[Method, FloatArray],
     heat: tuple[Method, FloatArray],
 ) -> Example:
-    """Return the clearest case in which SIFT prefers the wrong pairing and heat the correct one.
+    """Return the clearest case in which SIFT chooses incorrectly and heat correctly.
 
-    All pairs of letters and draws at one strength are considered, given the margins of both
-    methods; the case whose smaller margin is largest is returned. The reverse cases are counted
-    too.
+    Of all pairs of letters and draws at one strength, it is the case whose smaller margin is
+    largest. The reverse cases are counted as well.
     """
-    wrong, right = (choices(margin[strength][None])[0] for _, margin in (sift, heat))
-    score = np.minimum(right, -wrong)
+    by_sift, by_heat = (choices(margin[strength][None])[0] for _, margin in (sift, heat))
+    score = np.minimum(by_heat, -by_sift)
     pair, r, s = np.unravel_index(int(np.argmax(score)), score.shape)
     a, b = PAIRS[pair]
-    moves = (letters.moves[strength][a][r], letters.moves[strength][b][s])
+    deformations = (letters.deformations[strength][a][r], letters.deformations[strength][b][s])
     return Example(
         ALPHABET[a],
         ALPHABET[b],
-        moves,
+        deformations,
         letters.strengths[strength],
         sift[0],
         heat[0],
-        distances(ALPHABET[a], ALPHABET[b], moves, sift[0]),
-        distances(ALPHABET[a], ALPHABET[b], moves, heat[0]),
-        int(np.sum((right > 0) & (wrong < 0))),
-        int(np.sum((right < 0) & (wrong > 0))),
+        distances(ALPHABET[a], ALPHABET[b], deformations, sift[0]),
+        distances(ALPHABET[a], ALPHABET[b], deformations, heat[0]),
+        int(np.sum((by_heat > 0) & (by_sift < 0))),
+        int(np.sum((by_heat < 0) & (by_sift > 0))),
         score.size,
     )
 
 
-def distances(p: str, q: str, moves: tuple[Move, Move], how: Method) -> tuple[float, float]:
-    """Return the total squared distance (eq. 7) of the correct and of the wrong pairing."""
+def distances(
+    p: str, q: str, deformations: tuple[AffineMap, AffineMap], descriptor: Method
+) -> tuple[float, float]:
+    """Return the total squared distance (eq. 7) of the correct and of the incorrect pairing."""
     originals = [render(p, size=SIZE), render(q, size=SIZE)]
-    copies = [render(p, moves[0], SIZE), render(q, moves[1], SIZE)]
-    d = normalize.l2(how.describe(np.array(originals + copies)))
+    copies = [render(p, deformations[0], SIZE), render(q, deformations[1], SIZE)]
+    d = normalize.l2(descriptor.describe(np.array(originals + copies)))
 
     def squared(i: int, j: int) -> float:
         return float(((d[i] - d[j]) ** 2).sum())
@@ -232,7 +237,7 @@ CANDIDATES: dict[str, tuple[Method, ...]] = {
 
 
 def best_parameters(seed: int, draws: int) -> dict[str, Method]:
-    """Return the candidate of each kernel with the highest mean share, on draws of their own."""
+    """Return the candidate of each kernel with the highest mean share, on separate draws."""
     letters = deform(seed, draws, (0.2, 0.35, 0.5))
     chosen = {}
     for name, candidates in CANDIDATES.items():
@@ -267,12 +272,12 @@ EQUAL_BLUR = (
     method("similarity", sigma_d=0.15, sigma_r=0.4, sigma_s=0.4, nodes=33),
     method("heat", sigma_d=0.15, sigma_a=0.4),
 )
-# A SIFT with the blur that the paper's 8 bins (σr = 2π/8) and its distances of .1 to .2 imply.
+# SIFT with the blur implied by the paper's 8 bins (σr = 2π/8) and its distances of .1 to .2.
 PAPERS_SIFT = method("sift", sigma_d=0.4, sigma_r=np.pi / 4)
 
 
 def run(draws: int = 20, tuning_draws: int = 4, seed: int = 0) -> Result:
-    """Compute Table 1; parameters are chosen on other draws than those reported."""
+    """Compute Table 1; parameters are chosen on separate draws."""
     best = best_parameters(seed + 1, tuning_draws)
     letters = deform(seed, draws)
     groups = {
@@ -295,9 +300,9 @@ def run(draws: int = 20, tuning_draws: int = 4, seed: int = 0) -> Result:
                 rows.append(Row(group, member, compared, intervals(resampled), difference))
     equal = [(m, measured[m]["l2"]) for m in (EQUAL_BLUR[0], EQUAL_BLUR[-1])]
     unequal = [(m, measured[m]["l2"]) for m in (PAPERS_SIFT, best["heat"])]
-    level = letters.strengths.index(0.2)
+    strength = letters.strengths.index(0.2)
     examples = {
-        "equal blur": search(letters, level, *equal),
-        "as the paper's": search(letters, level, *unequal),
+        "equal blur": search(letters, strength, *equal),
+        "as in the paper": search(letters, strength, *unequal),
     }
     return Result(examples, rows, len(PAIRS) * draws**2)
