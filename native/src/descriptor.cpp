@@ -14,7 +14,7 @@ constexpr int FEATURE_VECTORS = 2;
 #endif
 constexpr int FEATURES = FEATURE_VECTORS * LANES;  // described at once
 
-// The three hot functions below are not inlined: in one large function registers would be spilled.
+// The three hot functions below are not inlined: in one large function the compiler would spill registers.
 
 // base^power for base > 0 with a relative error below 3e-7: 2^(power log2 base), both by minimax polynomials on
 // the reduced intervals (errors 5e-8 and 2e-9). Even and odd terms are summed separately, so that neither sum
@@ -44,8 +44,8 @@ inline Vec vector_pow(Vec base, float power) {
   return mul_add(odd, g, even) * (Vec)scale;
 }
 
-// Twice the gradients, in pixels of a level, at four points. A point is (u, v) to the right of and below a pixel,
-// whose 4 x 4 neighborhood `read` loads. Central differences, interpolated bilinearly.
+// Computes twice the gradients at four points, per pixel of a level: central differences, interpolated
+// bilinearly. A point is (u, v) to the right of and below a pixel, whose 4 x 4 neighborhood `read` loads.
 template <typename Read>
 inline void gradients(const Read &read, const float *u, const float *v, float *gx, float *gy) {
   Vec4 across[4], down[4];
@@ -82,8 +82,8 @@ struct PixelPositions {
   explicit PixelPositions(i64 count) : u(count), v(count), pixel(count) {}
 };
 
-// Computes A^T grad f at the points of a run around one frame, from one level of an image (height, width); 0
-// outside of the image. The results gx, gy (end - first,) are padded to whole vectors.
+// Computes A^T grad f at the points of a run around one frame, from one level of an image (height, width). The
+// gradient outside of the image is 0. The results gx, gy (end - first,) are padded to whole vectors.
 [[gnu::noinline]] void sample_gradients(const Level &level, i64 height, i64 width, const double *map,
                                         const Points &points, const Run &run, PixelPositions &positions, float *gx,
                                         float *gy) {
@@ -92,7 +92,7 @@ struct PixelPositions {
   const float a00 = (float)map[0], a01 = (float)map[1], a10 = (float)map[3], a11 = (float)map[4];
   const float b00 = (float)(map[0] * inverse_step), b01 = (float)(map[1] * inverse_step);
   const float b10 = (float)(map[3] * inverse_step), b11 = (float)(map[4] * inverse_step);
-  // Positions are relative to the pixel at the center: rounding does not depend on the window.
+  // Positions are relative to the pixel at the center, so that rounding does not depend on the window.
   const double x0 = (map[2] - level.origin) * inverse_step, y0 = (map[5] - level.origin) * inverse_step;
   const double cx = std::floor(x0), cy = std::floor(y0);
   const float dx = (float)(x0 - cx), dy = (float)(y0 - cy);
@@ -115,7 +115,7 @@ struct PixelPositions {
   if (reach_x < 1e6f && reach_y < 1e6f && -reach_x >= left && reach_x + 1 <= right && -reach_y >= top &&
       reach_y + 1 <= bottom && column - reach_x >= 1 && row - reach_y >= 1 && column + reach_x <= level.width - 4 &&
       row + reach_y <= level.height - 4) {
-    // First all positions, then all pixels: loads do not wait for address computations.
+    // Compute all positions before reading pixels, so that loads do not wait for addresses.
     for (i64 p = first; p < end; p += LANES) {
       const Vec x = transform(p, b00, b01, dx), y = transform(p, b10, b11, dy);
       const IntVec ix = floor_to_int(x), iy = floor_to_int(y);
@@ -289,7 +289,7 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
     runs.emplace_back(points, points.runs[r], points.runs[r + 1]);
     max_run = std::max(max_run, runs[r].end - runs[r].first);
   }
-  const i64 stride = max_run + LANES;  // of the gradients of a feature: whole vectors are written
+  const i64 stride = max_run + LANES;  // floats per feature: whole vectors are written
   PixelPositions pixels(stride);
   std::vector<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
   std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + 1) * FEATURES);
@@ -308,7 +308,7 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
     const float *input = harmonics.data();
     float *output = pooled.data();
     for (const Factor &factor : table.factors) {
-      contract(factor, input, output);  // writes one column too many, which the next factor clears
+      contract(factor, input, output);  // also writes a padding column, which the next factor clears
       input += factor.height * FEATURES;
       output += factor.width * FEATURES;
     }

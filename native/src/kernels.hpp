@@ -69,14 +69,14 @@ struct Factor {
 // Packs a matrix (height, width), with its columns in the given order (width,).
 Factor pack_factor(const float *matrix, i64 height, i64 width, const i64 *column_order);
 
-// Two columns, over all factors, of positions that are mirror images. The first holds half of their even part,
-// the second half of their odd part. Reflection changes the sign of a sine.
+// Two columns, numbered over all factors, of positions that are mirror images. The first holds half of their even
+// part, the second half of their odd part. Reflection changes the sign of a sine.
 struct MirroredColumns {
   i64 first, second;
   bool is_sine;
 };
 
-// The matrix that multiplies the harmonics of a density; see caloric.descriptor.pooling.Table.
+// The matrix that multiplies the harmonics of a density; see caloric.descriptor.tables.Table.
 struct Table {
   std::vector<Factor> factors;
   std::vector<MirroredColumns> mirrored;
@@ -110,7 +110,7 @@ struct Frames {
 // ---- Neighbors
 
 // Rows quantized to int8: a row is scale * q plus an error of norm `error`. The product of two quantized rows
-// is therefore exact within error_a |b| + error_b |a|. Rows are padded to a multiple of 16. The rows of b are
+// is therefore accurate within error_a |b| + error_b |a|. Rows are padded to a multiple of 16. The rows of b are
 // interleaved in groups of 8, 4 bytes at a time.
 struct QuantizedRows {
   std::vector<std::int8_t> values;
@@ -142,7 +142,7 @@ struct NearestResult {
   float *best_of_column;  // (padded columns,): updated
 };
 
-// ---- Refinement of matches; caloric.matching.refinement has the formulas and the constants
+// ---- Refinement of matches; caloric.matching.refinement_steps has the formulas and the constants
 
 constexpr int PATCH_SIDE = 21, NOISE_LAGS = 6;  // SIDE and LAGS there
 

@@ -27,7 +27,7 @@ using Matrix = In<float, nb::ndim<2>>;
 using Vector = In<float, nb::ndim<1>>;
 using Indices = In<i64, nb::ndim<1>>;
 using Maps = In<double, nb::shape<-1, 2, 3>>;
-using Window = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;  // rows may be apart
+using Window = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;  // rows may be strided
 using Images = In<float, nb::ndim<3>>;
 using Panels = In<float, nb::ndim<3>>;
 using Square = In<float, nb::shape<PATCH_SIDE, PATCH_SIDE>>;
@@ -66,7 +66,7 @@ class NamedConstants {
   std::set<std::string> names_;
 };
 
-// Returns values as an array, without a copy.
+// Returns values as a NumPy array that owns them, without a copy.
 template <typename T, typename... Sizes>
 nb::ndarray<nb::numpy, T> to_array(std::vector<T> &&values, Sizes... sizes) {
   auto *owned = new std::vector<T>(std::move(values));
@@ -88,7 +88,8 @@ void octave(Window base, bool upsample, Out<float, nb::ndim<3>> layers, const st
   require((i64)layers.shape(1) == task.height && (i64)layers.shape(2) == task.width,
           "layers: shape does not match the base");
   require(layers.shape(0) == taps.size() && !taps.empty(), "taps: expected one array per layer");
-  require(0 <= top && top <= bottom && bottom <= task.height && task.width > 0, "row range is outside of the image");
+  require(0 <= top && top <= bottom && bottom <= task.height && task.width > 0,
+          "top, bottom: row range is outside of the image");
   require(base.stride(1) == 1 || base.shape(1) == 1, "base: the pixels of a row must be contiguous");
   for (std::size_t i = 0; i < taps.size(); ++i) {
     require(taps[i].shape(0) % 2 == 1, "taps: length must be odd");
@@ -162,7 +163,7 @@ void check_permutation(const Indices &columns, i64 width) {
 
 void make_table(Table *table, const std::vector<Matrix> &factors, const std::vector<Indices> &columns, Indices partners,
                 In<i64, nb::shape<-1, 3>> mirrored, const nb::object &synthesis, int order) {
-  require(!factors.empty() && order >= 0, "factors: expected at least one, and an order of at least 0");
+  require(!factors.empty() && order >= 0, "factors, order: expected at least one factor and an order of at least 0");
   require(columns.size() == factors.size(), "columns: expected one array per factor");
   Table result{};
   result.order = order;
@@ -177,7 +178,7 @@ void make_table(Table *table, const std::vector<Matrix> &factors, const std::vec
   }
   require(rows % (2 * order + 1) == 0, "factors: number of rows is not a multiple of the number of harmonics");
   if (synthesis.is_none()) {
-    require(factors.size() == 1, "factors: expected one if there is no synthesis");
+    require(factors.size() == 1, "factors: expected exactly one without synthesis");
   } else {
     const auto matrix = nb::cast<Matrix>(synthesis);
     require((i64)matrix.shape(1) == 2 * order + 1 && matrix.shape(0) > 0, "synthesis: expected (bins, 2 order + 1)");
@@ -222,7 +223,7 @@ void describe(const nb::list &levels, std::pair<i64, i64> size, Maps maps, In<i6
           "level_indices: expected (frames, runs)");
   require((i64)raw.shape(0) == count && (i64)raw.shape(1) == table.entries(), "raw: expected (frames, entries)");
   require(run_count >= 1 && runs.data()[0] == 0 && runs.data()[run_count] == points,
-          "runs: expected the range from 0 to the number of points");
+          "runs: must start at 0 and end at the number of points");
   for (i64 i = 0; i < run_count; ++i) require(runs.data()[i] <= runs.data()[i + 1], "runs: must be ascending");
   for (std::size_t i = 0; i < level_indices.size(); ++i)
     require(level_indices.data()[i] >= 0 && level_indices.data()[i] < (i64)images.size(),
@@ -309,7 +310,7 @@ void nearest(Matrix a, Vector half_a, Panels b, Vector half_b, const nb::object 
   const float *half = half_b.data();
   float *best_of_b = best_of_column.data();
   nb::gil_scoped_release released;
-  // The padding is infinitely far.
+  // Padding columns are infinitely far from every row.
   std::vector<float> padded_half(half, half + columns), padded_best(best_of_b, best_of_b + columns);
   padded_half.resize(padded_columns, std::numeric_limits<float>::infinity());
   padded_best.resize(padded_columns, -std::numeric_limits<float>::infinity());
@@ -380,13 +381,13 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 8;  // of this interface; the same number is in caloric.runtime.native
+  m.attr("VERSION") = 8;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
   m.def("kind", &build_name);
   m.def("use", &select_build);
-  // Results are written into the arrays that are passed: noconvert() refuses those that would be copied.
+  // Results are written to the given arrays: noconvert() rejects arrays that would have to be copied.
   m.def("octave", &octave, nb::arg("base"), nb::arg("upsample"), nb::arg("layers").noconvert(), nb::arg("taps"),
         nb::arg("top"), nb::arg("bottom"));
   m.def("candidates", &candidates, nb::arg("octave"), nb::arg("threshold"), nb::arg("top"), nb::arg("bottom"));

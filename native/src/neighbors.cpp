@@ -5,7 +5,7 @@
 namespace caloric::CALORIC_BUILD {
 namespace {
 
-// Rows of a product, by two vectors of columns, that are summed at once: as many as fit in registers.
+// Rows of a tile of a product, which is two vectors wide: as many as fit in registers.
 #if defined(__AVX512F__)
 constexpr int ROWS = 12;
 #elif defined(__AVX2__)
@@ -21,7 +21,7 @@ constexpr float INF = std::numeric_limits<float>::infinity();
 // Computes sum[r, c] = sum_k a[r, k] b[k, c] for R rows of a (R, depth) and one panel b (depth, PANEL).
 template <int R>
 inline void multiply_tile(const float *a, const float *b, i64 depth, Vec (&sum)[R][2]) {
-  Vec total[R][2] = {};  // in registers, unlike `sum`, whose address is visible elsewhere
+  Vec total[R][2] = {};  // stays in registers, unlike `sum`, whose address escapes
   for (i64 k = 0; k < depth; ++k) {
     const Vec left = load(b + k * PANEL), right = load(b + k * PANEL + LANES);
     for (int r = 0; r < R; ++r) {
@@ -113,7 +113,7 @@ QuantizedRows quantize(const float *a, i64 rows, i64 depth) {
 }
 
 #ifdef CALORIC_NEON
-constexpr int SCREENED_ROWS = 8;  // at once
+constexpr int SCREENED_ROWS = 8;  // screened at once
 #ifdef __clang__
 #define CALORIC_DOTPROD __attribute__((target("dotprod")))
 #else
@@ -229,7 +229,7 @@ bool find_nearest_screened(const Descriptors &d, const Exclusion &exclusion, con
     std::fill(&limits[0][0], &limits[0][0] + sizeof limits / sizeof(float), -INF);
     for (i64 x = 0; x < columns; x += SAMPLE * PANEL) scan(x);
     for (i64 y = 0; y < stop - start; ++y) {
-      // Slightly lower, so that the scores of the first scan are found again.
+      // Slightly lower, so that the second scan finds the scores of the first again.
       lower_bounds[y] = top[y].second - rounding;
       store(limits[y], lower_bounds[y]);
       top[y] = TopTwo();
@@ -238,7 +238,7 @@ bool find_nearest_screened(const Descriptors &d, const Exclusion &exclusion, con
     i64 incomplete[CHUNK], count = 0;
     for (i64 y = start; y < stop; ++y)
       if (!reduce_lanes(top[y - start], exclusion, result, y)) incomplete[count++] = y;
-    // Where excluded columns may hide the second best, all columns are scanned again.
+    // If excluded columns may hide the second best score, scan all columns again.
     for (i64 group = 0; group < count; group += SCREENED_ROWS) {
       const i64 group_rows = std::min<i64>(SCREENED_ROWS, count - group);
       float scale[SCREENED_ROWS] = {}, offset[SCREENED_ROWS];

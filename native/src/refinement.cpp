@@ -1,4 +1,4 @@
-// Sub-pixel refinement of matches, as in caloric.matching.refinement; compiled once per instruction set.
+// Sub-pixel refinement of matches, as in caloric.matching.refinement_steps; compiled once per instruction set.
 #include <memory>
 
 #include "kernels.hpp"
@@ -198,7 +198,7 @@ class Refiner {
       double unit[6] = {};
       unit[4 + p] = 1;
       if (!solve(matrix, unit, row)) return;
-      // The derivative of the shift by the residual, then by the patch.
+      // The derivative of the shift with respect to the residual, then with respect to the patch.
       for (int i = 0; i < BOTH; i += LANES) {
         Vec sum = {};
         for (int q = 0; q < 6; ++q) sum = mul_add((float)row[q], load(buffers_.jacobian[q] + i), sum);

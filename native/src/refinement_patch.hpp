@@ -11,7 +11,7 @@ namespace caloric::CALORIC_BUILD {
 namespace {
 
 constexpr int SIDE = PATCH_SIDE, STRIDE = 24, FIELD = 512, BOTH = 2 * FIELD, MAX_TAPS = 9, PARTS = 16;
-constexpr int PADDED_PATCH = STRIDE * STRIDE + 2 * LANES;  // a transposed patch, and what vectors read after it
+constexpr int PADDED_PATCH = STRIDE * STRIDE + 2 * LANES;  // a transposed patch, and padding for whole vectors
 constexpr int ROW_VECTORS = (STRIDE + LANES - 1) / LANES;
 
 // A banded matrix (SIDE, SIDE): of each row `count` entries, 7 or MAX_TAPS, from column `first`.
@@ -103,7 +103,7 @@ double dot(const float *a, const float *b) {
   return total(sum);
 }
 
-// The buffers of one match.
+// Working memory for one match.
 struct Buffers {
   float patch[PADDED_PATCH] = {}, first[PADDED_PATCH] = {}, second[PADDED_PATCH] = {};
   float first_transposed[PADDED_PATCH] = {}, second_transposed[PADDED_PATCH] = {};
@@ -113,7 +113,7 @@ struct Buffers {
   float u[FIELD] = {}, v[FIELD] = {}, columns[2 * FIELD] = {};
 };
 
-// Positions of the samples in the frame, row by row and column by column, and the square roots of their weights.
+// Positions of the samples in the frame, in row-major and column-major order, and the square roots of their weights.
 struct Grid {
   float x[FIELD] = {}, y[FIELD] = {}, column_x[FIELD] = {}, column_y[FIELD] = {};
   float root_weight[FIELD] = {}, inverse_root[FIELD] = {};
@@ -225,7 +225,7 @@ double compute_field(const Filters &filters, const Grid &grid, double epsilon, B
   return power;
 }
 
-// Computes the derivatives of the template's windowed field by the parameters of delta.
+// Computes the derivatives of the template's windowed field with respect to the parameters of delta.
 void compute_jacobian(const Grid &grid, float spacing, Buffers &buffers) {
   const float central = 0.5f / spacing, one_sided = 1 / spacing;
   float *field = buffers.patch, *derivative_y = buffers.first;

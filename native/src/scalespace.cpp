@@ -133,8 +133,8 @@ class Upsampler {
 }  // namespace
 
 // Computes rows top to bottom of all layers. All layers advance together, a few rows at a time, so that the rows
-// of a layer are still in the cache when the next layer reads them. Rows outside of top and bottom that are
-// needed on the way are computed and discarded.
+// of a layer are still in the cache when the next layer reads them. Rows outside of top and bottom that later
+// layers need are computed and discarded.
 void smooth_octave(const SmoothingTask &task, i64 top, i64 bottom) {
   const i64 height = task.height, width = task.width;
   const int count = (int)task.layers.size(), *radii = task.radii.data();
