@@ -30,7 +30,7 @@ TESTS = (
 )
 SELECTION = (
     "test_errata or (test_tiles and make_no_difference and not affine and not detector)"
-    " or (test_native and (blur or enlarging or extrema or processor or matching or refuses))"
+    " or (test_native and (blur or enlarging or extrema or processor or matching or rejected))"
     " or ({kind} and ((golden and not test_kernels) or whole_pipeline"
     " or (test_descriptors and caloric and not 32)))"
 )

@@ -1,4 +1,4 @@
-"""The compiled core computes what the plain path computes; its builds the same bytes."""
+"""The compiled core agrees with the NumPy code, and its builds are bit-identical."""
 
 import hashlib
 import math
@@ -32,8 +32,8 @@ REFINEMENT = {
 }  # fmt: skip
 
 
-def by(kind, function, *args, **kwargs):
-    """What a function returns on one path: "0" for the plain one, or a build of the core."""
+def with_build(kind, function, *args, **kwargs):
+    """Return the result of a function with a build of the core, or with NumPy for kind "0"."""
     try:
         with setting(CALORIC_NATIVE=kind):
             return function(*args, **kwargs)
@@ -53,7 +53,7 @@ def gray(image):
 @pytest.mark.parametrize("kind", core.kinds())
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (3, 5), (33, 47), (64, 64), (70, 131)])
 @pytest.mark.parametrize("sigma", [0.7, 1.6, 3.09])
-def test_blur(kind, shape, sigma):
+def test_blur_agrees_with_opencv(kind, shape, sigma):
     source = np.random.default_rng(0).random(shape).astype(np.float32)
     taps = [scalespace.taps(s) for s in (sigma, 0.0, 1.2, sigma)]
     layers = np.full((4, *shape), np.nan, np.float32)
@@ -73,8 +73,8 @@ def test_blur(kind, shape, sigma):
 
 @pytest.mark.parametrize("kind", core.kinds())
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (5, 7), (20, 33), (70, 41)])
-def test_enlarging(kind, shape):
-    """Two pixels a quarter to either side of each, as OpenCV's bilinear resize has them."""
+def test_enlarging_agrees_with_opencv_and_numpy(kind, shape):
+    """Each pixel becomes two, a quarter to either side, as in OpenCV's bilinear resize."""
     source = np.random.default_rng(0).random(shape).astype(np.float32)
     taps = [scalespace.taps(s) for s in (0.0, 1.2)]
     h, w = 2 * shape[0], 2 * shape[1]
@@ -86,16 +86,16 @@ def test_enlarging(kind, shape):
     finally:
         core.use(core.kinds()[0])
     np.testing.assert_allclose(layers[0], cv2.resize(source, (w, h)).reshape(h, w), atol=2e-7)
-    plain = scalespace._enlarged(source)
-    np.testing.assert_allclose(layers[0], plain, atol=2e-7)
-    blurred = cv2.sepFilter2D(plain, -1, taps[1], taps[1], borderType=cv2.BORDER_REFLECT_101)
+    enlarged = scalespace._enlarged(source)
+    np.testing.assert_allclose(layers[0], enlarged, atol=2e-7)
+    blurred = cv2.sepFilter2D(enlarged, -1, taps[1], taps[1], borderType=cv2.BORDER_REFLECT_101)
     np.testing.assert_allclose(layers[1], blurred.reshape(h, w), atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", core.kinds())
-def test_extrema(kind, image):
+def test_extrema_agree_with_numpy(kind, image):
     space = scalespace.build(gray(image))
-    plain, compiled = by("0", extrema.extrema, space), by(kind, extrema.extrema, space)
+    plain, compiled = (with_build(k, extrema.extrema, space) for k in ("0", kind))
     assert len(plain) == len(compiled) > 500
     np.testing.assert_allclose(compiled.xy, plain.xy, atol=1e-9)
     np.testing.assert_allclose(compiled.sigma, plain.sigma, rtol=1e-9)
@@ -105,15 +105,15 @@ def test_extrema(kind, image):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        # All by the fastest build; a few show that the others agree.
+        # All recipes with the fastest build, and a few with the others.
         *((core.kinds()[0], name) for name in (*recipes.descriptors(), *recipes.VARIANTS)),
         *((kind, name) for kind in core.kinds()[1:] for name in ("caloric", "heat", "sift")),
     ],
 )
-def test_descriptors(kind, name, image):
+def test_descriptors_agree_with_numpy(kind, name, image):
     ladder = scalespace.build(gray(image)).ladder()
     rng = np.random.default_rng(1)
-    # Some frames cross the rim, some lie beyond it, some are large, some are sheared.
+    # Some frames cross the border, some are outside of the image, some are large, some are sheared.
     n = 150
     x, y, angle = rng.uniform(-60, 570, n), rng.uniform(-60, 570, n), rng.uniform(-4, 4, n)
     maps = caloric.Frames.from_xysa(x, y, np.exp(rng.uniform(0, 4, n)), angle).maps.copy()
@@ -121,9 +121,9 @@ def test_descriptors(kind, name, image):
     recipe = recipes.descriptor(name)
     table = tables.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
     args = (ladder, maps, recipe.sampling, recipe.kernel, table, recipe.power)
-    plain, compiled = by("0", pooling.pool_frames, *args), by(kind, pooling.pool_frames, *args)
+    plain, compiled = (with_build(k, pooling.pool_frames, *args) for k in ("0", kind))
     scale = np.abs(plain).max(1, keepdims=True)
-    # Positions are rounded to 24 bits, and a power of 0.3 makes much of faint gradients.
+    # Positions are rounded to 24 bits, and a power of 0.3 amplifies faint gradients.
     assert np.abs(compiled - plain).max() <= 3e-3 * scale.max()
     assert np.median(np.abs(compiled - plain).max(1) / np.maximum(scale[:, 0], 1e-9)) < 1e-4
     assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
@@ -143,8 +143,8 @@ def nearest(a, b, xy, radius, screen):
     return column, best, second, best_of_column
 
 
-# Of AVX2, AVX-512 and NEON alike. If these are meant to change, say so in CHANGELOG.md.
-BYTES = {
+# Hashes of the results of the AVX2, AVX-512 and NEON builds. Mention changes in CHANGELOG.md.
+HASHES = {
     "octaves": "10c5205cd24085f7",
     "extrema": "157a2cbacf6dd2cd",
     "descriptors": "885db9d59e9ef97e",
@@ -153,28 +153,28 @@ BYTES = {
 }
 
 
-def computed():
-    """What the core makes of numbers that are the same on every machine, by function."""
+def reference_results():
+    """Yield stages and the bytes of their results, for the same inputs on every machine."""
     rng = np.random.default_rng(0)
     image = np.kron(rng.integers(0, 256, (30, 43)), np.ones((5, 5)))[:, :211].astype("f") / 256
     rows = [[math.comb(2 * r, k) for k in range(2 * r + 1)] for r in (2, 3, 4, 6, 9, 13)]
     taps = [(np.array(row) / 4.0 ** (len(row) // 2)).astype(np.float32) for row in rows]
-    octave, twice = np.empty((6, 150, 211), np.float32), np.empty((6, 300, 422), np.float32)
+    octave, enlarged = np.empty((6, 150, 211), np.float32), np.empty((6, 300, 422), np.float32)
     core.octave(image, False, octave, taps, 0, 150)
-    core.octave(image, True, twice, taps, 0, 300)
-    yield "octaves", octave.tobytes() + twice.tobytes()
-    places = core.candidates(octave, 0.01, 1, 149)
-    assert len(places) > 20
-    found = core.refine_extrema(octave, places, EXTREMA)
-    assert len(found) > 10
-    yield "extrema", places.tobytes() + found.tobytes()
+    core.octave(image, True, enlarged, taps, 0, 300)
+    yield "octaves", octave.tobytes() + enlarged.tobytes()
+    candidates = core.candidates(octave, 0.01, 1, 149)
+    assert len(candidates) > 20
+    refined = core.refine_extrema(octave, candidates, EXTREMA)
+    assert len(refined) > 10
+    yield "extrema", candidates.tobytes() + refined.tobytes()
     order, points, frames = 3, 61, 100
     factors = [rng.integers(-64, 65, shape).astype(np.float32) / 64 for shape in
                [(points, 9), *[(2 * points, 18)] * order]]  # fmt: skip
     synthesis = rng.integers(-64, 65, (5, 2 * order + 1)).astype(np.float32) / 64
     maps = rng.integers(-256, 257, (frames, 2, 3)) / 64
     maps[:, :, 2] = rng.integers(-10, 220, (frames, 2)) + maps[:, :, 2] / 8
-    # Points in two runs, each its own mirror image, and a few columns that mirror each other.
+    # Two runs of points, each mirrored onto itself, and a few pairs of mirrored columns.
     partners = np.concatenate([np.arange(20)[::-1], np.arange(20, points)[::-1]])
     mirrored = np.array([[0, 3, 0], [10, 11, 0], [20, 26, 1]])
     columns = [rng.permutation(factor.shape[1]) for factor in factors]
@@ -184,7 +184,7 @@ def computed():
     raw = np.empty((frames, 45), np.float32)
     for power in (1.0, 0.25):
         core.describe(
-            levels=[(octave[1], 1.0, 0.0, 0, 0), (twice[2], 0.5, -0.25, 0, 0)], size=(150, 211),
+            levels=[(octave[1], 1.0, 0.0, 0, 0), (enlarged[2], 0.5, -0.25, 0, 0)], size=(150, 211),
             maps=maps, level_indices=rng.integers(0, 2, (frames, 2)),
             offsets=rng.integers(-256, 257, (2, points)).astype("f") / 64,
             factors=rng.integers(1, 65, points).astype(np.float32) / 64,
@@ -192,11 +192,11 @@ def computed():
         )  # fmt: skip
         yield "descriptors", raw.tobytes()
     a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
-    # The int8 bound, where it is fast, only skips products that do not matter.
-    found = nearest(a, b, None, 0.0, core.screen(b))
+    # The int8 bound, where it is fast, skips products without changing the result.
+    arrays = nearest(a, b, None, 0.0, core.screen(b))
     product = np.empty((90, 131), np.float32)
     core.product(a, core.pack(b), product)
-    yield "neighbors", b"".join(array.tobytes() for array in found)
+    yield "neighbors", b"".join(array.tobytes() for array in arrays)
     yield "neighbors", product.tobytes()
     side, band = refinement_steps.SIDE, np.abs(np.subtract.outer(range(21), range(21)))
     numbers = [rng.integers(-64, 65, (side, side)) * (band < reach) / 256 for reach in (4, 5, 3, 4)]
@@ -206,51 +206,52 @@ def computed():
     maps[:, [0, 1], [0, 1]] = rng.integers(64, 512, (40, 1)) / 64
     maps[:, :, 2] = rng.integers(-20, 230, (40, 2))
     second = maps + rng.integers(-16, 17, maps.shape) / 64
-    found = np.empty((40, 2, 3)), np.empty((40, 2, 2)), np.empty((40, 3))
+    outputs = np.empty((40, 2, 3)), np.empty((40, 2, 2)), np.empty((40, 3))
     core.refine_matches(
         first=[image, image[::2, ::2].copy()], second=[image], a=maps, b=second, window=window,
         filters=filters, steps=[3, 2], constants=REFINEMENT, noise=np.array([0.25, 0.5]),
         variances=np.array([1.0, 0.25]),
         correlations=np.array([[1.0, 0, 0, 0], [1, 0.5, 0.25, 0]]),
-        maps=found[0], covariances=found[1], statistics=found[2],
+        maps=outputs[0], covariances=outputs[1], statistics=outputs[2],
     )  # fmt: skip
-    assert (found[0] != second).any()
-    yield "refinement", b"".join(v.tobytes() for v in found)
+    assert (outputs[0] != second).any()
+    yield "refinement", b"".join(v.tobytes() for v in outputs)
 
 
 @pytest.mark.parametrize("kind", FAST)
-def test_the_same_bytes_on_every_processor(kind):
-    hashes = {name: hashlib.sha256() for name in BYTES}
+def test_results_are_bit_identical_on_every_processor(kind):
+    hashes = {name: hashlib.sha256() for name in HASHES}
     try:
         core.use(kind)
-        for name, data in computed():
+        for name, data in reference_results():
             hashes[name].update(data)
     finally:
         core.use(core.kinds()[0])
-    assert {name: found.hexdigest()[:16] for name, found in hashes.items()} == BYTES
+    assert {name: value.hexdigest()[:16] for name, value in hashes.items()} == HASHES
 
 
-@pytest.mark.skipif(len(FAST) < 2, reason="one kind of vectors here")
+@pytest.mark.skipif(len(FAST) < 2, reason="this machine has only one build with vectors")
 @pytest.mark.parametrize("name", ["caloric", "heat", "dsp-both"])
-def test_the_same_bytes_from_both_kinds_of_vectors(name, image):
-    found = [by(kind, caloric.extract, image, name, max_features=600) for kind in FAST]
-    assert found[0].frames.maps.tobytes() == found[1].frames.maps.tobytes()
-    assert found[0].descriptors.tobytes() == found[1].descriptors.tobytes()
-    matches = [by(kind, caloric.match, found[0], found[0], mutual=False) for kind in FAST]
+def test_features_and_matches_of_builds_are_bit_identical(name, image):
+    features = [with_build(kind, caloric.extract, image, name, max_features=600) for kind in FAST]
+    assert features[0].frames.maps.tobytes() == features[1].frames.maps.tobytes()
+    assert features[0].descriptors.tobytes() == features[1].descriptors.tobytes()
+    pair = (features[0], features[0])
+    matches = [with_build(kind, caloric.match, *pair, mutual=False) for kind in FAST]
     assert matches[0].indices.tobytes() == matches[1].indices.tobytes()
     assert matches[0].distances.tobytes() == matches[1].distances.tobytes()
 
 
 @pytest.mark.parametrize("kind", core.kinds())
-def test_whole_pipeline(kind):
-    """Any build and the plain path agree as docs/platforms.md promises."""
-    pictures, found = ("camera", "coffee"), ({}, {})
-    for picture in pictures:
-        for arrays, path in zip(found, ("0", kind), strict=True):
-            features = by(path, caloric.extract, photographs.gray(picture), max_features=800)
-            arrays[f"{picture}/maps"] = features.frames.maps
-            arrays[f"{picture}/descriptors"] = features.descriptors
-    agreement = builds.agreement(*found, pictures)
+def test_whole_pipeline_agrees_with_numpy(kind):
+    """Agreement is as good as docs/platforms.md states."""
+    images, results = ("camera", "coffee"), ({}, {})
+    for image in images:
+        for arrays, k in zip(results, ("0", kind), strict=True):
+            features = with_build(k, caloric.extract, photographs.gray(image), max_features=800)
+            arrays[f"{image}/maps"] = features.frames.maps
+            arrays[f"{image}/descriptors"] = features.descriptors
+    agreement = builds.agreement(*results, images)
     for name, least in builds.PROMISED.items():
         assert agreement[name] >= least, (name, agreement)
 
@@ -259,14 +260,14 @@ def test_whole_pipeline(kind):
 @given(
     st.integers(1, 90), st.integers(1, 90), st.integers(1, 40), st.booleans(), st.integers(0, 10**6)
 )
-def test_matching(rows, columns, depth, places, seed):
+def test_matching_agrees_with_numpy(rows, columns, depth, with_xy, seed):
     rng = np.random.default_rng(seed)
     a, b = (rng.standard_normal((n, depth)).astype(np.float32) for n in (rows, columns))
-    b[: columns // 3] = b[0]  # equals
-    xy = rng.uniform(0, 30, (columns, 2)) if places else None
-    plain = by("0", neighbors.neighbors, a, b, xy, 10.0)
+    b[: columns // 3] = b[0]  # equal ones
+    xy = rng.uniform(0, 30, (columns, 2)) if with_xy else None
+    plain = with_build("0", neighbors.neighbors, a, b, xy, 10.0)
     for kind in core.kinds():
-        compiled = by(kind, neighbors.neighbors, a, b, xy, 10.0)
+        compiled = with_build(kind, neighbors.neighbors, a, b, xy, 10.0)
         np.testing.assert_allclose(compiled.first, plain.first, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3, atol=2e-3)
         exact = np.sqrt(((a[:, None] - b[None]) ** 2).sum(2))
@@ -276,53 +277,54 @@ def test_matching(rows, columns, depth, places, seed):
 
 
 @pytest.mark.skipif(
-    core.screen(np.ones((1, 1), np.float32)) is None, reason="products of bytes are not fast here"
+    core.screen(np.ones((1, 1), np.float32)) is None,
+    reason="int8 products are not fast on this machine",
 )
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 300), st.integers(1, 300), st.integers(1, 150), st.booleans(),
     st.integers(-30, 12), st.integers(0, 10**6),
 )  # fmt: skip
-def test_bytes_leave_out_only_what_does_not_matter(rows, columns, depth, places, power, seed):
-    """The result with products of bytes is that without, to the byte."""
+def test_the_int8_bound_does_not_change_results(rows, columns, depth, with_xy, power, seed):
+    """Results with and without the bound are bit-identical."""
     rng = np.random.default_rng(seed)
     a, b = (
         (10.0**power * rng.standard_normal((n, depth)) * rng.uniform(0.1, 3, (n, 1))).astype("f")
         for n in (rows, columns)
     )
-    b[: columns // 3] = b[0]  # equals
+    b[: columns // 3] = b[0]  # equal ones
     b[columns // 2 :] *= rng.integers(0, 2, (columns - columns // 2, 1))  # and zeros
     a, b = (v if rng.random() < 0.8 else np.zeros_like(v) for v in (a, b))
-    xy = rng.uniform(0, 30, (columns, 2)) if places else None
-    found = [nearest(a, b, xy, 10.0, screen) for screen in (None, core.screen(b))]
-    for one, other in zip(*found, strict=True):
+    xy = rng.uniform(0, 30, (columns, 2)) if with_xy else None
+    results = [nearest(a, b, xy, 10.0, screen) for screen in (None, core.screen(b))]
+    for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_second_nearest_behind_many_at_one_place():
-    """A hundred descriptors at the place of the nearest do not hide the next one elsewhere."""
+def test_the_second_nearest_is_found_behind_many_excluded_ones():
+    """A hundred descriptors at the position of the nearest do not hide the next one elsewhere."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((5, 16)).astype(np.float32)
     b = np.concatenate([np.repeat(a, 100, 0), rng.standard_normal((300, 16))]).astype(np.float32)
     b += 0.01 * rng.standard_normal(b.shape).astype(np.float32)
     xy = np.concatenate([np.repeat(50.0 * np.eye(5, 2), 100, 0), rng.uniform(200, 300, (300, 2))])
-    plain = by("0", neighbors.neighbors, a, b, xy, 10.0)
+    plain = with_build("0", neighbors.neighbors, a, b, xy, 10.0)
     for kind in core.kinds():
-        found = by(kind, neighbors.neighbors, a, b, xy, 10.0)
-        np.testing.assert_allclose(found.second, plain.second, rtol=1e-3)
-        assert (found.second > 1).all()
+        compiled = with_build(kind, neighbors.neighbors, a, b, xy, 10.0)
+        np.testing.assert_allclose(compiled.second, plain.second, rtol=1e-3)
+        assert (compiled.second > 1).all()
 
 
-def test_it_refuses_what_does_not_fit():
+def test_invalid_arguments_are_rejected():
     line = np.zeros(3, np.float32)
     square = np.zeros((4, 4), np.float32)
 
     def table(**arguments):
-        fitting = {
+        valid = {
             "factors": [square], "columns": [np.arange(4)], "partners": np.arange(4),
             "mirrored": np.zeros((0, 3), int), "synthesis": None, "order": 0,
         }  # fmt: skip
-        return core.Table(**(fitting | arguments))
+        return core.Table(**(valid | arguments))
 
     table()
     for call in (
@@ -344,7 +346,7 @@ def test_it_refuses_what_does_not_fit():
             call()
 
 
-def test_candidates_beyond_the_octave_are_left_alone():
+def test_candidates_outside_of_the_octave_are_ignored():
     octave = np.zeros((6, 8, 8), np.float32)
     at = np.array([[0, 0, 0], [3, 7, 7], [99, 3, 3], [-5, -5, -5]])
     assert len(core.refine_extrema(octave, at, EXTREMA)) == 0
@@ -363,20 +365,21 @@ def test_constants_of_extrema_are_read_by_name(name):
             core.refine_extrema(octave, at, constants)
 
 
-def test_sizes_that_are_fixed_at_compile_time():
+def test_compile_time_sizes_match_those_in_python():
     assert (core.PATCH_SIDE, core.NOISE_LAGS) == (refinement_steps.SIDE, refinement_steps.LAGS)
 
 
 @pytest.mark.parametrize("name", REFINEMENT)
 def test_constants_of_refinement_are_read_by_name(name):
-    side, none = np.ones((21, 21), np.float32), np.zeros((0, 2, 3))
+    square, empty = np.ones((21, 21), np.float32), np.zeros((0, 2, 3))
     others = {key: value for key, value in REFINEMENT.items() if key != name}
 
     def refine(constants):
         core.refine_matches(
-            first=[side], second=[side], a=none, b=none, window=side, filters=[(side, side)],
+            first=[square], second=[square], a=empty, b=empty, window=square,
+            filters=[(square, square)],
             steps=[1], constants=constants, noise=np.ones(2), variances=np.ones(1),
-            correlations=np.ones((1, 4)), maps=none.copy(), covariances=np.zeros((0, 2, 2)),
+            correlations=np.ones((1, 4)), maps=empty.copy(), covariances=np.zeros((0, 2, 2)),
             statistics=np.zeros((0, 3)),
         )  # fmt: skip
 
@@ -396,7 +399,7 @@ def run(kind, code):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_setting():
+def test_the_environment_variable_selects_a_build():
     code = "from caloric.runtime import native; print(native.about())"
     assert "plain path (CALORIC_NATIVE=0)" in run("0", code)[1]
     assert "compiled core (" in run("", code)[1]
@@ -406,17 +409,17 @@ def test_the_setting():
     assert "CALORIC_NATIVE must be one of 0, " in text
 
 
-def test_frames_from_anywhere_do_not_crash(image):
-    """Centers and sizes far beyond any image, as a broken file may have them."""
+def test_extreme_frames_do_not_crash(image):
+    """Centers and scales far outside of any image, as a corrupt file may contain."""
     far = caloric.Frames.from_xysa(
         [1e12, -1e12, 1e300, 5], [0, 1e9, -1e18, 1e15], [1, 1e6, 2, 1e-9]
     )
     for kind in ("0", *core.kinds()):
-        values = by(kind, caloric.describe, image, far)
+        values = with_build(kind, caloric.describe, image, far)
         assert np.isfinite(values).all()
 
 
-def test_what_is_written_to_is_never_a_copy():
+def test_output_arrays_that_would_be_copied_are_rejected():
     square = np.zeros((4, 4), np.float32)
     taps = [scalespace.taps(1.0)]
     for layers in (np.zeros((1, 4, 4)), np.zeros((1, 4, 8), np.float32)[:, :, ::2]):
@@ -424,7 +427,7 @@ def test_what_is_written_to_is_never_a_copy():
             core.octave(square, False, layers, taps, 0, 4)
 
 
-def test_numbers_beyond_the_range_of_products():
-    far = np.full((3, 4), 1e25, np.float32)
+def test_descriptors_too_large_for_products_are_rejected():
+    large = np.full((3, 4), 1e25, np.float32)
     with pytest.raises(caloric.InputError, match="divide them by their scale"):
-        caloric.match(far, far)
+        caloric.match(large, large)
