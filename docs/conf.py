@@ -25,7 +25,7 @@ extensions = [
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # ArrayLike spelt out is unreadable
+autodoc_typehints = "none"  # ArrayLike would be expanded
 exclude_patterns = ["_build", "_figures", "examples"]
 html_theme = "furo"
 html_static_path = ["static"]
@@ -36,14 +36,14 @@ nitpicky = False
 suppress_warnings = ["config.cache"]  # the gallery is configured by a function
 
 
-def saved_pictures(block, block_vars, gallery_conf):
-    """Show the pictures that an example has saved, after the lines that did."""
-    shown = []
-    folder = Path(block_vars["src_file"]).parent
-    for picture in sorted([*folder.glob("*.png"), *folder.glob("*.jpg")]):
-        shown.append(next(block_vars["image_path_iterator"]))
-        shutil.move(picture, shown[-1])
-    return figure_rst(shown, gallery_conf["src_dir"])
+def saved_images(block, block_vars, gallery_conf):
+    """Show the images that a code block of an example has saved."""
+    targets = []
+    directory = Path(block_vars["src_file"]).parent
+    for path in sorted([*directory.glob("*.png"), *directory.glob("*.jpg")]):
+        targets.append(next(block_vars["image_path_iterator"]))
+        shutil.move(path, targets[-1])
+    return figure_rst(targets, gallery_conf["src_dir"])
 
 
 sphinx_gallery_conf = {
@@ -51,7 +51,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
-    "image_scrapers": ("matplotlib", saved_pictures),
+    "image_scrapers": ("matplotlib", saved_images),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
 
 
 def escape_bars(app, what, name, obj, options, lines):
-    """|x| is a length in our docstrings, not a substitution; literal blocks stay as they are."""
+    """Escape bars outside literals: |x| is a norm in our docstrings, not a substitution."""
     literal = False
     for i, line in enumerate(lines):
         if literal and line.strip() and not line.startswith(" "):
@@ -75,20 +75,20 @@ def escape_bars(app, what, name, obj, options, lines):
             literal = True
 
 
-def draw(app):
-    """The figures of the theory, by the project's own code."""
-    folder = Path(app.srcdir) / "_figures"
-    folder.mkdir(exist_ok=True)
-    figures.signals(folder / "signals.png")
-    figures.diffused_landscapes(folder / "diffused.png", toy.solve())
+def draw_figures(app):
+    """Draw the figures that pages include from ``_figures``."""
+    directory = Path(app.srcdir) / "_figures"
+    directory.mkdir(exist_ok=True)
+    figures.signals(directory / "signals.png")
+    figures.diffused_landscapes(directory / "diffused.png", toy.solve())
     cat = demo.changed_view().original
     halves = np.split(demo.draw_kernels(cat), 2, axis=1)
-    viz.Figure(np.concatenate(halves)).save(folder / "kernels.png")
-    viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(folder / "features.png")
+    viz.Figure(np.concatenate(halves)).save(directory / "kernels.png")
+    viz.draw_features(cat, caloric.extract(cat, max_features=150)).save(directory / "features.png")
 
 
 def list_kernels(app):
-    """Write the reference of all registered kernels, which kernels.md includes."""
+    """Write the reference of all kernels, which kernels.md includes."""
     text = ""
     for name, cls in KERNELS.items():
         defaults = ", ".join(f"{key}={value}" for key, value in cls.defaults.items())
@@ -98,6 +98,6 @@ def list_kernels(app):
 
 
 def setup(app):
-    app.connect("builder-inited", draw)
+    app.connect("builder-inited", draw_figures)
     app.connect("builder-inited", list_kernels)
     app.connect("autodoc-process-docstring", escape_bars)

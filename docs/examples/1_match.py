@@ -1,10 +1,10 @@
 """
-Match two photographs and draw the matches
-==========================================
+Match two images and draw the matches
+=====================================
 
-The two images are a photograph and a rotated, smaller, darker and blurred view of it.
-``match_images`` takes arrays or files; its result has the matched points, the geometry, and a
-picture.
+The second image is a rotated, smaller, darker and blurred view of the first. ``match_images``
+accepts arrays or file names. Its result contains the matched points and the geometry, and can be
+drawn.
 """
 
 import cv2
@@ -23,20 +23,22 @@ pair = caloric.match_images(first, second)
 print(pair)
 
 # %%
-# The matched points are two arrays, one row per match:
+# The matched points are two arrays (m, 2), one row per match:
 
 points_first, points_second = pair.points_a, pair.points_b
 print(points_first[:3].round(2))
 print(points_second[:3].round(2))
 
 # %%
-# Their error with respect to the known motion: they are refined to a fraction of a pixel.
+# Compare with the known transformation. The points are accurate to a fraction of a pixel because
+# ``match_images`` refines them.
 
 truth = points_first @ motion[:, :2].T + motion[:, 2]
 print("median error:", np.median(np.linalg.norm(truth - points_second, axis=1)).round(3), "pixels")
 
 # %%
-# ``show()`` opens the picture, and notebooks display it. Colors are errors with respect to the
-# estimated homography.
+# ``save()`` writes a drawing of the matches, and ``show()`` opens it in a viewer. A notebook
+# displays it if ``pair`` is the last line of a cell. Colors show the residuals of the estimated
+# homography.
 
 pair.save("matches.png")

@@ -1,10 +1,10 @@
 """
-An oblique view
-===============
+Match an oblique view
+=====================
 
-From an oblique viewpoint, 78° from the surface normal, an image is a fifth as wide, and local
-features no longer look alike. If the original images yield no reliable geometry, ``match_images``
-simulates oblique views (``views="auto"``, the default).
+From an oblique viewpoint, 78° from the surface normal, an image appears at a fifth of its width,
+and local features look different. If the original images yield no reliable geometry,
+``match_images`` simulates oblique views (``views="auto"``, the default).
 """
 
 import cv2
@@ -20,7 +20,7 @@ print(pair)
 print("simulated views up to a tilt of", pair.level)
 
 # %%
-# The same without simulated views, and what OpenCV's SIFT with a ratio test and RANSAC finds:
+# For comparison: the same without simulated views, and OpenCV's SIFT with a ratio test.
 
 print("without views:", caloric.match_images(first, second, views=None))
 
@@ -31,13 +31,15 @@ xy_a = np.float64([points_a[m.queryIdx].pt for m in good])
 xy_b = np.float64([points_b[m.trainIdx].pt for m in good])
 
 
-def correct(p, q):
+def count_correct(p, q):
     """Return the number of matches within 3 pixels of the ground truth."""
     return int((view.errors(p, q) < 3).sum())
 
 
-print("OpenCV's SIFT:", correct(xy_a, xy_b), "of", len(good), "matches are correct")
-print("Caloric:", correct(pair.points_a, pair.points_b), "of", len(pair))
+print("OpenCV's SIFT:", count_correct(xy_a, xy_b), "of", len(good), "matches are correct")
+print(
+    "Caloric:", count_correct(pair.points_a, pair.points_b), "of", len(pair), "matches are correct"
+)
 
 # %%
 

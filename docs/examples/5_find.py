@@ -1,8 +1,8 @@
 """
-Which of these is in the picture, and where?
-============================================
+Find out which template is in an image
+======================================
 
-``find_template`` searches a picture for several templates and aligns the best of them.
+``find_template`` searches an image for several templates and aligns the best of them.
 """
 
 import cv2
@@ -20,27 +20,27 @@ templates = {
     ),
     "cat": data.chelsea()[60:180, 120:260],
 }
-found = caloric.find_template(scene, list(templates.values()))
-name = list(templates)[found.template]
-print(name, found.alignment)
+result = caloric.find_template(scene, list(templates.values()))
+name = list(templates)[result.template]
+print(name, result.alignment)
 
-truth = np.array([[1.25, 0, 270.125], [0, 1.25, 60.125]])  # it was cut out there, and reduced
-error = np.abs(found.alignment.transform - truth)[:, 2].max()
-print("error of its place:", error.round(2), "pixels")
+truth = np.array([[1.25, 0, 270.125], [0, 1.25, 60.125]])  # crop offset and scale of the template
+error = np.abs(result.alignment.transform - truth)[:, 2].max()
+print("error of the translation:", error.round(2), "pixels")
 assert error < 1
 
 # %%
 
 figure, axes = plt.subplots(1, 4, figsize=(12, 3.6), width_ratios=(1, 1, 1, 2.2))
-for axis, (label, template), score in zip(axes, templates.items(), found.scores, strict=False):
+for axis, (label, template), score in zip(axes, templates.items(), result.scores, strict=False):
     axis.imshow(template)
     axis.set_title(f"{label}: score {score:.2f}")
     axis.axis("off")
 h, w = templates[name].shape[:2]
 corners = np.array([[0, 0], [w, 0], [w, h], [0, h], [0, 0]])
-outline = corners @ found.alignment.transform[:, :2].T + found.alignment.transform[:, 2]
+outline = corners @ result.alignment.transform[:, :2].T + result.alignment.transform[:, 2]
 axes[-1].imshow(scene)
 axes[-1].plot(*outline.T, color="tab:green", linewidth=3)
-axes[-1].set_title(f"{name}, confidence {found.alignment.confidence:.2f}")
+axes[-1].set_title(f"{name}, confidence {result.alignment.confidence:.2f}")
 axes[-1].axis("off")
 plt.tight_layout()

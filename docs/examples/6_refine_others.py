@@ -1,9 +1,9 @@
 """
-Refine the matches of OpenCV or of a neural network
-===================================================
+Refine matches of OpenCV or of a neural network
+===============================================
 
-``refine`` moves the second point of each match until the gradients around both agree, and gives its
-covariance. It takes points, frames or OpenCV's keypoints, from wherever they come.
+``refine`` moves the second point of each match until the gradients around both points agree, and
+estimates its covariance. It accepts points, frames or OpenCV keypoints from any detector.
 """
 
 import cv2
@@ -28,22 +28,22 @@ keypoints_a = [points_a[m.queryIdx] for m in matches]
 keypoints_b = [points_b[m.trainIdx] for m in matches]
 
 refined = caloric.refine(first, second, keypoints_a, keypoints_b)
-print(refined.moved.sum(), "of", len(matches), "moved")
+print(refined.moved.sum(), "of", len(matches), "matches refined")
 
 # %%
-# Errors of the right matches, before and after:
+# Errors of the correct matches (below 3 pixels) before and after refinement:
 
 xy_a, xy_b = (np.float64([k.pt for k in points]) for points in (keypoints_a, keypoints_b))
 truth = xy_a @ motion[:, :2].T + motion[:, 2]
 before, after = (np.linalg.norm(truth - q, axis=1) for q in (xy_b, refined.xy))
-right = before < 3
-print("median error before:", np.median(before[right]).round(3), "pixels")
-print("median error after: ", np.median(after[right]).round(3), "pixels")
+is_correct = before < 3
+print("median error before:", np.median(before[is_correct]).round(3), "pixels")
+print("median error after: ", np.median(after[is_correct]).round(3), "pixels")
 
 bins = np.geomspace(0.005, 3, 50)
 plt.figure(figsize=(8, 3.4))
-plt.hist(before[right], bins, alpha=0.6, label="SIFT of OpenCV")
-plt.hist(after[right], bins, alpha=0.6, label="refined by Caloric")
+plt.hist(before[is_correct], bins, alpha=0.6, label="OpenCV SIFT")
+plt.hist(after[is_correct], bins, alpha=0.6, label="refined by Caloric")
 plt.xscale("log")
 plt.xlabel("error of a match, in pixels")
 plt.ylabel("matches")

@@ -1,11 +1,11 @@
 """
-Which photographs show the same?
-================================
+Find images of the same scene
+=============================
 
-In a folder of thousands not every pair is matched: the images most similar to each are found
-first. ``caloric collection run FOLDER -o OUT --pairs retrieval`` does that for files; here are its
-steps for arrays. Each image has one vector, the sum of its descriptors about the centers of a
-codebook.
+With thousands of images it is too slow to match all pairs. Instead, match each image only with
+the most similar ones. ``caloric collection run FOLDER -o OUT --pairs retrieval`` does this for
+files; this example shows the steps for arrays. Each image is represented by a VLAD vector: the
+sums of the residuals of its descriptors from the centers of a codebook.
 """
 
 import matplotlib.pyplot as plt
@@ -29,24 +29,26 @@ for photograph in (data.chelsea(), data.coffee(), data.rocket(), data.astronaut(
 features = caloric.extract(images, max_features=800)
 codebook = retrieval.learn(lambda: iter(features), len(features))
 vectors = np.stack([retrieval.vlad(unit_descriptors(f), codebook.centers) for f in features])
-similar = vectors @ vectors.T
+similarity = vectors @ vectors.T
 
 # %%
-# Photographs of the same are in blocks of three. For each, the two most similar others:
+# Images 0 to 2 show the first scene, 3 to 5 the second, and so on. For each image, find the two
+# most similar others:
 
-np.fill_diagonal(similar, -1)
-nearest = np.argsort(-similar, axis=1)[:, :2]
-print("right:", int((nearest // 3 == np.arange(12)[:, None] // 3).sum()), "of", nearest.size)
+np.fill_diagonal(similarity, -1)
+nearest = np.argsort(-similarity, axis=1)[:, :2]
+is_correct = nearest // 3 == np.arange(12)[:, None] // 3
+print("correct:", int(is_correct.sum()), "of", nearest.size)
 
 figure, (left, *others) = plt.subplots(1, 5, figsize=(12, 2.9), width_ratios=(1.6, 1, 1, 1, 1))
-np.fill_diagonal(similar, np.nan)
-shown = left.imshow(similar, cmap="magma")
-figure.colorbar(shown)
-left.set_xticks([1, 4, 7, 10], ["cat", "coffee", "rocket", "face"], fontsize=8)
+np.fill_diagonal(similarity, np.nan)
+heatmap = left.imshow(similarity, cmap="magma")
+figure.colorbar(heatmap)
+left.set_xticks([1, 4, 7, 10], ["cat", "coffee", "rocket", "astronaut"], fontsize=8)
 left.set_yticks([])
 left.set_title("similarity of 12 images")
 for axis, index, title in zip(
-    others, (4, *nearest[4], 0), ("query", "first", "second", "another"), strict=True
+    others, (4, *nearest[4], 0), ("query", "most similar", "second", "other scene"), strict=True
 ):
     axis.imshow(images[index])
     axis.set_title(title)
