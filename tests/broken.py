@@ -15,7 +15,7 @@ def saved(image, **options):
 
 
 def huge_png():
-    """A valid header that claims 100,000 x 100,000 pixels."""
+    """A valid header that declares 100,000 x 100,000 pixels."""
 
     def chunk(kind, content):
         body = kind + content
@@ -36,9 +36,9 @@ def broken_files(directory):
     (directory / "directory.png").mkdir()
     return {
         "empty.jpg": "the file is empty",
-        "truncated.jpg": "not an image that can be read",
-        "text.png": "not an image that can be read",
-        "huge.png": "claims",
+        "truncated.jpg": "cannot decode the image",
+        "text.png": "cannot decode the image",
+        "huge.png": "exceed the limit",
         "directory.png": "a directory, not an image",
         "missing.png": "no such file",
     }

@@ -18,7 +18,7 @@ def smooth_patches(count=4, size=32, seed=0):
 
 def direct(patches, recipe):
     """The sum over pixels with the pointwise kernel, no basis and no table."""
-    bins, places = recipe.layout.bins(recipe.kernel), recipe.layout.places()
+    bins, places = recipe.layout.bins(recipe.kernel), recipe.layout.positions()
     points = SquarePatch(patches.shape[1]).points()
     return np.array(
         [

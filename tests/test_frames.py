@@ -76,7 +76,7 @@ def test_frames_are_values():
     [
         (lambda: Frames(np.zeros((2, 3)), np.zeros(2)), r"expected maps of shape \(n, 2, 3\)"),
         (lambda: Frames(np.ones((1, 2, 3)), np.zeros(2)), "1 maps but scores"),
-        (lambda: Frames(np.zeros((1, 2, 3)), np.zeros(1)), "size 0"),
+        (lambda: Frames(np.zeros((1, 2, 3)), np.zeros(1)), "frame is singular"),
         (lambda: Frames.from_xysa(np.nan, 0, 1), "NaN or infinite"),
         (lambda: Frames.from_xysa(0, 0, 0), "sigma must be positive"),
         (lambda: Frames.from_xysa(0, 0, -2), "sigma must be positive"),

@@ -187,10 +187,10 @@ def test_features_on_disk(tmp_path):
     bad = tmp_path / "bad.npz"
     for content in (b"", b"not a zip", path.read_bytes()[:2000]):
         bad.write_bytes(content)
-        with pytest.raises(caloric.InputError, match="not a file of features"):
+        with pytest.raises(caloric.InputError, match="not a feature file"):
             caloric.Features.load(bad)
     np.savez(bad, maps=np.array([object()], dtype=object), about=np.zeros(1, np.uint8))
-    with pytest.raises(caloric.InputError, match="not a file of features"):
+    with pytest.raises(caloric.InputError, match="not a feature file"):
         caloric.Features.load(bad)
     with pytest.raises(caloric.InputError, match="no such file"):
         caloric.Features.load(tmp_path / "none.npz")

@@ -58,7 +58,7 @@ GRID: dict[str, list[Any]] = {
 
 def work(recipe: Descriptor) -> float:
     """Return the number of multiplications per feature."""
-    positions, points = len(recipe.layout.places()), len(recipe.sampling.points())
+    positions, points = len(recipe.layout.positions()), len(recipe.sampling.points())
     return positions * points * (2 * (recipe.harmonics or 6) + 1)
 
 

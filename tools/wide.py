@@ -26,7 +26,7 @@ from caloric import pipeline, synthetic
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.image.pixels import source
-from caloric.image.views import BLUR, TILTS, View, seen
+from caloric.image.views import BLUR, TILTS, View, render
 from caloric.matching import confidence, neighbors
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
@@ -225,7 +225,7 @@ def tolerance(photographs: Sequence[str], seed: int) -> Report:
         row = []
         for tilt in _TOLERATED:
             view = View(1, float(rng.uniform(0, pi)))
-            rotated = seen(source(image), view)
+            rotated = render(source(image), view)
             pixels: Any = rotated.read(*(slice(0, n) for n in rotated.size))
             if tilt > 1:
                 sigma = BLUR * float(np.sqrt(tilt**2 - 1))

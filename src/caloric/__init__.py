@@ -1,4 +1,4 @@
-"""Caloric matches images by heat diffusion: SIFT, DSP-SIFT and what lies beyond, from one theory.
+"""Caloric matches images by heat diffusion: SIFT, DSP-SIFT and extensions from one theory.
 
 >>> import caloric
 >>> caloric.descriptors()[0]
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-# Imported when they are used, so that importing the package is fast.
+# Imported on first use, so that importing the package is fast.
 _LAZY = {
     "Alignment": "caloric.alignment.align",
     "TemplateMatch": "caloric.alignment.templates",
@@ -78,7 +78,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> _Any:
-    """Import a part of the package that is used for the first time."""
+    """Import an attribute of ``_LAZY`` on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module 'caloric' has no attribute {name!r}")
     module = _import_module(_LAZY[name])
@@ -87,5 +87,5 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    """List lazily imported names as well."""
+    """Return all names, including those imported on first use."""
     return sorted({*globals(), *_LAZY})

@@ -1,4 +1,4 @@
-"""InputError, the error for wrong input, and Failure, its form in a run over many images."""
+"""InputError, the error for invalid input, and Failure, its counterpart for one of many images."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -12,26 +12,26 @@ R = TypeVar("R")
 
 
 class InputError(ValueError):
-    """What a caller passed cannot be used; the message says what is wrong and what to do."""
+    """Invalid input; the message says what is invalid and how to fix it."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why one image among many gave no result."""
+    """The reason why one of many images has no result."""
 
     reason: str
 
 
 def unknown(what: str, value: object, known: Iterable[str]) -> InputError:
-    """Return an error about an unknown name: which names there are, and which may be meant."""
+    """Return an error about an unknown name that lists the known ones and suggests the nearest."""
     names = list(known)
-    near = get_close_matches(str(value), names, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ";"
-    return InputError(f"unknown {what} {value!r}{meant} known are {', '.join(names)}")
+    similar = get_close_matches(str(value), names, 1)
+    suggestion = f"; did you mean {similar[0]!r}?" if similar else ";"
+    return InputError(f"unknown {what} {value!r}{suggestion} choose from {', '.join(names)}")
 
 
 def check_options(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise InputError for the first option that is not known; it suggests the nearest name."""
+    """Raise InputError for the first unknown option, with the nearest known one."""
     names = list(known)
     for name in given:
         if name not in names:
@@ -39,7 +39,7 @@ def check_options(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def known_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function so that a mistyped option is an error that names the right one."""
+    """Decorate a function so that a mistyped keyword raises InputError with a suggestion."""
     names = list(inspect.signature(function).parameters)
 
     @wraps(function)

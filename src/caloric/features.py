@@ -1,4 +1,4 @@
-"""The features of an image, and their file format."""
+"""Features of an image and their file format."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ _FORMAT = 2
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The frames of an image and their descriptors.
+    """Frames of an image and their descriptors.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ class Features:
     image_size : (int, int)
         Height and width of the image.
     descriptor : str
-        The name of the descriptor.
+        Name of the descriptor.
     recipe : str
-        A fingerprint of all its parameters: only features of one recipe can be compared.
+        Fingerprint of the recipe; only features with the same recipe can be compared.
     views : int
-        The largest tilt of the views that the features are from; 1 is the image itself.
+        Largest tilt of the simulated views that the features come from; 1 for the image alone.
     encoding : "unit", "uint8" or "uint8+128"
-        How the descriptors h are stored: as floats of unit length, as bytes round(512 h), or, if
-        they are whitened and have signs, as bytes round(256 h) + 128. By default it follows from
-        the type of ``descriptors`` and the name of the descriptor: see :func:`encoding_of`.
+        How a descriptor h is stored: as floats of unit length ("unit"), as bytes round(512 h)
+        ("uint8"), or, for whitened descriptors, which are signed, as bytes round(256 h) + 128. By
+        default it is inferred from the data type and the name of the descriptor.
     """
 
     frames: Frames
@@ -74,7 +74,7 @@ class Features:
         return len(self.frames)
 
     def __getitem__(self, index: Any) -> "Features":
-        """Return the features selected by a slice, mask, indices, or a single index."""
+        """Return the features selected by a slice, a mask, an array of indices or one index."""
         index = rows(index, len(self))
         return replace(self, frames=self.frames[index], descriptors=self.descriptors[index])
 
@@ -83,11 +83,11 @@ class Features:
 
     @property
     def scores(self) -> NDArray[np.float32]:
-        """The strength of each frame (n,)."""
+        """Strengths (n,) of the frames."""
         return self.frames.scores
 
     def save(self, path: str | Path) -> None:
-        """Write an .npz file, completely or not at all."""
+        """Write the features to an .npz file, atomically."""
         if Path(path).suffix.lower() not in (".npz", ""):
             raise InputError(
                 f"{path}: features are saved as .npz; for hloc use caloric.interop.hdf5.write"
@@ -113,36 +113,36 @@ class Features:
 
     @classmethod
     def load(cls, path: str | Path) -> "Features":
-        """Read a file that :meth:`save` wrote. Nothing in the file is executed."""
+        """Read features from a file written by :meth:`save`, without unpickling."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 about = json.loads(bytes(stored["about"]))
                 frames = Frames(stored["maps"], stored["scores"])
                 values = np.asarray(stored["descriptors"])
             if about["format"] != _FORMAT:
-                raise ValueError(f"format {about['format']}, this version reads {_FORMAT}")
+                raise ValueError(f"format {about['format']}; this version reads {_FORMAT}")
             size = (int(about["size"][0]), int(about["size"][1]))
             names = str(about["descriptor"]), str(about["recipe"])
-            # Files of earlier versions have no encoding: it follows from type and name.
+            # Files of earlier versions have no encoding; it is inferred.
             rest = int(about.get("views", 1)), about.get("encoding")
             return cls(frames, values, size, *names, *rest)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
         except Exception as error:
-            # NumPy's advice to load what it does not know as a pickle is bad advice.
+            # NumPy's message suggests allow_pickle=True, which would be unsafe.
             reason = "unknown format" if "pickle" in str(error) else error
-            raise InputError(f"{path}: not a file of features ({reason})") from None
+            raise InputError(f"{path}: not a feature file ({reason})") from None
 
 
 def encoding_of(dtype: DTypeLike, signed: bool) -> Encoding:
-    """Return how descriptors of a type are stored; ``signed`` is whether they are whitened."""
+    """Return the encoding of descriptors of a data type; whitened ones are ``signed``."""
     if np.dtype(dtype) != np.uint8:
         return "unit"
     return "uint8+128" if signed else "uint8"
 
 
 def _is_whitened(descriptor: str) -> bool:
-    """Return whether descriptors of that name are whitened; names of others' are not known."""
+    """Return whether the descriptor of this name is whitened; False for unknown names."""
     try:
         return recipes.descriptor(descriptor).whitening is not None
     except InputError:
@@ -150,12 +150,12 @@ def _is_whitened(descriptor: str) -> bool:
 
 
 def check_comparable(a: Features, b: Features) -> None:
-    """Raise an error if the descriptors of ``a`` and ``b`` were not computed in the same way."""
+    """Raise InputError if the descriptors of ``a`` and ``b`` were computed differently."""
     what = None
     if a.recipe != b.recipe:
         what = f"{a.descriptor!r} and of {b.descriptor!r}"
         if a.descriptor == b.descriptor:
-            what = f"{a.descriptor!r} with other parameters"
+            what = f"{a.descriptor!r} with different parameters"
     elif a.encoding != b.encoding:
         what = f"encoding {a.encoding!r} and of {b.encoding!r}"
     if what is not None:

@@ -1,10 +1,10 @@
-"""Frames: the position, size, orientation and shape of features, and the conventions for them.
+"""Frames: the positions, scales, orientations and shapes of features, and their conventions.
 
-* Coordinates are (x, y); the center of the top-left pixel is (0, 0), as in OpenCV. COLMAP puts it
-  at (0.5, 0.5); :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert.
-* A frame is a 2 x 3 affine map from the plane of the unit disc to the image: u ↦ A u + t.
-  σ = √|det A|. OpenCV's ``size`` is 2σ; COLMAP's scale is σ; kornia's LAF is [A | t] itself.
-* Angles are in radians, from +x towards +y: clockwise on the screen, as in OpenCV (in degrees).
+* Coordinates are (x, y); the center of the top-left pixel is (0, 0), as in OpenCV. COLMAP uses
+  (0.5, 0.5); :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert.
+* A frame is a 2 x 3 affine map u ↦ A u + t from the plane of the unit disk to the image, with
+  σ = √|det A|. OpenCV's ``size`` is 2σ, COLMAP's scale is σ, and kornia's LAF is [A | t].
+* Angles are in radians, from +x towards +y: clockwise on the screen. OpenCV uses degrees.
 """
 
 from collections.abc import Sequence
@@ -36,14 +36,15 @@ def _determinants(maps: ArrayOrTensor) -> ArrayOrTensor:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Places, sizes and shapes of n features in an image.
+    """Positions, scales, orientations and shapes of n features of an image.
 
     Attributes
     ----------
     maps : array (n, 2, 3) float64
-        [A | (x, y)] of each: A maps the unit circle to its ellipse at 1 σ, in pixels.
+        Affine maps [A | (x, y)] in pixels. A maps the unit circle to the ellipse of the frame at
+        1 σ.
     scores : array (n,) float32
-        How strong each is; higher is stronger.
+        Strengths; higher is stronger.
     """
 
     maps: FloatArray
@@ -58,9 +59,9 @@ class Frames:
         if scores.shape != (len(maps),):
             raise InputError(f"frames: {len(maps)} maps but scores of shape {scores.shape}")
         if not np.isfinite(maps).all():
-            raise InputError("frames: NaN or infinite numbers in a frame; drop it first")
+            raise InputError("frames: NaN or infinite values; remove these frames first")
         if len(maps) and not (np.abs(_determinants(maps)) > 0).all():
-            raise InputError("frames: a frame has size 0; sizes must be positive")
+            raise InputError("frames: a frame is singular; its scale must be positive")
         maps.setflags(write=False)
         scores.setflags(write=False)
         object.__setattr__(self, "maps", maps)
@@ -68,7 +69,7 @@ class Frames:
 
     @classmethod
     def unchecked(cls, maps: FloatArray, scores: NDArray[np.float32]) -> "Frames":
-        """Return frames of arrays that are known to be right, without a copy of them."""
+        """Return frames of arrays that are known to be valid, without copying them."""
         frames = object.__new__(cls)
         for name, values in (("maps", maps), ("scores", scores)):
             values.setflags(write=False)
@@ -80,7 +81,7 @@ class Frames:
         return len(self.maps)
 
     def __getitem__(self, index: Any) -> "Frames":
-        """Return the frames selected by a slice, mask, indices, or a single index."""
+        """Return the frames selected by a slice, a mask, an array of indices or one index."""
         index = rows(index, len(self))
         return Frames(self.maps[index], self.scores[index])
 
@@ -104,28 +105,28 @@ class Frames:
 
     @property
     def xy(self) -> FloatArray:
-        """The centers, (n, 2)."""
+        """Positions (n, 2) in pixels."""
         return self.maps[:, :, 2]
 
     @property
     def sigma(self) -> FloatArray:
-        """σ = √|det A|, (n,), in pixels."""
+        """Scales σ = √|det A| (n,) in pixels."""
         return np.asarray(sigmas(self.maps))
 
     @property
     def angle(self) -> FloatArray:
-        """The direction to which A maps +x, (n,), in radians in (−π, π]."""
+        """Orientations (n,) in radians in (−π, π]: the direction to which A maps +x."""
         return np.asarray(np.arctan2(self.maps[:, 1, 0], self.maps[:, 0, 0]))
 
     def moved(self, change: FloatArray) -> "Frames":
-        """Return the frames after an affine change (2, 3) of coordinates."""
+        """Return the frames after an affine change of coordinates (2, 3)."""
         maps = change[:, :2] @ self.maps
         maps[:, :, 2] += change[:, 2]
         return Frames(maps, self.scores)
 
     @classmethod
     def empty(cls) -> "Frames":
-        """Return 0 frames."""
+        """Return a set of no frames."""
         return cls(np.zeros((0, 2, 3)), np.zeros(0, np.float32))
 
     @classmethod
@@ -137,7 +138,7 @@ class Frames:
         angle: ArrayLike = 0.0,
         scores: ArrayLike | None = None,
     ) -> "Frames":
-        """Return circular frames at positions, with scales in pixels and angles in radians."""
+        """Return circular frames from positions and scales in pixels and angles in radians."""
         columns = (np.atleast_1d(np.asarray(v, np.float64)) for v in (x, y, sigma, angle))
         try:
             x, y, sigma, angle = np.broadcast_arrays(*columns)
@@ -151,7 +152,7 @@ class Frames:
 
     @classmethod
     def from_opencv(cls, keypoints: Sequence[Any]) -> "Frames":
-        """Return the frames of ``cv2.KeyPoint``: size is 2σ, angle in degrees (−1, none, is 0)."""
+        """Return the frames of ``cv2.KeyPoint`` objects; an angle of −1 (undefined) becomes 0."""
         if len(keypoints) == 0:
             return cls.empty()
         rows = [(k.pt[0], k.pt[1], k.size / 2, k.angle, k.response) for k in keypoints]
@@ -160,10 +161,10 @@ class Frames:
         return cls.from_xysa(x, y, sigma, angle, response)
 
     def to_opencv(self) -> tuple[Any, ...]:
-        """Return ``cv2.KeyPoint`` objects; they keep σ and angle but lose an affine shape."""
+        """Return ``cv2.KeyPoint`` objects, which have σ and angle but no affine shape."""
         import cv2
 
-        # OpenCV's SIFT reads from the octave field which pyramid level to describe a keypoint at.
+        # OpenCV's SIFT selects the pyramid level of a descriptor by the octave field.
         octave, layer = octave_and_layer(self.sigma)
         rows = zip(
             self.xy.tolist(),
@@ -192,7 +193,9 @@ class Frames:
         """Return the frames of COLMAP rows (x, y[, scale, angle]) or (x, y, a11, a12, a21, a22)."""
         rows = np.asarray(keypoints, np.float64)
         if rows.ndim != 2 or rows.shape[1] not in (2, 4, 6):
-            raise InputError(f"COLMAP keypoints have 2, 4 or 6 columns, got shape {rows.shape}")
+            raise InputError(
+                f"COLMAP keypoints must have 2, 4 or 6 columns, got shape {rows.shape}"
+            )
         xy = rows[:, :2] - 0.5
         if rows.shape[1] == 6:
             maps = np.concatenate([rows[:, 2:].reshape(-1, 2, 2), xy[:, :, None]], -1)

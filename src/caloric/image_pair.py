@@ -18,7 +18,7 @@ from caloric.extraction import dispatch, oblique
 from caloric.features import Features
 from caloric.gpu import devices
 from caloric.image import tiles
-from caloric.image.pixels import several
+from caloric.image.pixels import as_list
 from caloric.image.reading import read_image
 from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry, check_options
@@ -286,6 +286,6 @@ def _is_path(image: object) -> bool:
 def _opened(image: Any) -> Any:
     if _is_path(image):
         return read_image(image)
-    if several(image) is not None:
+    if as_list(image) is not None:
         raise InputError("match_images takes one image and one other, not lists or batches")
     return image

@@ -1,4 +1,4 @@
-"""ExtractOptions: one request for features, as all functions, commands and collections pass it."""
+"""ExtractOptions: the options of feature extraction in the API, the commands and collections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -17,18 +17,19 @@ from caloric.image import views as simulated
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractOptions(DetectOptions, DescribeOptions):
-    """What to extract from an image: how to detect frames, and how to describe them.
+    """Options of feature extraction: how frames are detected and described.
 
-    It has the fields of :class:`DetectOptions` and :class:`DescribeOptions`. Wrong values raise
-    InputError, so that no work starts with them. Options are hashable, and can be stored as JSON.
+    These are the fields of :class:`DetectOptions` and :class:`DescribeOptions`, and ``views``.
+    Invalid values raise InputError. Options are hashable and can be stored as JSON.
 
     Parameters
     ----------
     views : 2, 4 or 8, optional
-        Add features of simulated oblique views with tilts up to this number, to match planes seen
-        from very different angles. Each view adds up to 1,500 features divided by its tilt, fewer
-        if ``max_features`` is less, and all there are if it is None. All features are in the
-        coordinates of the image; those of the image itself come first. Not with ``upright``.
+        Add features of simulated oblique views with tilts up to this value, to match planes viewed
+        from very different angles. The limit per view is ``max_features``, but at most 1,500,
+        divided by the tilt; there is no limit if ``max_features`` is None. All features are in
+        image coordinates; those of the image itself come first. Cannot be combined with
+        ``upright``.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class ExtractOptions(DetectOptions, DescribeOptions):
         return tuple(tilt for tilt in simulated.TILTS if tilt <= (self.views or 1))
 
     def for_tilt(self, tilt: int) -> Self:
-        """Return the options for views of one tilt, which have fewer features than the image."""
+        """Return the options for views of one tilt, with fewer features than for the image."""
         if tilt == 1 or self.max_features is None:
             return self
         return replace(self, max_features=min(self.max_features, simulated.FEATURES) // tilt)
@@ -74,26 +75,26 @@ class ExtractOptions(DetectOptions, DescribeOptions):
         return self.features(Frames.empty(), self.empty_values, size)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that differ from the defaults, as values that JSON can store."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        given = {f.name: given[f.name] for f in fields(self) if given[f.name] != f.default}
+        """Return the options that differ from the defaults, as a dictionary for JSON."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
         if self.layout is not None or not isinstance(self.descriptor, str):
             raise InputError(
-                "a custom kernel, recipe or layout cannot be stored as JSON; name a descriptor"
+                "a custom kernel, recipe or layout cannot be stored as JSON; use a named descriptor"
             )
         if self.parameters:
-            given["parameters"] = dict(self.parameters)
-        return given
+            values["parameters"] = dict(self.parameters)
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the options that :meth:`to_json` stored."""
+        """Return the options from the result of :meth:`to_json`."""
         check_options(values, (field.name for field in fields(cls)))
         parameters = tuple(sorted(dict(values.get("parameters", {})).items()))
         return cls(**{**values, "parameters": parameters})
 
 
 class ExtractKeywords(DetectKeywords, DescribeKeywords, total=False):
-    """The fields of :class:`ExtractOptions` besides the descriptor, for type checkers."""
+    """The fields of :class:`ExtractOptions` except the descriptor, for type checkers."""
 
     views: int | None

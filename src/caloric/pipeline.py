@@ -1,7 +1,7 @@
-"""The public verbs: detect, describe, extract, match, refine, verify.
+"""The public functions detect, describe, extract, extract_many, match, refine and verify.
 
-They check their arguments and call the stages: image, frames, densities, descriptors, matches,
-geometry. Extraction is in :mod:`caloric.extraction`.
+They check their arguments and call :mod:`caloric.extraction`, :mod:`caloric.comparison` and
+:mod:`caloric.matching`.
 """
 
 import numbers
@@ -21,7 +21,7 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
-from caloric.image.pixels import several, source, to_gray
+from caloric.image.pixels import as_list, source, to_gray
 from caloric.matching import geometry, refinement
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
@@ -40,24 +40,24 @@ def detect(
     memory: int = tiles.MEMORY,
     **options: Unpack[DetectKeywords],
 ) -> Frames:
-    """Detect frames: extrema of the difference of Gaussians, with orientations.
+    """Detect extrema of the difference of Gaussians and estimate their orientations.
 
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order.
+        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1].
     mask : array (h, w), optional
-        Non-zero where features may be.
+        Features are detected only where the mask is nonzero.
     memory : int
-        Working memory in bytes. A larger image is processed in tiles, with the same result: bit for
-        bit with the compiled core, up to rounding without it and for ``affine``.
+        Working memory in bytes. Images that need more are processed in tiles; the result is
+        bit-identical with the compiled core, and equal up to rounding without it or for ``affine``.
     **options
         See :class:`DetectOptions`.
 
     Returns
     -------
     Frames
-        n frames, strongest first.
+        Detected frames, strongest first.
 
     Examples
     --------
@@ -85,21 +85,21 @@ def describe(
     memory: int = tiles.MEMORY,
     **options: Unpack[DescribeKeywords],
 ) -> NDArray[np.generic]:
-    """Describe an image at given frames, from any detector.
+    """Compute descriptors at given frames, which may come from any detector.
 
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order.
+        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1].
     frames : Frames
-        n frames; see ``Frames.from_opencv``, ``from_colmap``, ``from_laf``.
+        n frames; see ``Frames.from_opencv``, ``Frames.from_colmap`` and ``Frames.from_laf``.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     device : str
-        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
     memory : int
-        Working memory in bytes on the CPU, where a larger image is processed in tiles. A device
-        takes an image as a whole; one that does not fit is processed on the CPU.
+        Working memory in bytes on the CPU; images that need more are processed in tiles. An image
+        that does not fit into the memory of the device is processed on the CPU.
     **options
         See :class:`DescribeOptions`.
 
@@ -119,7 +119,7 @@ def describe(
     request = ExtractOptions.of(descriptor, options, describe)
     target, memory = devices.resolve(device), tiles.checked_memory(memory)
     if not isinstance(frames, Frames):
-        raise InputError("frames must be caloric.Frames; see Frames.from_opencv and its siblings")
+        raise InputError("frames must be caloric.Frames; Frames.from_opencv converts keypoints")
     return dispatch.describe_frames(image, frames, request, target, memory)
 
 
@@ -156,20 +156,20 @@ def extract(
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4), or tensor (c, h, w)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order. A list of images or a tensor
-        (b, c, h, w) gives a list: see :func:`extract_many`.
+        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1]. For a list of images
+        or a tensor (b, c, h, w) the result is a list: see :func:`extract_many`.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     mask : array (h, w), optional
-        Non-zero where features may be.
+        Features are detected only where the mask is nonzero.
     device : str
-        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
     memory : int
-        Working memory in bytes on the CPU, where a larger image is processed in tiles. A device
-        takes an image as a whole; one that does not fit is processed on the CPU.
+        Working memory in bytes on the CPU; images that need more are processed in tiles. An image
+        that does not fit into the memory of the device is processed on the CPU.
     on_device : bool
         Leave the features on the device, as :class:`caloric.interop.torch.DeviceFeatures`, which
-        :func:`match` takes as well. Not with ``views``.
+        :func:`match` also accepts. Cannot be combined with ``views``.
     **options
         See :class:`ExtractOptions`.
 
@@ -187,7 +187,7 @@ def extract(
     ((50, 128), (50, 2))
     """
     request = ExtractOptions.of(descriptor, options, extract)
-    memory, images = tiles.checked_memory(memory), several(image)
+    memory, images = tiles.checked_memory(memory), as_list(image)
     if images is not None:
         return dispatch.extract_list(images, mask, request, device, memory, on_device)
     result: Features = dispatch.extract_one(image, mask, request, device, memory, on_device)
@@ -205,7 +205,7 @@ def extract_many(
     on_device: bool = False,
     **options: Unpack[ExtractKeywords],
 ) -> list[Features]:
-    """Extract the features of several images; a device processes images of one size together.
+    """Extract features from many images; a device processes images of the same size together.
 
     Parameters
     ----------
@@ -214,9 +214,9 @@ def extract_many(
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     masks : sequence of arrays, optional
-        One mask (h, w) or None for each image.
+        For each image a mask (h, w) or None: see :func:`extract`.
     device : str
-        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
     memory : int
         Working memory in bytes on the CPU: see :func:`extract`.
     on_device : bool
@@ -227,8 +227,8 @@ def extract_many(
     Returns
     -------
     list of Features
-        Frames and descriptors (n, d) of each image, strongest first. Descriptors of up to eight
-        images that come from a device share memory, which is freed when none of them is in use.
+        Features of each image, strongest first. The descriptors of up to eight images processed on
+        a device share one buffer, which is freed when none of them is in use.
 
     Examples
     --------
@@ -270,30 +270,31 @@ def match(
     images: tuple[ArrayLike, ArrayLike] | None = None,
     device: str = "cpu",
 ) -> Matches | list[Matches]:
-    """Match the descriptors of two images by exact nearest neighbors.
+    """Match the descriptors of two images by exact nearest-neighbor search.
 
-    Of features from simulated views one match is kept per place.
+    If the features include simulated views, only one match is kept per pair of positions.
 
     Parameters
     ----------
     features_a, features_b : Features, or array (n, d)
-        What to match. Or a list of pairs of them in place of the first, which gives a list of
-        matches: a device searches them together, and gets the features of each image once.
+        Features or bare descriptors to match. Alternatively, pass only a list of pairs
+        ``[(features_a, features_b), ...]`` to get a list of matches: a device processes the pairs
+        together and uploads the features of each image once.
     mutual : bool
-        Keep a match only if each is the nearest of the other.
-    ratio : float, optional
-        Keep a match only if its distance is below this share of the distance to the nearest other
-        descriptor. Between two :class:`Features` "other" means farther than ``radius`` pixels from
-        the first; where one is a bare array, it is the second nearest. None keeps all.
+        Keep only mutual nearest neighbors.
+    ratio : float or None
+        Ratio test: keep a match only if its distance is below ``ratio`` times the distance to the
+        second-nearest neighbor. For :class:`Features`, neighbors within ``radius`` pixels of the
+        nearest one are ignored when searching for the second nearest. None disables the test.
     radius : float
-        See ``ratio``.
+        Radius in pixels for ``ratio``.
     refine : bool
-        Move the second frame of each match to sub-pixel, affine-corrected agreement with the first:
-        ``Matches.refined``, which :func:`verify` uses. Needs ``images``. Not for a list of pairs.
+        Refine the second frame of each match to sub-pixel accuracy: see :func:`refine`. The result
+        is in ``Matches.refined``, which :func:`verify` uses. Requires ``images`` and a single pair.
     images : (image_a, image_b), optional
         The two images, for ``refine``.
     device : str
-        Where to search for neighbors and to refine: "cpu", "cuda", "cuda:1" or "auto".
+        Device for the search and the refinement: "cpu", "cuda", "cuda:1" or "auto".
 
     Returns
     -------
@@ -314,7 +315,7 @@ def match(
     """
     if features_b is None:
         if refine:
-            raise InputError("refine=True takes one pair at a time")
+            raise InputError("refine=True accepts only one pair at a time")
         return comparison.match_pairs(
             comparison.checked_pairs(features_a), mutual, ratio, radius, device
         )
@@ -328,7 +329,7 @@ def match(
     return comparison.refined(features_a, features_b, matches, images, device)
 
 
-POINT_SIGMA = 2.5  # pixels, of points that have no scale
+POINT_SIGMA = 2.5  # pixels; default scale of points
 
 
 @known_options
@@ -342,29 +343,29 @@ def refine(
     sigma: float = POINT_SIGMA,
     device: str = "cpu",
 ) -> Refined:
-    """Move the second of matched frames or points to sub-pixel agreement with the first.
+    """Refine the second frame or point of each match to sub-pixel accuracy.
 
-    For anyone's matches: row i of ``frames_a`` was matched to row i of ``frames_b``. The template
-    of a match is the gradient field around its first frame; the second frame is moved, turned and
-    stretched until its field agrees.
+    Matches may come from any method: row i of ``frames_a`` matches row i of ``frames_b``. The
+    second frame is moved and deformed by an affine map until the gradients around it agree with
+    those around the first frame.
 
     Parameters
     ----------
     image_a, image_b : array (h, w) or (h, w, 3 or 4)
-        The upload.
-    frames_a, frames_b : Frames, Features, keypoints of OpenCV, or array (m, 2) or (m, 2, 3)
-        As many in both. Points (m, 2) get round, upright frames.
+        The two images.
+    frames_a, frames_b : Frames, Features, OpenCV keypoints, or array (m, 2) or (m, 2, 3)
+        The m matched frames of each image. Points (m, 2) are given circular, upright frames.
     sigma : float
-        σ of the frames of points, in pixels.
+        Scale σ of these frames, in pixels.
     device : str
-        "cpu", "cuda", "cuda:1", "auto" (a GPU if there is one) or "torch:cpu".
+        "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
 
     Returns
     -------
     Refined
         ``xy`` (m, 2) and ``maps`` (m, 2, 3) in the second image, ``moved`` (m,), and
-        ``covariances`` (m, 2, 2). A frame is left as it was if it would move by more than its σ, be
-        stretched by more than 1.7 or agree less than before, or if the place is flat.
+        ``covariances`` (m, 2, 2). A frame without texture is left unchanged, as is one that would
+        move by more than its σ, stretch by more than a factor of 1.7, or agree less than before.
 
     Examples
     --------
@@ -372,8 +373,8 @@ def refine(
     >>> from scipy.ndimage import gaussian_filter
     >>> image = gaussian_filter(np.random.default_rng(0).random((80, 90)), 2)
     >>> image = (image - image.min()) / np.ptp(image)
-    >>> found = caloric.refine(image, image[:, 5:], [[40.0, 30.0]], [[35.6, 29.5]], sigma=3)
-    >>> np.abs(found.xy - [35, 30]).max() < 0.05
+    >>> refined = caloric.refine(image, image[:, 5:], [[40.0, 30.0]], [[35.6, 29.5]], sigma=3)
+    >>> np.abs(refined.xy - [35, 30]).max() < 0.05
     np.True_
     """
     if not (isinstance(sigma, numbers.Real) and 0 < sigma < np.inf):
@@ -383,7 +384,7 @@ def refine(
         for frames, which in ((frames_a, "frames_a"), (frames_b, "frames_b"))
     )
     if len(a) != len(b):
-        raise InputError(f"{len(a)} frames_a but {len(b)} frames_b: row i matches row i")
+        raise InputError(f"{len(a)} frames_a but {len(b)} frames_b; they must match row by row")
     descent = comparison.descent(device)
     return refinement.refine(to_gray(image_a), to_gray(image_b), a, b, descent)
 
@@ -399,29 +400,29 @@ def verify(
     threshold: float = 2.0,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Geometry:
-    """Estimate the geometry that most matches agree on.
+    """Estimate the two-view geometry of matches robustly.
 
     Parameters
     ----------
     features_a, features_b : Features or Frames
-        What was matched.
+        The features that were matched.
     matches : Matches
-        The result of :func:`match`; refined places are used if there are any, and weighed by their
-        covariances.
+        The result of :func:`match`. If it is refined, the refined positions are used, weighted by
+        their covariances.
     model : "homography", "affine", "fundamental" or "essential"
-        What maps points of the first image to points or lines of the second.
+        Model that maps points of the first image to points or epipolar lines of the second.
     seed : int
         Seed of the random sampling.
     threshold : float
-        The largest residual of an inlier, in pixels.
+        Maximum residual of an inlier, in pixels.
     intrinsics : (K_a, K_b), optional
-        Calibration matrices (3, 3), which "essential" needs.
+        Camera matrices (3, 3), required for "essential".
 
     Returns
     -------
     Geometry
-        ``matrix`` (3, 3) or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``. It is
-        true in a condition if it is more likely right than not.
+        ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``.
+        ``bool(geometry)`` is True if the confidence exceeds 0.5.
 
     Examples
     --------
@@ -433,7 +434,7 @@ def verify(
     True
     """
     if not isinstance(matches, Matches):
-        raise InputError("matches must be what caloric.match returns; points: geometry.estimate")
+        raise InputError("matches must be caloric.Matches; for points: matching.geometry.estimate")
     first, second = comparison.matched_maps(features_a, features_b, matches)
     return geometry.estimate(
         first[:, :, 2],

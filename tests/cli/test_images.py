@@ -63,13 +63,13 @@ def test_broken_images_are_one_line_and_exit_code_2(pair, tmp_path, command):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (("--descriptor", "surf"), "unknown descriptor 'surf'; known are caloric, sift"),
+        (("--descriptor", "surf"), "unknown descriptor 'surf'; choose from caloric, sift"),
         (("--model", "plane"), "'plane' is not one of 'homography'"),
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
         (("-o", "picture.xyz"), "cannot write images as '.xyz'"),
         (("-o", "nowhere/picture.png"), "the directory nowhere does not exist"),
-        (("--html", "."), "a directory; name a file in it"),
+        (("--html", "."), "is a directory; specify a file"),
         (("--seed", str(2**40)), "seed must be a whole number"),
         (("--threshold", "nan"), "threshold must be a positive number"),
         (("--detector", "fast"), "'fast' is not one of 'dog', 'opencv'"),

@@ -42,12 +42,12 @@ def test_a_ramp_points_where_it_rises():
 
 
 def test_layouts():
-    grid = caloric.Grid().places()
+    grid = caloric.Grid().positions()
     np.testing.assert_allclose(np.unique(grid), [-0.75, -0.25, 0.25, 0.75])
     np.testing.assert_allclose(grid[1] - grid[0], [0.5, 0])
     rings = caloric.Rings()
     assert rings.dimension == 200
-    radii = np.hypot(*rings.places().T)
+    radii = np.hypot(*rings.positions().T)
     np.testing.assert_allclose(np.unique(radii.round(12)), [0, 0.12, 0.28, 0.55])
 
 

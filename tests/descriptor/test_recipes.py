@@ -34,7 +34,7 @@ def test_names_and_dimensions():
     raw = caloric.describe(image, frames, "caloric-unwhitened")
     assert raw.shape == (40, recipes.descriptor("caloric").layout.dimension)
     assert caloric.describe(image, frames, sigma_r=0.5).shape == raw.shape
-    with pytest.raises(caloric.InputError, match="known are caloric, sift"):
+    with pytest.raises(caloric.InputError, match="choose from caloric, sift"):
         caloric.describe(image, frames, "caloric-63")
     with pytest.raises(caloric.InputError, match="dimensions must be 1 to 128"):
         replace(recipes.descriptor("caloric"), dimensions=129)

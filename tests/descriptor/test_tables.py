@@ -78,7 +78,7 @@ def test_average_is_the_blur_it_claims(name, parameters):
     fine = 2 * np.pi * np.arange(4096) / 4096
     part = density.measure(patches, recipe.kernel)
     maps = pooling.direct_sum(
-        recipe.kernel, fine, recipe.layout.places(), part, SquarePatch(16).points()
+        recipe.kernel, fine, recipe.layout.positions(), part, SquarePatch(16).points()
     )
     bins, blur = recipe.layout.bins(recipe.kernel), recipe.layout.blur(recipe.kernel)
     window = periodic_gaussian(fine[:, None] - bins, blur) * (2 * np.pi / 4096)

@@ -96,7 +96,7 @@ def test_an_empty_image_has_no_features(device):
 def test_requests_that_no_device_serves_are_errors():
     with pytest.raises(caloric.InputError, match="on_device"):
         caloric.extract(IMAGE, on_device=True)
-    with pytest.raises(caloric.InputError, match="needs device='cpu'"):
+    with pytest.raises(caloric.InputError, match="runs only on the CPU"):
         caloric.extract(IMAGE, detector="opencv", device="torch:cpu")
     with pytest.raises(caloric.InputError, match="list of 2 masks"):
         caloric.extract_many([IMAGE, IMAGE], masks=[None])

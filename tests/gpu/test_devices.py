@@ -27,7 +27,7 @@ def test_without_a_gpu_the_error_suggests_other_devices(monkeypatch):
     for device in ("gpu", "cuda:x", 3, None):
         with pytest.raises(caloric.InputError, match="unknown device"):
             caloric.extract(image, device=device)
-    with pytest.raises(caloric.InputError, match="needs device='cpu'"):
+    with pytest.raises(caloric.InputError, match="runs only on the CPU"):
         caloric.extract(image, device=HERE, detector="opencv")
 
 

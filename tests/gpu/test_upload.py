@@ -65,7 +65,7 @@ def test_grayscale_pixels_of_all_kinds_of_arrays_agree_with_the_cpu(kind):
     [
         (np.full((40, 40), np.nan, np.float32), "caloric", "NaN"),
         (np.pad(np.full((20, 20), np.inf), 9), "caloric", "NaN or infinite"),
-        (np.pad(np.full((20, 20), 200.0), 9), "caloric", r"floats from 0 to 200"),
+        (np.pad(np.full((20, 20), 200.0), 9), "caloric", r"got 0 to 200"),
         (np.pad(np.full((20, 20), 1.5), 9), "distribution-field", r"needs intensities"),
         (np.zeros((40, 40), np.int32), "caloric", "pixels of type int32"),
     ],

@@ -1,4 +1,4 @@
-"""Tiles: they cover the image, and what is kept of it is in memory or in a file."""
+"""Tiles cover the image, and reduced images are in memory or in a temporary file."""
 
 import os
 
@@ -27,28 +27,28 @@ def test_every_position_belongs_to_one_tile(h, w, size):
         assert 0 <= tile.left < tile.right <= w
 
 
-def test_reduced_pixels_may_be_in_a_file(monkeypatch):
+def test_reduced_images_in_a_temporary_file_give_the_same_features(monkeypatch):
     image = photographs.gray("camera")
     whole = caloric.extract(image, max_features=200)
-    seen = []
+    shapes = []
 
-    def room(shape, size):
-        seen.append(shape)
+    def allocate(shape, size):
+        shapes.append(shape)
         return original(shape, 0)
 
-    original = tiles._room
-    monkeypatch.setattr(tiles, "_room", room)
+    original = tiles._allocate
+    monkeypatch.setattr(tiles, "_allocate", allocate)
     agree(whole, caloric.extract(image, max_features=200, memory=FOUR_TILES))
-    assert seen
+    assert shapes
 
 
 @pytest.mark.skipif(
     not hasattr(os, "posix_fallocate"), reason="the platform cannot reserve disk space"
 )
-def test_no_space_for_a_temporary_file(monkeypatch):
+def test_a_full_disk_is_reported(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tiles.os, "posix_fallocate", full)
     with pytest.raises(caloric.InputError, match="set TMPDIR to another directory"):
-        tiles._room((100, 100), 0)
+        tiles._allocate((100, 100), 0)

@@ -102,7 +102,7 @@ def test_every_registered_format_has_an_exporter(name):
 
 def test_errors_about_unknown_formats_list_the_known_ones(tmp_path):
     known = ", ".join(FORMATS)
-    with pytest.raises(caloric.InputError, match=rf"did you mean 'hloc'.* known are {known}"):
+    with pytest.raises(caloric.InputError, match=rf"did you mean 'hloc'.* choose from {known}"):
         exporters.exporter("hlock")
     with pytest.raises(caloric.InputError, match=re.escape(exporters.outputs())):
         exporters.exporter_for(tmp_path / "x.unknown")

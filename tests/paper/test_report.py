@@ -106,7 +106,7 @@ def test_output_must_be_a_directory(tmp_path, capsys, monkeypatch):
         cli.main()
     assert stop.value.code == 2
     captured = capsys.readouterr()
-    assert captured.err.strip().endswith("exists and is not a directory; name another")
+    assert captured.err.strip().endswith("exists and is not a directory; specify another")
     assert len(captured.err.strip().splitlines()) == 1
     assert file.read_text() == "content"
 

@@ -7,7 +7,7 @@ def test_a_call_keeps_no_more_memory_than_its_limit():
     """Less than is kept between calls, or more; afterwards it is as before."""
 
     def spare():
-        return sum(buffer.nbytes for buffer in memory._spare.values())
+        return sum(buffer.nbytes for buffer in memory._free.values())
 
     with memory.kept_up_to(10_000):
         for count in (2000, 100_000):
@@ -21,7 +21,7 @@ def test_a_call_keeps_no_more_memory_than_its_limit():
 
 
 def test_memory_is_reused_and_never_shared(monkeypatch):
-    monkeypatch.setattr(memory, "_spare", {})
+    monkeypatch.setattr(memory, "_free", {})
     first = memory.workspace(1000)
     first[:] = 1
     part = first[10:20].reshape(2, 5)

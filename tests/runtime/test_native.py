@@ -119,7 +119,9 @@ def test_descriptors_agree_with_numpy(kind, name, image):
     maps = caloric.Frames.from_xysa(x, y, np.exp(rng.uniform(0, 4, n)), angle).maps.copy()
     maps[::5, :, :2] = maps[::5, :, :2] @ np.array([[1.3, 0.5], [0, 0.8]])
     recipe = recipes.descriptor(name)
-    table = tables.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    table = tables.tabulate(
+        recipe.kernel, recipe.layout, recipe.sampling, max_order=recipe.harmonics
+    )
     args = (ladder, maps, recipe.sampling, recipe.kernel, table, recipe.power)
     plain, compiled = (with_build(k, pooling.pool_frames, *args) for k in ("0", kind))
     scale = np.abs(plain).max(1, keepdims=True)
@@ -401,7 +403,7 @@ def run(kind, code):
 
 def test_the_environment_variable_selects_a_build():
     code = "from caloric.runtime import native; print(native.about())"
-    assert "plain path (CALORIC_NATIVE=0)" in run("0", code)[1]
+    assert "NumPy (CALORIC_NATIVE=0)" in run("0", code)[1]
     assert "compiled core (" in run("", code)[1]
     assert "compiled core (portable)" in run("portable", code)[1]
     status, text = run("abacus", code)

@@ -1,21 +1,46 @@
-"""The command line: one file for each group of commands."""
+"""The command line interface; each module has one group of commands."""
 
 import os
 import sys
 from threading import Timer
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from caloric import __version__
 from caloric.cli import alignment, bench, collection, console, images, projects, show
 from caloric.errors import InputError
 
-_INTERRUPTED = 130  # the exit code by which shells report Ctrl-C
+_INTERRUPTED = 130  # exit status of shells after Ctrl-C
 _PATIENCE = 0.5  # seconds
+
+
+class _Group(TyperGroup):
+    """A group of commands whose help shows no value type after flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options of the group."""
+        return _without_flag_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command of the group, or None."""
+        command: Any = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _without_flag_types(command.get_params(ctx))
+        return command
+
+
+def _without_flag_types(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
 
 app = typer.Typer(
     name="caloric",
+    cls=_Group,
     help="Match images by heat diffusion: SIFT, DSP-SIFT and newer descriptors from one theory.",
     no_args_is_help=True,
     add_completion=True,
@@ -26,12 +51,12 @@ for command in (
     show.demo, show.paper, show.view, show.info,
 ):  # fmt: skip
     app.command()(command)
-app.add_typer(collection.app, name="collection")
-app.add_typer(bench.app, name="bench")
+app.add_typer(collection.app, name="collection", cls=_Group)
+app.add_typer(bench.app, name="bench", cls=_Group)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"caloric {__version__}")
         raise typer.Exit
 
@@ -39,16 +64,19 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _caloric(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on stderr and exit code 2, Ctrl-C 130."""
-    # Removed here, so that --debug is accepted at any position.
+    """Run the command line.
+
+    Invalid input prints one line to stderr and exits with status 2; Ctrl-C exits with status 130.
+    """
+    # --debug is accepted at any position.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     console.raise_on_interrupt()
     try:
@@ -56,7 +84,7 @@ def main() -> None:
         raise SystemExit(code if isinstance(code, int) else 0)
     except console.Interrupted as error:
         typer.echo(f"caloric: interrupted{f'; {error}' if str(error) else ''}", err=True)
-        # Threads that still compute are given a moment to end.
+        # Give running threads a moment to end.
         deadline = Timer(_PATIENCE, os._exit, (_INTERRUPTED,))
         deadline.daemon = True
         deadline.start()
@@ -66,13 +94,13 @@ def main() -> None:
             raise
         text: object = error
         if isinstance(error, MemoryError):
-            text = "not enough memory; try a smaller image"
+            text = "out of memory; try a smaller image"
         elif isinstance(error, UnicodeEncodeError):
-            text = "a file name is not UTF-8 and cannot be written; rename the file"
+            text = "a file name is not valid UTF-8; rename the file"
         typer.echo(f"caloric: {text}", err=True)
         raise SystemExit(2) from None
     except Exception as error:
-        # Usage errors are of classes that depend on the version of Typer.
+        # The classes of usage errors depend on the version of Typer.
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message().replace("Value error, ", "")

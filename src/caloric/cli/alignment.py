@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Device, Json, Picture
+from caloric.cli.options import Device, Figure, Json
 from caloric.errors import InputError
 from caloric.runtime import threads
 
@@ -35,7 +35,7 @@ FeatureName = Annotated[
 def align(
     template: Annotated[str, typer.Argument(help="The template image.")],
     image: Annotated[str, typer.Argument(help="The image to search.")],
-    output: Picture = None,
+    output: Figure = None,
     json_path: Json = None,
     model: ModelName = "affine",
     initial: Annotated[
@@ -156,7 +156,7 @@ def _draw_alignment(
 def find(
     image: Annotated[str, typer.Argument(help="The image to search.")],
     templates: Annotated[list[str], typer.Argument(help="The template images.")],
-    output: Picture = None,
+    output: Figure = None,
     json_path: Json = None,
     model: ModelName = "affine",
     kernel: Annotated[

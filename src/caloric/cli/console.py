@@ -1,4 +1,4 @@
-"""Printing, progress, and checks of output files, shared by all commands."""
+"""Output, progress bars and checks of paths, shared by all commands."""
 
 import json
 import logging
@@ -28,36 +28,36 @@ _SECONDS_BETWEEN_LINES = 10
 
 
 def tables() -> Console:
-    """Return a console for tables; a file gets lines of 160 columns."""
+    """Return a console for tables, 160 columns wide unless stdout is a terminal."""
     return Console(width=None if sys.stdout.isatty() else 160)
 
 
 def json_file(json_path: str | None) -> Path | None:
-    """Return the file that --json names, or None if it names none or standard output."""
+    """Return the file of ``--json``; None if it is not given or standard output."""
     return None if json_path in (None, "-") else Path(str(json_path))
 
 
 def check_outputs(
     json_path: str | None,
-    picture: Path | None,
+    figure: Path | None,
     *others: Path | None,
     inputs: Iterable[str | Path] = (),
 ) -> None:
-    """Raise an error, before the work, if an output cannot be written or would replace an input."""
+    """Raise InputError if an output cannot be written or would overwrite an input."""
     from caloric import viz
 
-    outputs = [path for path in (json_file(json_path), picture, *others) if path is not None]
+    outputs = [path for path in (json_file(json_path), figure, *others) if path is not None]
     for path in outputs:
         check_target(path)
     if len({path.resolve() for path in outputs}) < len(outputs):
-        raise InputError(f"{outputs[0]}: two results would be written to one file")
+        raise InputError(f"{outputs[0]}: two outputs have the same path")
     check_inputs(outputs, inputs)
-    if picture is not None:
-        viz.check_format(picture)
+    if figure is not None:
+        viz.check_format(figure)
 
 
 def check_plot(path: Path | None) -> None:
-    """Raise an error, before the work, if a plot is requested and cannot be drawn."""
+    """Raise InputError if a plot is requested but cannot be drawn."""
     from caloric.viz import plots
 
     if path is not None:
@@ -65,22 +65,22 @@ def check_plot(path: Path | None) -> None:
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Raise an error if an output would overwrite an input, or a file of an input directory.
+    """Raise InputError if an output would overwrite an input or a file in an input directory.
 
-    A report of an earlier run may be in the directory of the data.
+    A JSON report in the data directory may be overwritten.
     """
     sources = [Path(source) for source in inputs if Path(source).exists()]
     for path in (path for path in outputs if path.exists()):
         for source in sources:
-            # Also under another name: a link, a relative path, or other case on some file systems.
+            # samefile also recognizes links, relative paths, and case-insensitive file systems.
             inside = source.is_dir() and path.resolve().is_relative_to(source.resolve())
-            ours = path.suffix == ".json" and path.name != "cameras.json"
-            if (inside and not ours) or path.samefile(source):
-                raise InputError(f"{path}: is an input and would be overwritten")
+            is_report = path.suffix == ".json" and path.name != "cameras.json"
+            if (inside and not is_report) or path.samefile(source):
+                raise InputError(f"{path} is an input and would be overwritten")
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text to a file as a whole, or print it if the path is "-"."""
+    """Write a text to a file atomically, or to stdout if the path is "-"."""
     if path == "-":
         typer.echo(text)
         return
@@ -94,7 +94,7 @@ def write_report(path: str, report: Report) -> None:
 
 
 def report_results(json_path: str | None, report: Report, lines: Iterable[str]) -> None:
-    """Write a report to ``--json`` if it is given; print the lines unless that is stdout."""
+    """Write the report if ``--json`` is given, and print the lines unless JSON goes to stdout."""
     if json_path is not None:
         write_report(json_path, report)
     if json_path != "-":
@@ -111,13 +111,13 @@ def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Numbe
 
 
 def skipped(name: str, reason: str) -> None:
-    """Report an image that cannot be used."""
+    """Print that an image was skipped, and why."""
     line = reason if reason.startswith(name) else f"{name}: {reason}"
     typer.echo(f"skipped: {line}", err=True)
 
 
 class _Warnings(logging.Handler):
-    """Prints warnings of the library to stderr, as they are."""
+    """A handler that prints messages to stderr without a prefix."""
 
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(record.getMessage(), err=True)
@@ -127,19 +127,19 @@ _WARNINGS = _Warnings(logging.WARNING)
 
 
 def print_warnings() -> None:
-    """Print warnings that the library logs, such as skipped images, to stderr."""
+    """Print the warnings that the library logs, such as skipped images, to stderr."""
     logging.getLogger("caloric").addHandler(_WARNINGS)
 
 
 def line_printer() -> Log:
-    """Return a function that prints a line to stderr, for the steps of long work."""
+    """Return a function that prints a progress message to stderr."""
     console = Console(stderr=True)
     return lambda message: console.print(f"  {message}", highlight=False)
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Print what is being done to stderr if it takes longer than a second."""
+    """Print what is being done to stderr after one second."""
     timer = Timer(1.0, lambda: typer.echo(f"{what} ...", err=True))
     timer.daemon = True
     timer.start()
@@ -150,11 +150,11 @@ def working(what: str) -> Iterator[None]:
 
 
 class Interrupted(BaseException):
-    """Ctrl-C was pressed. Unlike KeyboardInterrupt it passes through the command parser."""
+    """Raised on Ctrl-C instead of KeyboardInterrupt, which the command parser would catch."""
 
 
 def raise_on_interrupt() -> None:
-    """Make Ctrl-C raise :class:`Interrupted`; a second one ends the process at once."""
+    """Make Ctrl-C raise :class:`Interrupted`; a second Ctrl-C kills the process."""
 
     def interrupt(number: int, frame: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -165,7 +165,7 @@ def raise_on_interrupt() -> None:
 
 @contextmanager
 def keeping(what: str) -> Iterator[None]:
-    """Report what is kept if the work is interrupted."""
+    """Add to the message of an interruption what is kept."""
     try:
         yield
     except Interrupted as error:
@@ -173,10 +173,7 @@ def keeping(what: str) -> Iterator[None]:
 
 
 class Progress:
-    """Report how much of counted work is done: a bar on a terminal, elsewhere plain lines.
-
-    Plain lines are printed every ten seconds and at the end. All output goes to stderr.
-    """
+    """Progress on stderr: a bar on a terminal, otherwise lines every ten seconds and at the end."""
 
     def __init__(self) -> None:
         """Start the clock."""
@@ -190,7 +187,7 @@ class Progress:
         self._tasks: dict[str, TaskID] = {}
         self._started = self._printed = time.monotonic()
         if self._bars.console.is_terminal:
-            finalize(self, self._bars.stop)  # shows the cursor again after an error
+            finalize(self, self._bars.stop)  # restores the cursor after an error
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` items called ``what`` are done."""

@@ -1,11 +1,11 @@
-"""``caloric match`` and ``caloric extract``: extract features, and match two images."""
+"""``caloric match`` and ``caloric extract``."""
 
 import itertools
 import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,14 +18,15 @@ from caloric.interop.exporters import FORMATS, outputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
+from caloric.types import UncalibratedModel
 
 if TYPE_CHECKING:
     from caloric.image_pair import ImageMatch
 
-Model = Literal["homography", "affine", "fundamental"]
-Image = Annotated[str, typer.Argument(help="An image file.")]
+Image = Annotated[str, typer.Argument(help="Image file.")]
 Memory = Annotated[
-    int, typer.Option(help="Working memory in megabytes; a larger image is processed in tiles.")
+    int,
+    typer.Option(help="Working memory in MB; images that need more are processed in tiles."),
 ]
 
 
@@ -37,39 +38,41 @@ def match(
     image_b: Image,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write a picture of the inliers to this file."),
+        typer.Option("--output", "-o", help="Write a figure of the inliers to this file."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write an interactive page of the matches to this file.")
+        Path | None, typer.Option(help="Write an interactive HTML page to this file.")
     ] = None,
     json_path: Annotated[
         str | None,
         typer.Option(
-            "--json", help="Write the matches as JSON to this file; - for standard output."
+            "--json", help="Write the matches as JSON to this file (- for standard output)."
         ),
     ] = None,
     options: ExtractOptions = DEFAULTS,
-    model: Annotated[Model, typer.Option(help="Model of the geometry.")] = "homography",
-    ratio: Annotated[float, typer.Option(help="Threshold of the ratio test; 1 for none.")] = 0.9,
+    model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
+    ratio: Annotated[
+        float, typer.Option(help="Threshold of the ratio test; 1 disables the test.")
+    ] = 0.9,
     threshold: Annotated[
-        float, typer.Option(help="Largest residual of an inlier, in pixels.")
+        float, typer.Option(help="Maximum residual of an inlier, in pixels.")
     ] = 2.0,
-    seed: Annotated[int, typer.Option(help="Seed of the robust estimation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random sampling.")] = 0,
     views: Annotated[
         ViewsChoice,
         typer.Option(
             help="Simulated oblique views: auto (only if the original images yield no reliable "
-            "geometry), none, or the largest tilt."
+            "geometry), none, or the maximum tilt."
         ),
     ] = "auto",
-    refine: Annotated[bool, typer.Option(help="Refine the matches to sub-pixel accuracy.")] = True,
+    refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
     device: Device = "cpu",
 ) -> None:
     """Match two images and verify the matches geometrically.
 
     Exits with status 1 if no reliable geometry is found.
 
-    An essential matrix needs camera intrinsics: use caloric.match_images from Python.
+    To estimate an essential matrix, use caloric.match_images in Python: it needs camera intrinsics.
     """
     from caloric.image_pair import match_images, views_argument
 
@@ -89,26 +92,24 @@ def match(
         from caloric.view.images import LoadedImage
 
         names = [Path(path).name for path in (image_a, image_b)]
-        pictures = [
+        first, second = (
             LoadedImage.of_pixels(name, pixels)
             for name, pixels in zip(names, (pair.image_a, pair.image_b), strict=True)
-        ]
-        text = standalone.page(
-            (pictures[0], pictures[1]), pair, _typed(context), " and ".join(names)
         )
+        text = standalone.page((first, second), pair, _command_line(context), " and ".join(names))
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
         typer.echo(pair.summary)
-        for written in (output, html, json_path):
-            if written is not None:
-                typer.echo(f"written: {written}")
+        for path in (output, html, json_path):
+            if path is not None:
+                typer.echo(f"written: {path}")
     if not pair:
         raise typer.Exit(1)
 
 
-def _typed(context: typer.Context) -> str:
-    """Return the command as it was typed: arguments first, then the options that were given."""
+def _command_line(context: typer.Context) -> str:
+    """Return the command line of a call: its arguments, then the options that were given."""
     words: list[list[str]] = []
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
@@ -126,7 +127,7 @@ def _typed(context: typer.Context) -> str:
 
 
 def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:
-    """Return the fields of ``match --json``, which docs/json.md describes."""
+    """Return the fields of ``match --json``, described in docs/json.md."""
     matrix = pair.geometry.matrix
     columns = zip(
         *(points.tolist() for points in pair.all_points()),
@@ -163,19 +164,19 @@ def extract(
     ],
     to: Annotated[
         str | None,
-        typer.Option(help=f"Format: {', '.join(FORMATS)}; by default that of the suffix."),
+        typer.Option(help=f"Format: {', '.join(FORMATS)}. By default it follows the suffix."),
     ] = None,
     options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
     device: Device = "cpu",
     decode: Annotated[
-        Decoder, typer.Option(help="gpu decodes JPEGs by nvJPEG; gray levels can differ slightly.")
+        Decoder,
+        typer.Option(help="JPEG decoder; gpu uses nvJPEG, whose pixels can differ slightly."),
     ] = "cpu",
 ) -> None:
-    """Extract features of images to a file or a directory.
+    """Extract features from images to a file or a directory.
 
-    Images that cannot be used are skipped. Exits with status 1 if some were skipped, and 2 if none
-    could be used.
+    Unusable images are skipped. Exits with status 1 if any image was skipped, and 2 if all were.
     """
     from caloric import features
     from caloric.extraction import dispatch
@@ -186,15 +187,15 @@ def extract(
 
     names = [Path(image).name for image in images]
     if len(set(names)) < len(names):
-        raise InputError("two of the images have the same name; extract them into two outputs")
+        raise InputError("two images have the same file name; extract them to separate outputs")
     kind = exporters.exporter_for(output) if to is None else exporters.exporter(to)
     parents = {Path(image).parent for image in images}
     directory = parents.pop() if len(parents) == 1 else None
     request = exporters.Request(output, tuple(names), directory)
-    exporter = kind(request)  # raises errors before the work
+    exporter = kind(request)  # raises errors before the extraction starts
     console.check_inputs(exporter.files(), images)
     if memory < 1:
-        raise InputError(f"--memory must be a number of megabytes from 1, got {memory}")
+        raise InputError(f"--memory must be at least 1 MB, got {memory}")
     target = devices.resolve(device)
     dispatch.check_device(target, options, on_device=False)
     loading.check_decoder(decode, target)
@@ -215,13 +216,13 @@ def extract(
             yield name, result
 
     results = extracted()
-    with console.working(f"extracting features of {images[0]}"):
+    with console.working(f"extracting features from {images[0]}"):
         first = next(results, None)
     if first is None:
-        typer.echo(f"none of {len(images)} images could be used; nothing was written", err=True)
+        typer.echo(f"none of {len(images)} images is usable; nothing written", err=True)
         raise typer.Exit(2)
     results = itertools.chain([first], results)
-    kept = f"files written so far are kept in {output}" if output.is_dir() else ""
+    kept = f"the files written so far are in {output}" if output.is_dir() else ""
     with console.keeping(kept):
         exporters.write(exporter, results)
     typer.echo(f"{len(images) - len(skipped)} of {len(images)} images: {output}")

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 import inspect
 from collections.abc import Callable
@@ -18,22 +18,22 @@ DescriptorName = Annotated[
     str, typer.Option("--descriptor", help=keywords.summary(ExtractOptions, "descriptor"))
 ]
 Device = Annotated[
-    str, typer.Option(help="cpu, cuda, cuda:1, torch:cpu, or auto for a GPU if there is one.")
+    str, typer.Option(help="Device: cpu, cuda, cuda:1, torch:cpu, or auto (a GPU if available).")
 ]
-Picture = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write a picture of the result to this file.")
+Figure = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write a figure of the result to this file.")
 ]
 Json = Annotated[
     str | None,
-    typer.Option("--json", help="Write the result as JSON to this file; - for standard output."),
+    typer.Option("--json", help="Write the result as JSON to this file (- for standard output)."),
 ]
 
 
 def takes_extract_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command with a parameter ``options``, which is then an :class:`ExtractOptions`.
+    """Decorate a command that has a parameter ``options``, an :class:`ExtractOptions`.
 
-    On the command line it is ``--descriptor`` and an option for each field of
-    :class:`DetectOptions`, with its documentation. Wrong values raise InputError before the command
+    The command line has ``--descriptor`` and an option for each field of :class:`DetectOptions`
+    instead, documented by their docstrings. Invalid values raise InputError before the command
     runs.
     """
     signature = inspect.signature(command)
@@ -55,13 +55,13 @@ def takes_extract_options(command: Callable[..., None]) -> Callable[..., None]:
         for f in exposed
     }
     parameters = list(signature.parameters.values())
-    at = list(signature.parameters).index("options")
-    parameters[at : at + 1] = listed.values()
+    index = list(signature.parameters).index("options")
+    parameters[index : index + 1] = listed.values()
     keyword_only = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
 
-    def run(**given: Any) -> None:
-        options = ExtractOptions(**{name: given.pop(name) for name in listed})
-        command(**given, options=options)
+    def run(**arguments: Any) -> None:
+        options = ExtractOptions(**{name: arguments.pop(name) for name in listed})
+        command(**arguments, options=options)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]

@@ -11,13 +11,13 @@ import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.images import Model
 from caloric.cli.options import DEFAULTS, takes_extract_options
 from caloric.descriptor import recipes
 from caloric.image_pair import ViewsChoice
 from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
 from caloric.runtime.files import check_directory
+from caloric.types import UncalibratedModel
 
 
 def demo(
@@ -57,7 +57,7 @@ def view(
     ] = None,
     image_b: Annotated[Path | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
-    model: Annotated[Model, typer.Option(help="Geometric model.")] = "homography",
+    model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
     views: Annotated[
         ViewsChoice, typer.Option(help="Largest tilt of simulated oblique views.")
     ] = "auto",

@@ -2,8 +2,8 @@
 
 A pixel with weight ρ (|∇f| times its area) and angle φ is represented by its first Fourier
 coefficients ρ cos mφ, ρ sin mφ. Every kernel is smooth in φ, so its Fourier series is short, and
-the product with the density is exact up to the neglected tail of the kernel. Unlike angular bins,
-the basis adds no error of its own.
+the product with the density is exact up to the neglected tail of the kernel. Angular bins would
+add a quantization error.
 """
 
 from collections.abc import Iterator
@@ -123,44 +123,43 @@ def measure_frames(
 ) -> Measure:
     """Return the density (n, p), float32, around frames ``maps`` (n, 2, 3) for a kernel's feature.
 
-    The frame is u ↦ A u + t and the image in its coordinates is f ∘ τ, so a gradient is A^T ∇f: it
-    turns, scales and shears with the frame. Points outside the image have weight 0. The weight is
-    area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to the first point's; the
-    theory has power 1, and for a sampling of uniform smoothing the factor is 1. Levels are smoothed
-    isotropically: a frame that is not circular is read at √|det A| times the smoothing of its
-    sampling, which is too sharp along its longer axis and too smooth across it. Consecutive frames
-    of similar size are read together.
+    In the coordinates of a frame u ↦ A u + t the gradient is A^T ∇f. The weight of a point is
+    area · (smoothing · |A^T ∇f|)^power, with the smoothing relative to that of the first point, or
+    0 outside the image; the theory has power 1. Levels are smoothed isotropically: the smoothing of
+    a frame that is not circular is that of the sampling times √|det A|, which is too little along
+    its longer axis and too much across it. Consecutive frames that read the same level are
+    processed together.
     """
     points = in_sigmas(sampling)
-    places = _locate(ladder, maps, points)
+    positions = _locate(ladder, maps, points)
     if kernel.feature == "intensity":
-        areas = np.broadcast_to(points.areas, places.x.shape).copy()
-        areas[places.crossing] *= places.inside
-        return _intensity_measure(places.read(ladder, 0, 0), areas, kernel)
+        areas = np.broadcast_to(points.areas, positions.x.shape).copy()
+        areas[positions.crossing] *= positions.inside
+        return _intensity_measure(positions.read(ladder, 0, 0), areas, kernel)
     # The central difference of interpolated pixels is the interpolated central difference.
-    fx = places.read(ladder, 1, 0)
-    fx -= places.read(ladder, -1, 0)
-    fy = places.read(ladder, 0, 1)
-    fy -= places.read(ladder, 0, -1)
+    fx = positions.read(ladder, 1, 0)
+    fx -= positions.read(ladder, -1, 0)
+    fy = positions.read(ladder, 0, 1)
+    fy -= positions.read(ladder, 0, -1)
     a = 0.5 * maps[:, None, :, :2].astype(np.float32)
     gx = fx * a[..., 0, 0] + fy * a[..., 1, 0]
     gy = fx * a[..., 0, 1] + fy * a[..., 1, 1]
-    # Not by OpenCV, where the last bit depends on the address of the array.
+    # Not cv2.magnitude, whose last bit depends on the alignment of the array.
     length = np.sqrt(gx * gx + gy * gy)
     cos, sin = _direction(gx, gy, length)
-    length *= places.scale
-    length[places.crossing] *= places.inside
+    length *= positions.scale
+    length[positions.crossing] *= positions.inside
     weights = length if power == 1 else length ** np.float32(power)
     return Measure(weights * points.factors(power), cos, sin)
 
 
 @dataclass(frozen=True, eq=False)
-class _Places:
+class _Positions:
     """The positions of the points of n frames: ``x`` and ``y`` (n, p) in pixels of their levels.
 
-    ``parts`` are the (frames, points, level) that are read together, ``scale`` (n, p) is 1 / step.
-    ``crossing`` are the frames that may cross the border of the image, and ``inside`` tells which
-    of their points are in the image; those of the other frames all are.
+    ``parts`` are the (frames, points, level) that are read together; ``scale`` (n, p) is 1 / step.
+    ``crossing`` are the frames that may cross the image border; ``inside`` is a mask of their
+    points that are in the image. All points of other frames are.
     """
 
     parts: tuple[tuple[slice, slice, int], ...]
@@ -194,7 +193,7 @@ class _Places:
 def _bilinear(
     pixels: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return what cv2.remap does, for a level that is too large for it."""
+    """Return the result of cv2.remap for a level that is too large for it."""
     (h, w), left, top = pixels.shape, np.floor(x), np.floor(y)
     u, v = x - left, y - top
 
@@ -206,7 +205,7 @@ def _bilinear(
     return np.asarray(across[0] * (1 - v) + across[1] * v)
 
 
-def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
+def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Positions:
     (h, w), centers = ladder.size, maps[:, :, 2]
     levels = levels_of(ladder, maps, points)
     scale = 1 / np.array([level.step for level in ladder.levels])[levels]
@@ -217,12 +216,12 @@ def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     square = (maps[:, :, :2] ** 2).sum((1, 2))
     longest = np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * sigmas(maps) ** 4, 0))) / 2)
     reach = longest * points.reach
-    room = np.minimum(centers, (w - 1, h - 1) - centers).min(1) + 0.5
-    crossing = np.flatnonzero(reach > room)
+    to_border = np.minimum(centers, (w - 1, h - 1) - centers).min(1) + 0.5
+    crossing = np.flatnonzero(reach > to_border)
     column, row = (v[crossing] + centers[crossing, i, None] for i, v in enumerate((x, y)))
     inside = (column >= -0.5) & (column <= w - 0.5) & (row >= -0.5) & (row <= h - 0.5)
     shift = (centers[:, None] - origin[..., None]) * scale[..., None] - corner
-    shift = np.clip(shift, -1e9, 1e9)  # far outside any image
+    shift = np.clip(shift, -1e9, 1e9)  # outside any image
     lengths = [run.stop - run.start for run in points.runs]
 
     def to_points(per_run: FloatArray) -> NDArray[np.float32]:
@@ -236,7 +235,7 @@ def _locate(ladder: Ladder, maps: FloatArray, points: Points) -> _Places:
     for run, run_levels in zip(points.runs, levels.T, strict=True):
         cuts = [0, *(np.flatnonzero(np.diff(run_levels)) + 1).tolist(), len(run_levels)]
         parts += [(slice(a, b), run, int(run_levels[a])) for a, b in pairwise(cuts)]
-    return _Places(tuple(parts), scales, x, y, crossing, inside)
+    return _Positions(tuple(parts), scales, x, y, crossing, inside)
 
 
 def harmonic_series(weights: V, cos: V, sin: V, order: int) -> Iterator[V]:

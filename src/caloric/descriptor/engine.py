@@ -1,4 +1,4 @@
-"""The engine computes the descriptors of a recipe: density, table, normalization, whitening."""
+"""Computation of the descriptors of a recipe: density, table, normalization, whitening."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -43,18 +43,20 @@ def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.g
 def describe_levels(
     ladder: Ladder, maps: FloatArray, options: DescribeOptions
 ) -> NDArray[np.generic]:
-    """Return the descriptors (n, d) of frames ``maps`` (n, 2, 3), read from an existing ladder.
+    """Return the descriptors (n, d) of frames ``maps`` (n, 2, 3) from the levels of an image.
 
     With several sizes the result is the mean over the frame scaled by each of them.
     """
     recipe = options.recipe
-    table = tables.tabulate(recipe.kernel, recipe.layout, recipe.sampling, most=recipe.harmonics)
+    table = tables.tabulate(
+        recipe.kernel, recipe.layout, recipe.sampling, max_order=recipe.harmonics
+    )
 
     def pooled(size: float) -> density.Floats:
-        sized = maps.copy()
-        sized[:, :, :2] *= size
+        scaled = maps.copy()
+        scaled[:, :, :2] *= size
         return pooling.pool_frames(
-            ladder, sized, recipe.sampling, recipe.kernel, table, recipe.power
+            ladder, scaled, recipe.sampling, recipe.kernel, table, recipe.power
         )
 
     return finish(mean_over_sizes(pooled, options.sizes), recipe, options.output)
@@ -83,21 +85,21 @@ def _patches(patches: object, dtype: str) -> NDArray[np.floating]:
             f"patches: expected squares, got {array.shape[1]} rows of {array.shape[2]} pixels"
         )
     if array.shape[1] < 4:
-        raise InputError(f"patches: at least 4 x 4 pixels are needed, got {array.shape[1:]}")
+        raise InputError(f"patches: must have at least 4 x 4 pixels, got {array.shape[1:]}")
     return as_unit_range(patches, "patches", dtype)
 
 
 def check_range(pixels: NDArray[np.floating], kernel: Kernel) -> None:
-    """Raise an error if an intensity kernel gets pixels outside [0, 1]."""
+    """Raise InputError if an intensity kernel gets pixels outside [0, 1]."""
     if kernel.feature == "intensity" and 0 not in pixels.shape:
         check_intensities(float(pixels.min()), float(pixels.max()), kernel)
 
 
 def check_intensities(low: float, high: float, kernel: Kernel) -> None:
-    """Raise an error if the intensities of an image are not in [0, 1]."""
+    """Raise InputError if the intensities of an image are not in [0, 1]."""
     if low < -1e-3 or high > 1.001:
         raise InputError(
-            f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale them"
+            f"{kernel.name} needs intensities in [0, 1], got {low:g} to {high:g}; rescale the image"
         )
 
 
@@ -111,32 +113,33 @@ def describe_patches(
     dtype: DTypeLike = "float32",
     **parameters: float,
 ) -> NDArray[np.generic]:
-    """Describe square gray patches.
+    """Compute descriptors of square grayscale patches.
 
-    The first call with a recipe computes its table; that time grows with S² and with narrow
-    kernels.
+    The first call with a recipe computes its table, which takes longer for larger patches and
+    narrower kernels.
 
     Parameters
     ----------
     patches : array (n, S, S)
-        uint8, uint16, bool, or floats in [0, 1].
+        Grayscale patches: uint8, uint16, bool, or floats in [0, 1].
     descriptor : str, Descriptor or Kernel
-        One of :func:`descriptors`, a custom recipe, or a kernel.
+        Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel. Its sampling must be
+        a square patch.
     layout : Grid or Rings, optional
-        Replaces the recipe's layout.
+        Layout to use instead of the recipe's.
     normalisation : "none", "l2", "clip" or "root", optional
-        Replaces the recipe's normalization. With "none" the values are those of the integral
-        h(β, x), with gradients and lengths in patch coordinates [-1, 1].
+        Normalization to use instead of the recipe's. With "none" the values are those of the
+        integral h(β, x), with gradients and lengths in patch coordinates [-1, 1].
     dtype : "float32", "float64" or "uint8"
-        The type of the result.
+        Data type of the result.
     **parameters : float
-        Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
+        Kernel parameters to use instead of the recipe's, such as ``sigma_d``.
 
     Returns
     -------
     ndarray (n, d)
-        One descriptor per patch. A patch without gradient has descriptor 0, except for the
-        distribution fields, which use no gradient.
+        One descriptor per patch. The descriptor of a constant patch is 0, except for the
+        distribution fields, which do not use gradients.
 
     Examples
     --------
@@ -150,7 +153,7 @@ def describe_patches(
     recipe, output = options.recipe, options.output
     if not isinstance(recipe.sampling, SquarePatch):
         raise InputError(
-            "this descriptor samples rings beyond any patch; use describe(image, frames) instead"
+            "this descriptor does not sample a square patch; use describe(image, frames) instead"
         )
     working = "float64" if output == "float64" else "float32"
     pixels = _patches(patches, working)
@@ -174,21 +177,21 @@ def response_map(
 ) -> FloatArray:
     """Compute h(β, ·) over a whole patch, as in the paper's figures.
 
-    The sum over pixels is exact, with the kernel evaluated at every pair of points, so the time
-    grows with (S · size)²: a second for 32 x 32, minutes for 128 x 128.
+    The kernel is evaluated at every pair of points, without a table, so the time grows with
+    (S · size)²: a second for 32 x 32, minutes for 128 x 128.
 
     Parameters
     ----------
     patch : array (S, S)
-        uint8, uint16, bool, or floats in [0, 1].
+        Grayscale patch: uint8, uint16, bool, or floats in [0, 1].
     descriptor : str, Descriptor or Kernel
-        One of :func:`descriptors`, a custom recipe, or a kernel.
+        Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     beta : array (b,), optional
         Directions in radians, or levels for the distribution fields; by default the recipe's.
     size : int, optional
         Width of the map; by default S.
     **parameters : float
-        Parameters of the kernel that replace the recipe's.
+        Kernel parameters to use instead of the recipe's.
 
     Returns
     -------
@@ -216,7 +219,7 @@ def response_map(
         raise InputError("beta must be one or more finite numbers")
     side = pixels.shape[1] if size is None else size
     if not isinstance(side, int | np.integer) or side < 1:
-        raise InputError(f"size must be a whole number from 1, got {size!r}")
+        raise InputError(f"size must be a positive integer, got {size!r}")
     part = density.measure(pixels, recipe.kernel)
     points = SquarePatch(pixels.shape[1]).points()
     maps = pooling.direct_sum(recipe.kernel, angles, SquarePatch(int(side)).points(), part, points)

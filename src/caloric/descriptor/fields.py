@@ -1,4 +1,4 @@
-"""The density of an image as smooth fields, which are compared to align images.
+"""The density of an image as smooth fields, used to align images.
 
 The gradient-orientation density h(β, x) = |∇f| Ш(∠∇f − β) is represented by its harmonics in β::
 
@@ -6,9 +6,9 @@ The gradient-orientation density h(β, x) = |∇f| Ш(∠∇f − β) is represe
 
 Diffusion of the density blurs them: over translation by k_σ in x, over rotation (Lemma 1) by the
 factor e^{−m²σr²/2}. A rotation of the image by α multiplies u_m by e^{−imα}. The division by n, the
-root-mean-square gradient around x, is not part of the theory: it makes the fields tolerate
-illumination that varies over the image. Distribution fields (eq. 8) are histograms of intensity,
-whose layers do not change under rotation.
+root-mean-square gradient around x, is not part of the theory: it makes the fields robust to
+illumination that varies over the image. Distribution fields (eq. 8) are intensity histograms, whose
+layers do not change under rotation.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,9 +27,9 @@ SHARPNESS = 1.0  # smoothing, in pixels, at which gradients are measured
 WEIGHTS = (1.0, 1.0, 0.7)  # of the three harmonics
 MEAN = 0.75  # of u_0 over photographs; subtracting it centers the field
 LEVELS = 8  # of a distribution field
-FAINT = 0.15  # gradients below this share of the mean, or below NOISE, count as noise
+FAINT = 0.15  # gradients below this fraction of the mean, or below NOISE, are noise
 NOISE = 0.004
-NEGLIGIBLE = 0.05  # samples: a narrower blur is left out
+NEGLIGIBLE = 0.05  # samples: a narrower blur is skipped
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Filters:
 
 
 def coarse(count: int, sigma: float) -> int:
-    """Return the number of samples that are enough, of ``count``, for a blur by σ samples."""
+    """Return the number of samples, at most ``count``, on which a blur by σ can be computed."""
     return count if sigma < 6 else max(1, round(3 * count / sigma))
 
 
@@ -80,7 +80,7 @@ def blurred(fields: Pixels, sigma: float) -> Pixels:
 
 
 def reach(sigma: float) -> int:
-    """Return the number of samples on each side that :func:`blurred` uses."""
+    """Return the radius, in samples, of the filter of :func:`blurred`."""
     return int(np.ceil(3 * sigma))
 
 
@@ -101,8 +101,9 @@ class Feature:
     """A kind of field: ``harmonics`` lists its orders m; m = 0 has one channel, any other m two.
 
     ``measure(pixels, around, by)`` returns the fields (channels, h, w) of an image (h, w), an array
-    or a tensor; ``around`` is the width, in pixels, over which the illumination is assumed to be
-    constant, and ``by`` has the filters of its device.
+    or a tensor. ``around`` is the width, in pixels, over which the illumination is assumed to be
+    constant, and ``by`` are the filters of its device. If ``widens``, affine diffusion blurs the
+    field more at larger distances from the center.
     """
 
     name: str
@@ -124,7 +125,7 @@ def gradients(pixels: ArrayOrTensor, by: Filters = CPU) -> tuple[ArrayOrTensor, 
 
 
 def _harmonic_fields(step: int) -> Callable[..., ArrayOrTensor]:
-    """Return a function that measures u_0, u_step and u_2step; step 2 ignores gradient signs."""
+    """Return a function that measures u_0, u_step and u_2step; step 2 ignores gradient polarity."""
 
     def measure(pixels: ArrayOrTensor, around: float, by: Filters = CPU) -> ArrayOrTensor:
         xp = namespace(pixels)
@@ -174,11 +175,11 @@ FEATURES = {
 
 
 def feature(name: str, inverted: bool = False) -> Feature:
-    """Return the feature of that name, or its form that tolerates inverted contrast."""
+    """Return the feature of that name, or its variant that is invariant to inverted contrast."""
     if name not in FEATURES:
         raise unknown("feature", name, FEATURES)
     if inverted and not name.endswith("orientation"):
-        raise InputError(f"inverted contrast cannot be compared by {name!r}")
+        raise InputError(f"feature {name!r} does not support inverted contrast")
     return FEATURES["unsigned-orientation" if inverted else name]
 
 
@@ -189,7 +190,7 @@ def channels(harmonics: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def rotated(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
-    """Return e^{−imα} u_m, the fields of the image rotated by α; they are changed in place."""
+    """Rotate the fields in place by α, u_m ← e^{−imα} u_m, and return them."""
     for m, channel in channels(harmonics):
         if m:
             c, s = np.cos(m * angle), np.sin(m * angle)
@@ -200,12 +201,12 @@ def rotated(fields: Pixels, harmonics: tuple[int, ...], angle: float) -> Pixels:
 
 
 def missing(sigma: float, have: float) -> float:
-    """Return the width of the blur that widens a blur of ``have`` to one of σ."""
+    """Return the width of the blur that widens a blur of width ``have`` to one of σ."""
     return float(np.sqrt(max(0.0, sigma**2 - have**2)))
 
 
 def halves(pixels: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield an image at 1, 1/2, 1/4, … of its size; pixel i of each is pixel i, 2i, 4i, … of it."""
+    """Yield an image at 1, 1/2, 1/4, … of its size; pixel i is pixel i, 2i, 4i, … of the image."""
     while True:
         yield pixels
         pixels = np.asarray(cv2.pyrDown(pixels), pixels.dtype)
@@ -224,14 +225,14 @@ def sampled(fields: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pix
 class Pyramid:
     """Fields at spacings of 1, 2, 4, … pixels, with sample i at i times the spacing.
 
-    ``blurs`` are the widths, in pixels, of the blur that each level already has.
+    ``blurs`` are the widths, in pixels, of the blur of each level.
     """
 
     levels: tuple[Pixels, ...]
     blurs: tuple[float, ...]
 
     def level(self, spacing: float) -> tuple[Pixels, int, float]:
-        """Return fields, spacing and blur of the coarsest level no coarser than ``spacing``."""
+        """Return the fields, spacing and blur of the coarsest level within ``spacing``."""
         index = int(np.clip(np.floor(np.log2(max(spacing, 1.0)) + 1e-6), 0, len(self.levels) - 1))
         return self.levels[index], 2**index, self.blurs[index]
 

@@ -1,6 +1,6 @@
 """Layouts: the positions x and the directions (or levels) β of the entries of a descriptor.
 
-Entries are ordered by place, and within a place by β: entry = place · directions + direction.
+Entry ``position · directions + direction`` has this position and direction.
 """
 
 import numbers
@@ -18,26 +18,26 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(ABC):
-    """The base of layouts: equally spaced directions at the places that a subclass defines.
+    """Base class of layouts: equally spaced directions at the positions that a subclass defines.
 
-    K is evaluated at each β. When its width in β is small compared to the spacing of the β, a
-    gradient between two of them would be missed. K is then blurred over β by the Gaussian that
-    widens it to a share of the spacing. With ``average=True`` the share is a half, where the worst
-    angle has .92 of the weight of the best; with ``"auto"`` it is three eighths (.7), which leaves
-    the usual widths unchanged; with ``False`` there is no blur.
+    K is evaluated at each β. If it is narrow compared to the spacing of the β, gradients between
+    two of them would be missed. K is then blurred over β by a Gaussian to a minimum width, a
+    fraction of the spacing: 1/2 with ``average=True``, so that any angle has at least .92 of the
+    largest weight; 3/8 with ``"auto"`` (.7), which leaves the usual widths unchanged; 0, no blur,
+    with ``False``.
     """
 
     directions: int = 8
     average: bool | Literal["auto"] = "auto"
 
     @abstractmethod
-    def places(self) -> FloatArray:
-        """Return the places x (n, 2) in patch coordinates, [-1, 1] on each axis."""
+    def positions(self) -> FloatArray:
+        """Return the positions x (n, 2) in patch coordinates, [-1, 1] on each axis."""
 
     @property
     def dimension(self) -> int:
         """The number of entries."""
-        return len(self.places()) * self.directions
+        return len(self.positions()) * self.directions
 
     def bins(self, kernel: Kernel) -> FloatArray:
         """Return β (n,): 2πk/n for orientations, (k + 1/2)/n for intensities."""
@@ -47,28 +47,28 @@ class Layout(ABC):
         return (k + 0.5) / self.directions
 
     def blur(self, kernel: Kernel) -> float:
-        """Return the width of the blur over β, 0 for none."""
+        """Return the width of the blur over β, or 0."""
         span = 2 * np.pi if kernel.feature == "orientation" else 1.0
         spacing = span / self.directions
-        share = {"auto": 0.375, True: 0.5, False: 0.0}[self.average]
-        missing = (share * spacing) ** 2 - kernel.bandwidth**2
+        fraction = {"auto": 0.375, True: 0.5, False: 0.0}[self.average]
+        missing = (fraction * spacing) ** 2 - kernel.bandwidth**2
         return float(np.sqrt(max(missing, 0)))
 
 
-def _count(value: object, what: str) -> None:
+def _check_count(value: object, what: str) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
         raise InputError(f"{what} must be a positive integer, got {value!r}")
 
 
 def _check(layout: Layout) -> None:
-    _count(layout.directions, "layout: directions")
+    _check_count(layout.directions, "layout: directions")
     if layout.average not in (True, False, "auto"):
         raise InputError(f"layout: average must be True, False or 'auto', got {layout.average!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Layout):
-    """The centers of cells × cells squares that tile the patch; SIFT has 4 × 4 × 8 entries."""
+    """The centers of ``cells`` × ``cells`` squares that tile the patch, as in SIFT (4 × 4 × 8)."""
 
     cells: int = 4
     extent: float = 1.0
@@ -76,11 +76,11 @@ class Grid(Layout):
     def __post_init__(self) -> None:
         """Check that counts are positive integers and the extent is positive."""
         _check(self)
-        _count(self.cells, "grid: cells")
+        _check_count(self.cells, "grid: cells")
         if not (isinstance(self.extent, numbers.Real) and 0 < self.extent < np.inf):
             raise InputError(f"grid: extent must be a positive number, got {self.extent!r}")
 
-    def places(self) -> FloatArray:
+    def positions(self) -> FloatArray:
         """Return x (cells², 2) row by row, top-left first."""
         line = self.extent * ((2 * np.arange(self.cells) + 1) / self.cells - 1)
         return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
@@ -88,10 +88,11 @@ class Grid(Layout):
 
 @dataclass(frozen=True, kw_only=True)
 class Rings(Layout):
-    """Log-polar places: ``angles`` on each ring, every other ring rotated by half a step.
+    """A log-polar layout: rings of positions, every other ring rotated by half a step.
 
-    ``angles`` is one number for all rings, or one per ring; a radius of 0 is a single place, the
-    center. The diffused kernels widen with |x|, as does the spacing of the rings.
+    ``angles`` is the number of positions on each ring, or one number per ring; a radius of 0 is a
+    single position. The spacing of the rings increases with |x|, as does the width of the diffused
+    kernels.
     """
 
     radii: tuple[float, ...] = (0.0, 0.12, 0.28, 0.55)
@@ -105,17 +106,19 @@ class Rings(Layout):
         except TypeError:
             raise InputError(f"rings: radii must be numbers, got {self.radii!r}") from None
         if not radii or not all(0 <= r < np.inf for r in radii) or len(set(radii)) < len(radii):
-            raise InputError(f"rings: radii must be distinct numbers from 0, got {self.radii!r}")
+            raise InputError(
+                f"rings: radii must be distinct numbers, 0 or more, got {self.radii!r}"
+            )
         given = self.angles
         angles = tuple(given) if isinstance(given, Sequence) else (given,) * len(radii)
         for count in angles:
-            _count(count, "rings: angles")
+            _check_count(count, "rings: angles")
         if len(angles) != len(radii):
-            raise InputError(f"rings: {len(radii)} radii but {len(angles)} numbers of angles")
+            raise InputError(f"rings: {len(radii)} radii but {len(angles)} values in angles")
         object.__setattr__(self, "radii", radii)
         object.__setattr__(self, "angles", angles)
 
-    def places(self) -> FloatArray:
+    def positions(self) -> FloatArray:
         """Return x (n, 2) ring by ring in the order of radii, each from +x towards +y."""
         rings = []
         for number, (radius, count) in enumerate(zip(self.radii, self._counts, strict=True)):

@@ -1,4 +1,4 @@
-"""The normalization of raw descriptors, and their conversion to bytes, for arrays or tensors."""
+"""Normalization of raw descriptors and conversion to bytes, for arrays or tensors."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,13 @@ from caloric.errors import unknown
 from caloric.runtime.arrays import inner, namespace, positive_root
 from caloric.types import ArrayOrTensor, Normalization
 
-CLIP = 0.2  # the largest entry of a clipped descriptor
-# Bytes: round(UNSIGNED h), or where entries have signs round(SIGNED h) + OFFSET.
+CLIP = 0.2  # largest entry of a clipped descriptor
+# Bytes are round(UNSIGNED h), or round(SIGNED h) + OFFSET if entries have signs.
 UNSIGNED, SIGNED, OFFSET = 512, 256, 128
 
 
 def l2(h: ArrayOrTensor) -> ArrayOrTensor:
-    """Return rows (n, d) of unit length; zero rows stay zero, with derivatives of 0.
-
-    No row affects another.
-    """
+    """Return the rows (n, d) scaled to unit length; zero rows stay zero, with derivatives of 0."""
     xp = namespace(h)
     if xp is np:
         square = inner(h, h, 1)[:, None]
@@ -35,15 +32,15 @@ def l2(h: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def clip(h: ArrayOrTensor) -> ArrayOrTensor:
-    """Return rows normalized as in SIFT: unit length, no entry above 0.2, unit length again."""
+    """Return the rows normalized as in SIFT: unit length, clipped at 0.2, unit length again."""
     return l2(l2(h).clip(-CLIP, CLIP))
 
 
 def root(h: ArrayOrTensor) -> ArrayOrTensor:
     """Return the square roots of the entries (RootSIFT), scaled to unit length.
 
-    The Euclidean distance of the roots is the Hellinger distance of the histograms. The small
-    negative entries that a truncated series or a signed kernel can cause are set to zero.
+    The Euclidean distance of the roots is the Hellinger distance of the histograms. Negative
+    entries, which a truncated series or a signed kernel can cause, are set to zero.
     """
     return l2(positive_root(l2(h)))
 
@@ -62,7 +59,7 @@ def normalize(h: ArrayOrTensor, how: Normalization) -> ArrayOrTensor:
 
 
 def to_uint8(h: ArrayOrTensor, signed: bool = False) -> ArrayOrTensor:
-    """Return round(512 h), at most 255, as other tools store SIFT descriptors of unit length.
+    """Return min(round(512 h), 255), the usual encoding of SIFT descriptors of unit length.
 
     Whitened descriptors are signed: round(256 h) + 128. Distances are the same up to the factor.
     """

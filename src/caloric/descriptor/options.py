@@ -1,4 +1,4 @@
-"""DescribeOptions: how frames are described, declared, checked and documented once."""
+"""DescribeOptions: the options of description, declared, checked and documented in one class."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,26 +18,26 @@ from caloric.types import Normalization
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeOptions:
-    """How frames are described. Wrong values raise InputError.
+    """Options of the descriptor. Invalid values raise InputError.
 
     Parameters
     ----------
     descriptor : str, Descriptor or Kernel
-        Name of a descriptor; ``caloric info`` lists them. In Python (:func:`descriptors`), a recipe
-        or a kernel is accepted as well. With a changed kernel, layout or normalization the
-        descriptor is not whitened, so that its length can change.
+        Name of a descriptor; ``caloric info`` lists them. From Python, a recipe or a kernel is
+        accepted as well (:func:`descriptors` lists the names). If the kernel, the layout or the
+        normalization is changed, the descriptor is not whitened, which can change its dimension.
     layout : Grid or Rings, optional
-        Replaces the recipe's layout.
+        Layout to use instead of the recipe's.
     normalisation : "none", "l2", "clip" or "root", optional
-        Replaces the recipe's normalization.
+        Normalization to use instead of the recipe's.
     dtype : "float32", "float64" or "uint8"
-        Type of the descriptors, which are computed in float32.
+        Data type of the descriptors. They are computed in float32.
     domain_sizes : int or sequence of float, optional
-        DSP-SIFT by resampling, for any descriptor: each frame is described at several relative
-        sizes and the mean is taken. An integer n means COLMAP's n sizes from 1/6 to 3 (COLMAP's
-        default is 10).
+        Domain-size pooling as in DSP-SIFT, for any descriptor: the mean of the descriptors of the
+        frame scaled by each of these factors. An integer n selects n factors from 1/6 to 3 as in
+        COLMAP, whose default is 10.
     parameters : float
-        Parameters of the kernel that replace the recipe's, such as ``sigma_d``.
+        Kernel parameters to use instead of the recipe's, such as ``sigma_d``.
     """
 
     descriptor: DescriptorLike = "caloric"
@@ -65,15 +65,15 @@ class DescribeOptions:
     ) -> Self:
         """Return the options that keywords of ``function`` describe.
 
-        A keyword that is no field is a parameter of the descriptor's kernel. If there is none of
-        that name, the error suggests the nearest keyword or parameter.
+        Keywords that are not fields are kernel parameters. For an unknown one, the error suggests
+        the most similar keyword or parameter.
         """
         names = {field.name for field in fields(cls)} - {"descriptor", "parameters"}
         parameters = {name: given[name] for name in given if name not in names}
         if parameters:
             kernel = recipes.descriptor(descriptor).kernel
-            own = (field.name for field in fields(kernel))
-            check_options(parameters, (*keywords.named(function), *own))
+            kernel_parameters = (field.name for field in fields(kernel))
+            check_options(parameters, (*keywords.named(function), *kernel_parameters))
         options = {name: given[name] for name in given if name in names}
         return cls(descriptor=descriptor, parameters=tuple(sorted(parameters.items())), **options)
 
@@ -93,12 +93,12 @@ class DescribeOptions:
     @property
     def name(self) -> str:
         """The name of the descriptor."""
-        named = isinstance(self.descriptor, str)
-        return str(self.descriptor) if named else self.recipe.kernel.name
+        is_name = isinstance(self.descriptor, str)
+        return str(self.descriptor) if is_name else self.recipe.kernel.name
 
     @property
     def output(self) -> str:
-        """The name of the type of the descriptors."""
+        """The name of the data type of the descriptors."""
         return str(self.dtype)
 
     @property
@@ -113,7 +113,7 @@ class DescribeOptions:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash that two requests share only if their descriptors can be compared."""
+        """A hash of the recipe and the sizes: descriptors are comparable only if it is equal."""
         return self.recipe.fingerprint(self.sizes)
 
 
@@ -144,15 +144,17 @@ def _type_name(dtype: DTypeLike) -> str:
 
 
 def relative_sizes(domain_sizes: int | Sequence[float] | None) -> tuple[float, ...]:
-    """Return the relative sizes; an integer n means COLMAP's: n sizes from 1/6, below 3."""
+    """Return the relative sizes; an integer n selects COLMAP's: n sizes from 1/6, below 3."""
     if domain_sizes is None:
         return (1.0,)
     if isinstance(domain_sizes, int | np.integer):
         if isinstance(domain_sizes, bool) or domain_sizes < 2:
-            raise InputError(f"domain_sizes must be 2 or more sizes, got {domain_sizes}")
+            raise InputError(f"domain_sizes must be 2 or more, got {domain_sizes}")
         return tuple((1 / 6 + i * (3 - 1 / 6) / domain_sizes) for i in range(domain_sizes))
     if not isinstance(domain_sizes, Sequence | np.ndarray) or isinstance(domain_sizes, str):
-        raise InputError(f"domain_sizes must be an integer or sizes, got {domain_sizes!r}")
+        raise InputError(
+            f"domain_sizes must be an integer or a sequence of numbers, got {domain_sizes!r}"
+        )
     try:
         sizes = tuple(float(size) for size in domain_sizes)
     except (TypeError, ValueError):

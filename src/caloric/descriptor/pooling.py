@@ -1,7 +1,6 @@
 """Pooling: the contraction of tables with the densities of patches or frames.
 
-:func:`direct_sum` is the same sum without a table, pixel by pixel: the reference that the tests
-compare tables with.
+:func:`direct_sum` computes the same sum without a table, as the reference for tests.
 """
 
 from typing import Any
@@ -25,9 +24,9 @@ from caloric.kernels import Kernel
 from caloric.runtime import native, threads
 from caloric.types import FloatArray
 
-_FRAMES = 256  # largest number of frames measured at once
-_MIN_FRAMES = 64  # per block of the compiled core: smaller blocks do not pay for a thread
-_ROWS = 64  # patches whose harmonics are held at once, so that they fit in the cache
+_FRAMES = 256  # maximum number of frames per block
+_MIN_FRAMES = 64  # per block of the compiled core; smaller blocks are not worth a thread
+_ROWS = 64  # patches per product, so that their harmonics fit in the cache
 
 
 def pool(density: Measure, table: Table) -> Floats:
@@ -51,14 +50,14 @@ def _contract(density: Measure, table: Table) -> Floats:
 def _contract_by_order(density: Measure, table: Table) -> Floats:
     """Return the raw descriptors by one product per order, and ``synthesis``."""
     weights, synthesis = density.weights, table.synthesis
-    turn = np.empty(weights.shape, np.result_type(weights, np.complex64))
-    turn.real, turn.imag = density.cos, density.sin
-    places = table.factors[0].shape[1]
-    pooled = np.empty((len(weights), 2 * table.order + 1, places), weights.dtype)
+    phase = np.empty(weights.shape, np.result_type(weights, np.complex64))  # e^{iφ}
+    phase.real, phase.imag = density.cos, density.sin
+    positions = table.factors[0].shape[1]
+    pooled = np.empty((len(weights), 2 * table.order + 1, positions), weights.dtype)
     pooled[:, 0] = weights @ table.factors[0]
     wave: Any = weights
     for m, factor in enumerate(table.complex_factors, 1):
-        wave = wave * turn  # ρ e^{imφ}
+        wave = wave * phase  # ρ e^{imφ}
         sums = wave @ factor
         pooled[:, 2 * m - 1], pooled[:, 2 * m] = sums.real, sums.imag
     assert synthesis is not None
@@ -78,7 +77,7 @@ def pool_frames(
     if core is not None:
         return _compiled(core, ladder, maps, sampling, table, power)
     result = np.empty((len(maps), table.entries), np.float32)
-    # Frames of similar size read the same levels, which saves calls.
+    # Frames of similar scale read the same levels, which saves calls.
     order = np.argsort(sigmas(maps), kind="stable")
 
     def block(rows: range) -> None:
@@ -86,7 +85,7 @@ def pool_frames(
         density = measure_frames(ladder, maps[indices], sampling, kernel, power)
         result[indices] = pool(density, table)
 
-    # Blocks of constant size, because the rounding of matrix products depends on it.
+    # The block size is constant, because the rounding of matrix products depends on it.
     threads.each(block, threads.strips(len(maps), _FRAMES))
     return result
 
@@ -95,7 +94,7 @@ def _compiled(
     core: Any, ladder: Ladder, maps: FloatArray, sampling: Sampling, table: Table, power: float
 ) -> Floats:
     """Return :func:`pool_frames` computed by the compiled core."""
-    # Neighboring frames follow each other, so that their pixels are in the cache.
+    # Sort by position, so that the pixels of neighboring frames are in the cache.
     order = np.lexsort((maps[:, 0, 2], np.floor(maps[:, 1, 2] / 64)))
     maps, points = maps[order], in_sigmas(sampling)
     result = np.empty((len(maps), table.entries), np.float32)
@@ -111,7 +110,7 @@ def _compiled(
             raw=result[part],
         )  # fmt: skip
 
-    # A few blocks per thread; the results of the core do not depend on the blocks.
+    # A few blocks per thread; the results of the core do not depend on the block size.
     size = min(max(len(maps) // (2 * threads.count()), _MIN_FRAMES), _FRAMES)
     threads.each(block, threads.strips(len(maps), size))
     unsorted = np.empty_like(result)
@@ -124,18 +123,18 @@ def direct_sum(
 ) -> FloatArray:
     """Return h(β, x) = Σ_y weight(y) K(β, x; φ(y), y) for one patch, in float64, without a table.
 
-    ``density`` holds a single patch; β (b,) and x (n, 2) give a result (n, b). Points of weight 0
-    are skipped.
+    ``density`` is that of a single patch; for β (b,) and x (n, 2) the result is (n, b). Points of
+    weight 0 are skipped.
     """
     beta, x = np.asarray(beta, np.float64), np.asarray(x, np.float64)
-    present = np.flatnonzero(density.weights[0])
-    weights = density.weights[0, present].astype(float)
-    phi = density.angles[0, present].astype(float) * (kernel.period / (2 * np.pi))
-    y = points[present]
+    nonzero = np.flatnonzero(density.weights[0])
+    weights = density.weights[0, nonzero].astype(float)
+    phi = density.angles[0, nonzero].astype(float) * (kernel.period / (2 * np.pi))
+    y = points[nonzero]
     result = np.zeros((len(x), len(beta)))
-    if len(present) == 0:
+    if len(nonzero) == 0:
         return result
-    block = max(1, BLOCK // (len(beta) * len(present)))
+    block = max(1, BLOCK // (len(beta) * len(nonzero)))
     for start in range(0, len(x), block):
         part = x[start : start + block, None, None]
         result[start : start + block] = kernel(beta[:, None], part, phi, y) @ weights

@@ -1,4 +1,4 @@
-"""Descriptors by name: each is a recipe of kernel, layout, sampling and normalization."""
+"""Descriptors by name; each is a recipe of kernel, layout, sampling and normalization."""
 
 import hashlib
 import json
@@ -18,12 +18,28 @@ from caloric.types import Normalization
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A recipe: the kernel, the layout of the entries, the sampling and the normalization.
+    """A recipe: everything that defines a descriptor.
 
-    ``power`` is the exponent of |∇f| in the density: 1 in the theory; smaller values reduce the
-    weight of strong edges. ``harmonics`` truncates the kernel's series in φ: None keeps all terms
-    that matter to 1e-6; a few are enough for matching. ``whitening`` names a learned matrix that is
-    shipped with the package; its first ``dimensions`` columns are used, or all.
+    Parameters
+    ----------
+    kernel : Kernel
+        Weight that an entry gives to each gradient of the patch.
+    layout : Grid or Rings
+        Positions and directions of the entries.
+    normalisation : "none", "l2", "clip" or "root"
+        Normalization of the entries.
+    sampling : Sampling
+        Points at which the density is measured.
+    power : float
+        Exponent of |∇f| in the density: 1 in the theory; smaller values reduce the weight of strong
+        edges.
+    harmonics : int, optional
+        Number of terms of the kernel's series in φ; a few are enough for matching. By default all
+        terms that exceed a tolerance of 1e-6 are kept.
+    whitening : str, optional
+        Name of a learned matrix that is part of the package.
+    dimensions : int, optional
+        Number of columns of this matrix to use; by default all.
     """
 
     kernel: Kernel
@@ -36,7 +52,7 @@ class Descriptor:
     dimensions: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that the whitening has enough dimensions."""
+        """Check that the whitening matrix has enough columns."""
         if self.dimensions is not None:
             is_integer = isinstance(self.dimensions, int) and not isinstance(self.dimensions, bool)
             limit = 0 if self.whitening is None else whitening.load(self.whitening).shape[1]
@@ -55,15 +71,15 @@ class Descriptor:
         return self.dimensions or int(whitening.load(self.whitening).shape[1])
 
     def fingerprint(self, domain_sizes: tuple[float, ...] = (1.0,)) -> str:
-        """Return a hash, the same for two recipes only if their descriptors are comparable."""
+        """Return a hash of the recipe: descriptors are comparable only if it is equal."""
         learned = "" if self.whitening is None else whitening.fingerprint(self.whitening)
         return hashlib.sha256(f"{self!r} {domain_sizes!r} {learned}".encode()).hexdigest()[:16]
 
 
 DescriptorLike: TypeAlias = str | Descriptor | Kernel  # what functions accept as a descriptor
 
-# Similar to the default, without learned parts: the exact similarity kernel on foveated samples,
-# lengths in σ of the frame, 128 entries that are not whitened.
+# Similar to the default, but without learned parts: the exact similarity kernel on foveated
+# samples, lengths in σ of the frame, 128 entries that are not whitened.
 _UNLEARNED = Descriptor(
     kernel("similarity", sigma_d=0.8, growth=0.3, sigma_r=0.6, sigma_s=0.3, nodes=21),
     Rings(radii=(2.4, 5.6, 12.0), angles=(4, 6, 6)),
@@ -75,7 +91,7 @@ _UNLEARNED = Descriptor(
 
 
 def from_numbers(numbers: Mapping[str, Any]) -> Descriptor:
-    """Return the recipe of the default's family with the numbers that tools/choose.py chose."""
+    """Return the recipe of the default's family with numbers chosen by tools/choose.py."""
     names = ("sigma_d", "growth", "sigma_r", "sigma_s")
     return Descriptor(
         kernel("similarity", **{name: numbers[name] for name in names}, nodes=21),
@@ -104,12 +120,12 @@ def _default() -> Descriptor:
 
 
 def descriptors() -> tuple[str, ...]:
-    """Return the names that can be passed as ``descriptor``, the default first.
+    """Return the names of the available descriptors, the default first.
 
     Returns
     -------
     tuple of str
-        The names.
+        Names that functions accept as ``descriptor``.
 
     Examples
     --------
@@ -121,7 +137,7 @@ def descriptors() -> tuple[str, ...]:
 
 
 VARIANTS = ("caloric-64", "caloric-32", "caloric-unwhitened", "caloric-unlearned")
-"""The default in 64 and 32 dimensions, without whitening, and a similar one without learning."""
+"""The default with 64 and 32 dimensions, without whitening, and a similar one without learning."""
 
 
 def _named(name: object) -> Descriptor:
@@ -139,9 +155,9 @@ def _named(name: object) -> Descriptor:
 
 
 def descriptor(name: str | Descriptor | Kernel, **parameters: float) -> Descriptor:
-    """Return the recipe of that name, with kernel parameters replaced if given: ``sigma_d=.15``.
+    """Return the recipe of that name, with the given kernel parameters, such as ``sigma_d=.15``.
 
-    A kernel gives the default ``Descriptor`` with that kernel.
+    For a kernel it is ``Descriptor(kernel)``.
     """
     if isinstance(name, Kernel):
         name = Descriptor(name)

@@ -1,4 +1,4 @@
-"""Samplings: the points y where the density around a frame is measured, their areas and smoothing.
+"""Samplings: the points y at which the density around a frame is measured.
 
 Coordinates are those of the descriptor; ``half_width`` is the length of one unit in σ of the frame.
 """
@@ -14,12 +14,12 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True)
 class Sampling(ABC):
-    """The base of samplings; a subclass defines the points."""
+    """Base class of samplings; a subclass defines the points, their areas and their smoothing."""
 
     @property
     @abstractmethod
     def half_width(self) -> float:
-        """The length of a unit of the coordinates, in σ of the frame."""
+        """The length of one unit of the coordinates, in σ of the frame."""
 
     @abstractmethod
     def points(self) -> FloatArray:
@@ -40,10 +40,10 @@ class Sampling(ABC):
 
 @dataclass(frozen=True)
 class SquarePatch(Sampling):
-    """size × size pixels that tile [-1, 1]²; y is a pixel's center, row by row.
+    """The centers of ``size`` × ``size`` pixels that tile [-1, 1]², row by row.
 
     ``reach`` is the half-width in σ of a frame, and ``blur`` the smoothing in σ at which a patch is
-    cut from an image; patches given by the caller are not smoothed.
+    read from an image. Patches passed by the caller are not smoothed.
     """
 
     size: int
@@ -76,13 +76,12 @@ class SquarePatch(Sampling):
 
 @dataclass(frozen=True)
 class Foveated(Sampling):
-    """Rings that become coarser and smoother outwards, with lengths in σ of the frame.
+    """Rings whose spacing and smoothing increase outwards, with lengths in σ of the frame.
 
     From ``start`` to ``reach`` the pitch is max(finest, growth · r), both between the rings and
-    along them. Every other ring is rotated by half a step. A point is read at a smoothing of one
-    pitch, so that detail finer than the spacing is not aliased. A ring has a multiple of four
-    points, so that the sampling has the symmetries of the square and tables take an eighth of the
-    time.
+    along them. Every other ring is rotated by half a step. The smoothing of a point is one pitch,
+    which prevents aliasing. The number of points of a ring is a multiple of four, so that the
+    sampling has the symmetries of the square and computing a table takes an eighth of the time.
     """
 
     reach: float = 30.0

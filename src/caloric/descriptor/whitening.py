@@ -2,9 +2,9 @@
 
     w = V Λ^(−t/2),    Σ = V Λ V^T the second moments of descriptors, eigenvalues decreasing
 
-t = 0 is a rotation, and t = 1 makes all directions equally strong; values between them reduce the
-weight of what many descriptors share without amplifying noise. The first d columns are kept. The
-supervised form first whitens the differences of matched pairs, and then proceeds in the same way.
+t = 0 is a rotation, and t = 1 makes all directions equally strong; values in between reduce the
+weight of what many descriptors have in common without amplifying noise. The first d columns are
+kept. The supervised variant first whitens the differences of matched pairs.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ def _moments(descriptors: Floats) -> FloatArray:
 
 
 def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
-    """Return the matrix (D, d) learned from normalized descriptors (n, D), not centered."""
+    """Return the matrix (D, d) learned from normalized descriptors (n, D), without centering."""
     values, vectors = _principal(_moments(descriptors))
     matrix = vectors[:, :dimension] * values[:dimension] ** (-t / 2)
     return np.asarray(matrix / np.abs(matrix).max(), np.float32)
@@ -45,10 +45,10 @@ def learn(descriptors: Floats, t: float, dimension: int) -> NDArray[np.float32]:
 def learn_supervised(
     a: Floats, b: Floats, t: float, dimension: int, shrink: float = 0.1
 ) -> NDArray[np.float32]:
-    """Return the matrix (D, d) learned from descriptors (n, D) of the same places in two images.
+    """Return the matrix (D, d) learned from matched descriptors a and b, (n, D) each.
 
-    ``shrink`` times their mean is added to the variances of the differences in all directions. It
-    limits the weight of directions in which the training pairs hardly differ.
+    ``shrink`` times the mean variance of the differences is added to the variance in all
+    directions. It limits the weight of directions in which the training pairs hardly differ.
     """
     within = _moments(a - b)
     within += shrink * np.trace(within) / len(within) * np.eye(len(within))
@@ -60,7 +60,7 @@ def learn_supervised(
 
 
 def whitener(matrix: Floats) -> Callable[[Floats], Floats]:
-    """Return the function that whitens by a matrix, for use on many blocks: see :func:`apply`."""
+    """Return :func:`apply` for one matrix, to be called for many blocks."""
     core = native.core()
     packed = core and core.pack(np.ascontiguousarray(matrix.T, np.float32))
 
@@ -76,13 +76,13 @@ def whitener(matrix: Floats) -> Callable[[Floats], Floats]:
 
 
 def apply(h: Floats, matrix: Floats) -> Floats:
-    """Return normalized descriptors (n, D) whitened to (n, d), of unit length; zero stays zero."""
+    """Return normalized descriptors (n, D) whitened to (n, d) and scaled to unit length."""
     return whitener(matrix)(h)
 
 
 @cache
 def load(name: str) -> NDArray[np.float32]:
-    """Return the matrix (D, d) that is shipped under this name."""
+    """Return the matrix (D, d) of this name from the package data."""
     file = resources.files("caloric") / "data" / f"{name}.npy"
     if not file.is_file():
         raise InputError(f"unknown whitening {name!r}")
@@ -94,5 +94,5 @@ def load(name: str) -> NDArray[np.float32]:
 
 @cache
 def fingerprint(name: str) -> str:
-    """Return a hash of the matrix, which changes when it is learned again under the same name."""
+    """Return a hash of the contents of the matrix of this name."""
     return hashlib.sha256(load(name).tobytes()).hexdigest()[:16]

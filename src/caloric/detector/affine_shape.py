@@ -1,8 +1,8 @@
-"""Affine shape: frames are stretched until the gradients inside them are isotropic.
+"""Affine shape adaptation: frames are stretched until the gradients inside them are isotropic.
 
 Baumberg's iteration computes the second-moment matrix M of the gradients in a frame and sets
-A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does not change. Of the shape
-that is found, its power STRENGTH is used.
+A ← A M^{-1/2}, until M is a multiple of the identity. σ = √|det A| does not change. The final shape
+is raised to the power STRENGTH.
 """
 
 import numpy as np
@@ -18,18 +18,18 @@ from caloric.types import ArrayOrTensor, FloatArray
 
 SAMPLING = SquarePatch(size=20, reach=4.5, blur=0.35)
 WINDOW = 1.5 / 4.5
-ANY = Sift(sigma_d=1.0, sigma_r=1.0)
+ANY = Sift(sigma_d=1.0, sigma_r=1.0)  # selects gradients; its widths are not used
 STEPS = 10
 ROUND = 0.05  # anisotropy below which a frame has converged
-# The exponent of the final shape. Estimates are noisy: on photographs, fountain-P11 and wide
-# baselines a shape that is part of the way towards round has more right matches than the whole one.
+# Exponent of the final shape. Estimates are noisy: on photographs, fountain-P11 and wide baselines
+# a partially adapted shape yields more correct matches than a fully adapted one.
 STRENGTH = 0.75
-LONGEST = 6.0  # ratio of axes beyond which a frame is an edge and is not adapted
+LONGEST = 6.0  # ratio of axes above which a frame is on an edge and stays circular
 _BLOCK = 256
 
 
 def second_moments(ladder: Ladder, maps: FloatArray) -> FloatArray:
-    """Return xx, xy, yy (n, 3) of the Gaussian-weighted means of ∇f ∇f^T in each frame."""
+    """Return xx, xy, yy (n, 3) of the Gaussian-weighted mean of ∇f ∇f^T in each frame."""
     window = gaussian_2d(SAMPLING.points(), WINDOW)
     result = np.empty((len(maps), 3))
     for start in range(0, len(maps), _BLOCK):
@@ -109,7 +109,7 @@ def singular(xx: ArrayOrTensor, xy: ArrayOrTensor, yy: ArrayOrTensor) -> ArrayOr
 def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return the adapted upright frames (n, 2, 3), and a mask (n,) of those that converged.
 
-    A frame that does not converge, or exceeds a ratio of axes of 6, becomes circular.
+    A frame that does not converge, or whose ratio of axes reaches 6, becomes circular.
     """
     sigma = sigmas(maps)
     shapes = np.tile([1.0, 0.0, 1.0], (len(maps), 1))
@@ -135,7 +135,7 @@ def adapt(ladder: Ladder, maps: FloatArray) -> tuple[FloatArray, NDArray[np.bool
 
 
 def _with_shapes(maps: FloatArray, sigma: FloatArray, shapes: FloatArray) -> FloatArray:
-    """Return upright frames (n, 2, 3) of size σ with the shapes (n, 3), whose determinant is 1."""
+    """Return upright frames (n, 2, 3) of scale σ with shapes (n, 3) of determinant 1."""
     a, b, c = (sigma * shapes.T)[..., None]
     rows = np.stack([np.concatenate([a, b], 1), np.concatenate([b, c], 1)], 1)
     return np.concatenate([rows, maps[:, :, 2:]], -1)

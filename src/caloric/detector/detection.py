@@ -1,4 +1,4 @@
-"""Frames from extrema, and the selection of the strongest over all tiles."""
+"""Selection of the strongest extrema over all tiles, and their frames."""
 
 import cv2
 import numpy as np
@@ -27,7 +27,7 @@ def by_opencv(gray: Pixels, contrast: float | None, edge: float) -> Extrema:
 
 
 class Strongest:
-    """A running selection of the extrema that can be among the ``limit`` strongest of an image."""
+    """A running selection of extrema that may be among the ``limit`` strongest of an image."""
 
     def __init__(self, limit: int | None) -> None:
         """Keep ``limit`` extrema, or all if it is None."""
@@ -35,9 +35,9 @@ class Strongest:
         self.responses = np.zeros(0)
 
     def select(self, peaks: Extrema) -> Extrema:
-        """Return the extrema of a tile that can be in the selection, strongest first."""
+        """Return the extrema of a tile that may be selected, strongest first."""
         if self.limit is not None and 0 < self.limit < len(peaks):
-            # Sorting thousands of faint ones would take as long as finding them.
+            # Sorting all extrema would take as long as detecting them.
             first = len(peaks) - self.limit
             weakest = np.partition(peaks.response, first)[first]
             peaks = peaks[peaks.response >= weakest]
@@ -54,7 +54,7 @@ class Strongest:
 def frames(
     ladder: Ladder, peaks: Extrema, affine: bool, upright: bool
 ) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return frames (m, 2, 3), one per dominant direction, and the index (m,) of their extremum."""
+    """Return frames (m, 2, 3), one per dominant orientation, and the index (m,) of its extremum."""
     rows = np.arange(len(peaks))
     maps = np.zeros((len(peaks), 2, 3))
     maps[:, 0, 0] = maps[:, 1, 1] = peaks.sigma
@@ -64,4 +64,4 @@ def frames(
     if upright or len(maps) == 0:
         return maps, rows
     rows, angles = orientation.dominant(orientation.histograms(ladder, maps))
-    return orientation.turned(maps[rows], angles), rows
+    return orientation.rotated(maps[rows], angles), rows

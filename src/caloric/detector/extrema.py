@@ -13,16 +13,16 @@ from caloric.image.scalespace import FIRST, SCALES, Octave, ScaleSpace
 from caloric.runtime import native, threads
 from caloric.types import FloatArray
 
-CONTRAST = 0.04  # share of the intensity range; divided by the levels of an octave, as in Lowe
-FAINTEST = 0.005  # the same, where a number of features is asked for and there are too few
-EDGE = 10.0  # largest ratio of principal curvatures
-# The sub-pixel refinement of a candidate; the C++ and Triton versions get these as arguments.
-# VLFeat's rule: a candidate moves by one pixel while the peak is farther than MOVED from it, never
-# in scale, and is accepted where it ends if the peak is within ACCEPTED.
-FITS = 5  # parabolas fitted to a candidate, at most
+CONTRAST = 0.04  # threshold relative to the intensity range, divided by SCALES as in Lowe's SIFT
+FAINTEST = 0.005  # lowest threshold if a number of features is requested
+EDGE = 10.0  # maximum ratio of principal curvatures
+# Sub-pixel refinement of a candidate; the C++ and Triton versions take these values as arguments.
+# VLFeat's rule: a candidate moves by one pixel while the peak is more than MOVED away, but never in
+# scale. It is accepted if the peak is then within ACCEPTED.
+FITS = 5  # maximum number of fits per candidate
 REGULAR = 1e-20  # a Hessian with a smaller determinant is singular
-MOVED = 0.6  # pixels from the peak, in x or y, beyond which a candidate moves
-ACCEPTED = 1.5  # samples from the peak, in x, y and scale, up to which it is accepted
+MOVED = 0.6  # pixels, in x or y
+ACCEPTED = 1.5  # samples, in x, y and scale
 REFINEMENT = {
     "max_fits": FITS, "min_determinant": REGULAR, "move_threshold": MOVED, "max_offset": ACCEPTED,
     "scales_per_octave": SCALES,
@@ -32,7 +32,7 @@ V = TypeVar("V", bound=Any)
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """n extrema: centers (n, 2) and scales (n,) in pixels of the image, and responses |D| (n,)."""
+    """Positions (n, 2) and scales (n,) of extrema in image pixels, and their responses |D| (n,)."""
 
     xy: FloatArray
     sigma: FloatArray
@@ -47,14 +47,14 @@ class Extrema:
         return Extrema(self.xy[index], self.sigma[index], self.response[index])
 
     def order(self) -> NDArray[np.intp]:
-        """Return indices (n,) that sort the strongest first and equal ones by position."""
+        """Return the indices (n,) that sort by decreasing response, and equal ones by position."""
         return np.lexsort((self.sigma, self.xy[:, 0], self.xy[:, 1], -self.response))
 
 
 def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArray[np.intp]:
     """Return layer, row, column (n, 3) of the extrema among 26 neighbors that exceed ``limit``.
 
-    ``rows`` excludes the border of the octave, where no parabola can be fitted. Every maximum of
+    ``rows`` excludes the border of the octave, where no quadratic can be fitted. Every maximum of
     |D| is an extremum of D; the converse fails only next to a stronger value of opposite sign.
     """
     top = rows.start
@@ -74,11 +74,11 @@ def _candidates(pixels: NDArray[np.float32], rows: range, limit: float) -> NDArr
     return np.concatenate(candidates)
 
 
-# The arithmetic below works on NumPy arrays and on tensors.
+# The functions below work on NumPy arrays and on tensors.
 
 
 def differences(d: Callable[[int, int, int], V]) -> tuple[V, list[V], list[V]]:
-    """Return D, its gradient x, y, s and its Hessian xx, yy, ss, xy, xs, ys, from d(s, y, x)."""
+    """Return D, its gradient (x, y, s) and its Hessian (xx, yy, ss, xy, xs, ys) from d(s, y, x)."""
     center = d(0, 0, 0)
     ahead = [d(0, 0, 1), d(0, 1, 0), d(1, 0, 0)]
     behind = [d(0, 0, -1), d(0, -1, 0), d(-1, 0, 0)]
@@ -96,7 +96,7 @@ def differences(d: Callable[[int, int, int], V]) -> tuple[V, list[V], list[V]]:
 
 
 def cofactors(hessian: Iterable[V]) -> tuple[list[V], V]:
-    """Return the six entries of the adjugate of xx, yy, ss, xy, xs, ys, and the determinant."""
+    """Return the six entries of the adjugate of a Hessian, and its determinant."""
     xx, yy, ss, xy, xs, ys = hessian
     a, b, c = yy * ss - ys * ys, xs * ys - xy * ss, xy * ys - xs * yy
     e, f, i = xx * ss - xs * xs, xs * xy - xx * ys, xx * yy - xy * xy
@@ -111,7 +111,7 @@ def applied(adjoint: list[V], gradient: Iterable[V]) -> list[V]:
 
 
 def solved(gradient: Iterable[V], hessian: Iterable[V]) -> tuple[V, list[V]]:
-    """Return which Hessians are regular (n,), and the peaks u = −H⁻¹ g as x, y, layer."""
+    """Return a mask (n,) of regular Hessians, and the peaks u = −H⁻¹ g as x, y, layer."""
     adjoint, determinant = cofactors(hessian)
     regular = abs(determinant) > REGULAR
     inverse = -1.0 * regular / (determinant + (determinant == 0))
@@ -119,7 +119,7 @@ def solved(gradient: Iterable[V], hessian: Iterable[V]) -> tuple[V, list[V]]:
 
 
 def passing(peak: V, hessian: Iterable[V], contrast: float, edge: float) -> V:
-    """Return which peaks (n,) pass the contrast test and the edge test."""
+    """Return a mask (n,) of the peaks that pass the contrast and edge tests."""
     xx, yy, _, xy, _, _ = hessian
     trace, determinant = xx + yy, xx * yy - xy * xy
     round_enough = trace * trace * edge < (edge + 1) ** 2 * determinant
@@ -128,7 +128,7 @@ def passing(peak: V, hessian: Iterable[V], contrast: float, edge: float) -> V:
 
 
 def step(offset: Any, index: Any, size: int) -> Any:
-    """Return by how much candidates move along an axis (n,): -1, 0 or 1, not onto the border."""
+    """Return the moves (n,) of candidates along an axis: -1, 0 or 1, but not onto the border."""
     return 1 * ((offset > MOVED) & (index < size - 2)) - 1 * ((offset < -MOVED) & (index > 1))
 
 
@@ -148,7 +148,7 @@ def _fit(
 
 
 def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArray:
-    """Return the sub-pixel extrema (n, 13) that candidates end at.
+    """Return the sub-pixel extrema (n, 13) of the candidates that are accepted.
 
     The columns are layer, row, column; the offset as x, y, layer; the value; the six entries of the
     Hessian.
@@ -175,13 +175,13 @@ def _refine(pixels: NDArray[np.float32], indices: NDArray[np.intp]) -> FloatArra
 def _refined_extrema(octaves: Sequence[Octave], contrast: float, edge: float) -> list[FloatArray]:
     """Return the sub-pixel extrema (n, 7) of each octave that pass the contrast and edge tests.
 
-    The columns are the first of :func:`_refine`.
+    The columns are the first seven of :func:`_refine`.
     """
     core = native.core()
     constants = {**REFINEMENT, "contrast": contrast, "edge_ratio": edge}
 
-    # In strips, so that the differences fit in the cache; the strips of all octaves form one list,
-    # so that threads do not wait for each other at the end of each octave.
+    # The differences of a strip fit in the cache. The strips of all octaves form one list, so that
+    # threads do not wait for each other at the end of each octave.
     def strip(task: tuple[NDArray[np.float32], range]) -> NDArray[np.generic]:
         pixels, rows = task
         inner = range(rows.start + 1, rows.stop + 1)
@@ -212,13 +212,13 @@ def _distinct(octave: Octave, refined: FloatArray) -> Extrema:
     index = np.ravel_multi_index(tuple(refined[:, :3].astype(np.intp).T), octave.pixels.shape)
     layer, row, column, x, y, s, peak = refined[np.unique(index, return_index=True)[1]].T
     left, top = octave.corner
-    places = np.stack([column + left + x, row + top + y], -1)
+    xy = np.stack([column + left + x, row + top + y], -1)
     sigma = FIRST * octave.step * 2.0 ** ((layer + s) / SCALES)
-    return Extrema(places * octave.step + octave.origin, sigma, np.abs(peak))
+    return Extrema(xy * octave.step + octave.origin, sigma, np.abs(peak))
 
 
 def joined(parts: Sequence[Extrema]) -> Extrema:
-    """Return the extrema of all parts, concatenated."""
+    """Return the concatenated extrema of all parts."""
     return Extrema(
         np.concatenate([np.zeros((0, 2)), *(p.xy for p in parts)]),
         np.concatenate([np.zeros(0), *(p.sigma for p in parts)]),
@@ -227,10 +227,10 @@ def joined(parts: Sequence[Extrema]) -> Extrema:
 
 
 def extrema(space: ScaleSpace, contrast: float = CONTRAST, edge: float = EDGE) -> Extrema:
-    """Return all extrema of the scale space, octave by octave."""
+    """Return the extrema of all octaves of a scale space."""
     octaves = [octave for octave in space.octaves if min(octave.pixels.shape[1:]) >= 3]
     refined = zip(octaves, _refined_extrema(octaves, contrast, edge), strict=True)
-    result = joined([_distinct(octave, places) for octave, places in refined])
+    result = joined([_distinct(octave, rows) for octave, rows in refined])
     h, w = space.size
     inside = (result.xy >= -0.5) & (result.xy <= (w - 0.5, h - 0.5))
     return result[np.flatnonzero(inside.all(1))]

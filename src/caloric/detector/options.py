@@ -1,4 +1,4 @@
-"""DetectOptions: how frames are detected, declared, checked and documented once."""
+"""DetectOptions: the options of detection, declared, checked and documented in one class."""
 
 import numbers
 from dataclasses import dataclass
@@ -10,37 +10,35 @@ from caloric.detector import affine_shape, extrema, orientation
 from caloric.errors import InputError, unknown
 from caloric.types import Detector
 
-# Features per image unless another number is requested, in Python and in all commands. More of them
-# give better geometries: on photographs with synthetic changes the homographies within a pixel are
-# .49, .58 and .61 of all with 2,000, 4,000 and 8,000.
+# Default number of features per image. With 2,000, 4,000 and 8,000 features, the share of
+# homographies accurate to a pixel is .49, .58 and .61 on photographs with synthetic changes.
 FEATURES = 8000
-VERSION = 2  # raised when other frames are detected, so that stored features are extracted again
+VERSION = 2  # incremented when detected frames change, which invalidates stored features
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectOptions:
-    """How frames are detected. Wrong values raise InputError.
+    """Options of the detector. Invalid values raise InputError.
 
     Parameters
     ----------
     max_features : int or None
-        Largest number of features per image; the strongest are kept. None keeps all that reach the
-        contrast.
+        Maximum number of features per image; the strongest are kept. If None, all features above
+        the contrast threshold are kept.
     affine : bool
-        Estimate affine shapes of frames. The shape of each frame is adapted to the gradients inside
-        it, by the power 0.75 of the estimated elongation; a frame whose shape does not converge
-        stays round.
+        Estimate the affine shape of each frame. Baumberg's iteration adapts the shape to the
+        gradients inside the frame, and the estimated elongation is raised to the power 0.75. A
+        frame whose shape does not converge stays circular.
     upright : bool
-        Do not estimate orientations. Otherwise an extremum with several dominant orientations gives
-        several frames.
+        Do not estimate orientations. Otherwise an extremum yields one frame for each dominant
+        orientation.
     detector : "dog" or "opencv"
-        Extrema of the difference of Gaussians, or those of OpenCV's SIFT.
+        Detector: Caloric's difference of Gaussians ("dog") or OpenCV's SIFT ("opencv").
     contrast : float, optional
-        Smallest contrast of a feature, as in OpenCV; by default 0.04, lowered as far as 0.005 if
-        there are fewer than ``max_features`` features. The contrast is not lowered for
-        ``detector="opencv"``.
+        Contrast threshold, as in OpenCV's SIFT (default 0.04, reduced to as little as 0.005 if
+        fewer features than requested exceed it). It is not reduced for ``detector="opencv"``.
     edge : float
-        Largest ratio of the two principal curvatures.
+        Edge threshold: maximum ratio of the principal curvatures.
     """
 
     max_features: int | None = FEATURES
@@ -68,17 +66,14 @@ class DetectOptions:
 
     @property
     def lowest(self) -> float:
-        """The contrast to detect at.
-
-        Faint extrema are admitted only to reach a requested number of features.
-        """
+        """The contrast threshold of detection, reduced if a number of features is requested."""
         if self.contrast is not None:
             return float(self.contrast)
         return extrema.CONTRAST if self.max_features is None else extrema.FAINTEST
 
     @property
     def farthest(self) -> float:
-        """The largest distance at which pixels around a frame are read: see Sampling.farthest."""
+        """The largest ratio of a sample's distance to its smoothing: see Sampling.farthest."""
         shape = affine_shape.SAMPLING.farthest() if self.affine else 0.0
         return self.stretch * max(orientation.SAMPLING.farthest(), shape)
 

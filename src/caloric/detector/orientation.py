@@ -1,7 +1,7 @@
-"""Orientation: the directions in which the gradients around a frame are strongest.
+"""Orientation assignment: the dominant gradient directions around a frame.
 
-The histogram is an ordinary descriptor: the ``sift`` kernel at the frame's center with 36
-directions, computed by the same engine from the same density.
+The orientation histogram is computed as a descriptor: the ``sift`` kernel at the center of the
+frame, with 36 directions.
 """
 
 import numpy as np
@@ -15,25 +15,25 @@ from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
 from caloric.types import ArrayOrTensor, FloatArray
 
-# Lowe's window, a Gaussian of 1.5 σ cut at 4.5 σ, and bins of 10° with about as much smoothing.
+# Lowe's window, a Gaussian of 1.5 σ truncated at 4.5 σ, and bins of 10° with similar smoothing.
 SAMPLING = SquarePatch(size=12, reach=4.5, blur=1.0)
 KERNEL = Sift(sigma_d=1.5 / 4.5, sigma_r=0.2)
 LAYOUT = Rings(radii=(0.0,), directions=36)
 ORDER = 12  # of the series; higher orders or finer samples do not improve the directions
-SECOND = 0.8  # share of the highest peak that a further peak must reach
+SECOND = 0.8  # minimum height of further peaks, relative to the highest
 
 
 def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
-    """Return the gradient mass around each frame by direction (n, 36), in the frame's axes."""
-    table = tables.tabulate(KERNEL, LAYOUT, SAMPLING, most=ORDER)
+    """Return the orientation histogram (n, 36) of each frame, in its coordinates."""
+    table = tables.tabulate(KERNEL, LAYOUT, SAMPLING, max_order=ORDER)
     return pooling.pool_frames(ladder, maps, SAMPLING, KERNEL, table)
 
 
 def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     """Return the row (m,) and angle (m,) of every peak of at least 0.8 of its row's highest.
 
-    Peaks are refined by a parabola. A row without mass has the angle 0. The result is sorted by
-    row, and within a row by strength, the strongest first.
+    Peaks are refined by fitting a parabola. The angle of an empty histogram is 0. The result is
+    sorted by row, and within a row by decreasing height.
     """
     h = histogram
     before, after = np.roll(h, 1, 1), np.roll(h, -1, 1)
@@ -53,7 +53,7 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
 
 
 def peak_offset(left: ArrayOrTensor, middle: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
-    """Return the peak of the parabola through three bins, in bins from the middle.
+    """Return the offset in bins of the peak of a parabola through three bins, from the middle one.
 
     The arguments are arrays or tensors; the result is 0 where all three are equal.
     """
@@ -61,7 +61,7 @@ def peak_offset(left: ArrayOrTensor, middle: ArrayOrTensor, right: ArrayOrTensor
     return 0.5 * (left - right) / (bend + (bend == 0))
 
 
-def turned(maps: FloatArray, angles: FloatArray) -> FloatArray:
+def rotated(maps: FloatArray, angles: FloatArray) -> FloatArray:
     """Return the frames (n, 2, 3) rotated in their own coordinates: A ← A R_angle."""
     c, s = np.cos(angles), np.sin(angles)
     rotation = np.stack([np.stack([c, -s], -1), np.stack([s, c], -1)], -2)

@@ -1,1 +1,1 @@
-"""From an image to its features: tiled (CPU), oblique (simulated views), dispatch (devices)."""
+"""Feature extraction on the CPU (tiled), from simulated views (oblique), on devices (dispatch)."""

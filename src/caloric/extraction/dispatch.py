@@ -1,4 +1,4 @@
-"""The choice of where features are extracted: on the CPU or a device, one image or many."""
+"""Dispatch of feature extraction to the CPU or a device, for one image or many."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ from caloric.runtime import threads
 
 R = TypeVar("R")
 _log = logging.getLogger(__name__)
-_FEW = 100  # fewer features than this can be a sign of a wrong range
+_FEW = 100  # fewer features may be due to an incorrect intensity range
 
 
 @threads.single_threaded_blas
@@ -33,7 +33,7 @@ def extract_one(
     memory: int = tiles.MEMORY,
     on_device: bool = False,
 ) -> Any:
-    """Return the features of an image; with ``on_device`` they stay on the device.
+    """Return the features of an image; with ``on_device`` they are left on the device.
 
     An image that does not fit into device memory is processed on the CPU.
     """
@@ -62,11 +62,11 @@ def extract_one(
 
 
 def check_device(target: Any, options: ExtractOptions, on_device: bool) -> None:
-    """Raise InputError if a request cannot be served where it should be."""
+    """Raise InputError if the device does not support the options."""
     if on_device and (target is None or options.views is not None):
-        raise InputError("on_device=True needs a device, such as 'cuda', and no views")
+        raise InputError("on_device=True requires a device, such as 'cuda', and views=None")
     if target is not None and options.detector != "dog":
-        raise InputError(f"detector {options.detector!r} needs device='cpu'")
+        raise InputError(f"detector {options.detector!r} runs only on the CPU; use device 'cpu'")
 
 
 def extract_each(
@@ -76,11 +76,10 @@ def extract_each(
     memory: int = tiles.MEMORY,
     on_device: bool = False,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield (index, features) of images with their masks, or a Failure with the reason.
+    """Yield (index, features) for each image, with a :class:`Failure` if it has no features.
 
-    ``images`` yields (image, mask or None); an image that could not be read is a :class:`Failure`,
-    which is passed on. A device processes images of one size together, so results come in any
-    order.
+    ``images`` yields (image, mask or None); an image that is already a Failure is passed on. A
+    device processes images of the same size together, so results may be out of order.
     """
     target = devices.resolve(device)
     check_device(target, options, on_device)
@@ -105,7 +104,7 @@ def extract_list(
     """Return the features of images in their order; raise InputError for the first that fails."""
     count = len(images)
     if masks is not None and (not isinstance(masks, list | tuple) or len(masks) != count):
-        raise InputError(f"mask: {count} images need a list of {count} masks, or None")
+        raise InputError(f"masks: expected a list of {count} masks, one per image, or None")
     pairs = zip(images, [None] * count if masks is None else masks, strict=True)
     results: dict[int, Features] = {}
     for index, result in extract_each(pairs, options, device, memory, on_device):
@@ -135,7 +134,7 @@ def describe_frames(
 def _each_oblique(
     images: Iterable[tuple[Any, Any]], options: ExtractOptions, device: str, memory: int
 ) -> Iterator[tuple[int, Features | Failure]]:
-    """Yield the features of all views of each image; a device starts on the next one meanwhile."""
+    """Yield the features of all views of each image; a device processes the next one meanwhile."""
 
     def finished(index: int, image: Any, pending: Any) -> tuple[int, Features | Failure]:
         result = pending if isinstance(pending, Failure) else _or_failure(image, pending)
@@ -164,8 +163,8 @@ def _each_on_device(
 ) -> Iterator[tuple[int, Any]]:
     from caloric.gpu import batches
 
-    pending: dict[int, tuple[Any, Any]] = {}  # an image that does not fit is needed again
-    early: list[tuple[int, Any]] = []
+    pending: dict[int, tuple[Any, Any]] = {}  # kept for images that do not fit into device memory
+    early: list[tuple[int, Any]] = []  # results without the device
 
     def items() -> Iterator[tuple[int, batches.Item]]:
         for index, (image, mask) in enumerate(images):
@@ -200,7 +199,7 @@ def _each_on_device(
 
 
 def _prepared(image: Any, mask: Any) -> Any:
-    """Return an image and its mask as a device takes them; raise InputError if it cannot."""
+    """Return an image and its mask prepared for upload; raise InputError if they are invalid."""
     from caloric.gpu import upload
 
     pixels = upload.prepared(image)
@@ -226,11 +225,11 @@ def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:
 
 def advise(image: Any, count: int, options: DetectOptions) -> None:
     """Log a warning if there are few features because the image uses little of its range."""
-    why = None
+    advice = None
     if count < max(_FEW, (options.max_features or 0) // 2):
-        why = unused_range(image)
-    if why is None and count < _FEW:
-        why = low_contrast(image)
-    if why is not None:
+        advice = unused_range(image)
+    if advice is None and count < _FEW:
+        advice = low_contrast(image)
+    if advice is not None:
         size = " x ".join(map(str, np.shape(image)[1::-1]))
-        _log.warning("only %d features in an image of %s: %s", count, size, why)
+        _log.warning("only %d features in an image of %s pixels: %s", count, size, advice)

@@ -23,10 +23,10 @@ from caloric.types import FloatArray
 def begin(
     image: Any, mask: Any, options: ExtractOptions, tilts: Sequence[int], device: str, memory: int
 ) -> Callable[[], Features]:
-    """Start extracting the views of an image with these tilts; tilt 1 is the image itself.
+    """Start extracting the features of views with these tilts; tilt 1 is the image itself.
 
-    Call the result to get their features. A device computes in the meantime; the CPU starts only
-    then.
+    Call the result to get the features. A device computes them in the meantime, the CPU during that
+    call.
     """
     target = devices.resolve(device)
     pending = None if target is None else _begin_on_device(target, image, mask, options, tilts)
@@ -52,14 +52,14 @@ def _on_cpu(
     allowed = tiled.allowed_by(mask, pixels.size)
     parts = []
     if 1 in tilts:
-        image_itself = tiled.find(pixels, allowed, options, memory)
-        parts.append(options.features(*image_itself, pixels.size))
+        frames, values = tiled.find(pixels, allowed, options, memory)
+        parts.append(options.features(frames, values, pixels.size))
     factor = simulated.reduction(pixels.size)
     small = simulated.reduced(pixels, factor)
-    views = [view for tilt in tilts if tilt > 1 for view in simulated.turns(tilt, small.size)]
+    views = [view for tilt in tilts if tilt > 1 for view in simulated.views_of(small.size, tilt)]
     if not views:
         return parts or [options.empty(pixels.size)]
-    # All views read the reduced image, so it is computed once, in strips: the image itself may not
+    # All views read the reduced image, so it is computed once; in strips, because the image may not
     # fit into memory.
     h, w = small.size
     gray = np.concatenate(
@@ -69,20 +69,23 @@ def _on_cpu(
     share = memory // min(threads.count(), len(views))
 
     def of_view(view: View) -> Features:
-        back = simulated.enlarged(view.to_image(small.size), factor)
-        visible = _visible(back, pixels.size, allowed)
-        seen, own = simulated.seen(small, view), options.for_tilt(view.tilt)
-        frames, values = tiled.find(seen, visible, own, share)
-        return options.features(frames.moved(back), values, pixels.size)
+        to_image = simulated.to_full_size(view.to_image(small.size), factor)
+        visible = _visible(to_image, pixels.size, allowed)
+        rendered, view_options = simulated.render(small, view), options.for_tilt(view.tilt)
+        frames, values = tiled.find(rendered, visible, view_options, share)
+        return options.features(frames.moved(to_image), values, pixels.size)
 
     return parts + threads.each(of_view, views)
 
 
-def _visible(back: FloatArray, size: tuple[int, int], allowed: Allowed | None) -> Allowed:
-    """Return which positions of a view are inside the image; ``back`` (2, 3) maps to the image."""
+def _visible(to_image: FloatArray, size: tuple[int, int], allowed: Allowed | None) -> Allowed:
+    """Return a function that tests which positions of a view are inside the image.
+
+    ``to_image`` (2, 3) maps the view to the image.
+    """
 
     def visible(xy: FloatArray) -> NDArray[np.bool_]:
-        xy = xy @ back[:, :2].T + back[:, 2]
+        xy = xy @ to_image[:, :2].T + to_image[:, 2]
         inside = simulated.inside(xy, size)
         return inside if allowed is None else inside & allowed(xy)
 
@@ -92,9 +95,9 @@ def _visible(back: FloatArray, size: tuple[int, int], allowed: Allowed | None) -
 def _begin_on_device(
     device: Any, image: Any, mask: Any, options: ExtractOptions, tilts: Sequence[int]
 ) -> Callable[[], tuple[list[Features], list[int]]]:
-    """Start with the views of an image.
+    """Start extracting the features of the views of an image on a device.
 
-    The result returns their features, and the tilts of views that do not fit into device memory.
+    Call the result to get the features, and the tilts of views that do not fit into its memory.
     """
     from caloric.gpu import upload
     from caloric.gpu import views as on_device
@@ -111,10 +114,10 @@ def _begin_on_device(
     pending = []
     for tilt in tilts:
         by = 1 if tilt == 1 else factor
-        turns = simulated.turns(tilt, (size[0] // by, size[1] // by))
-        if turns:
+        views = simulated.views_of((size[0] // by, size[1] // by), tilt)
+        if views:
             pending.append(
-                (tilt, on_device.begin(uploaded, by, turns, options.for_tilt(tilt), device))
+                (tilt, on_device.begin(uploaded, by, views, options.for_tilt(tilt), device))
             )
 
     def features() -> tuple[list[Features], list[int]]:
@@ -133,19 +136,20 @@ def _begin_on_device(
 def joined(parts: Sequence[Features]) -> Features:
     """Return the features of several views of one image.
 
-    All of the first part are kept, and one of several others with similar position and shape.
+    All features of the first part are kept; of the others, one of those with similar position and
+    shape.
     """
     maps = np.concatenate([part.frames.maps for part in parts])
     scores = np.concatenate([part.scores for part in parts])
-    rows = simulated.new_shapes(maps, len(parts[0]))
+    rows = simulated.distinct(maps, len(parts[0]))
     descriptors = np.empty((len(rows), parts[0].descriptors.shape[1]), parts[0].descriptors.dtype)
-    begins = np.cumsum([0, *map(len, parts)])
-    cuts = np.searchsorted(rows, begins)
+    starts = np.cumsum([0, *map(len, parts)])
+    cuts = np.searchsorted(rows, starts)
 
-    def copy(strip: tuple[int, range]) -> None:
-        number, some = strip
-        chosen = rows[some.start : some.stop] - begins[number]
-        target = descriptors[some.start : some.stop]
+    def copy(task: tuple[int, range]) -> None:
+        number, strip = task
+        chosen = rows[strip.start : strip.stop] - starts[number]
+        target = descriptors[strip.start : strip.stop]
         np.take(parts[number].descriptors, chosen, axis=0, out=target, mode="clip")
 
     strips = [

@@ -1,4 +1,4 @@
-"""The features of one image on the CPU, computed tile by tile; the same for any tiles."""
+"""Feature extraction from one image on the CPU; the result does not depend on the tiles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ Allowed: TypeAlias = Callable[[FloatArray], NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The features of a tile: the extremum of each, its frame and its descriptor."""
+    """Features of a tile: the extremum, frame and descriptor of each."""
 
     extrema: Extrema
     maps: FloatArray
@@ -38,7 +38,7 @@ def find(
 ) -> tuple[Frames, NDArray[np.generic]]:
     """Return the frames of an image and their descriptors (n, d).
 
-    ``allowed`` says at which positions (n, 2) there may be features. If the options are not
+    ``allowed`` tests at which positions (n, 2) features are allowed. If the options are not
     :class:`ExtractOptions`, frames are not described: d is 0.
     """
     request = options if isinstance(options, ExtractOptions) else None
@@ -52,7 +52,7 @@ def find(
         pixels = image.read(*(slice(0, n) for n in image.size))
         whole = detection.by_opencv(pixels, options.contrast, options.edge)
     parts = []
-    for tile, space in tiles.spaces(image.read, image.size, halo, memory):
+    for tile, space in tiles.scale_spaces(image.read, image.size, halo, memory):
         peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole
         peaks = peaks[tile.owns(peaks.xy)]
         if allowed is not None:
@@ -69,13 +69,13 @@ def find(
 
 
 def _merged(parts: list[_Part], limit: int | None) -> tuple[Frames, NDArray[np.generic]]:
-    """Return the strongest features of all tiles; those of one tile are in order already."""
+    """Return the strongest features of all tiles; those of each tile are already sorted."""
     if len(parts) == 1:
         part, scores = parts[0], parts[0].extrema.response[:limit].astype(np.float32)
         return Frames(part.maps[:limit], scores), part.values[:limit]
     peaks = joined([part.extrema for part in parts])
     order = peaks.order()[:limit]
-    # Copy each row once: the descriptors of a large image are most of the memory.
+    # Copy each row once: descriptors take most of the memory of a large image.
     rank = np.full(len(peaks), -1)
     rank[order] = np.arange(len(order))
     maps = np.empty((len(order), 2, 3))
@@ -99,7 +99,7 @@ def describe(
     def has_frames(tile: tiles.Tile) -> bool:
         return bool(tile.owns(frames.xy).any())
 
-    for tile, space in tiles.spaces(image.read, image.size, margin, memory, has_frames):
+    for tile, space in tiles.scale_spaces(image.read, image.size, margin, memory, has_frames):
         rows, ladder = tile.owns(frames.xy), space.ladder()
         result[rows] = describe_levels(ladder, frames.maps[rows], options)
         del space, ladder  # the next tile takes their memory
@@ -107,7 +107,7 @@ def describe(
 
 
 def checked_source(image: Any, kernel: Kernel) -> Source:
-    """Return the image as a source that raises InputError for intensities the kernel cannot use."""
+    """Return the image as a source; an intensity kernel checks the range of pixels it reads."""
     pixels = source(image)
 
     def read(rows: slice, columns: slice) -> NDArray[np.float32]:
@@ -119,17 +119,17 @@ def checked_source(image: Any, kernel: Kernel) -> Source:
 
 
 def checked_mask(mask: ArrayLike | None, size: tuple[int, int]) -> Mask | None:
-    """Return a mask as booleans (h, w); raise InputError if it is not of the image's size."""
+    """Return a mask as booleans (h, w); raise InputError if its shape is not ``size``."""
     if mask is None:
         return None
     array = np.asarray(mask)
     if array.shape != size:
-        raise InputError(f"mask: shape {array.shape} is not the image's {size}")
+        raise InputError(f"mask: shape {array.shape} does not match the image's, {size}")
     return np.asarray(array != 0)
 
 
 def allowed_by(mask: ArrayLike | None, size: tuple[int, int]) -> Allowed | None:
-    """Return which positions (n, 2) a mask allows, as a function of them."""
+    """Return a function that tests at which positions (n, 2) a mask is nonzero."""
     checked = checked_mask(mask, size)
     if checked is None:
         return None

@@ -96,7 +96,7 @@ def begin(
     size = _largest(turns, small)
     if not batches.addressable(*size, device):
         return None
-    to_image = np.stack([views.enlarged(view.to_image(small), factor) for view in turns])
+    to_image = np.stack([views.to_full_size(view.to_image(small), factor) for view in turns])
     parts = [turns[start : start + batches.BATCH] for start in range(0, len(turns), batches.BATCH)]
     try:
         with torch.no_grad(), cuda_streams.using(device):

@@ -1,1 +1,1 @@
-"""From files and arrays to scale spaces."""
+"""Reading and converting images, and their scale spaces."""

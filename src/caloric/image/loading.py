@@ -1,4 +1,4 @@
-"""Image files decoded ahead of their use on threads, by the CPU or by the decoder of a GPU."""
+"""Prefetching of image files on threads, decoded by the CPU or by nvJPEG on a GPU."""
 
 import io
 from collections import deque
@@ -20,16 +20,16 @@ T = TypeVar("T")
 _ORIENTATION = 274  # EXIF tag; 1 is upright
 
 _BATCH = 32  # files that nvJPEG decodes together
-_AHEAD = 128  # files decoded ahead
-_BYTES = 1 << 30  # of images decoded ahead, estimated by the largest so far
+_AHEAD = 128  # maximum number of prefetched files
+_BYTES = 1 << 30  # maximum size of prefetched images, estimated from the largest so far
 
 
 def read_ahead(
     files: Sequence[T], read: Callable[[T], Any], ahead: int = _AHEAD
 ) -> Iterator[Any | Failure]:
-    """Yield the result of ``read`` for each file in order, or a Failure.
+    """Yield the result of ``read`` for each file, in order, or a Failure.
 
-    Up to ``ahead`` files are read on threads before they are needed.
+    Up to ``ahead`` files are prefetched on threads.
     """
 
     def safely(file: T) -> Any | Failure:
@@ -42,34 +42,34 @@ def read_ahead(
 
     with ThreadPoolExecutor(min(threads.count(), ahead), "caloric-files") as pool:
         pending: deque[Future[Any]] = deque()
-        begun, largest = 0, 0
+        submitted, largest = 0, 0
         for index in range(len(files)):
             limit = min(ahead, max(1, _BYTES // largest if largest else threads.count()))
-            while begun < len(files) and begun - index < limit:
-                pending.append(pool.submit(safely, files[begun]))
-                begun += 1
+            while submitted < len(files) and submitted - index < limit:
+                pending.append(pool.submit(safely, files[submitted]))
+                submitted += 1
             result = pending.popleft().result()
             largest = max(largest, getattr(result, "nbytes", 1))
             yield result
 
 
 def check_decoder(decode: Decoder, device: Any) -> None:
-    """Raise InputError if ``decode`` is "gpu" and the device, None for the CPU, has no decoder."""
+    """Raise InputError if the device (None for the CPU) does not support the decoder."""
     if decode == "cpu":
         return
     if device is None or device.type != "cuda":
-        raise InputError("decoding on the GPU needs a GPU: use --device cuda")
+        raise InputError("--decode gpu requires a GPU: use --device cuda")
     try:
         import torchvision  # noqa: F401
     except ImportError:
-        raise InputError("decoding on the GPU needs torchvision with nvJPEG") from None
+        raise InputError("--decode gpu requires torchvision with nvJPEG") from None
 
 
 def open_images(files: Sequence[str], device: Any = None, decode: Decoder = "cpu") -> Iterator[Any]:
-    """Yield the images in order, or a Failure each.
+    """Yield each image or a Failure, in order.
 
-    For a device many files are decoded ahead; on the CPU, whose threads extract features, one. With
-    ``decode="gpu"`` JPEGs are decoded by nvJPEG where possible.
+    Many files are prefetched for a device, but only one for the CPU, whose threads are busy. With
+    ``decode="gpu"`` JPEGs are decoded by nvJPEG if possible.
     """
     if device is not None and decode == "gpu":
         return _decoded_by_gpu(files, device)
@@ -77,9 +77,10 @@ def open_images(files: Sequence[str], device: Any = None, decode: Decoder = "cpu
 
 
 def jpeg_bytes(path: str) -> "Tensor | None":
-    """Return the bytes of a JPEG that nvJPEG can decode; None if the CPU must decode it.
+    """Return the bytes of a JPEG that nvJPEG can decode; None for a file for the CPU.
 
-    Those are images rotated by EXIF, JPEGs that are not RGB or gray, and other files.
+    The CPU decodes other formats, JPEGs that are neither RGB nor grayscale, and those with an EXIF
+    orientation.
     """
     import torch
     from PIL import Image
@@ -92,15 +93,15 @@ def jpeg_bytes(path: str) -> "Tensor | None":
             upright = image.getexif().get(_ORIENTATION, 1) == 1
             if upright and image.format == "JPEG" and image.mode in ("RGB", "L"):
                 return torch.from_numpy(content)
-    except Exception:  # as many types as decoders; reading the pixels reports the error
+    except Exception:  # depends on the decoder; reported when the pixels are read
         return None
     return None
 
 
 def by_nvjpeg(contents: "list[Tensor]", device: Any) -> "list[Tensor | None]":
-    """Return JPEGs decoded on the device, uint8 (3, h, w); None for what it cannot decode.
+    """Return JPEGs decoded on the device, uint8 (3, h, w), or None for those it cannot decode.
 
-    Decoders differ by one or two levels of 255, and features accordingly.
+    The pixels differ from those of other decoders by one or two levels of 255.
     """
     from torchvision.io import ImageReadMode, decode_jpeg
 
@@ -113,7 +114,7 @@ def by_nvjpeg(contents: "list[Tensor]", device: Any) -> "list[Tensor | None]":
 
 
 def _decoded_by_gpu(files: Sequence[str], device: Any) -> Iterator[Any]:
-    """Yield the images in order; the device decodes a batch while the last one is used."""
+    """Yield the images in order; the device decodes a batch while the previous one is used."""
     import torch
 
     def read(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Conversion of arrays and tensors to gray float32 pixels in [0, 1]."""
+"""Conversion of arrays and tensors to grayscale float32 pixels in [0, 1]."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from caloric.errors import InputError
 from caloric.runtime import threads
 
 FLOATS = (np.float16, np.float32, np.float64)
-_PIXELS = 250_000  # per block and thread: a block stays in the cache
+_PIXELS = 250_000  # per block, so that a block fits in the cache
 
 
 def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:
@@ -32,7 +32,7 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
         result /= np.dtype(dtype).type(full)
         return result
     raise InputError(
-        f"{what}: pixels of type {array.dtype} are not understood; "
+        f"{what}: pixels of type {array.dtype} are not supported; "
         "use uint8, uint16, bool, or floats in [0, 1]"
     )
 
@@ -40,9 +40,9 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 def as_array(pixels: object, what: str) -> NDArray[np.generic]:
     """Return ``pixels`` as an array; masked arrays, paths and ragged lists raise InputError."""
     if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
-        raise InputError(f"{what}: masked pixels; fill them first")
+        raise InputError(f"{what}: masked pixels are not supported; fill them first")
     if isinstance(pixels, str | bytes | PathLike):
-        raise InputError(f"{what}: a name, not pixels; read the file with caloric.read_image")
+        raise InputError(f"{what}: expected an array; to read a file use caloric.read_image")
     try:
         return np.asarray(pixels)
     except ValueError:
@@ -54,7 +54,7 @@ def is_tensor(image: object) -> bool:
     return type(image).__module__.partition(".")[0] == "torch" and hasattr(image, "detach")
 
 
-def several(image: Any) -> list[Any] | None:
+def as_list(image: Any) -> list[Any] | None:
     """Return the images of a list, tuple or tensor (b, c, h, w); None for a single image."""
     if is_tensor(image) and image.ndim == 4:
         return list(image)
@@ -93,18 +93,18 @@ def check_finite(finite: bool, what: str = "image") -> None:
 
 
 def check_levels(low: float, high: float) -> None:
-    """Raise InputError if a float image with this range is clearly not meant to be in [0, 1]."""
+    """Raise InputError if the range of a float image is far from [0, 1]."""
     if low < -1 or high > 2:
         raise InputError(
-            f"image: floats from {low:g} to {high:g}; they must be in [0, 1]: "
-            "divide by 255 or by whatever white is"
+            f"image: floats must be in [0, 1], got {low:g} to {high:g}; "
+            "divide by 255, or by the white level of the data"
         )
 
 
 def unused_range(image: object) -> str | None:
-    """Return what to do about an image whose brightest pixel is dark; None for other images.
+    """Return advice for an image that uses little of its range, such as 12-bit data in uint16.
 
-    Such as data of 12 bits in 16, in which few features reach the smallest contrast.
+    The result is None for other images.
     """
     if isinstance(image, Windows):
         return None
@@ -117,16 +117,16 @@ def unused_range(image: object) -> str | None:
     if not 0 < top < white / 4:
         return None
     if floats:
-        return f"its brightest pixel is {top:.3g} of 1; divide it by that"
+        return f"the brightest pixel is {top:.3g} of 1; divide the image by that"
     bits = int(np.ceil(np.log2(top + 1)))
     return (
-        f"its brightest pixel is {top:,.0f} of {white:,.0f}; if its data has {bits} bits, use "
-        f"image / {2**bits - 1:,.0f}"
+        f"the brightest pixel is {top:,.0f} of {white:,.0f}; if the data has {bits} bits, use "
+        f"image / {2**bits - 1}"
     )
 
 
 def low_contrast(image: object) -> str | None:
-    """Return what to do about an image of few gray levels; None for other images."""
+    """Return advice for an image with low contrast; None for other images."""
     if isinstance(image, Windows):
         return None
     gray = to_gray(image)
@@ -136,13 +136,13 @@ def low_contrast(image: object) -> str | None:
     if not 0 < high - low < 0.1:
         return None
     return (
-        f"its gray levels span {100 * (high - low):.2g} % of the range; stretch them, or ask for "
-        "weaker features by contrast"
+        f"the gray levels span {100 * (high - low):.2g} % of the range; stretch the contrast, or "
+        "lower the threshold with the option contrast"
     )
 
 
 def rec601(red: Any, green: Any, blue: Any) -> Any:
-    """Return the gray values of float32 channels (arrays or tensors) by the weights of Rec. 601.
+    """Return the Rec. 601 luma of float32 channels (arrays or tensors).
 
     A matrix product is avoided because its rounding depends on the memory layout.
     """
@@ -150,7 +150,7 @@ def rec601(red: Any, green: Any, blue: Any) -> Any:
 
 
 def to_gray(image: object) -> NDArray[np.float32]:
-    """Return gray float32 pixels (h, w) in [0, 1] of an image (h, w) or (h, w, 3 | 4) in RGB order.
+    """Return an image (h, w) or (h, w, 3 | 4) in RGB order as grayscale float32 (h, w) in [0, 1].
 
     Colors are weighted by Rec. 601; transparent pixels are blended with white.
     """
@@ -167,7 +167,7 @@ def to_gray(image: object) -> NDArray[np.float32]:
 def _convert(
     array: NDArray[np.generic], rows: range, result: NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Write some rows of :func:`to_gray`; return the range of their values if they are floats."""
+    """Convert some rows for :func:`to_gray`; return the range of their values, for floats only."""
     part = slice(rows.start, rows.stop)
     pixels = as_unit_range(array[part], "image").astype(np.float32, copy=False)
     value_range = (0.0, 0.0)
@@ -197,14 +197,14 @@ class Windows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """An image of ``size`` (h, w); ``read(rows, columns)`` returns the gray pixels of a window."""
+    """An image of ``size`` (h, w); ``read(rows, columns)`` returns a window in grayscale."""
 
     size: tuple[int, int]
     read: Callable[[slice, slice], NDArray[np.float32]]
 
 
 def source(image: object) -> Source:
-    """Return a :class:`Source` of an array or :class:`Windows`, converted to gray on reading."""
+    """Return an array or :class:`Windows` as a :class:`Source`, converted when it is read."""
     if isinstance(image, Windows):
         windows = image
         return Source(

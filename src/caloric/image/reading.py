@@ -1,4 +1,4 @@
-"""Reading image files: upright RGB or gray pixels, or an InputError with a one-line message."""
+"""Reading image files as upright RGB or grayscale pixels."""
 
 import io
 import warnings
@@ -34,13 +34,13 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
         The file: JPEG, PNG, TIFF, WebP, BMP, PPM, AVIF, JPEG 2000, and HEIC if ``pillow-heif`` is
         installed (the extra ``heic``). Palette and CMYK images are converted to RGB.
     max_pixels : int
-        A file whose header declares more pixels is refused before memory is allocated for it.
+        Files whose header declares more pixels are rejected before memory is allocated.
 
     Returns
     -------
     ndarray (h, w), (h, w, 3) or (h, w, 4)
-        uint8, uint16 or float pixels as stored, colors in RGB order. CMYK and PPM images of
-        16 bits are reduced to uint8.
+        uint8, uint16 or float pixels as stored, colors in RGB order. 16-bit CMYK and PPM images are
+        converted to uint8.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
     except IsADirectoryError:
         raise InputError(f"{path}: a directory, not an image") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{path}: cannot read the file ({error.strerror})") from None
     if not data:
         raise InputError(f"{path}: the file is empty")
     try:
@@ -70,21 +70,21 @@ def read_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.gen
 
 
 def open_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic] | Windows:
-    """Open an image file of any size; a large TIFF is then read window by window.
+    """Open an image file of any size; large TIFF files are read window by window.
 
     Parameters
     ----------
     path : str or Path
         The file.
     max_pixels : int
-        The limit of :func:`read_image`. It does not apply to a TIFF that is read by windows.
+        The limit of :func:`read_image`. It does not apply to TIFF files that are read by windows.
 
     Returns
     -------
     ndarray or Windows
-        For a large TIFF in strips or tiles, if ``tifffile`` is installed (the extra ``tiff``), an
-        object with ``shape`` (h, w) or (h, w, 3) that decodes only the windows that are needed and
-        caches up to 128 MB of decoded strips or tiles. Otherwise the array of :func:`read_image`.
+        For a large TIFF file, if ``tifffile`` is installed (the extra ``tiff``), an object with
+        ``shape`` (h, w) or (h, w, 3) that decodes strips or tiles on demand and caches up to 128 MB
+        of them. Otherwise the array of :func:`read_image`.
 
     Examples
     --------
@@ -109,10 +109,10 @@ _before: tuple[Any, int] | None = None
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the warnings of decoders, so that an error message stays one line.
+    """Suppress the warnings of decoders, so that error messages stay one line.
 
-    Warning filters and OpenCV's log level belong to the whole process: the first of concurrent
-    readers sets them and the last one restores them.
+    Warning filters and OpenCV's log level are process-wide: the first of concurrent readers sets
+    them and the last one restores them.
     """
     global _readers, _before
     log = cv2.utils.logging
@@ -136,7 +136,7 @@ def _quiet() -> Iterator[None]:
 
 
 def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> NDArray[np.generic]:
-    """Return the pixels of :func:`read_image` from the bytes of a file."""
+    """Return the pixels of an image file given as bytes: see :func:`read_image`."""
     if data[4:8] == b"ftyp" and data[8:12] in _HEIF and b"avif" not in data[:64]:
         _support_heif()
     with _quiet():
@@ -148,24 +148,24 @@ _HEIF = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 @cache
 def _support_heif() -> None:
-    """Add HEIC, the format of many telephones, to what Pillow reads."""
+    """Register the HEIC format with Pillow."""
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
         raise InputError(
-            "a HEIC image, which needs pillow-heif: pip install pillow-heif; or convert it"
+            "HEIC images require pillow-heif: run pip install pillow-heif, or convert the image"
         ) from None
     register_heif_opener()
 
 
 def orientation(file: bytes | Path) -> int:
-    """Return the EXIF orientation, 1 to 8, of a file or its bytes; 1 if it has none."""
+    """Return the EXIF orientation, 1 to 8, of a file or its bytes; 1 by default."""
     from PIL import Image
 
     try:
         with _quiet(), Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
             number = int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # as many types as decoders; reading the pixels reports the error
+    except Exception:  # depends on the decoder; reported when the pixels are read
         return 1
     return number if 1 <= number <= 8 else 1
 
@@ -177,9 +177,9 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
         with Image.open(io.BytesIO(data)) as image:
             w, h = image.size
             if w * h > max_pixels:
-                raise InputError(f"claims {w} x {h} pixels, more than the limit of {max_pixels:,}")
+                raise InputError(f"{w} x {h} pixels exceed the limit of {max_pixels:,}")
             if w * h == 0:
-                raise InputError("has no pixels")
+                raise InputError("the image has no pixels")
             if image.format == "JPEG" and image.mode in ("L", "RGB") and _complete(data):
                 return _decode_jpeg(data, image)
             if _needs_opencv(image, data):
@@ -195,43 +195,43 @@ def _decode(data: bytes, max_pixels: int) -> NDArray[np.generic]:
     except UnidentifiedImageError:
         tags = _tiff_tags(data)
         if not tags:
-            raise InputError("not an image that can be read (unknown format)") from None
+            raise InputError("cannot decode the image (unknown format)") from None
         if tags.get(_WIDTH, 0) * tags.get(_HEIGHT, 0) > max_pixels:
-            raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
+            raise InputError(f"more pixels than the limit of {max_pixels:,}") from None
         return _decode_by_opencv(data)
     except Image.DecompressionBombError:
-        raise InputError(f"claims more pixels than the limit of {max_pixels:,}") from None
+        raise InputError(f"more pixels than the limit of {max_pixels:,}") from None
     except (MemoryError, RecursionError):
-        raise InputError("too large to be decoded") from None
+        raise InputError("the image is too large to decode") from None
     except Exception as error:
-        # Decoders raise many types of exception on a broken file.
+        # Decoders raise many types of exceptions for damaged files.
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"not an image that can be read ({reason[:120]})") from None
+        raise InputError(f"cannot decode the image ({reason[:120]})") from None
 
 
 def _complete(jpeg: bytes) -> bool:
-    """Return whether a JPEG ends as it should; Pillow decides about others."""
+    """Return whether a JPEG has its end marker; Pillow handles truncated ones."""
     return jpeg.rstrip(b"\0").endswith(b"\xff\xd9")
 
 
 def _decode_jpeg(data: bytes, image: Any) -> NDArray[np.generic]:
-    """Return the pixels of a JPEG by OpenCV, which lets other threads run meanwhile.
+    """Return the pixels of a JPEG decoded by OpenCV, which releases the GIL.
 
-    They are the ones of Pillow, which copies them three times and lets no other thread run.
+    They equal Pillow's, which holds the GIL and copies them three times.
     """
     how = cv2.IMREAD_GRAYSCALE if image.mode == "L" else cv2.IMREAD_COLOR
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None or pixels.shape[1::-1] != image.size:
-        raise InputError("not an image that can be read")
+        raise InputError("cannot decode the image")
     if pixels.ndim == 3:
         cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
     return _upright(np.asarray(pixels), int(image.getexif().get(_ORIENTATION, 1)))
 
 
 def _needs_opencv(image: Any, data: bytes) -> bool:
-    """Return whether OpenCV decodes the file: more than 8 bits, or TIFF without alpha.
+    """Return whether OpenCV must decode the file: more than 8 bits, or TIFF without alpha.
 
-    Pillow reduces deep colors to 8 bits; OpenCV misreads 8-bit TIFF with alpha.
+    Pillow converts 16-bit colors to 8 bits; OpenCV misreads 8-bit TIFF files with alpha.
     """
     if image.format == "TIFF":
         deep = max(image.tag_v2.get(_BITS, (1,))) > 8
@@ -258,13 +258,13 @@ def _tiff_tags(data: bytes) -> dict[int, int]:
     return tags
 
 
-# An upright image is the stored one, transposed for these orientations, then with the order of its
-# rows and of its columns reversed for these.
+# EXIF orientations for which the stored image is transposed, and those for which its rows and its
+# columns are then reversed, to make it upright.
 _TRANSPOSED, _ROWS_REVERSED, _COLUMNS_REVERSED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
 
 
 def _upright(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generic]:
-    """Return the pixels upright, for an EXIF orientation."""
+    """Return the upright pixels of an image with an EXIF orientation."""
     if orientation in _TRANSPOSED:
         pixels = pixels.swapaxes(0, 1)
     rows = -1 if orientation in _ROWS_REVERSED else 1
@@ -273,39 +273,41 @@ def _upright(pixels: NDArray[np.generic], orientation: int) -> NDArray[np.generi
 
 
 def stored_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
-    """Return the size (h, w) of the stored image from that of the upright one, or the reverse."""
+    """Return the size (h, w) of the stored image given that of the upright one, or vice versa."""
     return (size[1], size[0]) if orientation in _TRANSPOSED else size
 
 
 def to_stored(size: tuple[int, int], orientation: int) -> NDArray[np.float64]:
-    """Return the map (2, 3) of points (x, y) of an upright image of ``size`` to the stored one."""
+    """Return the affine map (2, 3) from an upright image of ``size`` (h, w) to the stored image."""
     h, w = size
-    turn = np.array([[1.0, 0, 0], [0, 1, 0]])
+    transform = np.array([[1.0, 0, 0], [0, 1, 0]])
     if orientation in _COLUMNS_REVERSED:
-        turn[0] = -1, 0, w - 1
+        transform[0] = -1, 0, w - 1
     if orientation in _ROWS_REVERSED:
-        turn[1] = 0, -1, h - 1
-    return np.ascontiguousarray(turn[::-1]) if orientation in _TRANSPOSED else turn
+        transform[1] = 0, -1, h - 1
+    return np.ascontiguousarray(transform[::-1]) if orientation in _TRANSPOSED else transform
 
 
 def _decode_by_opencv(data: bytes) -> NDArray[np.generic]:
-    """Return the pixels as decoded by OpenCV, which keeps 16 bits and floats, in RGB order."""
+    """Return the pixels decoded by OpenCV, which preserves 16 bits and floats, in RGB order."""
     tags = _tiff_tags(data)
     deep = tags.get(_BITS, 8) > 8 or tags.get(_SAMPLES, 1) > 2
     if deep and tags.get(_PLANAR, 1) == 2:
-        raise InputError("stores its colors in separate planes; store them together")
+        raise InputError("planar TIFF files are not supported; save it with interleaved channels")
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
-        raise InputError("not an image that can be read")
+        raise InputError("cannot decode the image")
     if pixels.dtype.kind != "f" and pixels.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"has pixels of type {pixels.dtype}; store it as 8 or 16 bits or floats")
+        raise InputError(
+            f"pixels of type {pixels.dtype} are not supported; save it with 8 or 16 bits or floats"
+        )
     if pixels.ndim == 3 and pixels.shape[2] == 3:
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixels.ndim == 3 and pixels.shape[2] == 4:
         pixels = pixels[..., [2, 1, 0, 3]]
         return _unpremultiplied(pixels) if tags.get(_EXTRA) == 1 else np.ascontiguousarray(pixels)
     if tags.get(_PHOTOMETRIC) == 0 and pixels.dtype != np.uint8:
-        # White is stored as 0, which OpenCV inverts for 8 bits only.
+        # "White is zero": OpenCV inverts only 8-bit images.
         return np.asarray(_white(pixels) - pixels)
     return np.asarray(pixels)
 
@@ -333,7 +335,7 @@ def _pillow_to_array(image: Any) -> NDArray[np.generic]:
     if image.mode == "I":
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
-            raise InputError("has 32-bit integers beyond 16 bits; rescale it first")
+            raise InputError("32-bit integers exceed the range of 16 bits; rescale the image first")
         return values.astype(np.uint16)
     if image.mode == "F":
         return np.asarray(image)

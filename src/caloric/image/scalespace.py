@@ -1,10 +1,10 @@
 """The Gaussian scale space of an image, for detecting extrema and computing descriptors.
 
-The levels of an octave are a third of an octave apart. Octave 1 has the size of the image; octave
-0, whose smoothing starts at 0.8 pixels, twice that size; each octave from 2 on takes every second
-pixel of the previous one. Octave 0 has two pixels for each pixel of the image, a quarter of a pixel
-to either side of it. All its pixels are then equally blurred; if the original pixels were kept,
-every second one would be sharper, and extrema at the finest scales would repeat less well.
+The levels of an octave are a third of an octave apart. Octave 1 has the size of the image. Octave 0
+has twice that size, and its smoothing starts at 0.8 pixels. Octaves from 2 on take every second
+pixel of the previous one. The pixels of octave 0 are interpolated at ±1/4 pixel from the pixels of
+the image, so that all are equally blurred. If the original pixels were kept, every second one would
+be sharper, and extrema at the finest scales would be less repeatable.
 """
 
 import math
@@ -24,11 +24,11 @@ Image32 = NDArray[np.float32]
 SCALES = 3
 FIRST = 1.6  # smoothing of an octave's first level, in pixels of the octave
 CAMERA = 0.5  # assumed smoothing of the input image, in its pixels
-# Octave 1 treats the image as sharp, so its variance is 1/4 larger than nominal. Enlarging adds an
-# unaccounted 3/16 to octave 0. With both, consecutive octaves join smoothly, and extrema of
-# photographs repeat slightly better.
+# Octave 1 assumes a sharp image, so its variance is 1/4 larger than nominal. Interpolation adds
+# 3/16 to that of octave 0, which is not accounted for. With both, consecutive octaves agree, and
+# extrema of photographs are slightly more repeatable.
 SHARP = 0.0
-SMALLEST = 8  # pixels, the least length of the shorter side of an octave
+SMALLEST = 8  # pixels: minimum length of the shorter side of an octave
 _FACTORS = tuple((FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)).tolist())
 
 
@@ -36,8 +36,8 @@ _FACTORS = tuple((FIRST * 2.0 ** (np.arange(SCALES + 3) / SCALES)).tolist())
 class Level:
     """The image smoothed by ``sigma``, or a window of it.
 
-    Pixel (i, j) lies at (corner + (j, i)) · ``step`` + ``origin``. The ``corner`` of the window is
-    in whole pixels, so that a value read at a place does not depend on the window.
+    Pixel (i, j) is at (corner + (j, i)) · ``step`` + ``origin``. The ``corner`` of the window is an
+    integer, so that a value read at a position does not depend on the window.
     """
 
     pixels: Image32
@@ -49,16 +49,16 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """The levels that descriptors are read from, one every third of an octave."""
+    """The levels from which descriptors are read, a third of an octave apart."""
 
     levels: tuple[Level, ...]
     size: tuple[int, int]
 
     def nearest(self, sigma: FloatArray) -> NDArray[np.intp]:
-        """Return the index of the level nearest in log-smoothing to each σ (pixels)."""
+        """Return the index of the level whose smoothing is nearest to each σ, in log scale."""
         first = self.levels[0].sigma
-        wanted = np.rint(SCALES * np.log2(np.maximum(sigma, 1e-12) / first))
-        return np.asarray(np.clip(wanted, 0, len(self.levels) - 1), np.intp)
+        index = np.rint(SCALES * np.log2(np.maximum(sigma, 1e-12) / first))
+        return np.asarray(np.clip(index, 0, len(self.levels) - 1), np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,8 @@ class Octave:
     def levels(self) -> tuple[Level, ...]:
         """The layers as :class:`Level` objects."""
         layers = zip(self.pixels, _FACTORS, strict=True)
-        where = self.step, self.origin, self.corner
-        return tuple(Level(p, f * self.step, *where) for p, f in layers)
+        grid = self.step, self.origin, self.corner
+        return tuple(Level(p, f * self.step, *grid) for p, f in layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +90,13 @@ class ScaleSpace:
     size: tuple[int, int]
 
     def ladder(self) -> Ladder:
-        """Return the levels, each taken from the first octave that has its smoothing."""
+        """Return the levels, each from the first octave that has its smoothing."""
         steps = [level for octave in self.octaves for level in octave.levels[:SCALES]]
         return Ladder((*steps, *self.octaves[-1].levels[SCALES:]), self.size)
 
 
 def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the octave (0 is the enlarged image) and the layer (1 to 3) of frames of size σ."""
+    """Return the octave (0 is the enlarged image) and the layer (1 to 3) of frames of scale σ."""
     steps = np.asarray(np.rint(SCALES * np.log2(2 / FIRST * sigma)), np.int64)
     octave = np.maximum((steps - 1) // SCALES, 0)
     return octave, steps - SCALES * octave
@@ -104,7 +104,7 @@ def octave_and_layer(sigma: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.i
 
 @lru_cache(maxsize=64)
 def taps(sigma: float) -> Image32:
-    """Return a sampled Gaussian of sum 1 that reaches 4σ to each side; one tap for σ = 0."""
+    """Return the taps of a Gaussian filter of radius 4σ; one tap for σ = 0."""
     radius = (round(8 * sigma + 1) | 1) // 2 if sigma else 0
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / (sigma or 1)) ** 2)
     result = np.asarray(weights / weights.sum(), np.float32)
@@ -118,7 +118,7 @@ def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
     reach, border = len(weights) // 2, cv2.BORDER_REFLECT_101
 
     def strip(rows: range) -> None:
-        # Read with the rows around the strip that the filter needs, as far as they exist.
+        # Include the rows around the strip that the filter reads.
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, height)
         if len(rows) == height:
             cv2.sepFilter2D(pixels, -1, weights, weights, dst=result, borderType=border)
@@ -131,13 +131,13 @@ def _blur(pixels: Image32, sigma: float, result: Image32) -> None:
 
 
 def _shares(height: int) -> list[range]:
-    """Return one strip of rows per thread; no pixel depends on its strip."""
+    """Return one strip of rows per thread; the result does not depend on the strips."""
     return threads.strips(height, max(128, -(-height // threads.count())))
 
 
 @lru_cache(maxsize=16)
 def steps(first: float, last: int = SCALES + 2) -> tuple[float, ...]:
-    """Return the σ that smooths each layer up to ``last`` from the previous one; 0 is a copy."""
+    """Return the σ of the blur from each layer to the next, up to ``last``; 0 is a copy."""
     before = (first, *_FACTORS)
     return tuple(
         math.sqrt(max(factor**2 - previous**2, 0.0))
@@ -146,7 +146,7 @@ def steps(first: float, last: int = SCALES + 2) -> tuple[float, ...]:
 
 
 def reach(first: float, last: int = SCALES + 2) -> int:
-    """Return the distance, in pixels, at which the last layer of an octave depends on its base."""
+    """Return the distance, in pixels, up to which the last layer of an octave reads its base."""
     return sum(len(taps(sigma)) // 2 for sigma in steps(first, last) if sigma)
 
 
@@ -154,8 +154,8 @@ def reach(first: float, last: int = SCALES + 2) -> int:
 class Base:
     """The input of an octave: an image of smoothing ``first``, in pixels of the octave.
 
-    The octave has a pixel size of ``step`` and layers up to ``last``; if ``enlarged``, twice as
-    many rows and columns. ``corner`` is the position of a window in the whole octave.
+    The octave has a pixel size of ``step``, layers up to ``last``, and, if ``enlarged``, twice as
+    many rows and columns as the image. ``corner`` is the position of a window in the whole octave.
     """
 
     pixels: Image32
@@ -178,12 +178,12 @@ class Base:
 
 
 def enlarged(gray: Image32, corner: tuple[int, int] = (0, 0)) -> Base:
-    """Return the base of octave 0 of an image, or of a window of it that begins at ``corner``."""
+    """Return the base of octave 0 of an image, or of a window of it that starts at ``corner``."""
     return Base(gray, 2 * CAMERA, 0.5, (2 * corner[0], 2 * corner[1]), enlarged=True)
 
 
 def octaves(bases: Sequence[Base]) -> list[Octave]:
-    """Return the octaves of independent bases; the threads share the strips of all of them."""
+    """Return the octaves of independent bases, computed together on all threads."""
     results = []
     for base in bases:
         h, w = base.shape
@@ -225,9 +225,9 @@ def _smooth(base: Base, layers: NDArray[np.float32]) -> None:
 
 
 def _enlarged(pixels: Image32) -> Image32:
-    """Return the image (2h, 2w) interpolated at ±1/4 pixel: along rows first, then columns.
+    """Return the image (2h, 2w) interpolated at ±1/4 pixel, along rows first, then columns.
 
-    OpenCV's resize rounds differently near the end of a row on some processors.
+    OpenCV's resize is not used because on some processors it rounds differently near row ends.
     """
     h, w = pixels.shape
     result = memory.workspace(4 * h * w).reshape(2 * h, 2 * w)
@@ -252,7 +252,7 @@ def _enlarged(pixels: Image32) -> Image32:
 
 
 def build(gray: Image32) -> ScaleSpace:
-    """Return the scale space of a gray float32 image (h, w) in [0, 1]."""
+    """Return the scale space of a grayscale float32 image (h, w) in [0, 1]."""
     bases = [enlarged(gray)]
     if min(gray.shape) >= SMALLEST:
         bases.append(Base(gray, SHARP, 1.0))

@@ -1,4 +1,4 @@
-"""Reading TIFF files by windows: strips and tiles are decoded on demand and cached."""
+"""Windowed reading of TIFF files: strips and tiles are decoded on demand and cached."""
 
 import os
 import warnings
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 
-SMALL = 4_000_000  # pixels: an image up to this size is read as a whole
+SMALL = 4_000_000  # pixels: images up to this size are read as a whole
 KEPT = 128_000_000  # bytes of decoded strips and tiles in the cache
 
 _GRAY, _RGB = 1, 2  # photometric interpretations that need no conversion
 
 
 class TiffWindows:
-    """A gray or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
+    """A grayscale or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
 
     def __init__(self, path: Path, file: IO[bytes], page: Any) -> None:
         """Wrap a ``page`` (tifffile.TiffPage) of an open file."""
@@ -73,7 +73,7 @@ class TiffWindows:
 
     def _bytes(self, offset: int, count: int) -> bytes:
         if hasattr(os, "pread"):
-            # Forked processes share the file position, which pread leaves alone.
+            # pread does not move the file position, which forked processes share.
             return os.pread(self._file.fileno(), count, offset)
         self._file.seek(offset)
         return self._file.read(count)
@@ -83,7 +83,7 @@ class TiffWindows:
         try:
             data = self._bytes(page.dataoffsets[index], page.databytecounts[index])
             part, _, shape = page.decode(data, index, jpegtables=page.jpegtables)
-            if part is None:  # a sparse file: the part is not stored
+            if part is None:  # not stored in a sparse file
                 part = np.full(shape, page.nodata, page.dtype)
         except Exception as error:
             reason = " ".join(str(error).split())[:120]
@@ -92,7 +92,7 @@ class TiffWindows:
 
 
 def windows(path: Path) -> TiffWindows | None:
-    """Return a TIFF file as windows; None for small images and files to be read as a whole."""
+    """Return a TIFF file as windows; None for files that are read as a whole."""
     try:
         import tifffile
 
@@ -110,14 +110,14 @@ def windows(path: Path) -> TiffWindows | None:
                     result = TiffWindows(path, file, page)
                     result._read(0)
     except Exception:
-        result = None  # reading the whole file will report the error
+        result = None  # reported when the whole file is read
     if result is None:
         file.close()
     return result
 
 
 def _plain(page: Any) -> bool:
-    """Return whether the pixels need no conversion: no palette, no planes, upright."""
+    """Return whether an image is large and needs no conversion: no palette, no planes, upright."""
     orientation = page.tags.get("Orientation")
     return bool(
         page.imagelength * page.imagewidth > SMALL

@@ -1,9 +1,8 @@
 """The scale space of an image of any size, computed tile by tile.
 
-The octaves of a tile are windows of the octaves of the whole image. Their margins are wide enough
-that the features inside the tile are the same as without tiles. The first layers of octaves 2, 3 …
-are kept for the whole image, 4/3 of a byte per pixel of the image; if that exceeds the memory
-limit, they are kept in a temporary file.
+The octaves of a tile are windows of the octaves of the whole image, with margins wide enough that
+features do not depend on the tiles. The first layers of octaves 2, 3 … are stored for the whole
+image, 4/3 of a byte per image pixel; above the memory limit, in a temporary file.
 """
 
 import math
@@ -37,17 +36,17 @@ from caloric.runtime.memory import kept_up_to
 from caloric.types import FloatArray
 
 MEMORY = 500_000_000  # bytes
-_PER_PIXEL = 170  # bytes per image pixel of a tile, margins included
-_LEAST = 256  # smallest side of a tile, pixels: a smaller tile would be mostly margin
-_LARGEST = 8192  # largest side, pixels: OpenCV's remap addresses pixels with 16 bits
-_MOVES = 12  # pixels that the refinement of an extremum may read around it
+_PER_PIXEL = 170  # bytes per image pixel of a tile, including margins
+_MIN_SIDE = 256  # pixels: smaller tiles would be mostly margin
+_MAX_SIDE = 8192  # pixels: OpenCV's remap has 16-bit coordinates
+_MOVES = 12  # pixels around an extremum that its refinement may read
 
 Read = Callable[[slice, slice], Image32]
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of the image: rows ``top`` to ``bottom``, columns ``left`` to ``right``."""
+    """Rows ``top`` to ``bottom`` and columns ``left`` to ``right`` of an image of ``size``."""
 
     top: int
     bottom: int
@@ -56,9 +55,9 @@ class Tile:
     size: tuple[int, int]
 
     def owns(self, xy: FloatArray) -> NDArray[np.bool_]:
-        """Return which places (n, 2) belong to the tile; each place belongs to exactly one tile.
+        """Return a mask of the positions (n, 2) that belong to this tile; each belongs to one.
 
-        Tiles at the border of the image own the places beyond it.
+        Positions outside the image belong to the nearest tile.
         """
         h, w = self.size
         inside = np.ones(len(xy), bool)
@@ -81,10 +80,10 @@ class Tile:
 
 
 def checked_memory(memory: int) -> int:
-    """Return a number of bytes as an integer; raise InputError if it is not one."""
-    number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
-    if not number or not 0 < memory < np.inf:
-        raise InputError(f"memory must be a number of bytes, got {memory!r}")
+    """Return a number of bytes as an integer; raise InputError if it is not positive."""
+    is_number = isinstance(memory, numbers.Real) and not isinstance(memory, bool)
+    if not is_number or not 0 < memory < np.inf:
+        raise InputError(f"memory must be a positive number of bytes, got {memory!r}")
     return int(memory)
 
 
@@ -93,21 +92,21 @@ def halo(farthest: float) -> int:
 
     ``farthest`` is the largest ratio of a sample's distance to its smoothing.
     """
-    smoothest = FIRST * 2 ** ((SCALES - 0.5) / SCALES)  # the largest smoothing read from an octave
+    smoothest = FIRST * 2 ** ((SCALES - 0.5) / SCALES)  # largest smoothing read from an octave
     return max(math.ceil(farthest * smoothest) + 3, _MOVES)
 
 
-def spaces(
+def scale_spaces(
     read: Read,
     size: tuple[int, int],
-    around: int,
+    margin: int,
     memory: int = MEMORY,
-    wanted: Callable[[Tile], bool] = lambda tile: True,
+    select: Callable[[Tile], bool] = lambda tile: True,
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
-    """Yield the tiles of an image of ``size`` (h, w) with their scale spaces.
+    """Yield the selected tiles of an image of ``size`` (h, w) and their scale spaces.
 
-    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns the gray pixels of a window;
-    ``around`` is the margin from :func:`halo`. Tiles that are not ``wanted`` are left out.
+    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns a window in grayscale;
+    ``margin`` is the result of :func:`halo`.
     """
     h, w = size
     tiles = _cut(size, memory)
@@ -115,34 +114,34 @@ def spaces(
         yield tiles[0], build(read(slice(0, h), slice(0, w)))
         return
     with kept_up_to(memory):
-        yield from _windows(read, tiles, around, memory, wanted)
+        yield from _windows(read, tiles, margin, memory, select)
 
 
 def _windows(
-    read: Read, tiles: list[Tile], around: int, memory: int, wanted: Callable[[Tile], bool]
+    read: Read, tiles: list[Tile], margin: int, memory: int, select: Callable[[Tile], bool]
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
     bases = _bases(read, tiles, memory)
     last = octave(Base(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases))))
-    for tile in filter(wanted, tiles):
-        windows = _finest(read, tile, around)
+    for tile in filter(select, tiles):
+        windows = _finest(read, tile, margin)
         for i, base in enumerate(bases[:-1]):
-            step, margin = 2.0 ** (i + 1), reach(FIRST) + around
-            rows, columns = tile.window(step, margin, base.shape)
+            step = 2.0 ** (i + 1)
+            rows, columns = tile.window(step, reach(FIRST) + margin, base.shape)
             windows.append(Base(base[rows, columns], FIRST, step, (columns.start, rows.start)))
-        # The last octave is whole, because it is read at any distance from a large feature.
-        # No name refers to the scale space after the yield, so that its memory can be reused.
+        # The last octave is not cut, because large features read it at any distance. No variable
+        # refers to the scale space after the yield, so that its memory can be reused.
         yield tile, ScaleSpace((*octaves(windows), last), tile.size)
 
 
 def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
     """Return as few tiles of equal size as the memory allows."""
     h, w = size
-    # An image too thin for octave 2 is not cut: its last octave must be whole.
-    fits = h * w * _PER_PIXEL <= memory and max(h, w) <= _LARGEST
+    # An image too thin for octave 2 is not cut, because its last octave must not be.
+    fits = h * w * _PER_PIXEL <= memory and max(h, w) <= _MAX_SIDE
     if fits or (min(h, w) + 1) // 2 < SMALLEST:
         return [Tile(0, h, 0, w, size)]
-    side = min(max(_LEAST, int(math.sqrt(memory / _PER_PIXEL))), _LARGEST)
-    # Tiles begin at even pixels, so that halving a tile takes the same pixels as in the image.
+    side = min(max(_MIN_SIDE, int(math.sqrt(memory / _PER_PIXEL))), _MAX_SIDE)
+    # Tiles start at even pixels, so that subsampling takes the same pixels as in the whole image.
     rows, columns = (
         [2 * round(i * n / 2 / math.ceil(n / side)) for i in range(math.ceil(n / side))] + [n]
         for n in size
@@ -154,17 +153,16 @@ def _cut(size: tuple[int, int], memory: int) -> list[Tile]:
     ]
 
 
-def _finest(read: Read, tile: Tile, around: int) -> list[Base]:
+def _finest(read: Read, tile: Tile, margin: int) -> list[Base]:
     """Return the bases of octaves 0 and 1, which are computed from the image itself."""
-    rows, columns = tile.window(1.0, reach(SHARP) + around, tile.size)
+    rows, columns = tile.window(1.0, reach(SHARP) + margin, tile.size)
     gray = read(rows, columns)
     # Octave 0 has two pixels per image pixel; the interpolation needs one more.
-    margin = (reach(2 * CAMERA) + around) // 2 + 2
-    near = tile.window(1.0, margin, tile.size)
-    top, left = near[0].start - rows.start, near[1].start - columns.start
-    part = gray[top : near[0].stop - rows.start, left : near[1].stop - columns.start]
+    inner = tile.window(1.0, (reach(2 * CAMERA) + margin) // 2 + 2, tile.size)
+    top, left = inner[0].start - rows.start, inner[1].start - columns.start
+    part = gray[top : inner[0].stop - rows.start, left : inner[1].stop - columns.start]
     return [
-        enlarged(part, (near[1].start, near[0].start)),
+        enlarged(part, (inner[1].start, inner[0].start)),
         Base(gray, SHARP, 1.0, (columns.start, rows.start)),
     ]
 
@@ -189,7 +187,7 @@ def _halved(
 ) -> Image32:
     """Return every second pixel of layer SCALES of an octave with base smoothing ``first``."""
     shape = ((size[0] + 1) // 2, (size[1] + 1) // 2)
-    result = _room(shape, memory)
+    result = _allocate(shape, memory)
     for tile in tiles:
         rows, columns = tile.window(1.0, reach(first, SCALES), size)
         layers = octave(Base(read(rows, columns), first, 1.0, last=SCALES)).pixels
@@ -201,7 +199,8 @@ def _halved(
     return result
 
 
-def _room(shape: tuple[int, int], memory: int) -> Image32:
+def _allocate(shape: tuple[int, int], memory: int) -> Image32:
+    """Return an uninitialized image, in a temporary file if it exceeds ``memory`` bytes."""
     if 4 * shape[0] * shape[1] <= memory:
         return np.empty(shape, np.float32)
     with tempfile.TemporaryFile() as file:
@@ -212,6 +211,6 @@ def _room(shape: tuple[int, int], memory: int) -> Image32:
             return np.memmap(file, np.float32, "r+" if file.seek(0, 2) else "w+", shape=shape)
         except OSError as error:
             raise InputError(
-                f"no space for {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
-                f"({error.strerror}); set TMPDIR to another directory, or allow more memory"
+                f"cannot store {4 * shape[0] * shape[1]:,} bytes in {tempfile.gettempdir()} "
+                f"({error.strerror}); set TMPDIR to another directory, or increase memory"
             ) from None

@@ -251,7 +251,7 @@ def check_options(ratio: float | None, radius: float) -> None:
 def check_ratio(ratio: float | None) -> None:
     """Raise an error if the threshold of the ratio test is wrong."""
     if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
-        raise InputError(f"ratio must be above 0 and at most 1, or None; got {ratio!r}")
+        raise InputError(f"ratio must be above 0 and at most 1, got {ratio!r}")
 
 
 def match_descriptors(

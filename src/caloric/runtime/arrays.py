@@ -1,6 +1,6 @@
-"""Arithmetic that is written once for NumPy arrays and torch tensors.
+"""Operations that work on both NumPy arrays and PyTorch tensors.
 
-Such functions take their operations from :func:`namespace`. They pass axes by position, because
+Code for both takes its functions from :func:`namespace` and passes axes by position, because
 NumPy calls them ``axis`` and PyTorch ``dim``.
 """
 
@@ -12,7 +12,7 @@ from caloric.types import ArrayOrTensor
 
 
 def namespace(values: ArrayOrTensor) -> Any:
-    """Return the module, numpy or torch, whose functions take ``values``."""
+    """Return the module, numpy or torch, that ``values`` belong to."""
     if isinstance(values, np.ndarray):
         return np
     import torch
@@ -25,9 +25,9 @@ def percentile(values: ArrayOrTensor, percent: float) -> ArrayOrTensor:
     if isinstance(values, np.ndarray):
         return np.percentile(values, percent)
     # torch.quantile is limited to 16 million values.
-    ordered, at = values.reshape(-1).sort().values, (values.numel() - 1) * percent / 100
-    low, high = ordered[int(at)], ordered[min(int(at) + 1, len(ordered) - 1)]
-    return low + (high - low) * (at - int(at))
+    ordered, rank = values.reshape(-1).sort().values, (values.numel() - 1) * percent / 100
+    low, high = ordered[int(rank)], ordered[min(int(rank) + 1, len(ordered) - 1)]
+    return low + (high - low) * (rank - int(rank))
 
 
 def inner(a: ArrayOrTensor, b: ArrayOrTensor, axis: int) -> ArrayOrTensor:
@@ -38,7 +38,7 @@ def inner(a: ArrayOrTensor, b: ArrayOrTensor, axis: int) -> ArrayOrTensor:
 
 
 def at_least(values: ArrayOrTensor, low: float) -> ArrayOrTensor:
-    """Return max(x, low); NumPy's clip is slower."""
+    """Return max(x, low), in NumPy faster than clip."""
     if isinstance(values, np.ndarray):
         return np.maximum(values, values.dtype.type(low))
     return values.clamp_min(low)
@@ -58,10 +58,10 @@ def median(values: ArrayOrTensor) -> float:
 
 
 def empty(shape: tuple[int, ...], like: ArrayOrTensor) -> ArrayOrTensor:
-    """Return an array or tensor of the type, and on the device, of ``like``, not filled."""
+    """Return an uninitialized array or tensor with the data type and device of ``like``."""
     return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
 
 
 def exact(value: ArrayOrTensor) -> ArrayOrTensor:
-    """Return a sum of an array as float64; one of a tensor as it is, which costs no kernel."""
+    """Return a sum of an array as float64; that of a tensor unchanged, to save a kernel launch."""
     return np.float64(value) if isinstance(value, np.generic | np.ndarray) else value

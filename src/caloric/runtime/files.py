@@ -1,4 +1,4 @@
-"""Atomic writing of files: a reader never sees a partial file."""
+"""Atomic file writing: readers never see a partial file."""
 
 import os
 import secrets
@@ -11,32 +11,32 @@ from caloric.errors import InputError
 
 
 def check_target(path: Path | None) -> None:
-    """Raise InputError before any work is done if ``path`` cannot be written."""
+    """Raise InputError if ``path`` cannot be written."""
     if path is None:
         return
     if path.is_dir():
-        raise InputError(f"{path}: a directory; name a file in it")
+        raise InputError(f"{path} is a directory; specify a file")
     if not path.parent.is_dir():
-        raise InputError(f"{path}: the directory {path.parent} does not exist; make it first")
+        raise InputError(f"{path}: the directory {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: the directory {path.parent} cannot be written to")
+        raise InputError(f"{path}: the directory {path.parent} is not writable")
 
 
 def check_directory(path: Path) -> Path:
-    """Return a directory to write to; raise InputError if it is a file or has no name."""
+    """Return the path of an output directory; raise InputError if it is empty or a file."""
     if path == Path():
-        raise InputError("name a directory to write to")
+        raise InputError("specify an output directory")
     if path.exists() and not path.is_dir():
-        raise InputError(f"{path} exists and is not a directory; name another")
+        raise InputError(f"{path} exists and is not a directory; specify another")
     return path
 
 
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file in the same directory, which replaces ``path`` at the end."""
+    """Yield the path of a temporary file in the same directory, which then replaces ``path``."""
     check_target(path)
     name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    # Created here, so that it gets the default permissions of new files.
+    # Unlike tempfile, this gives the file the default permissions.
     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield name
@@ -48,6 +48,6 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a binary file that replaces ``path`` once it has been written completely."""
+    """Yield a binary file that replaces ``path`` at the end."""
     with replacing_path(path) as name, open(name, "wb") as file:
         yield file

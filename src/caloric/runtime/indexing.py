@@ -1,4 +1,4 @@
-"""Indexing of results that hold several arrays of the same length."""
+"""Indexing of results that consist of several arrays of the same length."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from numpy.typing import NDArray
 
 
 def rows(index: Any, count: int) -> Any:
-    """Return an index of arrays of ``count`` rows that keeps their number of axes.
+    """Return an index into arrays of ``count`` rows that keeps the number of axes.
 
-    Slices, masks and lists are returned unchanged; a whole number becomes a list of one.
+    An integer becomes a list of one element; slices, masks and lists are returned unchanged.
     """
     return [range(count)[index]] if isinstance(index, int | np.integer) else index
 
 
 def first_of_cells(cells: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the first row of each of the different rows of whole numbers (n, k), in order.
+    """Return the index of the first occurrence of each distinct row of integers (n, k), sorted.
 
-    Rows are compared by a hash of 64 bits, much faster than ``np.unique(cells, axis=0)``.
+    Rows are compared by 64-bit hashes, which is much faster than ``np.unique(cells, axis=0)``.
     """
     return first_of_equal(hashes(cells))
 
 
 def hashes(cells: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a hash (n,) of each row of whole numbers (n, k)."""
+    """Return a hash (n,) of each row of integers (n, k)."""
     hashed = np.zeros(len(cells), np.uint64)
     for column in cells.T:
         # The finalizer of splitmix64 (Steele, Lea and Flood, 2014)
@@ -35,6 +35,6 @@ def hashes(cells: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def first_of_equal(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return where each of the different numbers (n,) is first, in order."""
+    """Return the index of the first occurrence of each distinct number (n,), sorted."""
     _, first = np.unique(numbers, return_index=True)
     return np.sort(first)

@@ -1,4 +1,4 @@
-"""Functions whose keywords are the fields of an options class, declared and documented there."""
+"""Functions whose keywords are the fields of an options dataclass, documented there."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def documentation(options: type) -> dict[str, str]:
-    """Return the entry of each field in the numpydoc "Parameters" of a class and its bases."""
+    """Return the numpydoc entry of each field in the docstrings of a class and its bases."""
     entries: dict[str, str] = {}
     for base in reversed(options.__mro__):
         _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Parameters\n----------\n")
@@ -40,20 +40,20 @@ def named(function: Callable[..., Any]) -> list[str]:
 
 
 def takes(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function with ``**options`` so that help and documentation list the fields.
+    """Decorate a function that has ``**options`` so that its help lists the fields of a dataclass.
 
-    In the signature, and in the docstring in place of the entry ``**options``, are the fields of
-    the dataclass that are not parameters of the function already. If the class has a field
-    ``parameters``, the function takes other keywords as well, and checks them.
+    The fields that are not parameters of the function replace ``**options`` in the signature and
+    in the docstring. Unknown keywords raise InputError, unless the dataclass has a field
+    ``parameters``: then the function accepts any keywords and has to check them.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
-        known = {p.name for p in own}
+        listed = [p for p in signature.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        known = {p.name for p in listed}
         added = [f for f in fields(options) if f.name not in known and f.name != "parameters"]
         open_ended = "parameters" in (f.name for f in fields(options))
-        listed = own + [
+        listed += [
             Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
             for f in added
         ]

@@ -1,7 +1,7 @@
 """Reusable working memory.
 
-Operating systems provide new pages slowly: for an image of half a megapixel that took as long as
-all the smoothing. Buffers are therefore kept for the next image.
+Allocating new pages is slow: for a half-megapixel image it took as long as all the smoothing.
+Buffers are therefore kept for the next image.
 """
 
 import weakref
@@ -11,50 +11,50 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT = 256_000_000  # bytes kept between calls, at most
-_held: list[int] = []  # the limits of running calls, which replace KEPT
+KEPT = 256_000_000  # maximum number of bytes kept between calls
+_limits: list[int] = []  # limits of the contexts of kept_up_to, which replace KEPT
 
-# Free buffers by id. Without a lock: the garbage collector may call _give_back at any time, even
-# from a thread that is inside one of these functions.
-_spare: dict[int, NDArray[np.float32]] = {}
+# Free buffers by id. There is no lock: the garbage collector may call _release at any time, even
+# in a thread that is running one of these functions.
+_free: dict[int, NDArray[np.float32]] = {}
 
 
 def workspace(count: int) -> NDArray[np.float32]:
     """Return an uninitialized array (count,); its memory is reused once nothing refers to it."""
-    fitting = sorted((len(b), key) for key, b in list(_spare.items()) if len(b) >= count)
+    candidates = sorted((len(b), key) for key, b in list(_free.items()) if len(b) >= count)
     # Another thread may have taken one in the meantime.
-    taken = (_spare.pop(key, None) for _, key in fitting)
+    taken = (_free.pop(key, None) for _, key in candidates)
     buffer = next((b for b in taken if b is not None), None)
     if buffer is None:
         buffer = np.empty(count, np.float32)
-    # Slices of the view refer to the view and not to the buffer, which a memoryview hides.
+    # The base of a slice is this view and not the buffer, because of the memoryview between them.
     view = np.frombuffer(buffer.data, np.float32)
-    weakref.finalize(view, _give_back, buffer).atexit = False
+    weakref.finalize(view, _release, buffer).atexit = False
     return view[:count]
 
 
 @contextmanager
 def kept_up_to(size: int) -> Iterator[None]:
-    """Keep up to ``size`` bytes within the context: the tiles of an image reuse the same memory."""
-    _held.append(size)
+    """Keep up to ``size`` bytes within the context, so that the tiles of an image reuse memory."""
+    _limits.append(size)
     try:
         yield
     finally:
-        _held.remove(size)
+        _limits.remove(size)
         _trim()
 
 
-def _give_back(buffer: NDArray[np.float32]) -> None:
-    _spare[id(buffer)] = buffer
+def _release(buffer: NDArray[np.float32]) -> None:
+    _free[id(buffer)] = buffer
     _trim()
 
 
 def _trim() -> None:
     """Drop the smallest buffers until the limit is met."""
-    kept = sorted((b.nbytes, key) for key, b in list(_spare.items()))
-    surplus = sum(size for size, _ in kept) - (max(_held) if _held else KEPT)
+    kept = sorted((b.nbytes, key) for key, b in list(_free.items()))
+    surplus = sum(size for size, _ in kept) - (max(_limits) if _limits else KEPT)
     for size, key in kept:
         if surplus <= 0:
             return
-        _spare.pop(key, None)
+        _free.pop(key, None)
         surplus -= size

@@ -1,13 +1,13 @@
-"""Small HTML tables, by which notebooks show results."""
+"""Small HTML tables that show results in notebooks."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-SHOWN = 5  # rows of a long result
+SHOWN = 5  # maximum number of rows
 
 
 def html(title: str, head: Sequence[str], rows: Iterable[Sequence[object]], count: int) -> str:
-    """Return a table of the first rows of ``count``; floats are rounded to 4 digits."""
+    """Return a table of the first of ``count`` rows, with floats rounded to 4 digits."""
 
     def cells(values: Iterable[object], tag: str) -> str:
         texts = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in values)

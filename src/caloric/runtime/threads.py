@@ -1,8 +1,7 @@
-"""Thread pool: work is cut into blocks, and no result depends on the number of threads.
+"""Thread pool. Results are bit-identical for any number of threads.
 
-``CALORIC_THREADS`` sets the number of threads; the default is the number of cores. Matrix products
-run on one thread: OpenBLAS changes the order of summation when it splits a product, and the same
-input must give the same bytes for any number of threads. OpenCV's threads are disabled meanwhile.
+``CALORIC_THREADS`` sets the number of threads; the default is the number of cores. BLAS and OpenCV
+run on one thread, because OpenBLAS changes the order of summation when it splits a product.
 """
 
 import os
@@ -30,21 +29,21 @@ def count() -> int:
     text = os.environ.get(SETTING)
     if text:
         if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"{SETTING} must be a whole number from 1, got {text!r}")
+            raise InputError(f"{SETTING} must be a positive integer, got {text!r}")
         return int(text)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    # One less, because the thread of the caller works too.
+    # One fewer, because the calling thread works too.
     return ThreadPoolExecutor(threads - 1, "caloric")
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
-_here = local()
+_thread = local()
 
 
 def strips(rows: int, height: int = 64) -> list[range]:
@@ -55,17 +54,17 @@ def strips(rows: int, height: int = 64) -> list[range]:
 def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Return ``[function(item) for item in items]``, computed on several threads.
 
-    Nested calls run on the thread of their caller.
+    Nested calls run on the calling thread.
     """
     work = list(items)
     helpers = min(count(), len(work)) - 1
-    if helpers < 1 or getattr(_here, "working", False):
+    if helpers < 1 or getattr(_thread, "working", False):
         return [function(item) for item in work]
     results: list[Any] = [None] * len(work)
     pending = deque(range(len(work)))  # popleft is atomic
 
     def run_pending() -> None:
-        _here.working = True
+        _thread.working = True
         try:
             while pending:
                 try:
@@ -77,7 +76,7 @@ def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
             pending.clear()
             raise
         finally:
-            _here.working = False
+            _thread.working = False
 
     pool = _pool(count())
     futures = [pool.submit(run_pending) for _ in range(helpers)]
@@ -92,7 +91,7 @@ def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 
 _lock = Lock()
-_inside = 0
+_running = 0  # overlapping calls of single_threaded_blas
 _before: tuple[Any, int] | None = None
 
 
@@ -103,26 +102,26 @@ def _libraries() -> Any:
 
 def _enter() -> None:
     """Set the limits, which are process-wide, in the first of overlapping calls."""
-    global _inside, _before
+    global _running, _before
     with _lock:
-        if _inside == 0:
+        if _running == 0:
             limit = _libraries().limit(limits=1, user_api="blas")
             limit.__enter__()
             _before = limit, cv2.getNumThreads()
             cv2.setNumThreads(1)
-        _inside += 1
+        _running += 1
 
 
 def _leave() -> None:
     """Restore the limits after the last of overlapping calls.
 
-    OpenBLAS accepts this only from the thread that set the limit: after overlapping calls from
-    several threads the limit of one thread may remain.
+    OpenBLAS accepts this only from the thread that set the limit, so after overlapping calls from
+    several threads OpenBLAS may stay limited to one thread.
     """
-    global _inside, _before
+    global _running, _before
     with _lock:
-        _inside -= 1
-        if _inside == 0 and _before is not None:
+        _running -= 1
+        if _running == 0 and _before is not None:
             limit, threads = _before
             limit.__exit__(None, None, None)
             cv2.setNumThreads(threads)

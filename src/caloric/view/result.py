@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image_pair import ImageMatch, ViewsChoice, views_argument
-from caloric.types import FloatArray, GeometryModel, Report
+from caloric.types import FloatArray, GeometryModel, Report, UncalibratedModel
 
-MODELS = ("homography", "fundamental", "affine")
+MODELS = get_args(UncalibratedModel)
 VIEWS = get_args(ViewsChoice)
 _NO_RESIDUAL = 1e6  # residual in pixels if there is no geometry
 _SQUARE_SIDES = (64, 192)  # smallest and largest side of the suggested square in pixels
