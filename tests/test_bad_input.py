@@ -56,7 +56,7 @@ def test_response_map_takes_one_patch():
     with pytest.raises(caloric.InputError, match="expected squares"):
         caloric.response_map(np.zeros((8, 9)))
     for size in (0, 2.5):
-        with pytest.raises(caloric.InputError, match="size must be a whole number"):
+        with pytest.raises(caloric.InputError, match="size must be a positive integer"):
             caloric.response_map(np.zeros((8, 8)), size=size)
     for beta in ([], [np.nan]):
         with pytest.raises(caloric.InputError, match="beta must be one or more finite"):

@@ -1,4 +1,4 @@
-"""Commands as a user runs them, and two image files."""
+"""Fixtures: two image files, and commands run as by a user."""
 
 import cv2
 import pytest
@@ -20,7 +20,7 @@ def pair(tmp_path_factory):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Runs a command as a user does: exit code, standard output and standard error."""
+    """A function that runs a command and returns exit status, standard output and error."""
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["caloric", *map(str, arguments)])

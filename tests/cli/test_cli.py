@@ -1,4 +1,4 @@
-"""The command line, and what importing the package costs."""
+"""The command line, examples of the documentation, and imports."""
 
 import doctest
 import re
@@ -32,13 +32,18 @@ def test_help_fits_one_screen():
     assert len(result.stdout.splitlines()) < 40
 
 
+@pytest.mark.parametrize("arguments", [[], ["match"], ["collection", "run"], ["bench", "pairs"]])
+def test_help_shows_no_type_for_flags(arguments):
+    assert "bool" not in CliRunner().invoke(cli.app, [*arguments, "--help"]).stdout
+
+
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["paper"], ["paper", "--color", "x"]])
-def test_bad_usage_is_exit_code_2(arguments):
+def test_invalid_usage_exits_with_status_2(arguments):
     assert CliRunner().invoke(cli.app, arguments).exit_code == 2
 
 
 def test_optional_libraries_are_not_imported():
-    """Neither the library nor `caloric info` needs matplotlib."""
+    """Importing the library and the command line must be fast."""
     code = (
         "import sys, caloric, caloric.cli; "
         "print([m for m in ('matplotlib', 'torch', 'PIL') if m in sys.modules])"
@@ -47,7 +52,7 @@ def test_optional_libraries_are_not_imported():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_python_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch):
+def test_the_code_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, image in zip("AB", data.stereo_motorcycle()[:2], strict=True):
         cv2.imwrite(f"{name}.jpg", image[..., ::-1])
@@ -65,8 +70,8 @@ def test_the_python_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_the_python_of_the_recipes_runs_and_is_better():
-    """Inliers of the same OpenCV script, before its one line changed and after."""
+def test_the_code_of_the_recipes_runs_and_finds_more_inliers():
+    """Inliers of an OpenCV script with SIFT, and with Caloric in its place."""
     pytest.importorskip("kornia")
     text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
@@ -79,8 +84,7 @@ def test_the_python_of_the_recipes_runs_and_is_better():
 
 
 @pytest.mark.slow
-def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
-    """As an installed, typed package."""
+def test_user_code_passes_mypy_strict(tmp_path):
     pytest.importorskip("mypy")
     file = tmp_path / "user.py"
     file.write_text(
@@ -92,7 +96,7 @@ def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
         "matches: caloric.Matches = caloric.match(a, a, ratio=0.8)\n"
         "geometry: caloric.Geometry = caloric.verify(a, a, matches, model='affine')\n"
         "pair: caloric.ImageMatch = caloric.match_images(image, 'b.jpg')\n"
-        "found: caloric.Alignment = caloric.align(image, image)\n"
+        "alignment: caloric.Alignment = caloric.align(image, image)\n"
         "text: str = caloric.cite('heat')\n"
     )
     done = subprocess.run(
@@ -108,7 +112,7 @@ def test_a_users_file_is_clean_under_mypy_strict(tmp_path):
     assert "incompatible type" in done.stdout
 
 
-def test_citations_are_of_the_papers_a_descriptor_comes_from():
+def test_citations_name_the_sources_of_a_descriptor():
     assert caloric.cite("heat").count("@") == 1
     for name, who in (("sift", "Lowe"), ("dsp-inner", "Dong"), ("distribution-field", "Sevilla")):
         assert who in caloric.cite(name)
@@ -117,14 +121,14 @@ def test_citations_are_of_the_papers_a_descriptor_comes_from():
         caloric.cite("magic")
 
 
-def test_docstrings_that_are_examples():
+def test_examples_in_docstrings():
     for module in (caloric, pipeline, engine, align, templates, reading):
         result = doctest.testmod(module)
         assert result.attempted > 0, module
         assert result.failed == 0, module
 
 
-def test_version_is_said_once():
+def test_the_citation_file_has_the_version():
     text = (README.parent / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {caloric.__version__}" in text
 

@@ -1,4 +1,4 @@
-"""Progress, reports and checks of outputs, shared by all commands."""
+"""Progress, reports and checks of paths, shared by all commands."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from caloric import InputError, cli
 from caloric.cli import console
 
 
-def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+def test_progress_without_a_terminal_is_plain_lines(capsys, monkeypatch):
     now = iter([0.0, 20.0, 21.0, 40.0])
     monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
     progress = console.Progress()
@@ -33,12 +33,12 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch)
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """What a terminal on stderr receives."""
-    written = io.StringIO()
+    """A stream that receives the output of a terminal on stderr."""
+    stream = io.StringIO()
     monkeypatch.setattr(
-        console, "Console", lambda **_: Console(file=written, force_terminal=True, width=80)
+        console, "Console", lambda **_: Console(file=stream, force_terminal=True, width=80)
     )
-    return written
+    return stream
 
 
 def test_progress_is_a_bar_on_a_terminal(terminal):
@@ -51,9 +51,9 @@ def test_progress_is_a_bar_on_a_terminal(terminal):
     assert "10/10" in terminal.getvalue()
     progress("pairs", 1, 2)
     assert progress._bars.live.is_started
-    stop = progress._bars.live
+    live = progress._bars.live
     del progress
-    assert not stop.is_started  # also after an error
+    assert not live.is_started  # also after an error
 
 
 def test_a_counter_reports_one_item_per_call(capsys):
@@ -64,7 +64,7 @@ def test_a_counter_reports_one_item_per_call(capsys):
 
 
 @pytest.mark.parametrize("to", [None, "-", "out.json"])
-def test_reports_go_to_a_file_or_stdout_alone(to, tmp_path, monkeypatch, capsys):
+def test_reports_go_either_to_a_file_or_to_stdout(to, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     console.report_results(to, {"a": 1}, ["line"])
     out = capsys.readouterr().out
@@ -83,7 +83,7 @@ def test_an_output_must_not_be_an_input(tmp_path):
     console.check_outputs(None, tmp_path / "b.png", inputs=(source,))
 
 
-def test_plots_are_checked_before_the_work(monkeypatch, tmp_path):
+def test_plots_need_matplotlib(monkeypatch, tmp_path):
     console.check_plot(None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     console.check_plot(None)
@@ -98,7 +98,7 @@ def test_durations(seconds, text):
     assert console.duration(seconds) == text
 
 
-def test_no_command_writes_over_its_input(tmp_path):
+def test_no_command_overwrites_its_input(tmp_path):
     first, second, _ = views()
     a, b = tmp_path / "a.png", tmp_path / "b.png"
     cv2.imwrite(str(a), first)
@@ -133,10 +133,10 @@ def test_no_command_writes_over_its_input(tmp_path):
     assert disguised.read_bytes() == inside.read_bytes() == before
     one = str(tmp_path / "x.png")
     result = CliRunner().invoke(cli.app, ["match", str(a), str(b), "-o", one, "--json", one])
-    assert "two results" in str(result.exception)
+    assert "two outputs have the same path" in str(result.exception)
 
 
-def test_a_pair_without_geometry_is_told_by_the_exit_code(tmp_path):
+def test_a_pair_without_geometry_exits_with_status_1(tmp_path):
     rng = np.random.default_rng(0)
     for name in "ab":
         noise = cv2.GaussianBlur(rng.integers(0, 255, (120, 120), np.uint8), (0, 0), 3)

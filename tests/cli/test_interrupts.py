@@ -1,4 +1,4 @@
-"""Long commands say what they do, and end when Ctrl-C is pressed."""
+"""Long commands print what they do, and end on Ctrl-C."""
 
 import signal
 import subprocess
@@ -13,13 +13,16 @@ import photographs
 from caloric.collection import store
 
 if sys.platform == "win32":
-    pytest.skip("signals of POSIX", allow_module_level=True)
+    pytest.skip("needs POSIX signals", allow_module_level=True)
 
 MAIN = "from caloric.cli import main; main()"
 
 
 def interrupted(*arguments):
-    """Run a command until its first line on stderr; return that, what follows, and the wait."""
+    """Interrupt a command after its first line on stderr.
+
+    Return that line, the rest, the exit status and the seconds until the command ended.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, *map(str, arguments)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -35,7 +38,7 @@ def interrupted(*arguments):
 
 
 @pytest.mark.skipif(store.fcntl is None, reason="collections need file locks")
-def test_a_collection_keeps_what_is_finished(tmp_path):
+def test_an_interrupted_collection_can_be_continued(tmp_path):
     directory, out = tmp_path / "images", tmp_path / "out"
     directory.mkdir()
     image = photographs.gray("coffee")
@@ -48,14 +51,14 @@ def test_a_collection_keeps_what_is_finished(tmp_path):
         "caloric: interrupted; finished work is kept: run the same command again to continue"
     )
     assert code == 130
-    assert waited < 5  # seconds; it was 26 when shards were waited for
+    assert waited < 5  # seconds; finishing the current shards would take 26
     arguments = [sys.executable, "-c", MAIN, *map(str, command)]
     again = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert "40 of 40 images" in again.stdout
 
 
-def test_a_benchmark_says_what_it_does(tmp_path):
+def test_a_benchmark_can_be_interrupted(tmp_path):
     path = tmp_path / "image.png"
     cv2.imwrite(str(path), photographs.gray("brick", (200, 200)))
     first, rest, code, waited = interrupted("bench", "speed", path)
@@ -65,7 +68,7 @@ def test_a_benchmark_says_what_it_does(tmp_path):
     assert waited < 5
 
 
-def test_large_images_are_not_waited_for(tmp_path):
+def test_matching_large_images_can_be_interrupted(tmp_path):
     path = tmp_path / "large.png"
     cv2.imwrite(str(path), np.tile(photographs.gray("brick", (500, 500)), (7, 8)))
     first, rest, code, waited = interrupted("match", path, path)

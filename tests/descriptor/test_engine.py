@@ -1,4 +1,4 @@
-"""The engine: types of pixels, rotations, ramps and layouts."""
+"""Descriptors of patches: pixel types, rotations, ramps and layouts."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from caloric.theory.gaussians import periodic_gaussian
 from random_patches import relative, smooth_patches
 
 
-def test_a_ramp_has_the_gradient_it_has():
+def test_the_descriptor_of_a_ramp_is_exact():
     """f = .3 x in patch coordinates: |∇f| = .3 and φ = 0, so h is .3 ∫K dy exactly."""
     size = 64
     ramp = 0.5 + 0.3 * SquarePatch(size).points()[:, 0].reshape(1, size, size)
@@ -23,25 +23,25 @@ def test_a_ramp_has_the_gradient_it_has():
     )
 
 
-def test_descriptor_turns_with_the_patch():
+def test_descriptors_rotate_with_the_patch():
     patches = smooth_patches(3)
     for name in KERNELS:
-        straight = caloric.describe_patches(patches, name).reshape(3, 4, 4, 8)
-        turned = caloric.describe_patches(np.rot90(patches, -1, (1, 2)), name).reshape(3, 4, 4, 8)
-        expected = np.rot90(straight, -1, (1, 2))
+        original = caloric.describe_patches(patches, name).reshape(3, 4, 4, 8)
+        rotated = caloric.describe_patches(np.rot90(patches, -1, (1, 2)), name).reshape(3, 4, 4, 8)
+        expected = np.rot90(original, -1, (1, 2))
         if KERNELS[name].feature == "orientation":
             expected = np.roll(expected, 2, -1)
-        np.testing.assert_allclose(turned, expected, atol=2e-5)
+        np.testing.assert_allclose(rotated, expected, atol=2e-5)
 
 
-def test_a_ramp_points_where_it_rises():
+def test_the_strongest_direction_is_that_of_the_gradient():
     line = np.linspace(0, 1, 32)
     right, down = np.tile(line, (32, 1)), np.tile(line[:, None], (1, 32))
     got = caloric.describe_patches(np.array([right, down]), "sift").reshape(2, 16, 8).sum(1)
     assert got.argmax(1).tolist() == [0, 2]
 
 
-def test_layouts():
+def test_positions_of_layouts():
     grid = caloric.Grid().positions()
     np.testing.assert_allclose(np.unique(grid), [-0.75, -0.25, 0.25, 0.75])
     np.testing.assert_allclose(grid[1] - grid[0], [0.5, 0])
@@ -63,5 +63,5 @@ def test_pixel_types_agree(dtype):
     assert relative(caloric.describe_patches(stored, "heat"), exact).max() < tolerance
 
 
-def test_no_patches_is_an_empty_result():
+def test_no_patches_give_an_empty_result():
     assert caloric.describe_patches(np.zeros((0, 16, 16), np.uint8), "sift").shape == (0, 128)

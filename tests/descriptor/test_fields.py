@@ -1,4 +1,4 @@
-"""Fields: rotations, signs, gain and offset."""
+"""Fields under rotation, inversion, gain and offset."""
 
 import numpy as np
 import pytest
@@ -8,18 +8,18 @@ from template_problems import photograph, unit
 
 
 @pytest.mark.parametrize("name", ["orientation", "unsigned-orientation", "distribution-field"])
-def test_fields_turn_with_the_image(name):
+def test_fields_rotate_with_the_image(name):
     feature = fields.feature(name)
     pixels = unit(photograph("camera", (96, 96)))
-    turned = feature.measure(np.ascontiguousarray(np.rot90(pixels)), 16.0)
-    # np.rot90 turns +x to −y, so that a gradient's angle φ becomes φ − π/2.
+    rotated = feature.measure(np.ascontiguousarray(np.rot90(pixels)), 16.0)
+    # np.rot90 maps +x to −y, so the angle φ of a gradient becomes φ − π/2.
     expected = np.rot90(feature.measure(pixels, 16.0), axes=(1, 2)).copy()
     fields.rotated(expected, feature.harmonics, np.pi / 2)
     inner = np.s_[:, 12:-12, 12:-12]
-    np.testing.assert_allclose(turned[inner], expected[inner], atol=2e-3)
+    np.testing.assert_allclose(rotated[inner], expected[inner], atol=2e-3)
 
 
-def test_unsigned_fields_do_not_know_bright_from_dark():
+def test_unsigned_fields_are_invariant_to_inversion():
     feature = fields.feature("unsigned-orientation")
     pixels = unit(photograph("camera", (96, 96)))
     np.testing.assert_allclose(
@@ -27,7 +27,7 @@ def test_unsigned_fields_do_not_know_bright_from_dark():
     )
 
 
-def test_fields_hardly_know_gain_and_offset():
+def test_gain_and_offset_hardly_change_fields():
     feature = fields.feature("orientation")
     pixels = unit(photograph("camera", (96, 96)))
     dark = feature.measure(0.1 + 0.5 * pixels, 16.0)

@@ -18,13 +18,13 @@ import caloric
         (lambda: caloric.Rings(radii=(0.2, 0.4, 0.2)), "radii must be distinct"),
         (lambda: caloric.Rings(radii=(np.nan,)), "radii must be distinct numbers"),
         (lambda: caloric.Rings(angles=0), "angles must be a positive integer"),
-        (lambda: caloric.Rings(angles=(4, 4)), "4 radii but 2 numbers of angles"),
+        (lambda: caloric.Rings(angles=(4, 4)), "4 radii but 2 values in angles"),
     ],
 )
-def test_layouts_are_checked(make, message):
+def test_invalid_layouts_are_errors(make, message):
     with pytest.raises(caloric.InputError, match=message):
         make()
 
 
-def test_lists_of_radii_are_fine():
+def test_radii_and_angles_may_be_lists():
     assert caloric.Rings(radii=[0, 0.3], angles=[1, 6]).dimension == 56

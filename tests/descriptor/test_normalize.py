@@ -1,4 +1,4 @@
-"""Normalization: unit rows, clipping, roots and bytes, for arrays and tensors."""
+"""Normalization of arrays and tensors: unit length, clipping, roots and bytes."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from caloric.kernels import KERNELS
 from random_patches import smooth_patches
 
 
-def test_contrast_of_any_size():
+def test_extreme_contrasts_give_the_same_descriptors():
     patches = smooth_patches(2).astype(np.float64)
     plain = caloric.describe_patches(patches, "heat", dtype="float64")
     for factor in (1e-100, 1e100):
@@ -17,7 +17,7 @@ def test_contrast_of_any_size():
         np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-9)
 
 
-def test_normalizations():
+def test_normalization_methods():
     h = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [-1e-9, 1.0, 1.0]])
     np.testing.assert_allclose(normalize.l2(h)[0], [0.6, 0.8, 0])
     np.testing.assert_allclose(normalize.root(h)[0] ** 2, [3 / 7, 4 / 7, 0])
@@ -29,7 +29,7 @@ def test_normalizations():
         np.testing.assert_allclose(np.linalg.norm(result[[0, 2]], axis=1), 1)
 
 
-def test_uint8():
+def test_uint8_descriptors_are_512_times_the_floats():
     patches = smooth_patches(3)
     stored = caloric.describe_patches(patches, "sift", dtype="uint8")
     assert stored.dtype == np.uint8
@@ -37,7 +37,7 @@ def test_uint8():
     np.testing.assert_allclose(stored / 512, np.minimum(exact, 255 / 512), atol=0.5 / 512 + 1e-6)
 
 
-def test_gain_and_offset_change_nothing():
+def test_gain_and_offset_do_not_change_descriptors():
     patches = smooth_patches(2)
     for name in KERNELS:
         if KERNELS[name].feature == "orientation":
@@ -47,7 +47,7 @@ def test_gain_and_offset_change_nothing():
             )
 
 
-def test_no_row_affects_another():
+def test_rows_are_normalized_independently():
     rng = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         rows = rng.random((5, 16)).astype(dtype)
@@ -62,7 +62,7 @@ def test_no_row_affects_another():
 
 
 @pytest.mark.parametrize("how", ["none", "l2", "clip", "root"])
-def test_tensors_are_normalized_as_arrays_are(how):
+def test_tensors_and_arrays_are_normalized_alike(how):
     torch = pytest.importorskip("torch")
     h = np.random.default_rng(0).standard_normal((6, 128)).astype(np.float32)
     h[2] = 0
@@ -75,6 +75,6 @@ def test_tensors_are_normalized_as_arrays_are(how):
         assert not rows.grad[2].any()
     for signed in (False, True):
         unit = normalize.l2(h)
-        there = normalize.to_uint8(torch.from_numpy(unit), signed)
-        assert there.dtype == torch.uint8
-        np.testing.assert_array_equal(there, normalize.to_uint8(unit, signed))
+        stored = normalize.to_uint8(torch.from_numpy(unit), signed)
+        assert stored.dtype == torch.uint8
+        np.testing.assert_array_equal(stored, normalize.to_uint8(unit, signed))

@@ -1,4 +1,4 @@
-"""DescribeOptions: how frames are described."""
+"""DescribeOptions."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_domain_sizes():
             caloric.describe(image, frames, "sift", domain_sizes=bad)
 
 
-def test_keywords_that_are_no_fields_are_parameters_of_the_kernel():
+def test_other_keywords_are_kernel_parameters():
     options = DescribeOptions.of("heat", {"sigma_a": 0.3, "dtype": np.uint8}, caloric.describe)
     assert options.parameters == (("sigma_a", 0.3),)
     assert options.recipe.kernel.sigma_a == 0.3
@@ -33,8 +33,8 @@ def test_keywords_that_are_no_fields_are_parameters_of_the_kernel():
         DescribeOptions.of("heat", {"sigma_aa": 0.3}, caloric.describe)
 
 
-def test_another_layout_or_normalization_has_no_whitening():
-    """The whitening was learned for the recipe as it is."""
+def test_another_layout_or_normalization_disables_whitening():
+    """Whitening is learned for one recipe."""
     assert DescribeOptions().recipe.whitening is not None
     for other in ({"layout": caloric.Grid(cells=2)}, {"normalisation": "l2"}):
         options = DescribeOptions(**other)
@@ -44,7 +44,7 @@ def test_another_layout_or_normalization_has_no_whitening():
     assert same.recipe == DescribeOptions().recipe
 
 
-def test_options_are_hashable_whatever_they_were_given_as():
+def test_options_of_different_types_are_equal_and_hashable():
     a = DescribeOptions(dtype=np.float64, domain_sizes=[1, 2])
     b = DescribeOptions(dtype="float64", domain_sizes=(1.0, 2.0))
     assert a == b

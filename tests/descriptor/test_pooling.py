@@ -1,4 +1,4 @@
-"""Pooling: tables against the direct sum over pixels."""
+"""Pooling by tables equals the direct sum over pixels."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from random_patches import direct, relative, smooth_patches
 
 @pytest.mark.parametrize("normalisation", ["none", "l2", "clip", "root"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_describe_patches_is_the_direct_sum(name, normalisation):
+def test_describe_patches_equals_the_direct_sum(name, normalisation):
     patches = smooth_patches()
     got = caloric.describe_patches(patches, name, normalisation=normalisation)
     assert got.dtype == np.float32
@@ -38,14 +38,14 @@ def test_describe_patches_is_the_direct_sum(name, normalisation):
 @pytest.mark.parametrize(
     "layout", [caloric.Grid(average=False), caloric.Rings(angles=6, average=False)]
 )
-def test_other_parameters_and_layouts(name, parameters, layout):
+def test_other_parameters_and_layouts_equal_the_direct_sum(name, parameters, layout):
     patches = smooth_patches(2, 20)
     got = caloric.describe_patches(patches, name, layout=layout, normalisation="none", **parameters)
     recipe = caloric.Descriptor(recipes.descriptor(name, **parameters).kernel, layout)
     assert relative(got, direct(patches, recipe)).max() < 1e-4
 
 
-def test_response_map_is_the_descriptor_everywhere():
+def test_response_maps_agree_with_the_descriptor():
     patch = smooth_patches(1, 16)[0]
     beta = 2 * np.pi * np.arange(8) / 8
     maps = caloric.response_map(patch, "heat", beta=beta, size=4)
@@ -55,10 +55,10 @@ def test_response_map_is_the_descriptor_everywhere():
     assert caloric.response_map(patch, "sift", beta=[0.3]).shape == (1, 16, 16)
 
 
-def test_a_kernel_of_ones_own_needs_no_registration():
+def test_custom_kernels_need_no_registration():
     @dataclass(frozen=True, kw_only=True)
     class Ring(Kernel):
-        """A SIFT that looks only at a ring around x, and more to the right than to the left."""
+        """A SIFT kernel on a ring around x, without reflection symmetry."""
 
         name: ClassVar[str] = "ring"
         sigma_r: float

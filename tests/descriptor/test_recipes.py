@@ -10,7 +10,7 @@ import photographs
 from caloric.descriptor import recipes, whitening
 
 
-def test_a_kernel_is_a_descriptor():
+def test_a_kernel_is_accepted_as_a_descriptor():
     patches = np.random.default_rng(0).random((2, 8, 8))
     kernel = caloric.kernel("heat", sigma_d=0.2, sigma_a=0.4)
     np.testing.assert_array_equal(
@@ -18,7 +18,7 @@ def test_a_kernel_is_a_descriptor():
     )
 
 
-def test_names_and_dimensions():
+def test_variants_of_the_default_have_their_dimensions():
     image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=40)
     whole = caloric.describe(image, frames)
@@ -44,16 +44,16 @@ def test_names_and_dimensions():
         whitening.load("other")
 
 
-def test_raw_values_can_be_had_of_the_default_too():
+def test_the_default_accepts_another_normalization_and_layout():
     image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=5)
     layout = recipes.descriptor("caloric").layout
     assert caloric.describe(image, frames, normalisation="none").shape == (5, layout.dimension)
-    own = caloric.describe(image, frames, layout=caloric.Rings(radii=(2.0, 6.0), angles=4))
-    assert own.shape == (5, 64)
+    custom = caloric.describe(image, frames, layout=caloric.Rings(radii=(2.0, 6.0), angles=4))
+    assert custom.shape == (5, 64)
 
 
-def test_the_choice_says_what_was_searched():
+def test_the_stored_search_contains_the_chosen_values():
     search = recipes.search()
     assert set(search["searched"]) <= set(search["chosen"])
     for name, options in search["searched"].items():

@@ -1,4 +1,4 @@
-"""Tables: their error, averaging over directions, symmetries and the cache."""
+"""Tables: truncation error, averaging over directions, symmetries and the cache."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,7 @@ from caloric.theory.gaussians import periodic_gaussian
 from random_patches import direct, relative, smooth_patches
 
 
-def test_error_of_the_basis_is_as_stated():
-    """A table says which share of the kernel it leaves out, and that is what it loses."""
+def test_the_truncation_error_is_bounded_by_the_tail():
     recipe = recipes.descriptor("heat")
     table = tables.tabulate(recipe.kernel, recipe.layout, SquarePatch(24), "float64")
     assert 0 < table.tail <= tables.TOLERANCE
@@ -31,10 +30,10 @@ def test_error_of_the_basis_is_as_stated():
 
 
 def coverage(layout, sigma_a):
-    """What a gradient at the worst angle weighs of one at the best, summed over a descriptor."""
-    turns = np.linspace(0, 2 * np.pi / 8, 9)
+    """The ratio of the smallest to the largest weight of a gradient over all angles."""
+    angles = np.linspace(0, 2 * np.pi / 8, 9)
     line = SquarePatch(8).points().reshape(8, 8, 2)
-    ramps = np.array([0.5 + 0.2 * (line @ [np.cos(t), np.sin(t)]) for t in turns])
+    ramps = np.array([0.5 + 0.2 * (line @ [np.cos(t), np.sin(t)]) for t in angles])
     raw = caloric.describe_patches(
         ramps, "heat", layout=layout, normalisation="none", sigma_d=0.2, sigma_a=sigma_a
     )
@@ -43,7 +42,7 @@ def coverage(layout, sigma_a):
 
 
 def test_narrow_kernels_are_averaged_over_beta():
-    """Eight pointwise directions miss a narrow kernel between them; the average does not."""
+    """Without averaging, eight directions miss gradients between them."""
     assert coverage(caloric.Grid(average=False), 0.1) < 0.05
     for sigma_a in (0.003, 0.1, 0.2, 0.25, 0.29, 0.3, 0.35):
         assert coverage(caloric.Grid(), sigma_a) > 0.65
@@ -51,7 +50,7 @@ def test_narrow_kernels_are_averaged_over_beta():
     assert coverage(caloric.Grid(directions=32), 0.1) > 0.9
 
 
-def test_averaging_sets_in_without_a_jump():
+def test_averaging_is_continuous_in_the_bandwidth():
     patches = smooth_patches(1, 16)
     edge = 0.375 * 2 * np.pi / 8
     below, above = (
@@ -69,7 +68,7 @@ def test_averaging_sets_in_without_a_jump():
         ("sift", {"sigma_d": 0.1, "sigma_r": 0.05}),
     ],
 )
-def test_average_is_the_blur_it_claims(name, parameters):
+def test_averaging_is_a_blur_over_beta(name, parameters):
     recipe = caloric.Descriptor(
         recipes.descriptor(name, **parameters).kernel, caloric.Grid(average=True, cells=2)
     )
@@ -85,17 +84,16 @@ def test_average_is_the_blur_it_claims(name, parameters):
     assert relative(got, (maps @ window).reshape(1, -1)).max() < 1e-4
 
 
-def test_tables_of_the_cache_are_bounded_in_bytes(monkeypatch):
+def test_the_cache_is_limited_in_bytes(monkeypatch):
     monkeypatch.setattr(tables, "CACHE_BYTES", 3_000_000)
     patches = smooth_patches(1, 8)
     for sigma_d in (0.3, 0.31, 0.32, 0.33):
         caloric.describe_patches(patches, "heat", sigma_d=sigma_d)
-    held = list(tables._cache.values())
-    assert sum(t.nbytes for t in held) <= 3_000_000 or len(held) == 1
+    cached = list(tables._cache.values())
+    assert sum(t.nbytes for t in cached) <= 3_000_000 or len(cached) == 1
 
 
-def test_symmetries_of_the_square_change_nothing():
-    """Tables filled by symmetry equal the direct sum also where no symmetry can help."""
+def test_tables_with_and_without_symmetries_equal_the_direct_sum():
     patches = smooth_patches(2, 16)
     for layout in (caloric.Grid(cells=3, directions=12), caloric.Grid(cells=3, directions=6)):
         recipe = caloric.Descriptor(caloric.kernel("heat", sigma_d=0.3, sigma_a=0.6), layout)

@@ -1,4 +1,4 @@
-"""Whitening: its algebra, what is shipped, and what may be asked of it."""
+"""Whitening: the learned matrices and their properties."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_full_whitening_makes_all_directions_equal():
     np.testing.assert_allclose(moments / moments[0, 0], np.eye(20), atol=2e-3)
 
 
-def test_without_attenuation_it_is_a_rotation():
+def test_whitening_without_attenuation_is_a_rotation():
     x = correlated(500)
     matrix = whitening.learn(x, 0.0, 20).astype(np.float64)
     gram = matrix.T @ matrix
@@ -32,12 +32,12 @@ def test_without_attenuation_it_is_a_rotation():
     assert (np.diff(values) <= 1e-6 * values[0]).all()
 
 
-def test_supervised_whitening_ignores_what_changes_between_views():
+def test_supervised_whitening_suppresses_directions_that_differ_between_views():
     rng = np.random.default_rng(1)
-    places = rng.standard_normal((4000, 6))
+    common = rng.standard_normal((4000, 6))
     noisy = np.zeros(6)
     noisy[2] = 5.0
-    a, b = (places + noisy * rng.standard_normal((4000, 6)) for _ in range(2))
+    a, b = (common + noisy * rng.standard_normal((4000, 6)) for _ in range(2))
     matrix = whitening.learn_supervised(a, b, 0.0, 6, shrink=1e-3)
     assert np.linalg.norm(matrix[2]) < 0.1 * np.linalg.norm(np.delete(matrix, 2, 0), axis=1).min()
 
@@ -53,13 +53,13 @@ def test_shipped_matrices_are_small():
 def test_learning_again_gives_the_shipped_matrix():
     matrix = whitening.load("caloric")
     again = learn_whitening.learn(False)
-    # Products, because eigenvectors of nearly equal eigenvalues differ between machines. So do
-    # OpenCV's keypoints, on which it was learned: on Arm products differ by .008 of the largest.
-    mine, theirs = again @ again.T, matrix.astype(np.float64) @ matrix.T
-    assert np.abs(mine - theirs).max() < 0.02 * np.abs(theirs).max()
+    # Products are compared, because eigenvectors of similar eigenvalues differ between machines, as
+    # do OpenCV's keypoints in the training data: on Arm products differ by .008 of the largest.
+    new, shipped = again @ again.T, matrix.astype(np.float64) @ matrix.T
+    assert np.abs(new - shipped).max() < 0.02 * np.abs(shipped).max()
 
 
-def test_bytes_keep_the_distances():
+def test_uint8_descriptors_preserve_distances():
     image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=200)
     values = caloric.describe(image, frames)

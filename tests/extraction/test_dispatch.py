@@ -1,4 +1,4 @@
-"""Where features are extracted."""
+"""Dispatch of feature extraction to the CPU or a device."""
 
 import inspect
 
@@ -23,13 +23,13 @@ def _depth(monkeypatch, module, name, work):
     def counted(*args, **kwargs):
         frames = inspect.stack()
         modules = [frame.frame.f_globals.get("__name__", "") for frame in frames]
-        own = [
+        functions = [
             frame.function
-            for frame, owner in zip(frames, modules, strict=True)
-            # The decorators that every verb has are not steps of the computation.
-            if owner.startswith("caloric.") and frame.function not in ("checked", "limited")
+            for frame, module in zip(frames, modules, strict=True)
+            # Decorators do not count.
+            if module.startswith("caloric.") and frame.function not in ("checked", "limited")
         ]
-        depths.append(len(own) + 1)  # and the function itself
+        depths.append(len(functions) + 1)  # and the function itself
         return inner(*args, **kwargs)
 
     monkeypatch.setattr(module, name, counted)
@@ -37,14 +37,14 @@ def _depth(monkeypatch, module, name, work):
     return depths[0]
 
 
-def test_the_path_to_the_first_smoothed_pixel_is_short(monkeypatch):
-    """Six functions: extract, extract_one, find, spaces, build, octaves."""
+def test_the_call_stack_of_extract_is_shallow(monkeypatch):
+    """Six functions: extract, extract_one, find, scale_spaces, build, octaves."""
     depth = _depth(monkeypatch, scalespace, "octaves", lambda: caloric.extract(IMAGE))
     assert depth <= 6
 
 
-def test_the_path_on_a_device_is_short(monkeypatch):
-    """Nine at most; with Triton kernels one of them is the function that starts the kernel."""
+def test_the_call_stack_on_a_device_is_shallow(monkeypatch):
+    """At most nine functions; with Triton, one of them launches the kernel."""
     from caloric.gpu import scalespace as on_device
 
     work = lambda: caloric.extract(IMAGE, max_features=40, device="torch:cpu")  # noqa: E731
@@ -52,7 +52,7 @@ def test_the_path_on_a_device_is_short(monkeypatch):
 
 
 @pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
-def test_many_images_give_what_each_gives(device):
+def test_many_images_have_the_same_features_as_each(device):
     images = [IMAGE, IMAGE[:100], IMAGE]
     masks = [None, np.ones((100, 160)), IMAGE > 100]
     each = [
@@ -71,7 +71,7 @@ def test_many_images_give_what_each_gives(device):
 
 @pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
 @pytest.mark.parametrize("views", [None, 2])
-def test_a_bad_image_among_many_is_a_failure(device, views):
+def test_an_invalid_image_among_many_is_a_failure(device, views):
     options = ExtractOptions(max_features=40, views=views)
     bad = np.full((50, 60), np.nan)
     images = [(IMAGE, None), (bad, None), (Failure("a.png: broken"), None), (IMAGE, np.ones(3))]
@@ -93,7 +93,7 @@ def test_an_empty_image_has_no_features(device):
         assert len(listed) == 0
 
 
-def test_requests_that_no_device_serves_are_errors():
+def test_unsupported_options_are_errors():
     with pytest.raises(caloric.InputError, match="on_device"):
         caloric.extract(IMAGE, on_device=True)
     with pytest.raises(caloric.InputError, match="runs only on the CPU"):

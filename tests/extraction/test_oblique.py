@@ -16,7 +16,7 @@ def image():
     return photographs.gray("brick", SIZE[::-1])
 
 
-def test_features_of_views_are_in_the_image(image):
+def test_features_of_views_are_inside_the_image(image):
     plain, wide = caloric.extract(image), caloric.extract(image, views=4)
     assert (plain.views, wide.views) == (1, 4)
     np.testing.assert_array_equal(wide.frames.maps[: len(plain)], plain.frames.maps)
@@ -34,7 +34,7 @@ def test_features_of_views_are_in_the_image(image):
     assert len(caloric.extract(np.zeros(SIZE), views=2)) == 0
 
 
-def test_features_are_the_same_for_any_threads_and_memory(image, monkeypatch, tmp_path):
+def test_features_do_not_depend_on_threads_and_memory(image, monkeypatch, tmp_path):
     results = []
     for count in ("1", "3"):
         monkeypatch.setenv(threads.SETTING, count)
@@ -56,9 +56,8 @@ def test_a_large_image_is_reduced_first(monkeypatch):
     plain = len(caloric.extract(image))
     added = small.frames[plain:]
     assert added.sigma.min() > 1.5 * full.frames[plain:].sigma.min()
-    # The places are those of the image: blobs of both are at the same spots.
-    there = full.frames.xy
-    nearest = [np.linalg.norm(there - xy, axis=1).min() for xy in added.xy[:200]]
+    # Positions are in image coordinates: they agree with those of the full image.
+    nearest = [np.linalg.norm(full.frames.xy - xy, axis=1).min() for xy in added.xy[:200]]
     assert np.median(nearest) < 1.0
 
 
@@ -71,13 +70,13 @@ def test_thin_images_have_no_views(shape):
     assert not caloric.match_images(image, image[::-1] * 0.5)
 
 
-def test_upright_frames_have_no_views(image):
+def test_views_cannot_be_combined_with_upright(image):
     with pytest.raises(caloric.InputError, match="upright"):
         caloric.extract(image, views=2, upright=True)
     assert caloric.match_images(image, image[::-1].copy(), upright=True).level == 1
 
 
-@pytest.mark.parametrize("wrong", [1, 3, 0, -2, 2.5, True, "4", "auto", [2], np.array([2, 4])])
-def test_other_numbers_of_views_are_errors(image, wrong):
+@pytest.mark.parametrize("views", [1, 3, 0, -2, 2.5, True, "4", "auto", [2], np.array([2, 4])])
+def test_other_values_of_views_are_errors(image, views):
     with pytest.raises(caloric.InputError, match="views must be"):
-        caloric.extract(image, views=wrong)
+        caloric.extract(image, views=views)

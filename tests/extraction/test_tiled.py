@@ -1,4 +1,4 @@
-"""Features of large images: computed tile by tile, and the same for any tiles."""
+"""Features computed tile by tile do not depend on the tiles."""
 
 import cv2
 import numpy as np
@@ -23,13 +23,13 @@ from same_features import FOUR_TILES, agree
         {"max_features": 0},
     ],
 )
-def test_tiles_make_no_difference(options):
+def test_tiles_do_not_change_features(options):
     image = photographs.gray("camera")
     assert len(tiles._cut(image.shape, FOUR_TILES)) >= 4
     agree(caloric.extract(image, **options), caloric.extract(image, memory=FOUR_TILES, **options))
 
 
-def test_tiles_make_no_difference_to_affine_frames():
+def test_tiles_hardly_change_affine_frames():
     image = photographs.gray("coffee")
     whole = caloric.extract(image, affine=True, max_features=200)
     tiled = caloric.extract(image, affine=True, max_features=200, memory=FOUR_TILES)
@@ -40,16 +40,16 @@ def test_tiles_of_color_images_with_masks_and_odd_shapes():
     image = photographs.color("coffee")[:397, :599]
     mask = np.zeros(image.shape[:2])
     mask[50:300, 200:500] = 1
-    found = [caloric.extract(image, mask=mask, memory=m) for m in (tiles.MEMORY, FOUR_TILES)]
-    agree(*found)
-    assert len(found[0]) > 50
+    whole, tiled = (caloric.extract(image, mask=mask, memory=m) for m in (tiles.MEMORY, FOUR_TILES))
+    agree(whole, tiled)
+    assert len(whole) > 50
 
 
 def test_detect_and_describe_in_tiles():
     image = photographs.gray("camera")
-    found = caloric.extract(image, max_features=400)
+    features = caloric.extract(image, max_features=400)
     frames = caloric.detect(image, max_features=400, memory=FOUR_TILES)
-    np.testing.assert_allclose(frames.maps, found.frames.maps, atol=1e-3)
+    np.testing.assert_allclose(frames.maps, features.frames.maps, atol=1e-3)
     # Arbitrary frames: large, stretched, at the border and outside the image.
     rng = np.random.default_rng(0)
     maps = rng.uniform(-9, 9, (60, 2, 3))
@@ -62,37 +62,38 @@ def test_detect_and_describe_in_tiles():
     np.testing.assert_allclose(a, b, atol=2e-2)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "much", None, True, np.inf, np.nan])
-def test_memory_must_be_a_number_of_bytes(wrong):
+@pytest.mark.parametrize("memory", [0, -1, "much", None, True, np.inf, np.nan])
+def test_memory_must_be_a_positive_number(memory):
     with pytest.raises(caloric.InputError, match="memory must be"):
-        caloric.extract(np.zeros((9, 9)), memory=wrong)
+        caloric.extract(np.zeros((9, 9)), memory=memory)
 
 
 @pytest.mark.parametrize("shape", [(7, 1500), (10, 1500), (14, 1500), (1500, 14), (15, 1500)])
-def test_thin_images_in_tiles(shape):
+def test_tiles_do_not_change_features_of_thin_images(shape):
     image = cv2.GaussianBlur(np.random.default_rng(0).random(shape), (0, 0), 1.0)
     image = np.clip(0.5 + 2 * (image - 0.5), 0, 1)
     agree(caloric.extract(image), caloric.extract(image, memory=1))
 
 
-def test_long_thin_images_without_the_core():
+def test_long_thin_images_without_the_compiled_core():
     image = cv2.GaussianBlur(np.random.default_rng(0).random((16, 70_000)), (0, 0), 1.5)
     image = np.clip(0.5 + 3 * (image - 0.5), 0, 1)
     with setting(CALORIC_NATIVE="0"):
-        plain = caloric.extract(image, max_features=300)
-    assert len(plain) == 300
+        features = caloric.extract(image, max_features=300)
+    assert len(features) == 300
     if native.core() is not None:
         compiled = caloric.extract(image, max_features=300)
-        cosines = np.einsum("ij,ij->i", plain.descriptors, compiled.descriptors)
+        cosines = np.einsum("ij,ij->i", features.descriptors, compiled.descriptors)
         assert np.median(cosines) > 0.999
 
 
-def test_a_descriptor_does_not_depend_on_the_others():
+def test_descriptors_are_independent_of_each_other():
     image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=50)
-    one_far = caloric.Frames(
+    with_distant_frame = caloric.Frames(
         np.concatenate([frames.maps, [[[1, 0, 1e5], [0, 1, 1e5]]]]), np.zeros(len(frames) + 1)
     )
-    alone, beside = caloric.describe(image, frames), caloric.describe(image, one_far)
-    assert alone.tobytes() == beside[:-1].tobytes()
-    assert not beside[-1].any()
+    expected = caloric.describe(image, frames)
+    descriptors = caloric.describe(image, with_distant_frame)
+    assert descriptors[:-1].tobytes() == expected.tobytes()
+    assert not descriptors[-1].any()

@@ -1,4 +1,4 @@
-"""Functions for arrays and tensors: the same values from both."""
+"""Functions for arrays and tensors return the same values for both."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from caloric.runtime import arrays
 RNG = np.random.default_rng(0)
 
 
-def test_arrays_and_tensors_have_a_namespace():
+def test_the_namespace_of_arrays_and_tensors():
     torch = pytest.importorskip("torch")
     assert arrays.namespace(np.zeros(3)) is np
     assert arrays.namespace(torch.zeros(3)) is torch

@@ -1,4 +1,4 @@
-"""Functions whose keywords are the fields of an options class."""
+"""Functions whose keywords are the fields of an options dataclass."""
 
 import inspect
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def test_the_signature_and_the_docstring_list_the_fields():
     assert "**options" not in double.__doc__
 
 
-def test_a_misspelled_keyword_names_the_nearest():
+def test_a_misspelled_keyword_suggests_the_nearest():
     assert double(1, size=2) == (1, "b", {"size": 2})
     with pytest.raises(caloric.InputError, match="'sise'; did you mean 'size'"):
         double(1, sise=2)
@@ -59,8 +59,9 @@ def test_the_summary_is_the_first_sentence_without_markup():
     assert keywords.summary(Options, "size") == "Number of rows."
 
 
-def test_every_public_verb_documents_its_options():
-    for verb in (caloric.detect, caloric.describe, caloric.extract, caloric.match_images):
-        for name, parameter in inspect.signature(verb).parameters.items():
+def test_public_functions_document_all_keywords():
+    for function in (caloric.detect, caloric.describe, caloric.extract, caloric.match_images):
+        for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind is parameter.KEYWORD_ONLY:
-                assert f"\n{name}" in verb.__doc__ or f", {name}" in verb.__doc__, (verb, name)
+                text = function.__doc__
+                assert f"\n{name}" in text or f", {name}" in text, (function, name)

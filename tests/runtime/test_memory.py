@@ -1,23 +1,21 @@
-"""Working memory that is kept between calls."""
+"""Reuse of working memory."""
 
 from caloric.runtime import memory
 
 
-def test_a_call_keeps_no_more_memory_than_its_limit():
-    """Less than is kept between calls, or more; afterwards it is as before."""
-
-    def spare():
+def test_the_limit_of_kept_memory_changes_within_a_context():
+    def kept():
         return sum(buffer.nbytes for buffer in memory._free.values())
 
     with memory.kept_up_to(10_000):
         for count in (2000, 100_000):
             memory.workspace(count)
-        assert spare() <= 10_000
+        assert kept() <= 10_000
     with memory.kept_up_to(2 * memory.KEPT):
         large = [memory.workspace(memory.KEPT // 4) for _ in range(2)]
         del large
-        assert spare() > memory.KEPT
-    assert spare() <= memory.KEPT
+        assert kept() > memory.KEPT
+    assert kept() <= memory.KEPT
 
 
 def test_memory_is_reused_and_never_shared(monkeypatch):
@@ -32,6 +30,6 @@ def test_memory_is_reused_and_never_shared(monkeypatch):
     del first
     third = memory.workspace(1000)
     third[:] = 3
-    assert (part == 1).all()  # a part keeps the whole
+    assert (part == 1).all()  # a slice keeps the whole buffer in use
     del part
     assert memory.workspace(900).ctypes.data == address

@@ -1,4 +1,4 @@
-"""One owner of threads, and start-up."""
+"""The thread pool, and import time."""
 
 import os
 import subprocess
@@ -22,16 +22,16 @@ def test_each_keeps_the_order(monkeypatch):
         assert threads.each(lambda i: i, []) == []
 
 
-def test_each_uses_several_threads_and_no_more(monkeypatch):
+def test_each_uses_the_requested_number_of_threads(monkeypatch):
     monkeypatch.setenv(threads.SETTING, "3")
-    busy, most, lock = 0, 0, threading.Lock()
+    busy, max_busy, lock = 0, 0, threading.Lock()
 
     def work(_):
-        nonlocal busy, most
+        nonlocal busy, max_busy
         with lock:
             busy += 1
-            most = max(most, busy)
-        # Work within work stays on its thread.
+            max_busy = max(max_busy, busy)
+        # Nested calls stay on the calling thread.
         assert (
             threads.each(lambda i: threading.get_ident(), range(4)) == [threading.get_ident()] * 4
         )
@@ -40,11 +40,11 @@ def test_each_uses_several_threads_and_no_more(monkeypatch):
             busy -= 1
 
     threads.each(work, range(12))
-    assert most == 3
+    assert max_busy == 3
 
 
 @pytest.mark.parametrize("number", ["1", "3"])
-def test_an_error_in_one_block_is_the_callers(number, monkeypatch):
+def test_an_error_in_one_block_is_raised_in_the_caller(number, monkeypatch):
     monkeypatch.setenv(threads.SETTING, number)
     done = []
 
@@ -55,18 +55,18 @@ def test_an_error_in_one_block_is_the_callers(number, monkeypatch):
 
     with pytest.raises(KeyError, match="three"):
         threads.each(work, range(1000))
-    assert len(done) < 1000  # the rest is not worked through
+    assert len(done) < 1000  # the remaining blocks are cancelled
     assert threads.each(lambda i: i, range(5)) == list(range(5))
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "two", "1.5"])
-def test_the_setting_is_a_number(wrong, monkeypatch):
-    monkeypatch.setenv(threads.SETTING, wrong)
-    with pytest.raises(caloric.InputError, match="CALORIC_THREADS must be a whole number"):
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
+def test_the_setting_must_be_a_positive_integer(value, monkeypatch):
+    monkeypatch.setenv(threads.SETTING, value)
+    with pytest.raises(caloric.InputError, match="CALORIC_THREADS must be a positive integer"):
         caloric.extract(photographs.gray("camera"))
 
 
-def test_others_threads_rest_meanwhile_and_are_put_back(monkeypatch):
+def test_blas_and_opencv_are_limited_to_one_thread_and_restored(monkeypatch):
     monkeypatch.setenv(threads.SETTING, "2")
     before = cv2.getNumThreads()
     cv2.setNumThreads(2)
@@ -74,10 +74,10 @@ def test_others_threads_rest_meanwhile_and_are_put_back(monkeypatch):
 
         @threads.single_threaded_blas
         def inside():
-            # NumPy's and SciPy's: what others bring along later is theirs.
-            own = [p for p in threadpool_info() if p["user_api"] == "blas"]
-            own = [p for p in own if "numpy" in p["filepath"] or "scipy" in p["filepath"]]
-            return cv2.getNumThreads(), [p["num_threads"] for p in own]
+            # Only those of NumPy and SciPy: other libraries may be loaded later.
+            pools = [p for p in threadpool_info() if p["user_api"] == "blas"]
+            pools = [p for p in pools if "numpy" in p["filepath"] or "scipy" in p["filepath"]]
+            return cv2.getNumThreads(), [p["num_threads"] for p in pools]
 
         opencv, blas = inside()
         assert opencv == 1
@@ -88,8 +88,8 @@ def test_others_threads_rest_meanwhile_and_are_put_back(monkeypatch):
         cv2.setNumThreads(before)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_after_a_fork():
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_extraction_after_a_fork():
     code = """
 import multiprocessing, numpy as np, caloric
 image = np.random.default_rng(0).random((200, 200))
@@ -97,7 +97,7 @@ whole = caloric.extract(image).descriptors
 def again(_): return caloric.extract(image).descriptors
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert all((found == whole).all() for found in pool.map(again, range(4)))
+        assert all((values == whole).all() for values in pool.map(again, range(4)))
     print("the same")
 """
     env = {**os.environ, threads.SETTING: "2"}
@@ -108,26 +108,25 @@ if __name__ == "__main__":
     assert done.stdout.strip() == "the same", done.stderr
 
 
-def test_several_callers_at_once(monkeypatch):
-    """Calls from several threads of the user's, each with our threads: none waits for ever."""
+def test_concurrent_callers_do_not_deadlock(monkeypatch):
     monkeypatch.setenv(threads.SETTING, "2")
     image = photographs.gray("camera")
     expected = caloric.extract(image, max_features=100).descriptors
-    found = {}
+    results = {}
 
     def work(i):
-        found[i] = caloric.extract(image, max_features=100).descriptors
+        results[i] = caloric.extract(image, max_features=100).descriptors
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert len(found) == 4
-    assert all((values == expected).all() for values in found.values())
+    assert len(results) == 4
+    assert all((values == expected).all() for values in results.values())
 
 
-def test_import_is_light():
+def test_import_loads_no_heavy_libraries():
     code = "import caloric, sys; print({'scipy', 'PIL', 'torch', 'tifffile'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
