@@ -1,9 +1,9 @@
-# Every target sets up what it needs in .venv and touches nothing else on the machine.
+# Every target installs what it needs in .venv and changes nothing else on the machine.
 PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-# Python compiles modules at their first import, which saves a third of the set-up time.
+# Modules are compiled at their first import, which saves a third of the installation time.
 PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-# Two sets of packages: for the tool and its demonstration, and for the checks.
+# Two sets of packages: for the command line tool and the demo, and for development.
 TOOL := .venv/.tool
 READY := .venv/.ready
 
@@ -21,8 +21,8 @@ whitening: $(READY)
 
 PYTEST := $(BIN)/python -m pytest
 
-# Most tests use one core, so that two processes share the work: $(1) writes to a log, which is shown
-# after the output of $(2).
+# Run two commands in parallel, because most tests use one core. The output of $(1) is shown after
+# that of $(2).
 define both
 	@rm -f .venv/beside.*; \
 	( ( $(1) ) > .venv/beside.log 2>&1; echo $$? > .venv/beside.status ) & \
@@ -30,19 +30,19 @@ define both
 	test $$status -eq 0 && test "$$(cat .venv/beside.status)" -eq 0
 endef
 
-# With lint, these take about as long as all other fast tests.
+# Together with lint, these take about as long as the other fast tests.
 BESIDE := $(addprefix tests/,alignment bench cli descriptor detector extraction gpu image kernels matching theory)
 
-# For every change: static checks and the tests that are not marked slow.
+# Static checks and the tests that are not marked slow; run it for every change.
 test: $(READY)
 	$(call both,$(MAKE) --no-print-directory lint && $(PYTEST) -m 'not slow' $(BESIDE),\
 	  $(PYTEST) -m 'not slow' $(BESIDE:%=--ignore=%))
 
-# Tests that compare what the compiled core computes, run without it as well, or with sanitizers.
+# Tests of code that uses the compiled core, also run without it and with sanitizers.
 CORE := $(addprefix tests/,detector extraction/test_tiled.py image/test_tiles.py image/test_tiff.py \
   image/test_scalespace.py matching/test_neighbors.py matching/test_geometry.py test_pipeline.py)
 
-# What make test leaves out: slow tests, the documentation, and the plain Python version of the core.
+# The rest: slow tests, the documentation, and tests without the compiled core.
 test-rest: $(READY)
 	$(call both,$(MAKE) --no-print-directory docs && \
 	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' $(CORE),\
@@ -50,8 +50,8 @@ test-rest: $(READY)
 
 test-all: test test-rest
 
-# The golden vectors of one descriptor: make golden KERNEL=heat. A file that exists is replaced only
-# with OVERWRITE=1.
+# Write the golden vectors of one descriptor: make golden KERNEL=heat. An existing file is
+# overwritten only with OVERWRITE=1.
 golden: $(READY)
 	$(BIN)/python tests/golden/make.py $(if $(OVERWRITE),--overwrite) $(KERNEL)
 
@@ -59,14 +59,14 @@ golden: $(READY)
 test-plain: $(READY)
 	CALORIC_NATIVE=0 $(PYTEST)
 
-# The compiled core with the address and undefined-behavior sanitizers.
+# Tests of the compiled core with the address and undefined-behavior sanitizers.
 sanitize: $(READY)
 	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(PYTEST) tests/runtime/test_native.py $(CORE)
 
-# The other platform, aarch64 or x86-64: the core by a cross compiler, its tests under emulation.
+# Cross-compile the core for the other architecture, aarch64 or x86-64, and test it in an emulator.
 cross: $(TOOL)
 	$(PIP) nanobind cmake
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tools.cross $(CROSS)
@@ -79,7 +79,7 @@ lint: $(READY)
 	$(BIN)/codespell
 	$(BIN)/python -m tools.language
 
-# Wheels: built, installed into a separate environment and tested there.
+# Build the wheels, install them in a separate environment and test them.
 wheels: $(READY)
 	rm -rf dist .venv/installed
 	$(BIN)/python -m build --outdir dist .
@@ -94,7 +94,7 @@ docs: $(READY)
 	@echo "Documentation: docs/_build/html/index.html"
 
 $(TOOL): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(PIP) ./native -e '.[demo]'
 	touch $(TOOL)

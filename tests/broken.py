@@ -1,4 +1,4 @@
-"""Image files that are broken in different ways."""
+"""Broken image files of several kinds, with the expected messages."""
 
 import io
 import zlib
@@ -31,7 +31,7 @@ def broken_files(directory):
     jpeg = saved(Image.fromarray(photographs.gray("camera")), format="JPEG")
     (directory / "empty.jpg").write_bytes(b"")
     (directory / "truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
-    (directory / "text.png").write_text("this is no picture")
+    (directory / "text.png").write_text("this is not an image")
     (directory / "huge.png").write_bytes(huge_png())
     (directory / "directory.png").mkdir()
     return {

@@ -1,4 +1,4 @@
-"""Stores that tests of several modules share."""
+"""Image directories and stores shared by tests of several modules."""
 
 import subprocess
 
@@ -12,14 +12,14 @@ from stores import HERE, extract
 
 @pytest.fixture(scope="session")
 def originals(tmp_path_factory):
-    """Two scenes of three views each, in directories, with names that are not plain."""
+    """Two directories of three views each, with spaces and umlauts in their names."""
     directory = tmp_path_factory.mktemp("photos")
-    for name, place in (("astronaut", "eins"), ("coffee", "zwei und drei")):
-        (directory / place).mkdir()
+    for name, scene in (("astronaut", "eins"), ("coffee", "zwei und drei")):
+        (directory / scene).mkdir()
         whole = photographs.gray(name, (200, 220))
         for i, degrees in enumerate((0, 6, 12)):
             moved = photographs.similarity(1.0, degrees, (2 * i, i), (100, 110))
-            cv2.imwrite(str(directory / place / f"bild ä {i}.png"), photographs.warp(whole, moved))
+            cv2.imwrite(str(directory / scene / f"bild ä {i}.png"), photographs.warp(whole, moved))
     return directory
 
 
@@ -45,7 +45,7 @@ def matched(originals, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def plainly_named(originals, tmp_path_factory):
-    """One scene under names without spaces, matched and verified: its directory and store."""
+    """The directory and the verified store of one scene with names without spaces."""
     directory, out = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("plain_store")
     (directory / "scene").mkdir()
     for i, path in enumerate(sorted((originals / "eins").glob("*.png"))):

@@ -1,4 +1,4 @@
-"""Smoothing by quadrature, an independent check of diffused costs."""
+"""Smoothing by quadrature, as an independent check of diffused energies."""
 
 import numpy as np
 

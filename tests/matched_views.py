@@ -1,4 +1,4 @@
-"""A photograph and a view of it with their matches, for tests of refinement."""
+"""A photograph, a warped copy and their matches, for tests of refinement."""
 
 import caloric
 import photographs
@@ -8,7 +8,7 @@ MOVED[0, 1] += 0.1
 
 
 def matched_views():
-    """A photograph, a view of it, their features, and the matches."""
+    """Return a photograph, a warped copy, their features and their matches."""
     first = photographs.gray("astronaut", (360, 360))
     second = photographs.warp(first, MOVED)
     a, b = (caloric.extract(image, max_features=600) for image in (first, second))
@@ -16,6 +16,6 @@ def matched_views():
 
 
 def frames_of(pair):
-    """The matched frames (m, 2, 3) in both images."""
+    """Return the matched frames (m, 2, 3) of both images."""
     _, _, a, b, matches = pair
     return a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]

@@ -1,4 +1,4 @@
-"""Where the files of the project are."""
+"""Paths of the repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Photographs that come with scikit-image, and views of them under known transformations."""
+"""Photographs of scikit-image, and synthetic views of them with known transformations."""
 
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ def apply(affine, xy):
 
 
 def squares():
-    """Corners that are similar in many directions."""
+    """An image of white squares, whose corners have several dominant orientations."""
     image = np.zeros((240, 320), np.uint8)
     for y in range(20, 220, 40):
         for x in range(20, 300, 40):
@@ -45,25 +45,25 @@ def book(views, size=(640, 480), step=10.0):
     for i in range(views):
         angle = np.radians(step * (i - (views - 1) / 2))
         c, s = np.cos(angle), np.sin(angle)
-        turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
+        rotation = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
         image = np.full((h, w), 128, np.uint8)
         for page, side in zip(pages, (-1, 1), strict=True):
-            # From pixels of the page to points: the spine at x = 0, the outer edge nearer.
+            # Pixels of the page to 3D points: the spine is at x = 0, the outer edge is nearer.
             corner = np.array([-1.0, -0.5, -0.35]) if side < 0 else np.array([0.0, -0.5, 0.0])
             along = np.array([1.0, 0.0, 0.35 if side < 0 else -0.35]) / 399
             down = np.array([0.0, 1.0, 0.0]) / 399
-            to_camera = turn @ np.stack([along, down, corner - middle], 1)
+            to_camera = rotation @ np.stack([along, down, corner - middle], 1)
             to_camera[:, 2] += [0, 0, 2.4]
             matrix = camera @ to_camera
-            shown = cv2.warpPerspective(page, matrix, size, flags=cv2.INTER_AREA)
+            warped = cv2.warpPerspective(page, matrix, size, flags=cv2.INTER_AREA)
             mask = cv2.warpPerspective(np.full_like(page, 255), matrix, size)
-            image = np.where(mask > 127, shown, image)
+            image = np.where(mask > 127, warped, image)
         images.append(image)
     return images
 
 
 def oxford_scene(directory, name="wall"):
-    """Write a scene in Oxford's layout: five views with the same homography, which is returned."""
+    """Write a scene in the layout of Oxford Affine, and return the homography of its five views."""
     scene = directory / name
     scene.mkdir()
     image = gray("brick", (320, 320))

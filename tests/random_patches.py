@@ -17,13 +17,13 @@ def smooth_patches(count=4, size=32, seed=0):
 
 
 def direct(patches, recipe):
-    """The sum over pixels with the pointwise kernel, no basis and no table."""
-    bins, places = recipe.layout.bins(recipe.kernel), recipe.layout.positions()
+    """The sum over pixels with the pointwise kernel, without a table."""
+    bins, positions = recipe.layout.bins(recipe.kernel), recipe.layout.positions()
     points = SquarePatch(patches.shape[1]).points()
     return np.array(
         [
             pooling.direct_sum(
-                recipe.kernel, bins, places, density.measure(p[None], recipe.kernel), points
+                recipe.kernel, bins, positions, density.measure(p[None], recipe.kernel), points
             ).ravel()
             for p in patches
         ]

@@ -1,14 +1,14 @@
-"""Equality of features from whole images and from parts."""
+"""Comparison of features of whole images and of tiles."""
 
 import numpy as np
 
 from caloric.runtime import native
 
-FOUR_TILES = 20_000_000  # bytes of memory, for which an image of 512 x 512 has four tiles
+FOUR_TILES = 20_000_000  # bytes of memory with which a 512 x 512 image has four tiles
 
 
 def agree(whole, tiled):
-    """Assert equality: bit-identical from the compiled core; OpenCV rounds by position."""
+    """Assert that features agree: bit-identical with the compiled core, else up to rounding."""
     assert len(whole) == len(tiled)
     if len(whole) == 0:
         return

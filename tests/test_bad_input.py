@@ -1,4 +1,4 @@
-"""Wrong input gets an error that names what was wrong and what to do."""
+"""Invalid input raises InputError with a helpful message."""
 
 import numpy as np
 import pytest
@@ -10,15 +10,15 @@ from caloric.theory.energy import winner
 
 
 @pytest.mark.parametrize("call", [caloric.kernel, lambda n: caloric.describe_patches([], n)])
-def test_an_unknown_name_lists_the_known(call):
+def test_the_error_for_an_unknown_name_lists_the_known_names(call):
     with pytest.raises(caloric.InputError, match=r"unknown .* 'surf'.*sift.*heat"):
         call("surf")
 
 
-def test_a_mistyped_option_names_the_right_one():
+def test_the_error_for_a_mistyped_option_suggests_one():
     image = np.zeros((32, 32))
     frames = caloric.Frames.empty()
-    for call, meant in (
+    for call, suggestion in (
         (lambda: caloric.extract(image, max_feature=5), "max_features"),
         (lambda: caloric.detect(image, up_right=True), "upright"),
         (lambda: caloric.describe(image, frames, domain_size=3), "domain_sizes"),
@@ -27,7 +27,7 @@ def test_a_mistyped_option_names_the_right_one():
         (lambda: caloric.verify(frames, frames, None, treshold=1), "threshold"),
         (lambda: caloric.align(image, image, modell="affine"), "model"),
     ):
-        with pytest.raises(caloric.InputError, match=f"did you mean '{meant}'"):
+        with pytest.raises(caloric.InputError, match=f"did you mean '{suggestion}'"):
             call()
 
 
@@ -45,12 +45,12 @@ def test_a_mistyped_option_names_the_right_one():
         (np.full((1, 8, 8), np.inf, np.float32), "NaN or infinite pixels"),
     ],
 )
-def test_patches_are_checked(patches, message):
+def test_invalid_patches_are_errors(patches, message):
     with pytest.raises(caloric.InputError, match=message):
         caloric.describe_patches(patches, "sift")
 
 
-def test_response_map_takes_one_patch():
+def test_invalid_arguments_of_response_map_are_errors():
     with pytest.raises(caloric.InputError, match=r"expected shape \(S, S\)"):
         caloric.response_map(np.zeros((2, 8, 8)))
     with pytest.raises(caloric.InputError, match="expected squares"):
@@ -63,7 +63,7 @@ def test_response_map_takes_one_patch():
             caloric.response_map(np.zeros((8, 8)), beta=beta)
 
 
-def test_options_are_checked():
+def test_invalid_options_are_errors():
     patches = np.zeros((1, 8, 8))
     with pytest.raises(caloric.InputError, match="unknown normalisation 'max'; choose from none"):
         caloric.describe_patches(patches, "sift", normalisation="max")
@@ -79,7 +79,7 @@ def test_options_are_checked():
         normalize.normalize(np.zeros((1, 2)), "l3")
 
 
-def test_a_table_too_fine_to_make_says_so():
+def test_a_kernel_too_narrow_in_angle_is_an_error():
     with pytest.raises(caloric.InputError, match=r"varies too fast.*average=True"):
         caloric.describe_patches(
             np.zeros((1, 8, 8)), "heat", sigma_a=0.003, layout=caloric.Grid(average=False)
@@ -94,18 +94,18 @@ def test_first_of_equal_scores_wins():
     assert winner([[0.5, 0.5], [0.5, 0.5]]) == (0, 0)
 
 
-def test_a_kernel_that_meets_no_pixel_says_so():
+def test_a_kernel_too_narrow_in_space_is_an_error():
     with pytest.raises(caloric.InputError, match="zero at all sample points"):
         caloric.describe_patches(np.zeros((1, 8, 8)), "sift", sigma_d=1e-4)
 
 
-def test_distribution_fields_need_intensities():
+def test_distribution_fields_need_intensities_in_the_unit_range():
     for patches in (np.full((1, 8, 8), 1.5), np.full((1, 8, 8), -0.2)):
         with pytest.raises(caloric.InputError, match=r"needs intensities in \[0, 1\]"):
             caloric.describe_patches(patches, "distribution-field")
 
 
-def test_ragged_and_masked_patches_say_so():
+def test_ragged_and_masked_patches_are_errors():
     with pytest.raises(caloric.InputError, match="all rows must have the same length"):
         caloric.describe_patches([[[1.0, 2.0], [3.0]]], "sift")
     masked = np.ma.masked_greater(np.random.default_rng(0).random((1, 8, 8)), 0.5)
@@ -113,7 +113,7 @@ def test_ragged_and_masked_patches_say_so():
         caloric.describe_patches(masked, "sift")
 
 
-def test_byte_order_and_types_of_types_do_not_matter():
+def test_any_byte_order_and_form_of_dtype_is_accepted():
     patches = np.random.default_rng(0).random((2, 8, 8)).astype(np.float32)
     plain = caloric.describe_patches(patches, "sift", dtype=np.float32)
     np.testing.assert_array_equal(caloric.describe_patches(patches.astype(">f4"), "sift"), plain)
@@ -125,9 +125,9 @@ def test_foveated_descriptors_need_an_image():
         caloric.describe_patches(np.zeros((1, 8, 8)), "caloric")
 
 
-def test_bad_arguments_of_verify_and_match():
+def test_invalid_arguments_of_verify_and_match_are_errors():
     f = caloric.extract(photographs.gray("camera")[200:328, 150:278], max_features=30)
-    found = caloric.match(f, f)
+    matches = caloric.match(f, f)
     k = np.diag([500.0, 500.0, 1.0])
     for options, message in [
         ({"seed": "a"}, "seed must be"),
@@ -137,29 +137,29 @@ def test_bad_arguments_of_verify_and_match():
         ({"model": "essential", "intrinsics": (k, 0 * k)}, "positive focal lengths"),
     ]:
         with pytest.raises(caloric.InputError, match=message):
-            caloric.verify(f, f, found, **options)
+            caloric.verify(f, f, matches, **options)
     with pytest.raises(caloric.InputError, match=r"must be caloric\.Matches"):
-        caloric.verify(f, f, found.indices)
+        caloric.verify(f, f, matches.indices)
     with pytest.raises(caloric.InputError, match="do not exist; are they of this pair"):
-        caloric.verify(f.frames[:3], f, found)
+        caloric.verify(f.frames[:3], f, matches)
     for options in ({"ratio": "0.8"}, {"radius": -1}, {"radius": float("nan")}):
         with pytest.raises(caloric.InputError, match=f"{next(iter(options))} must be"):
             caloric.match(f, f, **options)
 
 
-def test_a_name_is_not_an_image():
+def test_extract_does_not_accept_a_path():
     with pytest.raises(caloric.InputError, match=r"to read a file use caloric\.read_image"):
         caloric.extract("photograph.jpg")
 
 
-def test_frames_on_an_empty_image_have_descriptors():
+def test_descriptors_on_an_empty_image_are_zero():
     frames = caloric.Frames.from_xysa([1.0, 2.0], 0, 2)
-    nothing = caloric.describe(np.zeros((0, 0)), frames, "sift")
-    np.testing.assert_array_equal(nothing, np.zeros((2, 128)))
+    descriptors = caloric.describe(np.zeros((0, 0)), frames, "sift")
+    np.testing.assert_array_equal(descriptors, np.zeros((2, 128)))
 
 
 @pytest.mark.parametrize("image", [[1, 2, 3], 5, None, np.zeros(3), np.zeros((2, 2, 2, 2))])
-def test_what_is_no_image_says_so(image):
+def test_other_objects_than_images_are_errors(image):
     frames = caloric.Frames.from_xysa(1, 1, 1)
     for call in (caloric.extract, caloric.detect, lambda i: caloric.describe(i, frames)):
         with pytest.raises(caloric.InputError, match=r"expected shape \(h, w\)"):

@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING run as they are printed, and its tools are consistent."""
+"""The worked examples of CONTRIBUTING run unchanged, and tool versions agree."""
 
 import re
 import sys
@@ -13,10 +13,10 @@ from stores import run
 
 
 def blocks(section):
-    """Return the blocks of Python in a section of CONTRIBUTING."""
+    """Return the Python blocks of a section of CONTRIBUTING."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split(f"\n## {section}\n")[1]
-    found = re.findall(r"^( *)```python\n(.*?)^\1```", text.split("\n## ")[0], re.S | re.M)
-    return [textwrap.dedent(code) for _, code in found]
+    fenced = re.findall(r"^( *)```python\n(.*?)^\1```", text.split("\n## ")[0], re.S | re.M)
+    return [textwrap.dedent(code) for _, code in fenced]
 
 
 def test_a_new_kernel(monkeypatch):
@@ -28,14 +28,14 @@ def test_a_new_kernel(monkeypatch):
     scope["test_integral"]()
 
 
-def test_pre_commit_uses_the_version_of_ruff_that_lint_uses():
+def test_pre_commit_and_lint_use_the_same_version_of_ruff():
     (pinned,) = re.findall(r"^ruff==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
     hooks = re.findall(r"\[ruff==(\S+)\]", (ROOT / ".pre-commit-config.yaml").read_text())
     assert set(hooks) == {pinned}
 
 
 def test_a_new_export_format(monkeypatch, matched, originals, tmp_path):
-    """Its file, its line of registration and its test, as they are printed."""
+    """The module, its registration and its test run unchanged."""
     code, test = blocks("A new export format")
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     (line,) = re.findall(r"^ +(\"csv\": Format.*),$", text, re.M)

@@ -1,4 +1,4 @@
-"""In which order others have SIFT's bins, found by what goes up and down together with ours."""
+"""The order of SIFT's bins in other libraries, determined by correlation with ours."""
 
 from itertools import product
 
@@ -19,32 +19,36 @@ def standard(values):
 
 
 def order(ours, theirs):
-    """Of all orders by place or by angle, turned and mirrored, the one that fits by far."""
-    together = standard(ours).T @ standard(theirs)
-    found = []
-    for by, up, left, way, first in product(("place", "angle"), (0, 1), (0, 1), (1, -1), range(8)):
+    """Return the order of entries, among all rotations and reflections, that correlates best.
+
+    It is (major axis, flipped rows, flipped columns, direction of the angles, first angle).
+    """
+    correlation = standard(ours).T @ standard(theirs)
+    scores = []
+    majors = ("position", "angle")
+    for major, up, left, sign, first in product(majors, (0, 1), (0, 1), (1, -1), range(8)):
         row, column = 3 - ROW if up else ROW, 3 - COLUMN if left else COLUMN
-        which = (way * BIN + first) % 8
-        place = row * 4 + column
-        entry = place * 8 + which if by == "place" else which * 16 + place
-        found.append((together[ENTRY, entry].mean(), (by, up, left, way, first)))
-    (best, how), (second, _), *_ = sorted(found, reverse=True)
+        angle = (sign * BIN + first) % 8
+        position = row * 4 + column
+        entry = position * 8 + angle if major == "position" else angle * 16 + position
+        scores.append((correlation[ENTRY, entry].mean(), (major, up, left, sign, first)))
+    (best, best_order), (second, _), *_ = sorted(scores, reverse=True)
     assert best > second + 0.2
-    return how
+    return best_order
 
 
 def image():
     return photographs.gray("astronaut")
 
 
-def test_opencvs_bins_go_from_x_towards_minus_y():
+def test_angles_of_opencv_increase_from_x_towards_minus_y():
     keypoints, theirs = cv2.SIFT_create(1000).detectAndCompute(image(), None)
     frames = caloric.Frames.from_opencv(keypoints)
     ours = caloric.describe(image(), frames, "sift", normalisation="clip")
-    assert order(ours, theirs) == ("place", 0, 0, -1, 0)
+    assert order(ours, theirs) == ("position", 0, 0, -1, 0)
 
 
-def test_kornias_bins_come_angle_by_angle():
+def test_kornia_orders_bins_by_angle():
     feature = pytest.importorskip("kornia.feature")
     import torch
 
@@ -58,7 +62,7 @@ def test_kornias_bins_come_angle_by_angle():
     assert order(ours, theirs) == ("angle", 0, 0, 1, 0)
 
 
-def test_colmaps_bins_are_opencvs(tmp_path):
+def test_colmap_orders_bins_like_opencv(tmp_path):
     pycolmap = pytest.importorskip("pycolmap")
     (tmp_path / "images").mkdir()
     cv2.imwrite(str(tmp_path / "images" / "a.png"), image())
@@ -71,11 +75,11 @@ def test_colmaps_bins_are_opencvs(tmp_path):
     )
     database = pycolmap.Database.open(str(tmp_path / "a.db"))
     try:
-        (own,) = database.read_all_images()
-        keypoints = np.asarray(database.read_keypoints(own.image_id))
-        theirs = np.asarray(database.read_descriptors(own.image_id).data)
+        (stored,) = database.read_all_images()
+        keypoints = np.asarray(database.read_keypoints(stored.image_id))
+        theirs = np.asarray(database.read_descriptors(stored.image_id).data)
     finally:
         database.close()
     frames = caloric.Frames.from_colmap(keypoints)
     ours = caloric.describe(image(), frames, "sift", normalisation="clip")
-    assert order(ours, theirs) == ("place", 0, 0, -1, 0)
+    assert order(ours, theirs) == ("position", 0, 0, -1, 0)

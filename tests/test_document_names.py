@@ -1,4 +1,4 @@
-"""Modules, files, extras and commands that documents name exist."""
+"""Modules, files, extras and commands mentioned in the documentation exist."""
 
 import importlib
 import importlib.util
@@ -17,7 +17,7 @@ DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 PACKAGE = ROOT / "src" / "caloric"
 DIRECTORIES = ("src", "tests", "docs", "tools", "native", ".github")
 SOURCES = ("py", "md", "cpp", "hpp", "toml", "yml", "js")
-# Files that users have, so that a name such as features.h5 is not an attribute of a module.
+# Data files: a name such as features.h5 is not an attribute of a module.
 DATA = ("h5", "npz", "csv", "json", "png", "jpg", "txt", "db", "html")
 # The worked examples of CONTRIBUTING.
 EXAMPLES = ("student.py", "test_student.py", "csv.py", "test_csv.py")
@@ -33,7 +33,7 @@ def code(text):
 
 
 def resolves(name):
-    """Return whether a dotted name is a module or what a module or class has."""
+    """Return whether a dotted name is a module or an attribute of a module or class."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -56,7 +56,7 @@ def files():
 
 
 def dotted(text):
-    """Return names of modules and their contents, from ``caloric`` on."""
+    """Return the dotted names of modules and their attributes, starting with ``caloric``."""
     names = re.findall(r"(?<![\w./\[-])caloric(?:\.\w+)+", text)
     stages = {path.stem for path in PACKAGE.iterdir()} - {"__init__"}
     for span in re.findall(r"`(\w+(?:[./]\w+)+)(?:\(.*?\))?`", text):
@@ -66,7 +66,7 @@ def dotted(text):
 
 
 def file_names(text):
-    """Return names of source files, and of anything in a directory of the repository."""
+    """Return the names of source files, and of files in directories of the repository."""
     words = [word.strip("'\"(),;:") for snippet in code(text) for word in snippet.split()]
     words += [link for link in re.findall(r"\]\(([^)#:]+)", text) if "gallery/" not in link]
     ending = re.compile(rf"[\w./*-]+\.({'|'.join(SOURCES)})")
@@ -109,15 +109,15 @@ def text(request):
     return request.param.read_text("utf-8")
 
 
-def test_modules(text):
+def test_modules_exist(text):
     assert [name for name in sorted(dotted(text)) if not resolves(name)] == []
 
 
-def test_files(text):
+def test_files_exist(text):
     assert [name for name in sorted(file_names(text)) if not is_file(name)] == []
 
 
-def test_extras(text):
+def test_extras_exist(text):
     known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = {
         e for names in re.findall(r"(?:caloric|\.)\[([a-z,]+)\]", text) for e in names.split(",")
@@ -125,12 +125,12 @@ def test_extras(text):
     assert extras <= set(known["optional-dependencies"])
 
 
-def test_commands(text):
+def test_commands_exist(text):
     lines = [line for line in code(text) if line.strip() and not line.startswith("caloric.")]
     assert [line for line in lines if unknown_command(line)] == []
 
 
-def test_what_does_not_exist_is_noticed():
+def test_nonexistent_names_are_detected():
     text = "`caloric.gpu.host.to_host`, `gpu/host.to_host`, `tests/no_such.py`, `interop/none.py`"
     assert not any(resolves(name) for name in dotted(text))
     assert len(dotted(text)) == 1

@@ -1,4 +1,4 @@
-"""The documents: every command of the README is run, every figure is what was measured."""
+"""The documentation: commands of the README run, and reported numbers are those measured."""
 
 import inspect
 import json
@@ -30,36 +30,36 @@ from tools.pages import registry
 from tools.pages import wide as wide_page
 from tools.pages.markdown import results
 
-# Minutes, or data that is not here.
+# Commands that take minutes or need data.
 LONG = {"bench", "paper", "make", "pip"}
 
 
 def lines():
     text = "\n".join(p.read_text("utf-8") for p in (README, DOCS / "start.md", DOCS / "paper.md"))
-    found = re.findall(r"^    (caloric|make|pip) (.*?)(?:  +#.*)?$", text, re.M)
-    return list(dict.fromkeys((name, rest.strip()) for name, rest in found))
+    commands = re.findall(r"^    (caloric|make|pip) (.*?)(?:  +#.*)?$", text, re.M)
+    return list(dict.fromkeys((name, rest.strip()) for name, rest in commands))
 
 
 SHORT = [rest for name, rest in lines() if name == "caloric" and rest.split()[0] not in LONG]
 
 
 @pytest.fixture
-def place(tmp_path):
-    """A directory with the files that the commands name, and `caloric` on the path."""
+def workspace(tmp_path):
+    """A directory with the files that the commands use, and with `caloric` in bin."""
     whole = photographs.gray("camera", (300, 300))
     moved = photographs.similarity(1.0, 10, (4, 3), (150, 150))
-    pictures = {"A": whole, "B": photographs.warp(whole, moved), "WHOLE": whole}
-    pictures |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
-    pictures["PARTS2"] = photographs.gray("coffee", (130, 120))
-    for name, image in pictures.items():
+    images = {"A": whole, "B": photographs.warp(whole, moved), "WHOLE": whole}
+    images |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
+    images["PARTS2"] = photographs.gray("coffee", (130, 120))
+    for name, image in images.items():
         cv2.imwrite(str(tmp_path / f"{name}.jpg"), image)
     (tmp_path / "IMAGES").mkdir()
     for i, degrees in enumerate((0, 4, 8)):
-        turned = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
-        cv2.imwrite(str(tmp_path / "IMAGES" / f"{i}.jpg"), turned)
-    places = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
+        rotated = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
+        cv2.imwrite(str(tmp_path / "IMAGES" / f"{i}.jpg"), rotated)
+    positions = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
     rows = np.repeat(np.arange(64), 2).reshape(-1, 2)
-    keypoints = {f"{i}.jpg": places.reshape(-1, 2) for i in range(2)}
+    keypoints = {f"{i}.jpg": positions.reshape(-1, 2) for i in range(2)}
     colmap_project.write(tmp_path / "DATABASE.db", keypoints, {("0.jpg", "1.jpg"): rows})
     script = tmp_path / "bin" / "caloric"
     script.parent.mkdir()
@@ -70,50 +70,51 @@ def place(tmp_path):
     return tmp_path
 
 
-def shell(place, command, **options):
-    path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+def shell(workspace, command, **options):
+    path = f"{workspace / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return subprocess.Popen(
-        ["/bin/sh", "-c", f"exec caloric {command}"], cwd=place, env=os.environ | {"PATH": path},
+        ["/bin/sh", "-c", f"exec caloric {command}"],
+        cwd=workspace, env=os.environ | {"PATH": path},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("command", [c for c in SHORT if not c.startswith(("view", "collection"))])
-def test_commands(command, place):
-    process = shell(place, command)
-    out, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+def test_commands_run(command, workspace):
+    process = shell(workspace, command)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
     assert out.strip()
     target = re.search(r"-o (\S+)", command)
     if target:
-        assert (place / target.group(1)).stat().st_size > 1000
+        assert (workspace / target.group(1)).stat().st_size > 1000
 
 
-def test_the_collection(place):
-    """A plane gives COLMAP no model, which is said; all before it is there."""
+def test_the_collection_command_writes_a_database(workspace):
+    """COLMAP cannot reconstruct a plane, so the command may fail after that."""
     (command,) = (c for c in SHORT if c.startswith("collection"))
-    process = shell(place, command)
-    _, said = process.communicate(timeout=200)
-    assert process.returncode in (0, 2), said
+    process = shell(workspace, command)
+    _, err = process.communicate(timeout=200)
+    assert process.returncode in (0, 2), err
     if not colmap.available() and colmap_command.executable() is None:
-        assert "apt-get install colmap" in said
+        assert "apt-get install colmap" in err
         return
-    assert (place / "OUT" / "colmap" / "database.db").exists()
+    assert (workspace / "OUT" / "colmap" / "database.db").exists()
 
 
-def test_the_page(place):
+def test_the_view_command_serves_a_page(workspace):
     (command,) = (c for c in SHORT if c.startswith("view"))
-    process = shell(place, f"{command} --port 0 --no-browser", start_new_session=True)
+    process = shell(workspace, f"{command} --port 0 --no-browser", start_new_session=True)
     try:
         address = process.stdout.readline().split()[0]
-        until = time.monotonic() + 20
+        deadline = time.monotonic() + 20
         while True:
             try:
                 with urllib.request.urlopen(address, timeout=10) as answer:
                     assert b"<canvas" in answer.read()
                 break
             except OSError:
-                assert time.monotonic() < until
+                assert time.monotonic() < deadline
                 time.sleep(0.1)
     finally:
         process.send_signal(signal.SIGINT)
@@ -121,7 +122,7 @@ def test_the_page(place):
     assert process.returncode in (0, 130)
 
 
-def test_the_readme_is_one_screen_and_begins_with_the_two_commands():
+def test_the_readme_is_short_and_starts_with_two_commands():
     text = README.read_text("utf-8").splitlines()
     assert len(text) < 90
     assert [line.split()[:2] for line in text if line.startswith("    ")][:2] == [
@@ -130,16 +131,16 @@ def test_the_readme_is_one_screen_and_begins_with_the_two_commands():
 
 
 @pytest.mark.parametrize("command", [c for n, c in lines() if n == "caloric" and c not in SHORT])
-def test_long_commands_are_known(command, place):
-    """With their options, which --help checks before it answers; they take minutes, or data."""
+def test_long_commands_exist(command, workspace):
+    """--help checks the options before it answers."""
     words = [w for w in command.split() if not w.isupper()]
-    process = shell(place, " ".join(words).replace("--data", "") + " --help")
-    out, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+    process = shell(workspace, " ".join(words).replace("--data", "") + " --help")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
     assert all(w in out for w in words if w.startswith("--"))
 
 
-def test_no_command_is_forgotten():
+def test_all_commands_are_in_the_readme():
     assert {c.split()[0] for c in SHORT} == {
         "match", "refine", "view", "extract", "align", "find", "collection"
     }  # fmt: skip
@@ -148,11 +149,11 @@ def test_no_command_is_forgotten():
 
 @pytest.mark.parametrize("name", registry.PAGES)
 def test_generated_pages_are_up_to_date(name):
-    """``python -m tools pages`` writes them."""
+    """``python -m tools pages`` updates them."""
     assert (DOCS / name).read_text("utf-8") == registry.PAGES[name]()
 
 
-def test_the_results_of_alignment():
+def test_the_confidence_of_alignment_uses_the_fitted_coefficients():
     report = results("align")
     assert set(report) == set(align_benchmark.SECTIONS)
     used = [SCHEDULE.agreement, SCHEDULE.sharpness, SCHEDULE.offset]
@@ -160,7 +161,7 @@ def test_the_results_of_alignment():
     np.testing.assert_allclose(report["confidence"]["fitted"], used, rtol=0.25)
 
 
-def test_the_results_of_scale():
+def test_the_results_on_scaling():
     report = results("scale")
     assert report["rates"]["the same bytes from all"]
     assert report["tiny"]["images"] == 50_000
@@ -170,11 +171,11 @@ def test_the_results_of_scale():
         assert rates[two]["images a second"] >= 1.7 * rates[one]["images a second"]
 
 
-def test_twenty_kills_were_survived():
-    found = results("kills")["kills"]
-    assert len(found) == 20
-    assert {one["killed"] for one in found} == set(kills.VICTIMS)
-    assert all(one["the same store"] and not one["written again"] for one in found)
+def test_twenty_kills_did_not_damage_the_store():
+    runs = results("kills")["kills"]
+    assert len(runs) == 20
+    assert {run["killed"] for run in runs} == set(kills.VICTIMS)
+    assert all(run["the same store"] and not run["written again"] for run in runs)
 
 
 def test_the_collections_page_has_the_models_of_the_benchmark():
@@ -183,21 +184,21 @@ def test_the_collections_page_has_the_models_of_the_benchmark():
     assert "\n".join(models.lines(report)).rstrip() in text
 
 
-def test_the_results_of_speed():
+def test_the_results_on_speed():
     """The README says "half the time"."""
     report = results("speed")
     assert report["threads"]["1"]["extract"]["caloric, core"]["ratio"] < 0.55
 
 
-def test_the_page_was_quick_with_10000_matches():
-    """``python -m tools view``: its figures are kept, and here is what must hold of them."""
+def test_the_page_is_fast_with_10000_matches():
+    """``python -m tools view`` measures it."""
     report = results("view")
     assert report["matches"] >= 10_000
     assert report["first paint, milliseconds"] < 1000
     assert report["frames a second"] > 30
 
 
-def test_the_results_of_the_gpu():
+def test_the_results_on_the_gpu():
     report = results("gpu")
     # Short times differ between machines; the page reports the targets that were missed.
     missed = failures(report)
@@ -207,8 +208,8 @@ def test_the_results_of_the_gpu():
     slow["arrays"]["800 x 640, 2,000 features"]["color"]["milliseconds, one by one, mean"] = 7
     slow["agreement"]["lowest cosine of common frames"] = 0.99
     assert {"cosines of common frames", "one array in 2 ms"} <= set(failures(slow))
-    own = report["arrays"]["800 x 640, 2,000 features"]["color"]
-    one, rate = own["milliseconds, one by one, mean"], own["images a second, one list"]
+    color = report["arrays"]["800 x 640, 2,000 features"]["color"]
+    one, rate = color["milliseconds, one by one, mean"], color["images a second, one list"]
     claim = f"{one:.1f} ms from array to features, and processes {rate:,.0f} images per second"
     assert claim in README.read_text("utf-8")
 
@@ -217,16 +218,16 @@ def test_the_builds_agree():
     compared = results("builds")
     assert len(compared) == 10
     for name, agreement in compared.items():
-        for what, least in builds.PROMISED.items():
-            assert agreement[what] >= least, (name, what)
+        for what, minimum in builds.PROMISED.items():
+            assert agreement[what] >= minimum, (name, what)
 
 
-def test_the_coefficients_of_the_confidence():
+def test_the_confidence_uses_the_fitted_coefficients():
     report = wide_page.unpacked(results("wide"))
     for name, used in (("with frames", confidence.WITH_FRAMES), ("without", confidence.WITHOUT)):
-        found = wide.calibration(report["pairs"], name)
-        np.testing.assert_allclose(found["coefficients"], used, atol=0.02)
-        assert found["correct above 0.9"] > 0.97
+        fit = wide.calibration(report["pairs"], name)
+        np.testing.assert_allclose(fit["coefficients"], used, atol=0.02)
+        assert fit["correct above 0.9"] > 0.97
     assert {v["reliable"] for v in (report["wide"] | report["oxford"]).values()} == {True}
 
 
@@ -238,10 +239,10 @@ def test_public_functions_have_parameters_results_and_examples():
     for name in caloric.__all__:
         thing = getattr(caloric, name)
         if inspect.isfunction(thing):
-            told = inspect.getdoc(thing)
-            taken = ("Parameters",) if inspect.signature(thing).parameters else ()
-            wanted = ("Returns", "Examples", *taken)
-            assert all(f"{part}\n---" in told for part in wanted), name
+            text = inspect.getdoc(thing)
+            parameters = ("Parameters",) if inspect.signature(thing).parameters else ()
+            sections = ("Returns", "Examples", *parameters)
+            assert all(f"{section}\n---" in text for section in sections), name
 
 
 def test_the_api_page_has_every_public_name():
@@ -254,7 +255,7 @@ def test_the_api_page_has_every_public_name():
         and not re.search(rf"auto\w+:: caloric\.{name}\n", page)
     ]  # fmt: skip
     assert missing == []
-    pictures = re.findall(r"gallery/images/sphx_glr_(\w+)_\d{3}\.png", page)
+    thumbnails = re.findall(r"gallery/images/sphx_glr_(\w+)_\d{3}\.png", page)
     examples = {path.stem for path in (DOCS / "examples").glob("*.py")}
-    assert len(pictures) >= 4
-    assert set(pictures) <= examples
+    assert len(thumbnails) >= 4
+    assert set(thumbnails) <= examples

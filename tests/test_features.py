@@ -1,4 +1,4 @@
-"""Features: how descriptors are stored, files of this and of earlier versions."""
+"""Features: encodings of descriptors, and files of this and earlier versions."""
 
 import json
 from dataclasses import replace
@@ -37,16 +37,15 @@ def test_extract_sets_the_encoding(descriptor, dtype, encoding):
     assert empty.encoding == encoding
 
 
-def test_the_recipe_sets_the_encoding_whatever_its_name():
-    """A whitened recipe that is passed as an object has the name of its kernel."""
+def test_a_custom_whitened_recipe_has_a_signed_encoding():
+    """A recipe that is passed as an object has the name of its kernel."""
     recipe = replace(recipes.descriptor("caloric"), power=0.9)
     features = caloric.extract(IMAGE, recipe, max_features=20, dtype="uint8")
     assert features.descriptor != "caloric"
     assert features.encoding == "uint8+128"
 
 
-def test_dark_bytes_with_an_offset_are_not_mistaken():
-    """The encoding is stored, and does not depend on the values."""
+def test_the_encoding_does_not_depend_on_the_values():
     frames = Frames.from_xysa(*np.ones((3, 5)), 0.0)
     values = np.full((5, 128), 20, np.uint8)
     signed, plain = (
@@ -57,7 +56,7 @@ def test_dark_bytes_with_an_offset_are_not_mistaken():
     assert (conversion.unit_descriptors(plain) > 0).all()
 
 
-def test_the_default_follows_from_type_and_name():
+def test_the_default_encoding_depends_on_dtype_and_name():
     frames = Frames.from_xysa(*np.ones((3, 5)), 0.0)
 
     def encoding(dtype, name):
@@ -71,7 +70,7 @@ def test_the_default_follows_from_type_and_name():
 
 
 @pytest.mark.parametrize("descriptor", ["caloric", "heat"])
-def test_files_have_the_encoding(descriptor, tmp_path):
+def test_files_store_the_encoding(descriptor, tmp_path):
     features = replace(bytes_of(descriptor), descriptor="renamed")
     features.save(tmp_path / "f.npz")
     loaded = caloric.Features.load(tmp_path / "f.npz")
@@ -92,14 +91,14 @@ def test_files_of_earlier_versions_are_read(descriptor, tmp_path):
     assert caloric.Features.load(tmp_path / "old.npz").encoding == features.encoding
 
 
-def test_encodings_are_not_compared_with_each_other():
+def test_different_encodings_cannot_be_compared():
     features = bytes_of("heat")
     check_comparable(features, features[:5])
     with pytest.raises(caloric.InputError, match="encoding 'uint8' and of 'uint8\\+128'"):
         check_comparable(features, replace(features, encoding="uint8+128"))
 
 
-def test_features_are_saved_under_their_own_ending(tmp_path):
+def test_features_are_saved_only_as_npz(tmp_path):
     with pytest.raises(caloric.InputError, match=r"f\.h5: features are saved as \.npz"):
         bytes_of("heat").save(tmp_path / "f.h5")
     assert not (tmp_path / "f.h5").exists()

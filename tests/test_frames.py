@@ -1,4 +1,4 @@
-"""Frames and the conventions of other tools."""
+"""Frames and the conventions of other libraries."""
 
 import pickle
 
@@ -16,7 +16,7 @@ number = st.floats(-1e4, 1e4)
 
 
 @given(number, number, st.floats(0.1, 100), st.floats(-10, 10), st.floats(0, 1))
-def test_convention_opencv_there_and_back(x, y, sigma, angle, score):
+def test_conversion_to_opencv_and_back(x, y, sigma, angle, score):
     frames = Frames.from_xysa(x, y, sigma, angle, [score])
     (keypoint,) = frames.to_opencv()
     assert keypoint.size == pytest.approx(2 * sigma, rel=1e-6)
@@ -25,8 +25,8 @@ def test_convention_opencv_there_and_back(x, y, sigma, angle, score):
     np.testing.assert_allclose(again.scores, frames.scores, rtol=1e-6)
 
 
-def test_convention_angles_turn_from_x_towards_y():
-    """A gradient to the right is at 0, downwards at 90°, as OpenCV's SIFT has it."""
+def test_angles_increase_from_x_towards_y():
+    """A gradient to the right has angle 0, and downwards 90°, as in OpenCV's SIFT."""
     y, x = np.mgrid[:101, :101] - 50.0
     blob = np.exp(-(x**2 + y**2) / (2 * 8**2))
     for direction, degrees in (((1, 0), 0), ((0, 1), 90), ((-1, 0), 180), ((0, -1), 270)):
@@ -35,14 +35,14 @@ def test_convention_angles_turn_from_x_towards_y():
         frames = caloric.detect(image)
         center = np.argmin(np.hypot(*(frames.xy - 50).T))
         ours = np.degrees(frames.angle[center]) % 360
-        found = cv2.SIFT_create().detect(image)
-        theirs = min(found, key=lambda k: np.hypot(k.pt[0] - 50, k.pt[1] - 50)).angle
-        # So round a blob may have two directions, a little to either side.
+        keypoints = cv2.SIFT_create().detect(image)
+        theirs = min(keypoints, key=lambda k: np.hypot(k.pt[0] - 50, k.pt[1] - 50)).angle
+        # A round blob may have two directions, slightly to either side.
         assert abs((ours - theirs + 180) % 360 - 180) < 15
         assert abs((ours - degrees + 180) % 360 - 180) < 25
 
 
-def test_convention_colmap_has_the_half_pixel():
+def test_colmap_keypoints_are_offset_by_half_a_pixel():
     frames = Frames.from_xysa([0.0, 3.0], [0.0, 4.0], [1.0, 2.0], [0.0, 0.5])
     rows = frames.to_colmap()
     np.testing.assert_allclose(rows[0], [0.5, 0.5, 1, 0, 0, 1])
@@ -52,14 +52,14 @@ def test_convention_colmap_has_the_half_pixel():
     np.testing.assert_allclose(Frames.from_colmap([[1.5, 2.5]]).xy, [[1, 2]])
 
 
-def test_convention_laf_is_the_map():
+def test_kornia_lafs_are_the_maps():
     frames = Frames.from_xysa([3.0], [4.0], [2.0], [0.5])
     laf = frames.to_laf()
     assert laf.shape == (1, 1, 2, 3)
     np.testing.assert_allclose(Frames.from_laf(laf).maps, frames.maps, rtol=1e-6)
 
 
-def test_frames_are_values():
+def test_frames_are_immutable_and_can_be_pickled():
     frames = Frames.from_xysa([1.0, 2.0], [3.0, 4.0], 2.0, [0.1, 0.2], [0.5, 0.4])
     with pytest.raises(ValueError, match="read-only"):
         frames.maps[0, 0, 0] = 7
@@ -83,12 +83,12 @@ def test_frames_are_values():
         (lambda: Frames.from_colmap(np.zeros((1, 5))), "2, 4 or 6 columns"),
     ],
 )
-def test_bad_frames(make, message):
+def test_invalid_frames_are_errors(make, message):
     with pytest.raises(caloric.InputError, match=message):
         make()
 
 
-def test_one_frame_and_each_in_turn():
+def test_indexing_and_iteration():
     frames = Frames.from_xysa([1, 2, 3], 0, 1)
     np.testing.assert_array_equal(frames[-1].xy, [[3, 0]])
     assert [f.xy[0, 0] for f in frames] == [1, 2, 3]
@@ -96,7 +96,7 @@ def test_one_frame_and_each_in_turn():
         frames[3]
 
 
-def test_opencv_describes_our_keypoints_at_the_level_they_are_from():
+def test_converted_keypoints_keep_their_octave():
     image = photographs.gray("camera")
     sift = cv2.SIFT_create()
     keypoints, theirs = sift.detectAndCompute(image, None)

@@ -1,7 +1,7 @@
 """Golden vectors: the results that every implementation must reproduce, from NumPy to a GPU.
 
-tests/golden/make.py writes them. A change of a vector changes the results of every user: it needs
-a line in the CHANGELOG.
+tests/golden/make.py writes them. A changed vector changes the results of every user and needs a
+line in the CHANGELOG.
 """
 
 import numpy as np
@@ -49,9 +49,9 @@ def device(request):
         native.core().use(kinds()[0])
 
 
-def share(found, expected, near):
-    """How many of the expected rows are among those found."""
-    return np.mean(cKDTree(found).query(expected, p=np.inf)[0] <= near)
+def share(rows, expected, near):
+    """Return the fraction of expected rows that are within ``near`` of one of the rows."""
+    return np.mean(cKDTree(rows).query(expected, p=np.inf)[0] <= near)
 
 
 def load(name):
@@ -88,15 +88,15 @@ def test_descriptors(device, name):
 
 
 def test_frames(device):
-    found = caloric.extract(make.image(), max_features=make.FEATURES, device=device)
-    assert builds.share(found.frames.maps, GOLDEN["found_maps"]) >= 0.99
-    np.testing.assert_allclose(found.scores, GOLDEN["found_scores"], rtol=2e-3)
+    features = caloric.extract(make.image(), max_features=make.FEATURES, device=device)
+    assert builds.share(features.frames.maps, GOLDEN["found_maps"]) >= 0.99
+    np.testing.assert_allclose(features.scores, GOLDEN["found_scores"], rtol=2e-3)
 
 
 def test_affine_frames(device):
     options = {"max_features": make.FEATURES, "affine": True, "device": device}
-    found = caloric.extract(make.image(), **options)
-    assert builds.share(found.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
+    features = caloric.extract(make.image(), **options)
+    assert builds.share(features.frames.maps, GOLDEN["affine_maps"], 0.05) >= 0.98
 
 
 def test_matches_and_geometry(device):
@@ -107,13 +107,13 @@ def test_matches_and_geometry(device):
     matches = caloric.match(*features, device=device)
     sides = zip(features, matches.indices.T, strict=True)
     points = [one.frames.xy[rows] for one, rows in sides]
-    # With the distance, because a position can have two orientations and so two matches.
-    found = np.concatenate([*points, matches.distances[:, None]], 1)
+    # Include the distance, because a position with two orientations can have two matches.
+    rows = np.concatenate([*points, matches.distances[:, None]], 1)
     expected = np.concatenate(
         [GOLDEN["points_a"], GOLDEN["points_b"], GOLDEN["distances"][:, None]], 1
     )
-    assert share(found, expected, 0.01) >= 0.98
-    assert share(expected, found, 0.01) >= 0.98
+    assert share(rows, expected, 0.01) >= 0.98
+    assert share(expected, rows, 0.01) >= 0.98
     corners = np.array([[0, 0, 1], [511, 0, 1], [511, 511, 1], [0, 511, 1.0]])
     moved = [
         corners @ m.T for m in (caloric.verify(*features, matches).matrix, GOLDEN["homography"])
@@ -122,12 +122,12 @@ def test_matches_and_geometry(device):
 
 
 def test_alignment(device):
-    found = caloric.align(make.template(), GOLDEN["image_b"], device=device)
-    assert found.converged
-    np.testing.assert_allclose(found.transform, GOLDEN["alignment"], atol=5e-3)
+    alignment = caloric.align(make.template(), GOLDEN["image_b"], device=device)
+    assert alignment.converged
+    np.testing.assert_allclose(alignment.transform, GOLDEN["alignment"], atol=5e-3)
     truth = make.MOVED.copy()
     truth[:, 2] += truth[:, :2] @ make.CORNER
-    np.testing.assert_allclose(found.transform, truth, atol=0.1)
+    np.testing.assert_allclose(alignment.transform, truth, atol=0.1)
 
 
 def test_refine(device):
@@ -164,8 +164,8 @@ def test_views(device):
     assert common.mean() >= 0.98
     assert share(expected, rows, builds.NEAR) >= 0.98
     if device != "cpu":
-        # All views of a tilt are rendered in one size, so that beyond the image they differ from
-        # views that end there: compare the features whose samples are inside.
+        # Devices render all views of a tilt in one size, so their pixels outside the image differ:
+        # compare only features whose samples are inside.
         xy, sigma = stored["maps"][:, :, 2], np.linalg.svd(stored["maps"][:, :, :2])[1][:, 0]
         reach = recipes.descriptor("caloric").sampling.reach
         common &= np.minimum(xy, 511 - xy).min(1) > reach * sigma

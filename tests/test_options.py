@@ -1,4 +1,4 @@
-"""ExtractOptions: one description of a request."""
+"""ExtractOptions."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from caloric.kernels import KERNELS
 from caloric.options import ExtractKeywords, ExtractOptions
 
 
-def test_keywords_for_type_checkers_are_the_fields():
+def test_typed_keywords_equal_the_fields():
     named = {f.name for f in fields(ExtractOptions)} - {"descriptor", "parameters"}
     parameters = {f.name for kernel in KERNELS.values() for f in fields(kernel)}
     assert set(get_type_hints(DetectKeywords)) == {f.name for f in fields(DetectOptions)}
@@ -36,7 +36,7 @@ def test_keywords_for_type_checkers_are_the_fields():
         {"affine": True, "upright": True, "contrast": 0.01, "edge": 12.5, "detector": "opencv"},
     ],
 )
-def test_json_keeps_every_option(given):
+def test_json_preserves_every_option(given):
     options = ExtractOptions(**given)
     again = ExtractOptions.from_json(json.loads(json.dumps(options.to_json())))
     assert again == options
@@ -44,7 +44,7 @@ def test_json_keeps_every_option(given):
     assert again.fingerprint == options.fingerprint
 
 
-def test_json_refuses_what_it_cannot_keep():
+def test_options_that_json_cannot_store_are_errors():
     with pytest.raises(caloric.InputError, match="custom kernel"):
         ExtractOptions(descriptor=caloric.kernel("heat", sigma_d=0.2, sigma_a=0.3)).to_json()
     with pytest.raises(caloric.InputError, match="'max_feature'; did you mean 'max_features'"):
@@ -69,12 +69,12 @@ def test_json_refuses_what_it_cannot_keep():
         ({"layout": 3}, "Grid or Rings"),
     ],
 )
-def test_wrong_options_are_errors_before_any_work(given, message):
+def test_invalid_options_are_errors(given, message):
     with pytest.raises(caloric.InputError, match=message):
         ExtractOptions(**given)
 
 
-def test_different_options_are_different_requests():
+def test_equality_and_hash_of_options():
     a, b = (ExtractOptions(max_features=n) for n in (10, 20))
     assert a != b
     assert hash(a) == hash(ExtractOptions(max_features=10))
@@ -89,10 +89,10 @@ def test_views_have_fewer_features_than_the_image():
     assert ExtractOptions(max_features=None).for_tilt(2).max_features is None
 
 
-def test_verbs_and_commands_take_every_option():
+def test_functions_and_commands_accept_every_option():
     names = {f.name for f in fields(DetectOptions)}
-    for verb in (caloric.detect, caloric.extract, caloric.extract_many, caloric.match_images):
-        assert names <= set(inspect.signature(verb).parameters)
+    for function in (caloric.detect, caloric.extract, caloric.extract_many, caloric.match_images):
+        assert names <= set(inspect.signature(function).parameters)
     commands = {c.callback.__name__: c.callback for c in app.registered_commands}
     for command in ("match", "extract", "view"):
         assert names <= set(inspect.signature(commands[command]).parameters)

@@ -1,4 +1,4 @@
-"""Describe, match, verify: on photographs under known changes, and against other people's tools."""
+"""Describe, match and verify on synthetic views of photographs, and with other libraries."""
 
 import hashlib
 import os
@@ -34,26 +34,26 @@ def pair(descriptor="caloric", **options):
     )
 
 
-def right_share(a, b, matches):
-    there = photographs.apply(VIEW, a.frames.xy[matches.indices[:, 0]])
-    off = np.linalg.norm(there - b.frames.xy[matches.indices[:, 1]], axis=1)
-    return float(np.mean(off < 3)), int(np.sum(off < 3))
+def correct(a, b, matches):
+    """Return the fraction and the number of correct matches."""
+    mapped = photographs.apply(VIEW, a.frames.xy[matches.indices[:, 0]])
+    errors = np.linalg.norm(mapped - b.frames.xy[matches.indices[:, 1]], axis=1)
+    return float(np.mean(errors < 3)), int(np.sum(errors < 3))
 
 
 @pytest.mark.parametrize("descriptor", caloric.descriptors())
-def test_descriptors_follow_the_image(descriptor):
+def test_most_matches_are_correct(descriptor):
     a, b = pair(descriptor)
-    share, count = right_share(a, b, caloric.match(a, b))
+    precision, count = correct(a, b, caloric.match(a, b))
     if descriptor in KERNELS and KERNELS[descriptor].feature == "intensity":
-        # Intensities change with the illumination, which is the same here.
         assert count > 50
         return
-    assert share > 0.8
+    assert precision > 0.8
     assert count > 150
 
 
-def test_descriptors_turn_and_scale_with_their_frames():
-    """Described at frames moved by hand, with no detector in between: cosine of the two."""
+def test_descriptors_are_covariant_with_their_frames():
+    """Frames are mapped to the warped image instead of being detected in it."""
     image = photographs.gray("camera")
     frames = caloric.detect(image, max_features=300)
     for change in (
@@ -80,12 +80,12 @@ def test_descriptors_turn_and_scale_with_their_frames():
             before = caloric.describe(image, frames[inside], name)
             after = caloric.describe(changed, moved[inside], name)
             cosines = np.einsum("ij,ij->i", before, after)
-            # The default looks 60 σ around, where the rim of the image has moved.
+            # The default reaches 60 σ, across the border of the image.
             assert np.median(cosines) > (0.9 if name == "caloric" else 0.97)
 
 
-def test_opencv_keypoints_are_described_as_well_as_opencv_does():
-    """SIFT's own descriptor and ours at the same keypoints, both by roots."""
+def test_descriptors_at_opencv_keypoints_match_as_well_as_opencvs():
+    """SIFT at the same keypoints, both with root normalization."""
     image = photographs.gray("camera")
     changed = photographs.warp(image, VIEW)
     sift = cv2.SIFT_create(800)
@@ -95,15 +95,15 @@ def test_opencv_keypoints_are_described_as_well_as_opencv_does():
     frames = [Frames.from_opencv(k) for k in points]
     ours = [caloric.describe(i, f, "sift") for i, f in zip((image, changed), frames, strict=True)]
 
-    def right(descriptors):
-        found = caloric.match(*descriptors)
-        there = photographs.apply(VIEW, frames[0].xy[found.indices[:, 0]])
-        return np.sum(np.linalg.norm(there - frames[1].xy[found.indices[:, 1]], axis=1) < 3)
+    def count_correct(descriptors):
+        matches = caloric.match(*descriptors)
+        mapped = photographs.apply(VIEW, frames[0].xy[matches.indices[:, 0]])
+        return np.sum(np.linalg.norm(mapped - frames[1].xy[matches.indices[:, 1]], axis=1) < 3)
 
-    assert right(ours) > 0.95 * right(theirs)
+    assert count_correct(ours) > 0.95 * count_correct(theirs)
 
 
-def test_describe_checks_what_it_is_given():
+def test_describe_checks_its_frames():
     image = photographs.gray("camera")
     with pytest.raises(caloric.InputError, match=r"Frames\.from_opencv"):
         caloric.describe(image, [1, 2, 3])
@@ -127,7 +127,7 @@ def test_pixel_types_agree():
 @pytest.mark.parametrize(
     "path", [pytest.param("0", marks=pytest.mark.slow), ""], ids=["plain", "core"]
 )
-def test_same_bytes_for_any_number_of_threads(path):
+def test_results_are_bit_identical_for_any_number_of_threads(path):
     code = (
         "import os, sys, hashlib, cv2, caloric\n"
         "from skimage import data\n"
@@ -150,8 +150,8 @@ def test_same_bytes_for_any_number_of_threads(path):
     assert len(digests.pop()) == len(hashlib.sha256().hexdigest())
 
 
-def test_threads_leave_blas_as_it_was():
-    """Calls that overlap in time do not lift the limit early; one alone leaves nothing behind."""
+def test_the_limit_of_blas_threads_is_restored():
+    """Overlapping calls do not lift the limit early."""
 
     def blas():
         return [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
@@ -166,15 +166,15 @@ def test_threads_leave_blas_as_it_was():
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_whole_way():
+def test_extract_match_and_verify_estimate_the_transform():
     a, b = pair()
     matches = caloric.match(a, b)
-    found = caloric.verify(a, b, matches, model="affine")
-    np.testing.assert_allclose(found.matrix, VIEW, atol=0.5)
-    assert found.inliers.mean() > 0.7
+    geometry = caloric.verify(a, b, matches, model="affine")
+    np.testing.assert_allclose(geometry.matrix, VIEW, atol=0.5)
+    assert geometry.inliers.mean() > 0.7
 
 
-def test_features_on_disk(tmp_path):
+def test_features_can_be_saved_and_loaded(tmp_path):
     a, _ = pair()
     path = tmp_path / "a b.npz"
     a.save(path)
@@ -196,7 +196,7 @@ def test_features_on_disk(tmp_path):
         caloric.Features.load(tmp_path / "none.npz")
 
 
-def test_opencv_face_drops_into_opencv_code():
+def test_the_opencv_interface_works_with_opencv_code():
     image = cv2.cvtColor(photographs.gray("camera"), cv2.COLOR_GRAY2BGR)
     changed = photographs.warp(image, VIEW)
     sift = opencv.SIFT_create(500)
@@ -209,10 +209,10 @@ def test_opencv_face_drops_into_opencv_code():
         cv2.FlannBasedMatcher({"algorithm": 1, "trees": 5}, {"checks": 50}),
     ):
         good = [m for m, n in matcher.knnMatch(des1, des2, k=2) if m.distance < 0.8 * n.distance]
-        there = photographs.apply(VIEW, np.array([kp1[m.queryIdx].pt for m in good]))
-        off = np.linalg.norm(there - [kp2[m.trainIdx].pt for m in good], axis=1)
+        mapped = photographs.apply(VIEW, np.array([kp1[m.queryIdx].pt for m in good]))
+        errors = np.linalg.norm(mapped - [kp2[m.trainIdx].pt for m in good], axis=1)
         assert len(good) > 80
-        assert np.mean(off < 3) > 0.85
+        assert np.mean(errors < 3) > 0.85
         drawn = cv2.drawMatches(image, kp1, changed, kp2, good, None)
         assert drawn.shape == (512, 1024, 3)
     keypoints = sift.detect(image, None)
@@ -230,7 +230,7 @@ def test_opencv_face_drops_into_opencv_code():
     assert "caloric" in sift.getDefaultName()
 
 
-def test_opencv_face_takes_opencvs_arguments():
+def test_the_opencv_interface_accepts_the_arguments_of_opencv():
     image = photographs.gray("camera")
     few = opencv.SIFT_create(0, 3, 0.1, 5, 1.6)
     theirs = cv2.SIFT_create(0, 3, 0.1, 5, 1.6)
@@ -244,9 +244,9 @@ def test_opencv_face_takes_opencvs_arguments():
     small = opencv.SIFT_create(20, descriptorType=cv2.CV_8U)
     assert small.detectAndCompute(image, None)[1].dtype == np.uint8
     assert small.descriptorType() == cv2.CV_8U
-    for wrong in ({"nOctaveLayers": 5}, {"sigma": 1.2}, {"descriptorType": cv2.CV_64F}):
+    for options in ({"nOctaveLayers": 5}, {"sigma": 1.2}, {"descriptorType": cv2.CV_64F}):
         with pytest.raises(caloric.InputError):
-            opencv.SIFT_create(**wrong)
+            opencv.SIFT_create(**options)
     with pytest.raises(caloric.InputError, match=r"cv2\.imread returns None"):
         small.detectAndCompute(None, None)
     with pytest.raises(caloric.InputError, match="call compute"):
@@ -256,7 +256,7 @@ def test_opencv_face_takes_opencvs_arguments():
         opencv.SIFT_create(contrastThreshold=-1).detect(image)
 
 
-def test_skimage_face_drops_into_skimage_code():
+def test_the_skimage_interface_works_with_skimage_code():
     image = photographs.gray("camera")
     changed = photographs.warp(image, VIEW)
     extractor = skimage.SIFT(max_features=500)
@@ -283,22 +283,23 @@ def test_skimage_face_drops_into_skimage_code():
         _ = extractor.color
 
 
-def test_skimage_face_counts_angles_as_skimage_does():
+def test_the_skimage_interface_has_the_angles_of_skimage():
     image = photographs.gray("camera")
     theirs, ours = skimage_feature.SIFT(), skimage.SIFT()
     theirs.detect(image)
     ours.detect(image)
-    apart = np.linalg.norm(theirs.positions[:, None] - ours.positions, axis=2)
-    nearest = apart.argmin(1)
-    alike = np.abs(np.log2(theirs.sigmas / ours.sigmas[nearest])) < 0.2
-    turn = theirs.orientations - ours.orientations[nearest]
-    turn = np.abs((turn + np.pi) % (2 * np.pi) - np.pi)[(apart.min(1) < 0.5) & alike]
-    assert len(turn) > 200
-    # Half a bin of 10° apart: theirs are rounded to bins another way.
-    assert np.median(turn) < 0.15
+    distances = np.linalg.norm(theirs.positions[:, None] - ours.positions, axis=2)
+    nearest = distances.argmin(1)
+    same_scale = np.abs(np.log2(theirs.sigmas / ours.sigmas[nearest])) < 0.2
+    angles = theirs.orientations - ours.orientations[nearest]
+    angles = np.abs((angles + np.pi) % (2 * np.pi) - np.pi)
+    angles = angles[(distances.min(1) < 0.5) & same_scale]
+    assert len(angles) > 200
+    # scikit-image rounds to bins of 10° differently, by half a bin.
+    assert np.median(angles) < 0.15
 
 
-def test_skimage_face_says_what_is_missing():
+def test_the_skimage_interface_requires_detection_before_extraction():
     extractor = skimage.SIFT()
     with pytest.raises(caloric.InputError, match="call detect first"):
         extractor.extract(photographs.gray("camera"))
@@ -308,11 +309,11 @@ def test_skimage_face_says_what_is_missing():
 
 def test_bright_floats_are_clipped_not_wrapped():
     image = 1.6 * photographs.gray("camera").astype(np.float32) / 255
-    dim = np.clip(image, 0, 1)
+    clipped = np.clip(image, 0, 1)
     bright = caloric.detect(image, detector="opencv", max_features=100, upright=True)
     np.testing.assert_array_equal(
         bright.xy,
-        caloric.detect(dim, detector="opencv", max_features=100, upright=True).xy,
+        caloric.detect(clipped, detector="opencv", max_features=100, upright=True).xy,
     )
-    drawn = viz.draw_matches(image, dim, *np.zeros((2, 0, 2))).pixels
+    drawn = viz.draw_matches(image, clipped, *np.zeros((2, 0, 2))).pixels
     np.testing.assert_array_equal(drawn[-512:, :512], drawn[-512:, -512:])

@@ -1,4 +1,4 @@
-"""The device that tests of PyTorch use, and images for them."""
+"""The device and images for tests of PyTorch."""
 
 import os
 
@@ -17,5 +17,5 @@ def photograph(name="astronaut", size=(260, 300)):
 
 
 def out_of_memory(*arguments, **options):
-    """Raise the error of a device without free memory, whatever the arguments."""
+    """Raise the error of a device that is out of memory."""
     raise torch.OutOfMemoryError("full")

@@ -71,7 +71,7 @@ def test_the_code_of_the_readme_and_the_first_steps_runs(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_code_of_the_recipes_runs_and_finds_more_inliers():
-    """Inliers of an OpenCV script with SIFT, and with Caloric in its place."""
+    """Inliers of an OpenCV script with SIFT, and with Caloric instead."""
     pytest.importorskip("kornia")
     text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -1,8 +1,8 @@
 """Write one file of golden vectors: the results that every implementation must reproduce.
 
 ``python tests/golden/make.py NAME`` or ``make golden KERNEL=NAME`` writes the vectors of one
-descriptor, or of "pipeline", "refine" or "views". A file that exists is kept unless overwriting is
-requested, because its vectors are what users have stored. tests/test_golden.py compares.
+descriptor, or of "pipeline", "refine" or "views". Existing files are overwritten only on request,
+because users have stored such vectors. tests/test_golden.py compares.
 """
 
 import argparse
@@ -35,18 +35,18 @@ def patches() -> np.ndarray:
 
 
 def image() -> np.ndarray:
-    """A photograph (512, 512) from the package of scikit-image."""
+    """A photograph (512, 512) of scikit-image."""
     return photographs.gray("camera")
 
 
 def template() -> np.ndarray:
-    """A part of the photograph, to be found in the second image."""
+    """A part of the photograph, to be located in the second image."""
     x, y = CORNER
     return image()[y : y + SIDE, x : x + SIDE]
 
 
 def frames() -> caloric.Frames:
-    """Frames of any kind: round, sheared, rotated, mirrored, at the border and outside."""
+    """Frames of all kinds: circular, sheared, rotated, mirrored, at the border and outside."""
     rng = np.random.default_rng(0)
     count = 80
     maps = rng.integers(-64, 65, (count, 2, 3)) / 16
@@ -65,7 +65,7 @@ def descriptors(name: str) -> dict[str, np.ndarray]:
 
 
 def pipeline() -> dict[str, np.ndarray]:
-    """Every stage from pixels to geometry."""
+    """The results of every stage from pixels to geometry."""
     a, b = image(), photographs.warp(image(), MOVED)
     features = [caloric.extract(each, max_features=FEATURES) for each in (a, b)]
     matches = caloric.match(*features)
@@ -83,7 +83,7 @@ def pipeline() -> dict[str, np.ndarray]:
 
 
 def refine() -> dict[str, np.ndarray]:
-    """Frames of matches refined: exact, up to a pixel off, incorrect, and without texture."""
+    """Refined frames of matches that are exact, up to a pixel off, incorrect, or textureless."""
     a, b = image(), np.load(path("pipeline"))["image_b"]
     rng = np.random.default_rng(0)
     detected = caloric.detect(a, max_features=160).maps.copy()
@@ -120,15 +120,15 @@ def path(name: str) -> Path:
 
 
 def write(name: str, overwrite: bool = False) -> str:
-    """Write one file and return what to do next; raise FileExistsError rather than replace it."""
+    """Write one file and return what to do next; raise FileExistsError if it exists."""
     file = path(name)
-    shown = file.relative_to(ROOT)
+    relative = file.relative_to(ROOT)
     if file.exists() and not overwrite:
         raise FileExistsError(
-            f"{shown} exists. If results must change: make golden KERNEL={name} OVERWRITE=1"
+            f"{relative} exists. To overwrite it: make golden KERNEL={name} OVERWRITE=1"
         )
     np.savez_compressed(file, **(OTHERS[name]() if name in OTHERS else descriptors(name)))
-    return f"wrote {shown}: commit it, and add a line to CHANGELOG.md"
+    return f"wrote {relative}: commit it, and add a line to CHANGELOG.md"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Files that are decoded ahead of their use."""
+"""Prefetching of image files."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from caloric.errors import Failure
 from caloric.image import loading
 
 
-def test_results_come_in_order_and_failures_are_passed_on():
+def test_results_are_in_order_and_errors_become_failures():
     def read(name):
         if name == "5":
             raise caloric.InputError("5: broken")
@@ -25,7 +25,7 @@ def test_results_come_in_order_and_failures_are_passed_on():
     assert results[6] == Failure("6: not enough memory")
 
 
-def test_no_more_files_than_allowed_are_read_ahead():
+def test_the_number_of_prefetched_files_is_limited():
     read = []
 
     def record(name):
@@ -46,19 +46,19 @@ def test_images_are_opened_on_the_cpu(tmp_path):
 
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu")])
-def test_decoding_on_a_gpu_needs_one(device):
+def test_decoding_on_a_gpu_requires_a_gpu(device):
     loading.check_decoder("cpu", device)
-    with pytest.raises(caloric.InputError, match="needs a GPU"):
+    with pytest.raises(caloric.InputError, match="requires a GPU"):
         loading.check_decoder("gpu", device)
 
 
-def test_only_upright_jpegs_are_left_to_nvjpeg(tmp_path):
+def test_only_upright_jpegs_are_decoded_by_nvjpeg(tmp_path):
     image = Image.new("RGB", (8, 8))
     image.save(tmp_path / "a.jpg")
     exif = Image.Exif()
     exif[274] = 6
-    image.save(tmp_path / "turned.jpg", exif=exif)
+    image.save(tmp_path / "rotated.jpg", exif=exif)
     image.save(tmp_path / "a.png")
     assert loading.jpeg_bytes(str(tmp_path / "a.jpg")) is not None
-    assert loading.jpeg_bytes(str(tmp_path / "turned.jpg")) is None
+    assert loading.jpeg_bytes(str(tmp_path / "rotated.jpg")) is None
     assert loading.jpeg_bytes(str(tmp_path / "a.png")) is None

@@ -1,4 +1,4 @@
-"""Image files: every kind people have, and every kind of broken one."""
+"""Image files of all supported kinds, and broken files."""
 
 import io
 import sys
@@ -28,17 +28,17 @@ def test_color_order_is_rgb(tmp_path):
     np.testing.assert_array_equal(reading.read_image(str(path)), color())
 
 
-def test_exif_orientation():
+def test_the_exif_orientation_is_applied():
     image = Image.fromarray(color())
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = reading.decode(saved(image, format="JPEG", exif=exif, quality=95))
-    assert turned.shape == (60, 40, 3)
+    rotated = reading.decode(saved(image, format="JPEG", exif=exif, quality=95))
+    assert rotated.shape == (60, 40, 3)
     expected = np.rot90(color(), -1)
-    assert np.abs(turned.astype(int) - expected).mean() < 12
+    assert np.abs(rotated.astype(int) - expected).mean() < 12
 
 
-def test_sixteen_bits_and_floats():
+def test_16_bits_and_floats_are_preserved():
     deep = (color().astype(np.uint16) * 257)[..., ::-1]
     for kind in (".png", ".tiff"):
         read = reading.decode(cv2.imencode(kind, deep)[1].tobytes())
@@ -55,7 +55,7 @@ def test_sixteen_bits_and_floats():
         reading.decode(data, max_pixels=100)
 
 
-def test_palettes_alpha_gray_cmyk_bilevel():
+def test_palette_alpha_gray_cmyk_and_bilevel_images():
     image = Image.fromarray(color())
     palette = reading.decode(saved(image.quantize(64), format="PNG"))
     assert palette.shape == (40, 60, 3)
@@ -80,7 +80,7 @@ def test_transparent_pixels_are_white():
     np.testing.assert_allclose(to_gray(image), [[0, 0], [1, 1]], atol=1e-6)
 
 
-def test_broken_files_say_so(tmp_path):
+def test_broken_files_are_one_line_errors(tmp_path):
     for name, message in broken_files(tmp_path).items():
         with pytest.raises(caloric.InputError, match=f"{name}: .*{message}|{message}") as caught:
             reading.read_image(tmp_path / name)
@@ -88,14 +88,14 @@ def test_broken_files_say_so(tmp_path):
         assert len(str(caught.value)) < 400
 
 
-def test_the_limit_can_be_set():
+def test_the_limit_of_pixels_can_be_set():
     data = saved(Image.fromarray(color()), format="PNG")
     with pytest.raises(caloric.InputError, match=r"60 x 40 pixels exceed the limit"):
         reading.decode(data, max_pixels=2000)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_deep_files_are_turned_as_plain_ones_are(orientation):
+def test_16_bit_files_have_the_same_orientation_as_8_bit_files(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     shallow = Image.fromarray(color()[..., 0])
@@ -106,7 +106,7 @@ def test_deep_files_are_turned_as_plain_ones_are(orientation):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_points_go_back_to_the_stored_image(orientation):
+def test_points_are_mapped_to_the_stored_image(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored = color()[..., 0]
@@ -114,13 +114,13 @@ def test_points_go_back_to_the_stored_image(orientation):
     upright = reading.decode(data)
     assert reading.orientation(data) == orientation
     assert reading.stored_size(upright.shape, orientation) == stored.shape
-    turn = reading.to_stored(upright.shape, orientation)
+    transform = reading.to_stored(upright.shape, orientation)
     y, x = np.mgrid[: upright.shape[0], : upright.shape[1]].reshape(2, -1)
-    there = np.rint(turn[:, :2] @ [x, y] + turn[:, 2:]).astype(int)
-    np.testing.assert_array_equal(stored[there[1], there[0]], upright[y, x])
+    column, row = np.rint(transform[:, :2] @ [x, y] + transform[:, 2:]).astype(int)
+    np.testing.assert_array_equal(stored[row, column], upright[y, x])
 
 
-def test_what_has_no_orientation_is_upright(tmp_path):
+def test_files_without_orientation_are_upright(tmp_path):
     assert reading.orientation(b"no image") == 1
     assert reading.orientation(tmp_path / "none.jpg") == 1
 
@@ -145,7 +145,7 @@ def test_heic(monkeypatch):
         reading.decode(data.getvalue())
 
 
-def test_gray_with_alpha_is_seen_on_white():
+def test_gray_with_alpha_is_blended_with_white():
     both = Image.merge("LA", [Image.new("L", (5, 4), 0), Image.new("L", (5, 4), 0)])
     for kind in ("PNG", "TIFF"):
         np.testing.assert_allclose(to_gray(reading.decode(saved(both, format=kind))), 1, atol=1e-6)
@@ -155,13 +155,13 @@ def test_gray_with_alpha_is_seen_on_white():
     )
 
 
-def test_whole_numbers_of_32_bits_are_refused():
+def test_32_bit_integers_are_rejected():
     data = cv2.imencode(".tiff", np.zeros((4, 4), np.int32))[1].tobytes()
     with pytest.raises(caloric.InputError, match="pixels of type int32"):
         reading.decode(data)
 
 
-def test_reading_in_threads_leaves_warnings_as_they_were():
+def test_reading_in_threads_restores_warning_filters():
     data = saved(Image.fromarray(color()), format="PNG")
     before, level = list(warnings.filters), cv2.utils.logging.getLogLevel()
     with ThreadPoolExecutor(4) as pool:
@@ -171,7 +171,7 @@ def test_reading_in_threads_leaves_warnings_as_they_were():
 
 
 def tiff(pixels, **tags):
-    """An uncompressed little-endian TIFF of one strip, with any tags, written by hand."""
+    """The bytes of an uncompressed little-endian TIFF of one strip, with any tags."""
     h, w = pixels.shape[:2]
     samples = 1 if pixels.ndim == 2 else pixels.shape[2]
     numbers = {
@@ -185,9 +185,9 @@ def tiff(pixels, **tags):
     entries = b""
     for tag, value in sorted(numbers.items()):
         if tag in (258, 339) and samples > 2:
-            place = (extra + len(tail)).to_bytes(4, "little")
+            offset = (extra + len(tail)).to_bytes(4, "little")
             tail += value.to_bytes(2, "little") * samples
-            entry = (3).to_bytes(2, "little") + samples.to_bytes(4, "little") + place
+            entry = (3).to_bytes(2, "little") + samples.to_bytes(4, "little") + offset
         else:
             entry = (4).to_bytes(2, "little") + (1).to_bytes(4, "little")
             entry += value.to_bytes(4, "little")
@@ -196,22 +196,22 @@ def tiff(pixels, **tags):
     return head + data + tail + len(numbers).to_bytes(2, "little") + entries + bytes(4)
 
 
-def test_kinds_of_tiff_that_decoders_disagree_on():
+def test_tiff_files_that_decoders_interpret_differently():
     deep = color().astype(np.uint16) * 257
     np.testing.assert_array_equal(reading.decode(tiff(deep)), deep)
-    # White is 0.
+    # "White is zero".
     for pixels, white in ((deep[..., 0], 65535), (np.float32(color()[..., 0] / 255), 1)):
         inverted = (white - pixels).astype(pixels.dtype)
         read = reading.decode(tiff(inverted, t262=0))
         np.testing.assert_allclose(read, pixels, atol=1e-6)
     with pytest.raises(caloric.InputError, match="planar TIFF"):
         reading.decode(tiff(deep, t284=2))
-    # Alpha: as it is, and multiplied into the colors.
+    # Straight and premultiplied alpha.
     rgba = np.dstack([deep, np.full((40, 60), 32768, np.uint16)])
     np.testing.assert_array_equal(reading.decode(tiff(rgba, t338=2)), rgba)
-    multiplied = rgba.copy()
-    multiplied[..., :3] = np.rint(rgba[..., :3] * (32768 / 65535))
-    np.testing.assert_allclose(reading.decode(tiff(multiplied, t338=1)), rgba, atol=2)
+    premultiplied = rgba.copy()
+    premultiplied[..., :3] = np.rint(rgba[..., :3] * (32768 / 65535))
+    np.testing.assert_allclose(reading.decode(tiff(premultiplied, t338=1)), rgba, atol=2)
     shallow = (rgba // 257).astype(np.uint8)
     read = reading.decode(saved(Image.fromarray(shallow), format="TIFF"))
     np.testing.assert_array_equal(read, shallow)

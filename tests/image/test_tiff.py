@@ -14,7 +14,7 @@ from same_features import agree
 
 @pytest.fixture(scope="module")
 def mosaic():
-    """Large enough to be read by windows, and not the same anywhere."""
+    """An image large enough to be read by windows, without repetition."""
     tile = photographs.color("coffee")
     image = np.tile(tile, (5, 4, 1))
     return (image * np.linspace(0.5, 1, image.shape[1])[:, None]).astype(np.uint8)
@@ -31,9 +31,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("type_", ["rgb", "gray", "16 bits", "float"])
-def test_tiff_by_windows(kind, type_, mosaic, tmp_path):
+def test_windows_equal_the_pixels_of_the_file(kind, type_, mosaic, tmp_path):
     if type_ == "float" and KINDS[kind].get("predictor"):
-        pytest.skip("a predictor of integers")
+        pytest.skip("the predictor is for integers")
     values = {
         "rgb": mosaic,
         "gray": mosaic[..., 0],
@@ -50,7 +50,7 @@ def test_tiff_by_windows(kind, type_, mosaic, tmp_path):
         assert np.array_equal(opened.window(rows, columns), values[rows, columns])
 
 
-def test_features_of_a_tiff_are_those_of_its_pixels(mosaic, tmp_path):
+def test_features_of_a_tiff_equal_those_of_the_array(mosaic, tmp_path):
     path = tmp_path / "image.tif"
     tifffile.imwrite(path, mosaic, photometric="rgb", tile=(256, 256), compression="zlib")
     size = 100_000_000
@@ -64,10 +64,10 @@ def test_other_files_are_read_as_a_whole(mosaic, tmp_path):
     small = tmp_path / "small.tif"
     tifffile.imwrite(small, mosaic[:100, :100], photometric="rgb")
     assert np.array_equal(caloric.open_image(small), mosaic[:100, :100])
-    turned = tmp_path / "turned.tif"
+    rotated = tmp_path / "rotated.tif"
     extra = [(274, "H", 1, 3, True)]
-    tifffile.imwrite(turned, mosaic, photometric="rgb", extratags=extra)
-    assert np.array_equal(caloric.open_image(turned), mosaic[::-1, ::-1])
+    tifffile.imwrite(rotated, mosaic, photometric="rgb", extratags=extra)
+    assert np.array_equal(caloric.open_image(rotated), mosaic[::-1, ::-1])
     with pytest.raises(caloric.InputError, match="no such file"):
         caloric.open_image(tmp_path / "none.tif")
     (tmp_path / "text.tif").write_bytes(b"II*\0 not a file of pixels")
@@ -75,23 +75,20 @@ def test_other_files_are_read_as_a_whole(mosaic, tmp_path):
         caloric.open_image(tmp_path / "text.tif")
 
 
-def test_a_damaged_strip_says_which(mosaic, tmp_path):
+def test_the_error_names_a_damaged_strip(mosaic, tmp_path):
     path = tmp_path / "image.tif"
     tifffile.imwrite(path, mosaic, photometric="rgb", rowsperstrip=100, compression="zlib")
     with tifffile.TiffFile(path) as file:
-        at = file.pages[0].dataoffsets[7]
+        start = file.pages[0].dataoffsets[7]
     data = bytearray(path.read_bytes())
-    data[at : at + 200] = bytes(200)
+    data[start : start + 200] = bytes(200)
     path.write_bytes(data)
     opened = caloric.open_image(path)
     with pytest.raises(caloric.InputError, match="strip or tile 7 is damaged"):
         caloric.extract(opened)
 
 
-# ---- what was once wrong
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_windows_in_forked_processes(mosaic, tmp_path):
     path = tmp_path / "image.tif"
     tifffile.imwrite(path, mosaic, photometric="rgb", tile=(64, 64))
