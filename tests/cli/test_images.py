@@ -105,7 +105,7 @@ def test_extract_writes_each_kind_of_output(pair, tmp_path, command):
     assert "did you mean 'text'" in err
     code, _, err = command("extract", *pair, "-o", one)
     assert code == 2
-    assert "holds one image" in err
+    assert "contains one image" in err
 
 
 def test_unusable_images_are_skipped(pair, tmp_path, command):
