@@ -1,24 +1,14 @@
-"""The documentation: commands of the README run, and reported numbers are those measured."""
+"""The documentation: reported numbers are those measured, and the API page is complete."""
 
 import inspect
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-import urllib.request
 
-import cv2
 import numpy as np
 import pytest
 
 import caloric
-import colmap_project
-import photographs
 from caloric.alignment.schedule import SCHEDULE
-from caloric.interop import colmap, colmap_command
 from caloric.matching import confidence
 from paths import DOCS, README
 from tools import builds, models, wide
@@ -29,122 +19,6 @@ from tools.pages import pairs as pairs_page
 from tools.pages import registry
 from tools.pages import wide as wide_page
 from tools.pages.markdown import results
-
-# Commands that take minutes or need data.
-LONG = {"bench", "paper", "make", "pip"}
-
-
-def lines():
-    text = "\n".join(p.read_text("utf-8") for p in (README, DOCS / "start.md", DOCS / "paper.md"))
-    commands = re.findall(r"^    (caloric|make|pip) (.*?)(?:  +#.*)?$", text, re.M)
-    return list(dict.fromkeys((name, rest.strip()) for name, rest in commands))
-
-
-SHORT = [rest for name, rest in lines() if name == "caloric" and rest.split()[0] not in LONG]
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    """A directory with the files that the commands use, and with `caloric` in bin."""
-    whole = photographs.gray("camera", (300, 300))
-    moved = photographs.similarity(1.0, 10, (4, 3), (150, 150))
-    images = {"A": whole, "B": photographs.warp(whole, moved), "WHOLE": whole}
-    images |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
-    images["PARTS2"] = photographs.gray("coffee", (130, 120))
-    for name, image in images.items():
-        cv2.imwrite(str(tmp_path / f"{name}.jpg"), image)
-    (tmp_path / "IMAGES").mkdir()
-    for i, degrees in enumerate((0, 4, 8)):
-        rotated = photographs.warp(whole, photographs.similarity(1.0, degrees, (i, i), (150, 150)))
-        cv2.imwrite(str(tmp_path / "IMAGES" / f"{i}.jpg"), rotated)
-    positions = np.stack(np.meshgrid(np.arange(40.0, 260, 30), np.arange(40.0, 260, 30)), -1)
-    rows = np.repeat(np.arange(64), 2).reshape(-1, 2)
-    keypoints = {f"{i}.jpg": positions.reshape(-1, 2) for i in range(2)}
-    colmap_project.write(tmp_path / "DATABASE.db", keypoints, {("0.jpg", "1.jpg"): rows})
-    script = tmp_path / "bin" / "caloric"
-    script.parent.mkdir()
-    script.write_text(
-        f"#!{sys.executable}\nfrom caloric.cli import main\nif __name__ == '__main__': main()\n"
-    )
-    script.chmod(0o755)
-    return tmp_path
-
-
-def shell(workspace, command, **options):
-    path = f"{workspace / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.Popen(
-        ["/bin/sh", "-c", f"exec caloric {command}"],
-        cwd=workspace, env=os.environ | {"PATH": path},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("command", [c for c in SHORT if not c.startswith(("view", "collection"))])
-def test_commands_run(command, workspace):
-    process = shell(workspace, command)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert out.strip()
-    target = re.search(r"-o (\S+)", command)
-    if target:
-        assert (workspace / target.group(1)).stat().st_size > 1000
-
-
-def test_the_collection_command_writes_a_database(workspace):
-    """COLMAP cannot reconstruct a plane, so the command may fail after that."""
-    (command,) = (c for c in SHORT if c.startswith("collection"))
-    process = shell(workspace, command)
-    _, err = process.communicate(timeout=200)
-    assert process.returncode in (0, 2), err
-    if not colmap.available() and colmap_command.executable() is None:
-        assert "apt-get install colmap" in err
-        return
-    assert (workspace / "OUT" / "colmap" / "database.db").exists()
-
-
-def test_the_view_command_serves_a_page(workspace):
-    (command,) = (c for c in SHORT if c.startswith("view"))
-    process = shell(workspace, f"{command} --port 0 --no-browser", start_new_session=True)
-    try:
-        address = process.stdout.readline().split()[0]
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                with urllib.request.urlopen(address, timeout=10) as answer:
-                    assert b"<canvas" in answer.read()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-    assert process.returncode in (0, 130)
-
-
-def test_the_readme_is_short_and_starts_with_two_commands():
-    text = README.read_text("utf-8").splitlines()
-    assert len(text) < 90
-    assert [line.split()[:2] for line in text if line.startswith("    ")][:2] == [
-        ["make", "demo"], ["make", "test"]
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", [c for n, c in lines() if n == "caloric" and c not in SHORT])
-def test_long_commands_exist(command, workspace):
-    """--help checks the options before it answers."""
-    words = [w for w in command.split() if not w.isupper()]
-    process = shell(workspace, " ".join(words).replace("--data", "") + " --help")
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert all(w in out for w in words if w.startswith("--"))
-
-
-def test_all_commands_are_in_the_readme():
-    assert {c.split()[0] for c in SHORT} == {
-        "match", "refine", "view", "extract", "align", "find", "collection"
-    }  # fmt: skip
-    assert [rest for name, rest in lines() if name == "make"][:2] == ["demo", "test"]
 
 
 @pytest.mark.parametrize("name", registry.PAGES)

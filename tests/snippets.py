@@ -1,0 +1,142 @@
+"""Commands, Python code and install lines of the documents, and the files that they use."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import h5py
+import numpy as np
+
+import caloric
+import colmap_project
+import photographs
+from paths import DOCS, README
+
+# Commands that take minutes, need other data or other machines; their options are checked instead.
+LONG = (
+    "caloric bench",
+    "caloric paper",
+    "make",
+    "pip",
+    "dask",
+    "python",
+    "cd",
+    "git",
+    "pre-commit",
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A document."""
+
+    path: Path
+
+    @property
+    def text(self):
+        return self.path.read_text("utf-8")
+
+    @property
+    def lines(self):
+        """Commands, one per line of an indented block, without comments."""
+        code = re.sub(r"^ *```.*?^ *```", "", self.text, flags=re.S | re.M)
+        indented = re.findall(r"^    ([a-z][a-z-]* .*?)(?: +#.*)?$", code, re.M)
+        return [line.strip() for line in indented]
+
+    @property
+    def install(self):
+        return [line for line in self.lines if line.startswith("pip install ./native")]
+
+    @property
+    def commands(self):
+        return [line for line in self.lines if not line.startswith(LONG)]
+
+    @property
+    def python(self):
+        return re.findall(r"```python\n(.*?)```", self.text, re.S)
+
+
+PAGES = [p for p in map(Page, (README, *sorted(DOCS.glob("*.md")))) if p.python or p.commands]
+
+
+def write_files(directory):
+    """Write the files that the documents name."""
+    whole = photographs.gray("camera", (300, 300))
+    motion = photographs.similarity(1.0, 10, (4, 3), (150, 150))
+    images = {"A": whole, "B": photographs.warp(whole, motion), "WHOLE": whole}
+    images |= {"PART": whole[80:200, 90:220], "PARTS1": whole[80:200, 90:220]}
+    images["PARTS2"] = photographs.gray("coffee", (130, 120))
+    for name, image in images.items():
+        cv2.imwrite(str(directory / f"{name}.jpg"), image)
+    (directory / "IMAGES").mkdir()
+    names = [f"{i}.jpg" for i in range(3)]
+    views = photographs.book(len(names))
+    for name, view in zip(names, views, strict=True):
+        cv2.imwrite(str(directory / "IMAGES" / name), view)
+    pair = caloric.match_images(*views[:2], model="fundamental", refine=False)
+    keypoints = dict(zip(names, (pair.points_a, pair.points_b), strict=False))
+    rows = np.repeat(np.arange(len(pair.points_a)), 2).reshape(-1, 2)
+    for database in ("DATABASE.db", "database.db"):
+        colmap_project.write(directory / database, keypoints, {(names[0], names[1]): rows})
+    with h5py.File(directory / "feats.h5", "w") as file:
+        for name, xy in keypoints.items():
+            file[f"{name}/keypoints"] = xy.astype(np.float32)
+    with h5py.File(directory / "matches.h5", "w") as file:
+        file[f"{names[0]}/{names[1]}/matches0"] = rows[:, 0].astype(np.int32)
+
+
+def start(command, directory, programs, **options):
+    """Start a command, with ``programs`` first on the path."""
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PATH": path}
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"exec {command}"], cwd=directory, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def run(command, directory, programs):
+    """Run a command of a document, and check that it succeeds and writes what it promises."""
+    if command.startswith("caloric view"):
+        serve(command, directory, programs)
+        return
+    if command.startswith("colmap") and shutil.which("colmap") is None:
+        return
+    process = start(command, directory, programs)
+    output, errors = process.communicate(timeout=300)
+    if "apt-get install colmap" in errors:  # neither pycolmap nor COLMAP's executable
+        assert "collection" in command
+        return
+    assert process.returncode == 0, f"{command}\n{output}\n{errors}"
+    target = re.search(r"-o (\S+)", command)
+    if target:
+        path = directory / target.group(1)
+        assert path.is_dir() or path.stat().st_size > 1000
+
+
+def serve(command, directory, programs):
+    """Start the viewer, load its page and stop it."""
+    command = f"{command} --port 0 --no-browser"
+    process = start(command, directory, programs, start_new_session=True)
+    try:
+        address = process.stdout.readline().split()[0]
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(address, timeout=10) as answer:
+                    assert b"<canvas" in answer.read()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
