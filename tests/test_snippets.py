@@ -1,6 +1,7 @@
 """Every command and every piece of Python in README and docs runs."""
 
 import shlex
+import shutil
 import subprocess
 import sys
 import venv
@@ -89,17 +90,18 @@ def test_code_runs_in_the_environment_of_its_install_line(files, tmp_path):
             work.append((line, page.python, page.commands))
 
     installed = ""
-    for line, python, commands in work:
+    for number, (line, python, commands) in enumerate(work):
+        directory = shutil.copytree(files, tmp_path / f"page{number}")
         if line != installed:
             packages = [core if word == "./native" else word for word in shlex.split(line)[2:]]
             subprocess.run([*pip, "install", *constraints, *packages], cwd=ROOT, check=True)
             installed = line
         if python:
-            script = files / "snippet.py"
+            script = directory / "snippet.py"
             script.write_text("\n".join(python), "utf-8")
             done = subprocess.run(
-                [programs / "python", script.name], cwd=files, capture_output=True, text=True
+                [programs / "python", script.name], cwd=directory, capture_output=True, text=True
             )
             assert done.returncode == 0, f"{python}\n{done.stderr}"
         for command in commands:
-            snippets.run(command, files, programs)
+            snippets.run(command, directory, programs)
