@@ -156,9 +156,9 @@ def _table_section(result: table1.Result) -> str:
     rows = "".join(_share_row(row) for row in result.rows)
     return f"""<h2>3. Table 1: letters</h2>
 <p>Image 1 shows two letters, image 2 the same two, each deformed by <i>A</i> = <i>I</i> + N(0, s²),
-<i>b</i> ~ N(0, .1²). There are two ways to pair them. Each distance is the sum of eq. 7 over both pairs
-(with a value between 0 and 2 for each), for 8 × 8 positions and 16 directions; the descriptor chooses
-the pairing with the smaller distance.</p>
+<i>b</i> ~ N(0, .1²). There are two ways to pair them. The distance of a pairing is the sum of eq. 7
+(between 0 and 2) over its two pairs, for 8 × 8 positions and 16 directions; the descriptor chooses the
+pairing with the smaller distance.</p>
 {
         html.figure(
             "letters.png",
@@ -167,9 +167,9 @@ the pairing with the smaller distance.</p>
         )
     }
 <div class="wide"><table>{html.head_row(_EXAMPLE)}{examples}</table></div>
-<p class="note"><b>How the examples were selected.</b> From {
+<p class="note"><b>How the examples were selected.</b> Of {
         equal.searched:,} combinations of two letters
-and two seeded deformations at s = .2, the examples show the one in which SIFT is most clearly incorrect
+and two seeded deformations at s = .2, each example is the one in which SIFT is most clearly incorrect
 and heat correct. At equal blur (same σd, σr = σa) there are {
         equal.only_heat_correct:,} such combinations,
 and {

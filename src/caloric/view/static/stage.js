@@ -27,7 +27,7 @@ export class Stage {
     this.filter = { inliers: true, outliers: false, maxLines: 0 };
     this.groups = [];
     this.visible = [];  // indices of the matches in all groups
-    this.inliers = [];  // their indices; they link the views
+    this.inliers = [];  // indices of the inliers, which link the views
     this.selected = -1;
     this.path = null;  // the alignment step that is shown instead of the matches
     this.link = true;
