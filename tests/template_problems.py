@@ -1,4 +1,4 @@
-"""Templates cut out of photographs of scikit-image, in images with a known transform."""
+"""Templates cut from photographs of scikit-image, and images with a known transform."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def photograph(name="astronaut", size=(360, 360)):
 def problem(
     scale=1.0, degrees=0.0, shift=(0.0, 0.0), shear=0.0, corner=(120, 60), name="astronaut"
 ):
-    """A template, an image, and the 2 x 3 map from the one to the other."""
+    """Return a template, an image, and the 2 x 3 map from template to image pixels."""
     whole = photograph(name)
     y, x = corner
     template = whole[y : y + SIZE, x : x + SIZE]
@@ -28,10 +28,11 @@ def problem(
     return template, image, truth
 
 
-def error(found, truth, size=SIZE):
+def error(estimate, truth, size=SIZE):
+    """Return the largest error at the corners of the template, in pixels."""
     corners = np.array([[0, 0], [size, 0], [0, size], [size, size]], float)
     return np.linalg.norm(
-        photographs.apply(found, corners) - photographs.apply(truth, corners), axis=1
+        photographs.apply(estimate, corners) - photographs.apply(truth, corners), axis=1
     ).max()
 
 

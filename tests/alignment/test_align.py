@@ -1,4 +1,4 @@
-"""Alignment of templates with images: models, contrast, small and flat templates, errors."""
+"""Alignment: models, contrast, small and flat templates, invalid arguments."""
 
 import cv2
 import numpy as np
@@ -17,29 +17,29 @@ MOVES = {
 @pytest.mark.parametrize("model", MOVES)
 def test_align_finds_the_transform(model):
     template, image, truth = problem(**MOVES[model])
-    found = caloric.align(template, image, model=model)
-    assert found.converged
-    assert found.reason == "converged"
-    assert error(found.transform, truth) < 0.15
-    assert found.confidence > 0.8
-    assert found.inside == pytest.approx(1, abs=0.1)
-    sigmas = [step.sigma for step in found.path]
+    result = caloric.align(template, image, model=model)
+    assert result.converged
+    assert result.reason == "converged"
+    assert error(result.transform, truth) < 0.15
+    assert result.confidence > 0.8
+    assert result.inside == pytest.approx(1, abs=0.1)
+    sigmas = [step.sigma for step in result.path]
     assert sigmas == sorted(sigmas, reverse=True)
     assert sigmas[-1] == 0
-    assert found.energy == found.path[-1].cost
-    np.testing.assert_array_equal(found.transform, found.path[-1].point)
-    assert "confidence" in repr(found)
+    assert result.energy == result.path[-1].cost
+    np.testing.assert_array_equal(result.transform, result.path[-1].point)
+    assert "confidence" in repr(result)
 
 
 def test_align_with_inverted_contrast():
     template, image, truth = problem(degrees=10, shift=(5, 5))
     assert not caloric.align(template, 255 - image, initial=truth).converged
-    found = caloric.align(template, 255 - image, inverted=True)
-    assert found.converged
-    assert error(found.transform, truth) < 0.15
+    result = caloric.align(template, 255 - image, inverted=True)
+    assert result.converged
+    assert error(result.transform, truth) < 0.15
 
 
-def test_the_model_is_kept_from_a_sheared_start():
+def test_the_result_obeys_the_model_despite_a_sheared_start():
     template, image, truth = problem(degrees=10)
     start = truth.copy()
     start[0, 1] += 0.1
@@ -53,22 +53,22 @@ def test_a_textured_patch_in_a_plain_image_is_not_flat():
     template, _, _ = problem()
     plain = np.full((600, 600), 120, np.uint8)
     plain[300 : 300 + SIZE, 200 : 200 + SIZE] = template
-    found = caloric.align(template, plain)
-    assert found.converged
-    np.testing.assert_allclose(found.transform, [[1, 0, 200], [0, 1, 300]], atol=0.05)
+    result = caloric.align(template, plain)
+    assert result.converged
+    np.testing.assert_allclose(result.transform, [[1, 0, 200], [0, 1, 300]], atol=0.05)
 
 
 def test_flat_images_are_not_aligned():
     template, image, _ = problem()
     flat = np.full_like(template, 90)
-    for pair, which in (
+    for images, name in (
         ((flat, image), "template"),
         ((template, np.full_like(image, 90)), "image"),
     ):
-        found = caloric.align(*pair)
-        assert not found.converged
-        assert found.reason == f"the {which} is flat"
-        assert found.path == ()
+        result = caloric.align(*images)
+        assert not result.converged
+        assert result.reason == f"the {name} is flat"
+        assert result.path == ()
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_small_and_thin_templates_are_not_an_error(template, image, model):
     rng = np.random.default_rng(0)
     pixels = cv2.GaussianBlur(rng.random(image).astype(np.float32), (0, 0), 1.0)
     part = pixels[: template[0], : template[1]]
-    found = caloric.align(part, pixels, model=model)
-    assert np.isfinite(found.transform).all()
-    assert 0 <= found.confidence <= 1
+    result = caloric.align(part, pixels, model=model)
+    assert np.isfinite(result.transform).all()
+    assert 0 <= result.confidence <= 1
     still = caloric.align(part, pixels, model=model, initial=[[1, 0, 0], [0, 1, 0]])
     np.testing.assert_allclose(still.transform, [[1, 0, 0], [0, 1, 0]], atol=0.3)
 
@@ -90,14 +90,14 @@ BAD = [
     ({"template": np.zeros((7, 40))}, "at least 8 x 8"),
     ({"template": np.zeros((400, 20))}, "do not fit"),
     ({"template": np.full((20, 20), np.nan)}, "template: NaN"),
-    ({"initial": "there"}, "numbers"),
+    ({"initial": "center"}, "numbers"),
     ({"initial": [[1, 0, 60], [0, 1, 120]], "method": "single"}, "detector"),
     ({"image": np.full((90, 90), np.inf)}, "NaN"),
     ({"image": "photo.jpg"}, "read_image"),
     ({"initial": np.eye(2)}, "2 x 3"),
     ({"initial": np.full((2, 3), np.nan)}, "2 x 3"),
     ({"initial": [[1, 0, 900], [0, 1, 0]]}, "0% of the template"),
-    ({"initial": [[-1, 0, 50], [0, 1, 0]]}, "mirrors"),
+    ({"initial": [[-1, 0, 50], [0, 1, 0]]}, "mirror"),
     ({"initial": [[40, 0, 0], [0, 40, 0]]}, "more than 10"),
     ({"model": "homography"}, "unknown model"),
     ({"method": "luck"}, "unknown method"),
@@ -109,7 +109,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changed", "match"), BAD)
-def test_align_says_what_is_wrong(changed, match):
+def test_invalid_arguments_are_reported(changed, match):
     template, image, _ = problem()
     arguments = {"template": template, "image": image} | changed
     with pytest.raises(caloric.InputError, match=match):
@@ -117,14 +117,14 @@ def test_align_says_what_is_wrong(changed, match):
 
 
 @pytest.mark.parametrize("feature", ["distribution-field", "distribution-field-heat"])
-def test_distribution_fields_align_where_the_light_is_the_same(feature):
+def test_distribution_fields_align_under_constant_illumination(feature):
     template, image, truth = problem(degrees=12, shift=(6, -4))
-    found = caloric.align(template, image, feature=feature)
-    assert found.converged
-    assert error(found.transform, truth) < 0.3
+    result = caloric.align(template, image, feature=feature)
+    assert result.converged
+    assert error(result.transform, truth) < 0.3
 
 
-def test_the_same_bytes_for_any_number_of_threads(monkeypatch):
+def test_the_result_does_not_depend_on_the_number_of_threads(monkeypatch):
     template, image, _ = problem(degrees=20)
     results = []
     for count in ("1", "3"):

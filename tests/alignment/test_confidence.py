@@ -1,4 +1,4 @@
-"""Covariances, and templates that must not be found."""
+"""Covariance and confidence of alignments."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from caloric.alignment.schedule import SCHEDULE
 from template_problems import photograph, problem
 
 
-def test_covariance_is_one_of_six_numbers_and_small_where_it_fits():
+def test_covariance_has_the_rank_of_the_model_and_is_small():
     template, image, _ = problem(degrees=5)
     for model, rank in (("translation", 2), ("similarity", 4), ("affine", 6)):
-        found = caloric.align(template, image, model=model)
-        C = found.covariance
+        result = caloric.align(template, image, model=model)
+        C = result.covariance
         np.testing.assert_allclose(C, C.T, atol=1e-9 * np.abs(C).max())
         values = np.linalg.eigvalsh(C)
         assert values.min() > -1e-9 * values.max()
@@ -19,44 +19,44 @@ def test_covariance_is_one_of_six_numbers_and_small_where_it_fits():
         assert (values > 1e-12 * values.max()).sum() <= rank
 
 
-def test_what_is_not_determined_is_not_known():
-    """A straight edge fixes no place along itself."""
+def test_undetermined_directions_have_a_large_variance():
+    """A straight edge does not determine the position along itself."""
     edge = np.where(np.arange(160) < 80, 60, 180).astype(np.uint8) * np.ones((160, 1), np.uint8)
-    found = caloric.align(
+    result = caloric.align(
         edge[40:104, 48:112], edge, model="translation", initial=[[1, 0, 48], [0, 1, 40]]
     )
-    assert np.sqrt(found.covariance[5, 5]) > 10 * np.sqrt(found.covariance[2, 2])
+    assert np.sqrt(result.covariance[5, 5]) > 10 * np.sqrt(result.covariance[2, 2])
 
 
-def test_what_is_not_there_is_not_found():
-    found = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
-    assert not found.converged
-    assert found.confidence < SCHEDULE.believed
-    assert "no agreement" in found.reason
+def test_a_template_from_another_image_is_not_found():
+    result = caloric.align(photograph("coffee")[80:176, 150:246], photograph())
+    assert not result.converged
+    assert result.confidence < SCHEDULE.reliable_confidence
+    assert "not found" in result.reason
 
 
-def test_small_and_smooth_templates_are_not_found_elsewhere():
-    """They agree with some place in any image; what they do not do is fix it."""
+def test_small_and_smooth_templates_are_not_found_in_another_image():
+    """They resemble some part of any image, but do not determine a position."""
     rng = np.random.default_rng(0)
-    elsewhere, image = photograph("coffee"), photograph()
-    believed = []
+    other, image = photograph("coffee"), photograph()
+    converged = []
     for size in (24, 32, 48, 64):
         for _ in range(6):
             y, x = rng.integers(0, 360 - size, 2)
-            believed.append(caloric.align(elsewhere[y : y + size, x : x + size], image).converged)
-    assert sum(believed) <= 1
+            converged.append(caloric.align(other[y : y + size, x : x + size], image).converged)
+    assert sum(converged) <= 1
 
 
-def test_covariance_is_that_of_repeated_noise():
+def test_covariance_predicts_the_scatter_under_noise():
     template, image, truth = problem(shift=(0.3, -0.4))
     rng = np.random.default_rng(0)
-    places, told = [], []
+    positions, variances = [], []
     for _ in range(30):
         noisy = np.clip(image + 6 * rng.standard_normal(image.shape), 0, 255).astype(np.uint8)
-        found = caloric.align(template, noisy, model="translation", initial=truth)
-        places.append(found.transform[:, 2])
-        told.append(found.covariance[[2, 5], [2, 5]])
-    scatter = np.std(places, 0)
-    predicted = np.sqrt(np.mean(told, 0))
+        result = caloric.align(template, noisy, model="translation", initial=truth)
+        positions.append(result.transform[:, 2])
+        variances.append(result.covariance[[2, 5], [2, 5]])
+    scatter = np.std(positions, 0)
+    predicted = np.sqrt(np.mean(variances, 0))
     assert (predicted / scatter > 0.5).all()
     assert (predicted / scatter < 2.5).all()

@@ -10,26 +10,25 @@ from template_problems import problem, unit
 
 
 @pytest.mark.parametrize("fine", [False, True])
-def test_the_energys_gradient_is_that_of_differences(fine):
-    """The template's slopes stand for the warped image's: exact but for sampling and the gain."""
+def test_the_gradient_agrees_with_finite_differences(fine):
+    """Approximately: the derivatives of the template replace those of the warped image."""
     template, image, truth = problem(degrees=3)
     scene = scenes.scene(unit(template), unit(image), fields.feature("orientation"))
-    at = scene.level(1.4 if fine else 8.0, "similarity", fine=fine)
+    level = scene.level(1.4 if fine else 8.0, "similarity", fine=fine)
     for start in ((0.03, 0.02, 0.01, -0.02), (-0.02, 0.03, -0.02, 0.02)):
         transform = transforms.composed(template.shape, "similarity", truth, np.array(start))
-        here = scene.evaluate(at, transform)
-        _, gradient = here.normal_equations()
-        found = 2 * gradient / (at.values.shape[1] * SCHEDULE.robust * at.power)
+        _, gradient = scene.evaluate(level, transform).normal_equations()
+        gradient *= 2 / (level.values.shape[1] * SCHEDULE.robust_scale * level.power)
         h = 2e-3
 
         def moved(step, start=transform):
             to = transforms.composed(template.shape, "similarity", start, step)
-            return scene.evaluate(at, to).energy
+            return scene.evaluate(level, to).energy
 
         slopes = [(moved(-h * e) - moved(h * e)) / (2 * h) for e in np.eye(4)]
-        cosine = found @ slopes / np.linalg.norm(found) / np.linalg.norm(slopes)
+        cosine = gradient @ slopes / np.linalg.norm(gradient) / np.linalg.norm(slopes)
         assert cosine > 0.95
-        assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(slopes), rel=0.3)
+        assert np.linalg.norm(gradient) == pytest.approx(np.linalg.norm(slopes), rel=0.3)
 
 
 def random_level(model, to=np.asarray):
@@ -42,16 +41,16 @@ def random_level(model, to=np.asarray):
 
 
 @pytest.mark.parametrize("model", ["translation", "similarity", "affine"])
-def test_tensors_have_the_energy_of_arrays(model):
+def test_tensors_and_arrays_have_the_same_energy(model):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(1)
-    here, there = random_level(model), random_level(model, torch.from_numpy)
-    warped = here.values + rng.standard_normal(here.values.shape).astype(np.float32)
+    level, tensor_level = random_level(model), random_level(model, torch.from_numpy)
+    warped = level.values + rng.standard_normal(level.values.shape).astype(np.float32)
     outside = rng.random(warped.shape[1]) < 0.2
     for mask in (None, outside):
-        a = energy.evaluate(here, warped.copy(), mask)
-        on_device = None if mask is None else torch.from_numpy(mask)
-        b = energy.evaluate(there, torch.from_numpy(warped.copy()), on_device)
+        a = energy.evaluate(level, warped.copy(), mask)
+        tensor_mask = None if mask is None else torch.from_numpy(mask)
+        b = energy.evaluate(tensor_level, torch.from_numpy(warped.copy()), tensor_mask)
         assert a.energy == pytest.approx(b.energy, rel=1e-5)
         assert a.noise() == pytest.approx(b.noise(), rel=1e-5)
         np.testing.assert_allclose(a.weights, b.weights, rtol=1e-4)
@@ -74,7 +73,7 @@ def test_normal_equations_are_weighted_sums_of_slopes(model):
     np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_the_gain_of_a_scaled_template_is_found():
+def test_the_gain_of_a_scaled_template_is_recovered():
     level = random_level("affine")
     for factor in (0.7, 1.5):
         evaluation = energy.evaluate(level, factor * level.values)

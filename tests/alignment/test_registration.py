@@ -1,4 +1,4 @@
-"""The descent."""
+"""Levenberg-Marquardt registration."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,8 +16,8 @@ from template_problems import problem, unit
 def test_descent_never_raises_the_energy(a, b, x, y):
     template, image, truth = problem()
     scene = scenes.scene(unit(template), unit(image), fields.feature("orientation"))
-    at = scene.level(8.0, "similarity")
+    level = scene.level(8.0, "similarity")
     start = transforms.composed(template.shape, "similarity", truth, np.array([a, b, x, y]))
-    before = scene.evaluate(at, start).energy
-    after = registration.minimize(scene, at, start)
+    before = scene.evaluate(level, start).energy
+    after = registration.minimize(scene, level, start)
     assert after.cost <= before

@@ -1,4 +1,4 @@
-"""The schedule: sequences decrease, shares are shares."""
+"""The constants of the alignment are consistent."""
 
 from dataclasses import FrozenInstanceError
 
@@ -11,17 +11,17 @@ def test_sequences_of_sigmas_decrease_to_zero():
     sigmas = (*SCHEDULE.further_sigmas, *SCHEDULE.fine_sigmas)
     assert list(sigmas) == sorted(set(sigmas), reverse=True)
     assert sigmas[-1] == 0
-    assert SCHEDULE.compared_at in SCHEDULE.fine_sigmas
+    assert SCHEDULE.comparison_sigma in SCHEDULE.fine_sigmas
     starts = [begin for begin, _ in (*SCHEDULE.paths, *SCHEDULE.shift_paths)]
     assert max(starts) == SCHEDULE.given_start
 
 
 def test_bounds_are_ordered():
-    for low, high in (SCHEDULE.coarse_ends, SCHEDULE.gains, SCHEDULE.detected):
+    for low, high in (SCHEDULE.coarse_end_range, SCHEDULE.gain_range, SCHEDULE.detector_frames):
         assert 0 < low < high
-    assert SCHEDULE.stuck < SCHEDULE.at_rest < SCHEDULE.nearly_at_rest
+    assert SCHEDULE.stalled_step < SCHEDULE.step_tolerance < SCHEDULE.converged_step
     assert SCHEDULE.inside_at_start < SCHEDULE.inside_at_end < 1
-    assert 0 < SCHEDULE.believed < SCHEDULE.sure < 1
-    assert SCHEDULE.damping.lowest < SCHEDULE.damping.start < SCHEDULE.damping.raised
+    assert 0 < SCHEDULE.reliable_confidence < SCHEDULE.high_confidence < 1
+    assert SCHEDULE.damping.minimum < SCHEDULE.damping.start < SCHEDULE.damping.min_increased
     with pytest.raises(FrozenInstanceError):
         SCHEDULE.grid = 3

@@ -1,4 +1,4 @@
-"""Transforms: parameters, composition, and what of a template lies in an image."""
+"""Transforms: parameters, composition, and the part of a template inside an image."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_steps_are_undone_by_their_inverse(model):
     np.testing.assert_allclose(again, start, atol=1e-9)
 
 
-def test_a_shift_by_r_moves_the_template_by_r():
+def test_shifts_are_in_units_of_the_radius():
     start = np.array([[1.0, 0, 20], [0, 1, 30]])
     moved = transforms.composed(TEMPLATE, "translation", start, np.array([0.5, 0.0]))
     assert start[0, 2] - moved[0, 2] == pytest.approx(0.5 * transforms.radius(TEMPLATE))
@@ -60,7 +60,7 @@ def test_restricted_transforms_keep_the_center():
             np.testing.assert_array_equal(A, np.eye(2))
 
 
-def test_what_is_outside_the_image():
+def test_shares_and_masks_of_samples_outside_the_image():
     middle = transforms.centered(TEMPLATE, IMAGE)
     assert transforms.inside(middle, TEMPLATE, IMAGE) == 1
     assert transforms.outside(TEMPLATE, 2, IMAGE, middle) is None

@@ -28,17 +28,17 @@ def run(*arguments):
     return CliRunner().invoke(cli.app, [str(a) for a in arguments])
 
 
-def test_align_command(files):
+def test_align_writes_json_and_an_image(files):
     directory, truth = files
     result = run(
         "align", directory / "t.png", directory / "i.png", "-o", directory / "a.png", "--json", "-"
     )
     assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert error(np.array(found["transform"]), truth) < 0.15
-    assert found["converged"]
-    assert found["path"][-1]["sigma"] == 0
-    assert np.shape(found["covariance"]) == (6, 6)
+    report = json.loads(result.stdout)
+    assert error(np.array(report["transform"]), truth) < 0.15
+    assert report["converged"]
+    assert report["path"][-1]["sigma"] == 0
+    assert np.shape(report["covariance"]) == (6, 6)
     assert min(cv2.imread(str(directory / "a.png")).shape[:2]) > 400
     numbers = ",".join(f"{v:.2f}" for v in truth.ravel())
     result = run("align", directory / "t.png", directory / "i.png", "--initial", numbers)
@@ -51,7 +51,7 @@ def test_align_command(files):
     assert result.exit_code != 0
 
 
-def test_align_command_on_a_flat_template(files):
+def test_align_fails_on_a_flat_template(files):
     directory, _ = files
     cv2.imwrite(str(directory / "flat.png"), np.full((40, 40), 7, np.uint8))
     result = run(
@@ -68,17 +68,17 @@ def test_align_command_on_a_flat_template(files):
     assert (directory / "p.png").exists()
 
 
-def test_find_command(files):
+def test_find_reports_every_template(files):
     directory, truth = files
     names = [directory / "o.png", directory / "t.png"]
     result = run("find", directory / "i.png", *names, "-o", directory / "f.png", "--json", "-")
     assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert found["template"] == str(directory / "t.png")
-    assert found["index"] == 1
-    assert [one["template"] for one in found["scores"]] == [str(n) for n in names]
-    assert found["scores"][1]["score"] > found["scores"][0]["score"]
-    assert error(np.array(found["transform"]), truth) < 0.3
+    report = json.loads(result.stdout)
+    assert report["template"] == str(directory / "t.png")
+    assert report["index"] == 1
+    assert [one["template"] for one in report["scores"]] == [str(n) for n in names]
+    assert report["scores"][1]["score"] > report["scores"][0]["score"]
+    assert error(np.array(report["transform"]), truth) < 0.3
     listed = run(
         "find", directory / "i.png", *names, directory / "missing.png", directory / "i.png"
     )
@@ -96,26 +96,26 @@ def test_find_command(files):
     assert "tiny.png" in str(result.exception)
 
 
-def test_match_command_refines(files):
+def test_refined_matches_are_more_precise(files):
     directory, _ = files
     cv2.imwrite(str(directory / "j.png"), photograph())
     moved = photographs.similarity(1, 20, (6, 3), (60 + (SIZE - 1) / 2, 120 + (SIZE - 1) / 2))
-    apart = []
+    errors = []
     for refine in (["--no-refine"], []):
         result = run("match", directory / "j.png", directory / "i.png", *refine, "--json", "-")
         assert result.exit_code == 0
-        told = json.loads(result.stdout)
-        matrix = np.array(told["matrix"])
-        # One estimate from random samples is as good as chance has it; all matches are better.
+        report = json.loads(result.stdout)
+        matrix = np.array(report["matrix"])
+        # A single homography varies with the random samples; the matches below do not.
         assert error(matrix[:2] / matrix[2, 2], moved, 300) < 0.5
-        rows = np.array([row for row in told["matches"] if row[5]], float)
-        places = photographs.apply(moved, rows[:, :2])
-        apart.append(np.median(np.hypot(*(places - rows[:, 2:4]).T)))
-    assert apart[1] < 0.7 * apart[0]
+        rows = np.array([row for row in report["matches"] if row[5]], float)
+        expected = photographs.apply(moved, rows[:, :2])
+        errors.append(np.median(np.hypot(*(expected - rows[:, 2:4]).T)))
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_json_has_no_infinities(tmp_path):
-    """Nothing can be detected in a ramp: the detector has no candidates."""
+    """A ramp has no features, so the detector gives no candidates and the energy is infinite."""
     ramp = np.tile(np.linspace(0, 255, 64).astype(np.uint8), (64, 1))
     cv2.imwrite(str(tmp_path / "ramp.png"), ramp)
     cv2.imwrite(str(tmp_path / "image.png"), photographs.gray("camera", (160, 160)))
@@ -123,6 +123,6 @@ def test_json_has_no_infinities(tmp_path):
     arguments = ["align", *names[:2], "--method", "single", "--json", names[2], "-o", names[3]]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 1
-    told = json.loads((tmp_path / "out.json").read_text(), parse_constant=pytest.fail)
-    assert told["path"][0]["energy"] is None
+    report = json.loads((tmp_path / "out.json").read_text(), parse_constant=pytest.fail)
+    assert report["path"][0]["energy"] is None
     assert (tmp_path / "out.png").exists()

@@ -252,7 +252,7 @@ def _correlated(
     results = []
     for scale, turn, indices in searched:
         side = max(int(np.ceil(np.hypot(h, w) / scale)), *size)
-        degrees, pivot = 360 * turn / SCHEDULE.turns, ((w - 1) / 2, (h - 1) / 2)
+        degrees, pivot = 360 * turn / SCHEDULE.rotations, ((w - 1) / 2, (h - 1) / 2)
         transform = np.array(cv2.getRotationMatrix2D(pivot, degrees, 1 / scale), np.float64)
         transform[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
         turned = cv2.warpAffine(small, transform, (side, side), borderValue=float(small.mean()))
@@ -276,7 +276,7 @@ def correlation(
     at full size.
     """
     indices = range(len(candidates))
-    turns = range(SCHEDULE.turns)
+    turns = range(SCHEDULE.rotations)
     coarse = _correlated(
         image,
         candidates,

@@ -1,10 +1,10 @@
-"""Alignment of a template with an image by Algorithm 1: repeated warping at decreasing σ.
+"""Align a template with an image by Algorithm 1: repeated warping at decreasing σ.
 
 The three columns of the paper's table are three values of ``method``:
 
 * ``"continuation"``: σ₀ > σ₁ > … > 0, each minimum is the start of the next (the default)
-* ``"single"``: one σ, and the lowest diffused energy among the candidates Θ of a detector
-* ``"descriptor"``: the same with h_SIFT around each candidate, as in a SIFT matcher
+* ``"single"``: a single σ; the candidate of a detector (Θ) with the lowest diffused energy
+* ``"descriptor"``: the same with h_SIFT around each candidate, as SIFT matching does
 """
 
 from dataclasses import dataclass
@@ -31,22 +31,22 @@ Method = Literal["continuation", "single", "descriptor"]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of :func:`align`, checked."""
+    """The validated options of :func:`align`."""
 
     feature: Feature
     model: TransformModel
     method: Method = "continuation"
     diffusion: Diffusion = "partial"
-    on: Device = CPU
+    device: Device = CPU
 
 
-_ROWS = 64
-_REACH = 5  # rows that a gradient depends on, on each side
+_ROWS = 64  # per block
+_REACH = 5  # rows above and below that a gradient depends on
 
 
 def is_flat(pixels: Pixels) -> bool:
     """Return whether all gradients are below the noise level."""
-    for top in range(0, len(pixels), _ROWS):  # most images are not flat at their first rows
+    for top in range(0, len(pixels), _ROWS):  # the first rows usually decide
         begin = max(0, top - _REACH)
         gx, gy = fields.gradients(pixels[begin : top + _ROWS + _REACH])
         square = (gx * gx + gy * gy)[top - begin : top - begin + _ROWS]
@@ -59,47 +59,47 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
     try:
         start = np.asarray(initial, np.float64)
     except (TypeError, ValueError):
-        raise InputError("initial must be numbers: a 2 x 3 transform") from None
+        raise InputError("initial must be a 2 x 3 array of numbers") from None
     if start.shape == (3, 3) and np.allclose(start[2], [0, 0, 1]):
         start = start[:2]
     if start.shape != (2, 3) or not np.isfinite(start).all():
         raise InputError("initial must be a finite 2 x 3 transform from template to image pixels")
     if not transforms.plausible(start):
         raise InputError(
-            "initial mirrors the template, or scales it by more than 10 or less than 0.1"
+            "initial must not mirror the template or scale it by more than 10 or less than 0.1"
         )
     share = transforms.inside(start, template.shape, image.shape)
     if share < SCHEDULE.inside_at_start:
         raise InputError(
-            f"initial puts {share:.0%} of the template into the image; at least "
-            f"{SCHEDULE.inside_at_start:.0%} are needed"
+            f"initial puts only {share:.0%} of the template inside the image; at least "
+            f"{SCHEDULE.inside_at_start:.0%} is needed"
         )
     return start
 
 
 def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
-    """Return both images in gray, after checking that the template is large enough and fits."""
+    """Return both images in grayscale; the template must be large enough and fit into the image."""
     try:
         small = to_gray(template)
     except InputError as error:
         raise InputError(str(error).replace("image:", "template:", 1)) from None
     large = to_gray(image)
-    if min(small.shape) < SCHEDULE.smallest_template:
+    if min(small.shape) < SCHEDULE.min_template:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
-            f"{SCHEDULE.smallest_template} x {SCHEDULE.smallest_template} are needed"
+            f"{SCHEDULE.min_template} x {SCHEDULE.min_template} are needed"
         )
     if small.shape[0] > large.shape[0] or small.shape[1] > large.shape[1]:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels do not fit into an image of "
-            f"{large.shape[0]} x {large.shape[1]}; exchange the two and invert the transform, or "
-            "cut out a part"
+            f"{large.shape[0]} x {large.shape[1]}; crop the template, or swap the two and invert "
+            "the transform"
         )
     return small, large
 
 
 def check_choice(value: str, kind: object, what: str) -> None:
-    """Raise InputError unless the value is one of a Literal's."""
+    """Raise InputError unless the value is one of those of a Literal type."""
     if value not in get_args(kind):
         raise unknown(what, value, get_args(kind))
 
@@ -123,17 +123,17 @@ def align(
     Parameters
     ----------
     template, image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order. The template has at least
-        8 x 8 pixels and is not larger than the image.
+        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order. The template must have at
+        least 8 x 8 pixels and fit into the image.
     model : "affine", "similarity" or "translation"
-        The transforms to consider.
+        The class of transforms.
     initial : array (2, 3), optional
-        The transform to start from, from template to image pixels. By default the whole image is
-        searched, at all rotations and at scales from 1/2 to 2, and features are matched if the
-        result is uncertain.
+        Starting point: a transform from template to image pixels. By default the whole image is
+        searched at all rotations and at scales from 1/2 to 2; if the result is uncertain, features
+        are matched too.
     feature : str
-        "orientation", "unsigned-orientation" (what ``inverted`` selects), "distribution-field" or
-        "distribution-field-heat"; the last two compare intensities and need constant illumination.
+        "orientation", "unsigned-orientation" (selected by ``inverted``), "distribution-field" or
+        "distribution-field-heat". The last two compare intensities and need constant illumination.
     inverted : bool
         Allow inverted contrast: orientations are compared modulo π.
     method : "continuation", "single" or "descriptor"
@@ -141,11 +141,11 @@ def align(
         or by SIFT descriptors.
     diffusion : "partial" or "all"
         "partial" diffuses over translations and over the effect of rotations on orientations. "all"
-        also diffuses over the effect of rotations and scales on positions; it is slower, and no
-        better in our measurements.
+        also diffuses over the effect of rotations and scales on positions; it is slower and not
+        more accurate in our benchmark.
     device : str
-        Where the image is searched, and templates above 192 pixels are registered: "cpu",
-        "cuda", "cuda:1" or "auto".
+        Device for the search, and for registering templates above 192 pixels: "cpu", "cuda",
+        "cuda:1" or "auto".
 
     Returns
     -------
@@ -171,9 +171,9 @@ def align(
     start = None
     if initial is not None:
         if method != "continuation":
-            raise InputError(f"method {method!r} takes a detector's candidates, not an initial one")
-        begin = _initial(initial, small, large)
-        start = transforms.restricted(begin, model, transforms.center(small.shape))
+            raise InputError(f"method {method!r} uses a detector's candidates; omit initial")
+        given = _initial(initial, small, large)
+        start = transforms.restricted(given, model, transforms.center(small.shape))
     return aligned(small, large, options, start)
 
 
@@ -189,25 +189,27 @@ def aligned(
         return Alignment(transform, np.inf, (), False, 0.0, reason, covariance, 0.0)
     feature, model = options.feature, options.model
     sizes = paths.octaves(template, image)
-    times = 2.0 ** (len(sizes) - 1)
+    factor = 2.0 ** (len(sizes) - 1)
     top = scenes.scene(*sizes[-1], feature, options.diffusion)
     if options.method != "continuation":
         path = starts.from_detector(top, model, options.method)
-        return paths.result(scenes.fine_scene(template, image, feature), model, [(times, path)])
-    task = Task(sizes, top, model, options.on)
+        return paths.result(scenes.fine_scene(template, image, feature), model, [(factor, path)])
+    task = Task(sizes, top, model, options.device)
     if start is not None:
-        path = paths.from_start(top, model, transforms.rescaled(start, 1 / times))
+        path = paths.from_start(top, model, transforms.rescaled(start, 1 / factor))
         return paths.descend(task, path)
-    candidates = starts.searched([top], model, SCHEDULE.candidates, options.on)[0]
+    candidates = starts.searched([top], model, SCHEDULE.candidates, options.device)[0]
     best = paths.descend(task, paths.from_candidates(top, model, candidates))
-    return best if best.confidence >= SCHEDULE.sure else escalated(task, candidates, best)
+    return (
+        best if best.confidence >= SCHEDULE.high_confidence else escalated(task, candidates, best)
+    )
 
 
 def escalated(task: Task, candidates: list[FloatArray], best: Alignment) -> Alignment:
-    """Return the best alignment from further starts, tried until one has a high confidence."""
+    """Return the best alignment from other starting points, tried until the confidence is high."""
     for transform in starts.other_starts(task, candidates):
         path = paths.fine(task.top, task.model, transform, SCHEDULE.further_sigmas)
         best = min(best, paths.descend(task, path), key=lambda result: result.energy)
-        if best.confidence >= SCHEDULE.sure:
+        if best.confidence >= SCHEDULE.high_confidence:
             break
     return best

@@ -1,4 +1,4 @@
-"""The diffusion of fields at a coarse σ."""
+"""Diffusion of fields at a coarse σ."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,25 +18,25 @@ Diffusion = Literal["partial", "all"]
 
 @dataclass(frozen=True)
 class Diffuser:
-    """The diffusion of the fields of a feature, for a template of some radius in pixels."""
+    """Diffuses the fields of a feature, for a template of the given radius in pixels."""
 
     feature: Feature
     radius: float
     over: Diffusion = "partial"
 
     def apply(
-        self, values: Pixels, model: TransformModel, sigma: float, have: float, spacing: int
+        self, values: Pixels, model: TransformModel, sigma: float, current: float, spacing: int
     ) -> Pixels:
-        """Return the fields (c, h, w) diffused to σ pixels; they are already blurred by ``have``.
+        """Return the fields (c, h, w), already blurred by ``current`` pixels, diffused to σ pixels.
 
         Translation is diffused exactly, by k_σ. Unless the model is a translation, rotation is
-        diffused by Lemma 1: e^{−m²σr²/2} on the dot product, hence half of that exponent here. With
-        "all" the effect of rotation and log-scale on positions is diffused too, with
+        diffused by Lemma 1: a factor e^{−m²σr²/2} on the dot product, thus its square root here.
+        With "all" the effect of rotation and log-scale on positions is diffused too, with
         σr = σs = σ/R.
         """
         if model != "translation" and self.feature.widens:
-            return widened(values, sigma / spacing, have / spacing)
-        result = fields.blurred(values, fields.missing(sigma, have) / spacing)
+            return widened(values, sigma / spacing, current / spacing)
+        result = fields.blurred(values, fields.missing(sigma, current) / spacing)
         orders = self.feature.orders
         if model == "translation":
             return result
@@ -51,24 +51,26 @@ class Diffuser:
 
 @lru_cache(maxsize=64)
 def _variances(size: tuple[int, int]) -> Pixels:
-    """Return |x|²/R² over a grid (h, w), by which affine diffusion exceeds σ², relative to σ²."""
+    """Return |x|²/R² over a grid (h, w): the variance that affine diffusion adds, divided by σ²."""
     h, w = size
     y, x = np.mgrid[:h, :w].astype(np.float32)
     x, y = x - (w - 1) / 2, y - (h - 1) / 2
     return np.asarray((x * x + y * y) / radius(size) ** 2, np.float32)
 
 
-def widened(values: Pixels, sigma: float, have: float) -> Pixels:
+def widened(values: Pixels, sigma: float, current: float) -> Pixels:
     """Return the fields with variance σ²(1 + |x|²/R²) at x: the affine diffusion of scalar fields.
 
-    This is the closed form, because A x + b is normal with this variance. It is interpolated
-    between a few blurs, linearly in the variance, in which Gaussians change slowly.
+    The closed form is a Gaussian, because A x + b is normal with this variance. It is approximated
+    by interpolating between a few blurs, linearly in the variance.
     """
-    wider = _variances((values.shape[1], values.shape[2]))
-    top = float(wider.max())
+    extra_variance = _variances((values.shape[1], values.shape[2]))
+    top = float(extra_variance.max())
     result = np.zeros_like(values)
-    for extra in np.linspace(0, top, SCHEDULE.blended):
-        share = np.maximum(0, 1 - np.abs(wider - extra) * (SCHEDULE.blended - 1) / top)
-        rest = fields.missing(sigma * float(np.sqrt(1 + extra)), have)
+    for extra in np.linspace(0, top, SCHEDULE.affine_blurs):
+        share = np.maximum(
+            0, 1 - np.abs(extra_variance - extra) * (SCHEDULE.affine_blurs - 1) / top
+        )
+        rest = fields.missing(sigma * float(np.sqrt(1 + extra)), current)
         result += share * fields.blurred(values, rest)
     return result

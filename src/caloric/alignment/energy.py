@@ -1,13 +1,13 @@
 """The energy of a registration, its normal equations and statistics, for arrays or tensors.
 
-At each σ both densities are blurred by σ, the image's after warping by the current estimate; in the
-theory's dot product that is a diffusion by √2 σ. The energy that is minimized over the warp is::
+At each σ both densities are blurred by σ, that of the image after warping it by the current
+estimate. Their dot product is thereby diffused by √2 σ. The energy minimized over the warp is::
 
     E(θ; σ) = mean over x of log(1 + |a U(x; f ∘ τ_θ) − U(x; p)|² / c²),   U = all fields at x
 
-with a fitted gain a. Without the logarithm, the best gain leaves |U_p|²(1 − cos²), which decreases
-as the normalized dot product of the two densities (eq. 15) increases. The logarithm (a Cauchy
-weight) limits the influence of occluded and changed parts.
+with a fitted gain a. Without the logarithm, the residual at the best gain is |U_p|²(1 − cos²): it
+decreases as the normalized dot product of the two densities (eq. 15) increases. The logarithm
+(Cauchy weights) limits the influence of occluded and changed parts.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ from caloric.descriptor import fields
 from caloric.runtime.arrays import at_least, empty, exact, inner, median, namespace
 from caloric.types import ArrayOrTensor, FloatArray, TransformModel
 
-_TINY = 1e-12  # added to powers, so that they can divide
+_TINY = 1e-12  # added to powers to avoid division by zero
 
 
 @dataclass(frozen=True)
 class Grid:
     """The samples of a template at σ: every ``stride``-th of a grid (h, w) = ``size``.
 
-    ``spacing`` is in pixels. At a ``fine`` grid, of spacing 1, the fields of the warped image are
-    measured; otherwise the fields of the image are warped.
+    ``spacing`` is in pixels. On a ``fine`` grid, of spacing 1, the image is warped and its fields
+    are measured; otherwise the fields of the image are warped.
     """
 
     sigma: float
@@ -40,9 +40,9 @@ class Grid:
 
     @property
     def stride(self) -> int:
-        """The stride at which there are at most ``SCHEDULE.points`` samples."""
+        """The smallest stride with at most ``SCHEDULE.max_samples`` samples."""
         h, w = self.size
-        return max(1, int(np.ceil(np.sqrt(h * w / SCHEDULE.points))))
+        return max(1, int(np.ceil(np.sqrt(h * w / SCHEDULE.max_samples))))
 
     def samples(self, planes: ArrayOrTensor) -> ArrayOrTensor:
         """Return the values of planes (…, h, w) at the samples."""
@@ -51,10 +51,11 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The template at n samples: ``values`` (c, n) and their ``slopes`` (p, c n) in the parameters.
+    """The template at n samples: ``values`` (c, n) and their derivatives ``slopes`` (p, c n).
 
-    ``squares`` (n,) are |U|², ``power`` is their mean, and ``products`` (p (p + 1) / 2, n) are sums
-    over channels of products of slopes, whose weighted sum is the Hessian.
+    The derivatives are with respect to the p parameters. ``squares`` (n,) are |U|² and ``power`` is
+    their mean. ``products`` (p (p + 1) / 2, n) are the products of slopes, summed over channels;
+    their weighted sum over the samples is the Hessian.
     """
 
     grid: Grid
@@ -76,14 +77,15 @@ def level(
 
     ``xy`` are the coordinates (1, 1, w) and (1, h, 1) of the samples in units of R.
     """
-    across = slopes(values, gradient, xy, harmonics, grid.model)
+    derivatives = slopes(values, gradient, xy, harmonics, grid.model)
     flat = values.reshape(len(values), -1)
-    across = across.reshape(len(across), *flat.shape)
-    pairs = zip(*np.triu_indices(len(across)), strict=True)
-    products = namespace(flat).stack([inner(across[i], across[j], 0) for i, j in pairs])
+    derivatives = derivatives.reshape(len(derivatives), *flat.shape)
+    pairs = zip(*np.triu_indices(len(derivatives)), strict=True)
+    products = namespace(flat).stack([inner(derivatives[i], derivatives[j], 0) for i, j in pairs])
     squares = inner(flat, flat, 0)
     power = float(squares.mean()) + _TINY
-    return Level(grid, flat, squares, across.reshape(len(across), -1), products, power)
+    derivatives = derivatives.reshape(len(derivatives), -1)
+    return Level(grid, flat, squares, derivatives, products, power)
 
 
 def slopes(
@@ -93,21 +95,21 @@ def slopes(
     harmonics: tuple[int, ...],
     model: TransformModel,
 ) -> ArrayOrTensor:
-    """Return ∂U(τx)/∂parameters at the identity (p, c, h, w): ∇U · δ(x), and for rotations −imU."""
+    """Return ∂U(τx)/∂θ at the identity (p, c, h, w): ∇U · δ(x), and for rotations −imU."""
     (dx, dy), (x, y) = gradient, xy
-    # The slope of e^{−imα} u_m in α.
-    spin = namespace(values).zeros_like(values)
+    # The derivative of e^{−imα} u_m with respect to α.
+    rotation = namespace(values).zeros_like(values)
     for m, channel in fields.channels(harmonics):
         if m:
-            spin[channel] = m * values[channel + 1]
-            spin[channel + 1] = -m * values[channel]
+            rotation[channel] = m * values[channel + 1]
+            rotation[channel + 1] = -m * values[channel]
     result = empty((PARAMETERS[model], *values.shape), values)
     if model == "similarity":
         result[0] = dx * x + dy * y
-        result[1] = dy * x - dx * y + spin
+        result[1] = dy * x - dx * y + rotation
     elif model == "affine":
-        result[0], result[1] = dx * x, dx * y - 0.5 * spin
-        result[2], result[3] = dy * x + 0.5 * spin, dy * y
+        result[0], result[1] = dx * x, dx * y - 0.5 * rotation
+        result[2], result[3] = dy * x + 0.5 * rotation, dy * y
     result[-2], result[-1] = dx, dy
     return result
 
@@ -116,9 +118,9 @@ def slopes(
 class Evaluation:
     """The energy at a transform, and the quantities that the next step needs.
 
-    ``values`` (c, n) are the fields of the warped image, ``gain`` () is their factor a and
-    ``weights`` (n,) are the Cauchy weights. ``sums`` are those of the normal equations, if they
-    came with the energy.
+    ``values`` (c, n) are the fields of the warped image, ``gain`` () is their factor a, and
+    ``weights`` (n,) are the Cauchy weights. ``sums`` are those of the normal equations, if computed
+    together with the energy.
     """
 
     level: Level
@@ -135,7 +137,7 @@ class Evaluation:
 
     @property
     def inside(self) -> ArrayOrTensor:
-        """Which samples (n,) have a weight."""
+        """Mask (n,) of the samples with a positive weight."""
         return self.weights > 0
 
     def normal_equations(self) -> tuple[FloatArray, FloatArray]:
@@ -151,9 +153,9 @@ class Evaluation:
     def cosines(
         self, width: float, gaussian: Callable[[ArrayOrTensor, float], ArrayOrTensor]
     ) -> float:
-        """Return the median, over the template, of the cosine of both densities around each place.
+        """Return the median, over the template, of the local cosine between the two densities.
 
-        Their means are removed; around is a Gaussian of ``width`` samples.
+        Their means are removed. Local means within a Gaussian window of ``width`` samples.
         """
         inside, xp, grid = self.inside, namespace(self.values), self.level.grid
         if not inside.any():
@@ -163,14 +165,14 @@ class Evaluation:
             xp.where(inside, values - values[:, inside].mean(1)[:, None], 0)
             for values in (self.values, self.level.values)
         )
-        across, of_image, of_template = (
+        products, image_squares, template_squares = (
             gaussian(inner(a, b, 0).reshape(size), width).reshape(-1)
             for a, b in ((u, v), (u, u), (v, v))
         )
-        return median((across / xp.sqrt(of_image * of_template + 1e-9))[inside])
+        return median((products / xp.sqrt(image_squares * template_squares + 1e-9))[inside])
 
     def noise(self) -> float:
-        """Return the weighted mean square of the residuals."""
+        """Return the weighted mean square residual."""
         weighted = self.weights * (self.residual**2).mean(0)
         return float(weighted.sum() / self.weights.sum().clip(_TINY, None))
 
@@ -180,16 +182,16 @@ def evaluate(
 ) -> Evaluation:
     """Return E(θ; σ), with its gain and Cauchy weights (n,), for the fields (c, n) of the image.
 
-    At samples ``outside`` (n,) the image the fields are set to 0: they cost the energy of the
-    template there, so that leaving the image is not rewarded, but have no weight in the step.
+    ``outside`` (n,) marks samples outside the image. Their fields are set to 0, so that leaving the
+    image does not lower the energy, and their weights are 0 in the step.
     """
     xp = namespace(values)
     if outside is not None:
         values[:, outside] = 0
     image_squares, products = inner(values, values, 0), inner(values, level.values, 0)
-    balanced = xp.sqrt(level.power / (exact(image_squares.mean()) + _TINY))
-    lowest, highest = (factor * balanced for factor in SCHEDULE.gains)
-    fitted, inverse = balanced, 1 / (SCHEDULE.robust * level.power)
+    equalizing = xp.sqrt(level.power / (exact(image_squares.mean()) + _TINY))
+    lowest, highest = (factor * equalizing for factor in SCHEDULE.gain_range)
+    fitted, inverse = equalizing, 1 / (SCHEDULE.robust_scale * level.power)
 
     def single(value: ArrayOrTensor) -> ArrayOrTensor:
         return xp.asarray(value, dtype=values.dtype)
@@ -205,13 +207,13 @@ def evaluate(
     evaluation = Evaluation(level, 0.0, single(gain), values, weights, None)
     if xp is np:
         return replace(evaluation, energy=float(energy))
-    # One transfer from the device.
+    # Copy everything from the device at once.
     sums = xp.concatenate([energy[None], _sums(level, evaluation.residual, weights)])
     numbers = sums.cpu().numpy().astype(np.float64)
     return replace(evaluation, energy=float(numbers[0]), sums=numbers[1:])
 
 
 def _sums(level: Level, residual: ArrayOrTensor, weights: ArrayOrTensor) -> ArrayOrTensor:
-    """Return the gradient (p,) and the upper triangle of the Hessian, one after the other."""
+    """Return the gradient (p,) and the upper triangle of the Hessian, concatenated."""
     gradient = level.slopes @ (residual * weights).reshape(-1)
     return namespace(weights).concatenate([gradient, level.products @ weights])

@@ -1,4 +1,4 @@
-"""Paths of Algorithm 1 from a start to an alignment: coarse σ, then fine σ at every size."""
+"""Paths of Algorithm 1 from a starting point: the coarse σ, then the fine σ at every size."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,34 +15,34 @@ from caloric.gpu import devices
 from caloric.theory.continuation import Path, Step, follow
 from caloric.types import FloatArray, Pixels, TransformModel
 
-_SAME = 1.01  # the ratio up to which two σ count as equal
+_SAME = 1.01  # largest ratio of two σ that count as equal
 Sizes = list[tuple[Pixels, Pixels]]  # template and image at 1, 1/2, 1/4, … of their size
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Where a template is in an image.
+    """The result of aligning a template with an image.
 
     Attributes
     ----------
     transform : array (2, 3)
-        It maps template pixels to image pixels.
+        Map from template pixels to image pixels.
     energy : float
-        The energy at the end.
+        The final energy.
     path : tuple of steps
-        σ (``sigma``, in pixels of the template), transform (``point``) and energy (``cost``) of
-        every step.
+        σ (``sigma``, in template pixels), transform (``point``) and energy (``cost``) of every
+        step.
     converged : bool
-        Whether the confidence is at least 0.5, the last step no longer moved, and the template lies
-        in the image.
+        Whether the confidence is at least 0.5, the last step was small, and at least half of the
+        template is inside the image.
     confidence : float
         The probability that the transform is correct (:mod:`caloric.alignment.confidence`).
     reason : str
-        "converged", or which of these is missing.
+        "converged", or which of these conditions failed.
     covariance : array (6, 6)
-        That of the entries of ``transform``, row by row.
+        Covariance of the entries of ``transform``, row by row.
     inside : float
-        The share of the template that lies in the image.
+        The share of the template that is inside the image.
     """
 
     transform: FloatArray
@@ -55,14 +55,14 @@ class Alignment:
     inside: float
 
     def __repr__(self) -> str:
-        """Return a description of one line."""
+        """Return a one-line summary."""
         rows = "; ".join(" ".join(f"{v:.4g}" for v in row) for row in self.transform)
         return f"Alignment([{rows}], confidence {self.confidence:.2f}, {self.reason})"
 
 
 @dataclass(frozen=True)
 class Device:
-    """What another device does: compare templates with windows, and descend at the last σ."""
+    """The functions that run on a device: the search, and scenes for the fine σ."""
 
     correlate: Correlate
     fine: Callable[[Pixels, Pixels, Feature], FineScene]
@@ -79,22 +79,22 @@ def device_of(name: str) -> Device:
 
     from caloric.alignment import scenes_on_device, search_on_device
 
-    return Device(search_on_device.on(target), scenes_on_device.on(target))
+    return Device(search_on_device.for_device(target), scenes_on_device.for_device(target))
 
 
 def octaves(template: Pixels, image: Pixels) -> list[tuple[Pixels, Pixels]]:
-    """Return both images at each size, halved until the template is small enough to search for."""
+    """Return both images at every size, halved until the template is small enough to search for."""
     return list(zip(smaller(template), fields.halves(image), strict=False))
 
 
 def smaller(template: Pixels) -> list[Pixels]:
-    """Return the template at each size, halved until it is small enough to search for."""
+    """Return the template at every size, halved until it is small enough to search for."""
     sizes = []
     for size in fields.halves(template):
         sizes.append(size)
         if (
             transforms.radius(size.shape) <= SCHEDULE.coarse_radius
-            or min(size.shape) < SCHEDULE.smallest_halved
+            or min(size.shape) < SCHEDULE.min_halved
         ):
             break
     return sizes
@@ -102,30 +102,30 @@ def smaller(template: Pixels) -> list[Pixels]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A template that is to be aligned with an image.
+    """A template to align with an image.
 
-    ``sizes`` has both at every size, the largest first, and ``top`` is the scene of the smallest.
+    ``sizes`` has both at every size, largest first; ``top`` is the scene of the smallest size.
     """
 
     sizes: Sizes
     top: Scene
     model: TransformModel
-    on: Device = CPU
+    device: Device = CPU
 
 
 def _sigmas(radius: float) -> tuple[float, ...]:
     """Return the coarse σ in pixels, each 1/√2 of the previous one."""
-    smallest, largest = SCHEDULE.coarse_ends
+    smallest, largest = SCHEDULE.coarse_end_range
     last = max(smallest, min(radius / SCHEDULE.coarse_end, largest))
     count = int(np.floor(2 * np.log2(SCHEDULE.given_start * radius / last) + 1e-9)) + 1
     return tuple(float(SCHEDULE.given_start * radius * 2 ** (-k / 2)) for k in range(max(count, 1)))
 
 
 def _model_at(
-    sigma: float, radius: float, turns_from: float, model: TransformModel
+    sigma: float, radius: float, rotates_from: float, model: TransformModel
 ) -> TransformModel:
     """Return the model at σ: a translation first, then a similarity, then an affine map."""
-    if sigma > _SAME * turns_from * radius:
+    if sigma > _SAME * rotates_from * radius:
         return "translation"
     if model == "affine" and sigma > _SAME * SCHEDULE.affine_from * radius:
         return "similarity"
@@ -133,15 +133,15 @@ def _model_at(
 
 
 def _coarse(
-    top: Scene, model: TransformModel, start: FloatArray, begin: float, turns_from: float
+    top: Scene, model: TransformModel, start: FloatArray, begin: float, rotates_from: float
 ) -> Path:
-    """Return the path through the coarse σ from ``begin`` · R down."""
+    """Return the path through the coarse σ, from ``begin`` · R downwards."""
     radius = transforms.radius(top.template.shape)
-    every = _sigmas(radius)
-    sigmas = [sigma for sigma in every if sigma <= _SAME * begin * radius] or every[-1:]
+    all_sigmas = _sigmas(radius)
+    sigmas = [s for s in all_sigmas if s <= _SAME * begin * radius] or all_sigmas[-1:]
 
     def local(transform: FloatArray, sigma: float) -> Step:
-        level = top.level(sigma, _model_at(sigma, radius, turns_from, model))
+        level = top.level(sigma, _model_at(sigma, radius, rotates_from, model))
         return registration.minimize(top, level, transform)
 
     return follow(sigmas, start, local)
@@ -169,10 +169,10 @@ def from_candidates(
     candidates: list[FloatArray],
     low: float = SCHEDULE.low_energy,
 ) -> Path:
-    """Return the best path from several transforms, or the first that ends below ``low``."""
-    turns = 0.0 if model == "translation" else SCHEDULE.candidate_start
+    """Return the first path from a candidate that ends below ``low``, or else the lowest one."""
+    rotates_from = 0.0 if model == "translation" else SCHEDULE.candidate_start
     return _first_low(
-        (_coarse(top, model, c, SCHEDULE.candidate_start, turns) for c in candidates), low
+        (_coarse(top, model, c, SCHEDULE.candidate_start, rotates_from) for c in candidates), low
     )
 
 
@@ -182,7 +182,7 @@ def fine(
     start: FloatArray,
     sigmas: tuple[float, ...] = SCHEDULE.fine_sigmas,
 ) -> Path:
-    """Return the path through the last σ, in pixels, down to 0."""
+    """Return the path through the fine σ, in pixels, down to 0."""
 
     def local(transform: FloatArray, sigma: float) -> Step:
         return registration.minimize(scene, scene.level(sigma, model, fine=True), transform)
@@ -191,34 +191,34 @@ def fine(
 
 
 def descend(task: Task, path: Path) -> Alignment:
-    """Return the alignment after the last σ at the smallest size and at every larger size.
+    """Return the alignment after the fine σ at every size, from the smallest to the largest.
 
     The smallest size is registered on the CPU, the others on the device.
     """
-    if task.on is CPU or len(task.sizes) == 1:
+    if task.device is CPU or len(task.sizes) == 1:
         return _descend(task, path, CPU)
     h, w = task.sizes[0][0].shape
     alignment = devices.unless_out_of_memory(
-        lambda: _descend(task, path, task.on), f"a registration of {h} x {w} pixels"
+        lambda: _descend(task, path, task.device), f"a registration of {h} x {w} pixels"
     )
     return _descend(task, path, CPU) if alignment is None else alignment
 
 
-def _descend(task: Task, path: Path, on: Device) -> Alignment:
+def _descend(task: Task, path: Path, device: Device) -> Alignment:
     last = len(task.sizes) - 1
     steps = [(2.0**last, path)]
     scene: FineScene = task.top
     for octave in reversed(range(len(task.sizes))):
         if octave != last:
-            scene = on.fine(*task.sizes[octave], task.top.feature)
-        before, earlier = steps[-1]
-        begin = transforms.rescaled(earlier.point, before / 2.0**octave)
-        steps.append((2.0**octave, fine(scene, task.model, begin)))
+            scene = device.fine(*task.sizes[octave], task.top.feature)
+        factor, previous = steps[-1]
+        start = transforms.rescaled(previous.point, factor / 2.0**octave)
+        steps.append((2.0**octave, fine(scene, task.model, start)))
     return result(scene, task.model, steps)
 
 
 def result(scene: FineScene, model: TransformModel, paths: list[tuple[float, Path]]) -> Alignment:
-    """Return an Alignment in pixels of the full size, with its confidence."""
+    """Return the Alignment at full size, with its confidence."""
     steps = tuple(
         replace(step, sigma=factor * step.sigma, point=transforms.rescaled(step.point, factor))
         for factor, path in paths
@@ -229,11 +229,11 @@ def result(scene: FineScene, model: TransformModel, paths: list[tuple[float, Pat
     probability = confidence.confidence(scene, transform) if share else 0.0
     reason = "converged"
     if share < SCHEDULE.inside_at_end:
-        reason = f"it left the image: {share:.0%} of the template lies in it"
-    elif probability < SCHEDULE.believed:
-        reason = f"no agreement: a confidence of {probability:.2f} is below {SCHEDULE.believed}"
+        reason = f"the template left the image: only {share:.0%} of it is inside"
+    elif probability < SCHEDULE.reliable_confidence:
+        reason = f"not found: confidence {probability:.2f} is below {SCHEDULE.reliable_confidence}"
     elif not steps[-1].converged:
-        reason = "still moving at the last step"
+        reason = "not converged: the last step was still large"
     return Alignment(
         transform=transform,
         energy=steps[-1].cost,

@@ -1,4 +1,4 @@
-"""Registration: the local minimum of the energy of a scene by Levenberg-Marquardt."""
+"""Registration: minimize the energy of a scene locally by Levenberg-Marquardt."""
 
 import numpy as np
 
@@ -11,16 +11,18 @@ from caloric.types import FloatArray
 
 
 def minimize(scene: FineScene, level: Level, transform: FloatArray) -> Step:
-    """Return a local minimum of E(·; σ) near a transform."""
-    how, template, grid = SCHEDULE.damping, scene.shapes[0], level.grid
-    damping, trials, resting = how.start, 0, False
-    unit = max(grid.sigma, SCHEDULE.finest)
+    """Return the local minimum of E(·; σ) reached from a transform."""
+    constants, template, grid = SCHEDULE.damping, scene.shapes[0], level.grid
+    damping, trials, finished = constants.start, 0, False
+    unit = max(grid.sigma, SCHEDULE.min_step_unit)
     current = scene.evaluate(level, transform)
-    while trials < SCHEDULE.steps and not resting:
+    while trials < SCHEDULE.max_steps and not finished:
         hessian, gradient = current.normal_equations()
-        diagonal = np.diag(hessian.diagonal() + how.relative * np.trace(hessian) + how.absolute)
+        diagonal = np.diag(
+            hessian.diagonal() + constants.relative * np.trace(hessian) + constants.absolute
+        )
         improved = False
-        while trials < SCHEDULE.steps and not improved:
+        while trials < SCHEDULE.max_steps and not improved:
             trials += 1
             step = np.asarray(np.linalg.solve(hessian + damping * diagonal, gradient), np.float64)
             shift = float(np.abs(step).max()) * transforms.radius(template)
@@ -30,11 +32,11 @@ def minimize(scene: FineScene, level: Level, transform: FloatArray) -> Step:
                 improved = trial.energy < current.energy
             if improved:
                 transform, current = candidate, trial
-                damping = max(damping / how.fall, how.lowest)
+                damping = max(damping / constants.decrease, constants.minimum)
             else:
-                damping = max(how.rise * damping, how.raised)
-                if shift < SCHEDULE.stuck * unit:
+                damping = max(constants.increase * damping, constants.min_increased)
+                if shift < SCHEDULE.stalled_step * unit:
                     break
-        resting = not improved or shift < SCHEDULE.at_rest * unit
-    converged = resting or shift < SCHEDULE.nearly_at_rest * unit
+        finished = not improved or shift < SCHEDULE.step_tolerance * unit
+    converged = finished or shift < SCHEDULE.converged_step * unit
     return Step(grid.sigma, transform, current.energy, converged)

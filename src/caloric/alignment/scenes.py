@@ -1,6 +1,6 @@
-"""Scenes: a template and an image at one size, and the energy of transforms from one to the other.
+"""Scenes: a template and an image at one size, and the energies of transforms between them.
 
-At the last σ the image is warped and its fields are measured, on the CPU or on a device. At larger
+At the fine σ the image is warped and its fields are measured, on the CPU or on a device. At coarse
 σ the fields of the image are warped, rotated and diffused, on the CPU.
 """
 
@@ -23,7 +23,7 @@ from caloric.types import ArrayOrTensor, FloatArray, Pixels, TransformModel
 
 @dataclass(frozen=True, eq=False)
 class FineScene:
-    """A template, as its fields (c, h, w), and an image (h, w) at the last σ, on some device."""
+    """The fields (c, h, w) of a template and an image (h, w) on some device, for the fine σ."""
 
     template_fields: ArrayOrTensor
     image: ArrayOrTensor
@@ -43,7 +43,7 @@ class FineScene:
         return tuple(self.template_fields.shape[1:]), tuple(self.image.shape)
 
     def level(self, sigma: float, model: TransformModel, *, fine: bool = False) -> Level:
-        """Return the cached template at σ; ``fine`` for the last few σ."""
+        """Return the template at σ, cached; ``fine`` selects the fine grid."""
         key = (sigma, model, fine)
         if key not in self._levels:
             with self._working():
@@ -56,10 +56,10 @@ class FineScene:
         grid, template = Grid(sigma, model, (h, w), spacing, fine), self.shapes[0]
         gradient = self.filters.differences(values, 0.5 * radius(template) / spacing)
         x, y = (
-            ((np.arange(0, n, grid.stride) * spacing - middle) / radius(template)).astype("float32")
-            for n, middle in zip((w, h), transforms.center(template), strict=True)
+            ((np.arange(0, n, grid.stride) * spacing - center) / radius(template)).astype("float32")
+            for n, center in zip((w, h), transforms.center(template), strict=True)
         )
-        xy = self._placed(x[None, None, :]), self._placed(y[None, :, None])
+        xy = self._to_device(x[None, None, :]), self._to_device(y[None, :, None])
         dx, dy = (grid.samples(v) for v in gradient)
         return energy.level(grid, grid.samples(values), (dx, dy), xy, self.feature.harmonics)
 
@@ -67,8 +67,8 @@ class FineScene:
         """Return the context in which the device computes."""
         return nullcontext()
 
-    def _placed(self, values: Any) -> ArrayOrTensor:
-        """Return an array on the device."""
+    def _to_device(self, values: Any) -> ArrayOrTensor:
+        """Return an array copied to the device."""
         return values
 
     def _template(
@@ -78,22 +78,22 @@ class FineScene:
         return self.filters.blurred(self.template_fields, sigma), 1
 
     def evaluate(self, level: Level, transform: FloatArray) -> Evaluation:
-        """Return the energy of a transform, and what follows from it."""
+        """Return the energy of a transform, with its gain and weights."""
         grid, outside = level.grid, None
         if grid.fine:
             outside = transforms.outside(grid.size, grid.stride, self.shapes[1], transform)
         with self._working():
             values = grid.samples(self._warped(grid, transform))
-            mask = None if outside is None else self._placed(outside)
+            mask = None if outside is None else self._to_device(outside)
             return energy.evaluate(level, values.reshape(len(values), -1), mask)
 
     def _warped(self, grid: Grid, transform: FloatArray) -> ArrayOrTensor:
         """Return the fields (c, h, w) of the warped image at σ."""
-        pixels = self._seen(transform, grid.size)
-        around = illumination_width(self.shapes[0])
-        return self.filters.blurred(self.feature.measure(pixels, around, self.filters), grid.sigma)
+        pixels = self._warped_image(transform, grid.size)
+        width = illumination_width(self.shapes[0])
+        return self.filters.blurred(self.feature.measure(pixels, width, self.filters), grid.sigma)
 
-    def _seen(self, transform: FloatArray, size: tuple[int, int]) -> ArrayOrTensor:
+    def _warped_image(self, transform: FloatArray, size: tuple[int, int]) -> ArrayOrTensor:
         """Return the image warped to the template (h, w)."""
         return warped(self.image, transform, size)
 
@@ -110,7 +110,7 @@ class FineScene:
 
 @dataclass(frozen=True, eq=False)
 class Scene(FineScene):
-    """A template and an image (h, w), with the pyramids of their fields, for every σ."""
+    """A template and an image (h, w) with pyramids of their fields, for every σ."""
 
     template: Pixels = field(kw_only=True)
     diffusion: Diffusion = field(kw_only=True)
@@ -124,26 +124,27 @@ class Scene(FineScene):
     def _template(self, sigma: float, model: TransformModel, fine: bool) -> tuple[Pixels, int]:
         if fine:
             return super()._template(sigma, model, fine)
-        values, spacing, have = self.template_pyramid.level(sigma / SCHEDULE.coarsest_spacing)
-        return self._diffuser.apply(values, model, sigma, have, spacing), spacing
+        target = sigma / SCHEDULE.min_samples_per_sigma
+        values, spacing, current = self.template_pyramid.level(target)
+        return self._diffuser.apply(values, model, sigma, current, spacing), spacing
 
     def _warped(self, grid: Grid, transform: FloatArray) -> ArrayOrTensor:
         if grid.fine:
             return super()._warped(grid, transform)
         scale = transforms.scale(transform)
-        values, spacing, have = self.image_pyramid.level(grid.spacing * scale)
+        values, spacing, current = self.image_pyramid.level(grid.spacing * scale)
         step = np.diag([grid.spacing, grid.spacing, 1.0])
         values = fields.sampled(values, transform @ step / spacing, grid.size)
         fields.rotated(values, self.feature.harmonics, transforms.angle(transform))
-        return self._diffuser.apply(values, grid.model, grid.sigma, have / scale, grid.spacing)
+        return self._diffuser.apply(values, grid.model, grid.sigma, current / scale, grid.spacing)
 
 
 def illumination_width(template: Shape) -> float:
-    """Return the width, in pixels, over which illumination counts as constant: about R/4.
+    """Return the width in pixels over which illumination is assumed constant, about R/4.
 
-    It is rounded to a power of √2, so that templates of similar size share the fields of the image.
+    It is rounded to a power of √2, so that templates of similar size share the image's fields.
     """
-    width = max(side(template) * SCHEDULE.illumination, SCHEDULE.least_illumination)
+    width = max(side(template) * SCHEDULE.illumination_width, SCHEDULE.min_illumination_width)
     return float(2 ** (round(2 * np.log2(width)) / 2))
 
 
@@ -152,16 +153,16 @@ def _measured(template: Pixels, feature: Feature) -> Pixels:
 
 
 def fine_scene(template: Pixels, image: Pixels, feature: Feature) -> FineScene:
-    """Return a scene for the last σ only, where the fields of the warped image are measured."""
+    """Return a scene for the fine σ only."""
     return FineScene(_measured(template, feature), image, feature)
 
 
 def scene(
     template: Pixels, image: Pixels, feature: Feature, diffusion: Diffusion = "partial"
 ) -> Scene:
-    """Return a scene with the fields of both images; see also :func:`scene_with_fields`."""
-    around = illumination_width(template.shape)
-    pyramid = fields.pyramid(feature.measure(image, around))
+    """Return a scene for every σ; its fields are measured here."""
+    width = illumination_width(template.shape)
+    pyramid = fields.pyramid(feature.measure(image, width))
     return scene_with_fields(template, image, pyramid, feature, diffusion)
 
 
@@ -172,7 +173,7 @@ def scene_with_fields(
     feature: Feature,
     diffusion: Diffusion = "partial",
 ) -> Scene:
-    """Return a scene with given fields of the image, which several templates can share."""
+    """Return a scene whose image fields are given, so that several templates can share them."""
     measured = _measured(template, feature)
     return Scene(
         measured, image, feature, template=template, diffusion=diffusion,
@@ -181,8 +182,8 @@ def scene_with_fields(
 
 
 def antialiasing(scale: float) -> float:
-    """Return the width of the blur before an image is reduced by ``scale``, or 0."""
-    return 0.5 * float(np.sqrt(scale**2 - 1)) if scale > SCHEDULE.aliasing else 0.0
+    """Return the width of the blur to apply before an image is reduced by ``scale``, or 0."""
+    return 0.5 * float(np.sqrt(scale**2 - 1)) if scale > SCHEDULE.antialiased_scale else 0.0
 
 
 def warped(image: Pixels, transform: FloatArray, size: tuple[int, int]) -> Pixels:

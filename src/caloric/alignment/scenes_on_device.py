@@ -1,7 +1,6 @@
-"""Scenes at the last σ on a device: the filters and the warp of :mod:`caloric.alignment.scenes`.
+"""Scenes for the fine σ on a device: the filters and the warp of :mod:`caloric.alignment.scenes`.
 
-A template of 1,024 x 1,024 pixels is warped, measured and compared some thirty times, one after the
-other. Differences from the CPU are those of float32 sums in another order.
+Results differ from those of the CPU only by the order of float32 sums.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,25 +25,25 @@ from caloric.types import FloatArray, Pixels
 
 @contextmanager
 def _working(device: Any) -> Iterator[None]:
-    # Without the flag, convolutions round to 10 bits.
+    # TF32 would round the inputs of convolutions to 10 bits.
     exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
     with torch.no_grad(), cuda_streams.using(device), exact:
         yield
 
 
-@lru_cache(maxsize=64)  # blurs against aliasing differ with every transform
+@lru_cache(maxsize=64)  # bounded: the antialiasing blur differs for every transform
 def _taps(sigma: float, count: int, device: Any) -> Tensor:
     return torch.tensor(cv2.getGaussianKernel(count, sigma)[:, 0].astype(np.float32), device=device)
 
 
 @lru_cache(maxsize=64)
 def _mirrored(count: int, margin: int, device: Any) -> Tensor:
-    """Return the indices of ``count`` samples with a margin, mirrored as OpenCV does."""
+    """Return the indices of ``count`` samples with a mirrored margin, as in OpenCV."""
     return torch.tensor(np.pad(np.arange(count), margin, mode="reflect"), device=device)
 
 
 def _gaussian(plane: Tensor, sigma: float) -> Tensor:
-    """Return plane (h, w) ⋆ k_σ as ``cv2.GaussianBlur`` does, mirrored at the border."""
+    """Return plane (h, w) ⋆ k_σ like ``cv2.GaussianBlur``, mirrored at the border."""
     margin = (round(8 * sigma + 1) | 1) // 2
     rows, columns = (_mirrored(n, margin, plane.device) for n in plane.shape)
     taps = _taps(sigma, 2 * margin + 1, plane.device)
@@ -53,7 +52,7 @@ def _gaussian(plane: Tensor, sigma: float) -> Tensor:
 
 
 def _blurred(planes: Tensor, sigma: float) -> Tensor:
-    """Return :func:`caloric.descriptor.fields.blurred`: zeros outside."""
+    """Return the same as :func:`caloric.descriptor.fields.blurred`, with zeros outside."""
     if sigma <= fields.NEGLIGIBLE:
         return planes
     margin = fields.reach(sigma)
@@ -63,8 +62,8 @@ def _blurred(planes: Tensor, sigma: float) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _coarsely(count: int, sigma: float, device: Any) -> tuple[Tensor, Tensor]:
-    """Return matrices (few, count) and (count, few): a wide blur on a coarse grid, and back."""
+def _coarse_blur(count: int, sigma: float, device: Any) -> tuple[Tensor, Tensor]:
+    """Return matrices that blur on a coarse grid (few, count) and interpolate back (count, few)."""
     few = fields.coarse(count, sigma)
     narrow = sigma * few / count
     down = cv2.resize(np.eye(count, dtype=np.float32), (count, few), interpolation=cv2.INTER_AREA)
@@ -76,11 +75,13 @@ def _coarsely(count: int, sigma: float, device: Any) -> tuple[Tensor, Tensor]:
 
 
 def _smoothed(plane: Tensor, sigma: float) -> Tensor:
-    """Return plane (h, w) ⋆ k_σ as :mod:`caloric.descriptor.fields` does it."""
+    """Return plane (h, w) ⋆ k_σ; wide blurs use a coarse grid, as on the CPU."""
     if tuple(fields.coarse(n, sigma) for n in plane.shape) == tuple(plane.shape):
         return _gaussian(plane, sigma)
-    (down, below), (across, beside) = (_coarsely(n, sigma, plane.device) for n in plane.shape)
-    return below @ (down @ plane @ across.T) @ beside.T
+    (down, back_down), (across, back_across) = (
+        _coarse_blur(n, sigma, plane.device) for n in plane.shape
+    )
+    return back_down @ (down @ plane @ across.T) @ back_across.T
 
 
 def _differences(planes: Tensor, scale: float) -> tuple[Tensor, Tensor]:
@@ -96,7 +97,7 @@ FILTERS = Filters(_gaussian, _smoothed, _blurred, _differences)
 
 @dataclass(frozen=True, eq=False)
 class DeviceScene(FineScene):
-    """A template, as its fields (c, h, w), and an image (h, w) on a device, for the last σ."""
+    """The fields (c, h, w) of a template and an image (h, w) as tensors, for the fine σ."""
 
     @property
     def filters(self) -> Filters:
@@ -106,17 +107,17 @@ class DeviceScene(FineScene):
     def _working(self) -> Any:
         return _working(self.image.device)
 
-    def _placed(self, values: Any) -> Tensor:
+    def _to_device(self, values: Any) -> Tensor:
         return torch.from_numpy(values).to(self.image.device)
 
-    def _seen(self, transform: FloatArray, size: tuple[int, int]) -> Tensor:
+    def _warped_image(self, transform: FloatArray, size: tuple[int, int]) -> Tensor:
         h, w = size
         image, moved = transforms.covered(self.image, transform, size)
         rows, columns = image.shape
         blur = scenes.antialiasing(transforms.scale(transform))
         if blur:
             image = _gaussian(image, blur)
-        # PyTorch's coordinates are -1 to 1 from the first to the last pixel.
+        # PyTorch's coordinates run from -1 at the first pixel to 1 at the last.
         last = np.maximum([[columns - 1], [rows - 1]], 1) / 2
         pixels = np.array([[(w - 1) / 2, 0, (w - 1) / 2], [0, (h - 1) / 2, (h - 1) / 2], [0, 0, 1]])
         unit = moved @ pixels / last - np.array([[0, 0, 1]])
@@ -128,13 +129,13 @@ class DeviceScene(FineScene):
 
 
 def scene(template: Pixels, image: Pixels, feature: Feature, device: Any) -> DeviceScene:
-    """Return :func:`caloric.alignment.scenes.fine_scene` on a device."""
+    """Return the same as :func:`caloric.alignment.scenes.fine_scene`, on a device."""
     with _working(device):
         small, large = (upload.upload_rows([v], device) for v in (template, image))
-        around = scenes.illumination_width(template.shape)
-        return DeviceScene(feature.measure(small, around, FILTERS), large, feature)
+        width = scenes.illumination_width(template.shape)
+        return DeviceScene(feature.measure(small, width, FILTERS), large, feature)
 
 
-def on(device: Any) -> Callable[[Pixels, Pixels, Feature], FineScene]:
-    """Return :func:`scene` for a device."""
+def for_device(device: Any) -> Callable[[Pixels, Pixels, Feature], FineScene]:
+    """Return :func:`scene` bound to a device."""
     return partial(scene, device=device)

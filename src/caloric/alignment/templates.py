@@ -1,12 +1,13 @@
-"""Finding one of several templates in an image: the paper's boxed solution, then refined.
+"""Find which of several templates is in an image, by the paper's boxed solution and alignment.
 
-The best pair of all candidate transforms j and all templates k is::
+The best pair of a candidate transform j and a template k is::
 
     (j*, k*) = argmax ∫∫ h_K(β, x; f ∘ τ_j) h(β, x; p_k) dβ dx
 
 h_K is the density diffused by any kernel K, for example ``h_heat`` or ``h_sift``, and h(p_k) is the
-raw density. The paper does not specify the norms; here both densities have norm 1 in the metric of
-K, so that a template scores 1 with itself and strong gradients give no advantage.
+raw density. The paper does not specify the norms. Here both densities have norm 1 in the metric of
+K, so that a template scores 1 with itself and strong gradients give no advantage. The best
+templates are then aligned.
 """
 
 from collections.abc import Sequence
@@ -33,20 +34,20 @@ from caloric.types import FloatArray, Pixels, TransformModel
 
 @dataclass(frozen=True, eq=False)
 class TemplateMatch:
-    """Template number ``template`` is in the image under ``alignment.transform``, if ``found``.
+    """The result of :func:`find_template`.
 
     Attributes
     ----------
     template : int
         The index of the best template.
     alignment : Alignment
-        Where it is.
+        The alignment of the best template.
     scores : array (n,)
-        The best score of every template before alignment, 1 for a perfect fit.
+        The best score of each template before alignment; 1 is a perfect fit.
     others : dict of int to Alignment
-        The alignments of the runners-up by their index, best first.
+        The alignments of the other templates that were aligned, by index, best first.
     unusable : dict of int to str
-        Why a template, such as one larger than the image, was not searched for.
+        Reasons why templates were not searched for, by index; for example, they are too large.
     """
 
     template: int
@@ -57,17 +58,17 @@ class TemplateMatch:
 
     @property
     def found(self) -> bool:
-        """Whether the alignment converged: see :class:`Alignment`."""
+        """Whether the best template is in the image: its alignment converged."""
         return self.alignment.converged
 
     @property
     def all_found(self) -> dict[int, Alignment]:
-        """The alignments of all templates that are in the image, by their index, best first."""
-        every = {self.template: self.alignment, **self.others}
-        return {index: result for index, result in every.items() if result.converged}
+        """The alignments of all templates that were found, by index, best first."""
+        alignments = {self.template: self.alignment, **self.others}
+        return {index: result for index, result in alignments.items() if result.converged}
 
     def __repr__(self) -> str:
-        """Return a description of one line."""
+        """Return a one-line summary."""
         state = "found" if self.found else "not found"
         return f"TemplateMatch(template {self.template}, {state}, {self.alignment!r})"
 
@@ -82,7 +83,7 @@ class _Group:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape (h, w) of each template at the size at which it is searched for."""
+        """The shape (h, w) of the templates at the size at which they are searched for."""
         h, w = self.scenes[0].template.shape
         return h, w
 
@@ -109,42 +110,42 @@ def _groups(image: Pixels, templates: list[Pixels], feature: Feature) -> list[_G
 
 
 def _patch(pixels: Pixels, transform: FloatArray, shape: tuple[int, int]) -> Pixels:
-    """Return the image area that a template covers under a transform, as a square patch."""
+    """Return the part of the image that a template covers, resampled to a square patch."""
     side = SCHEDULE.patch_side
     x, y = shape[1] / side, shape[0] / side
     step = np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
     return scenes.warped(pixels, np.asarray(transform @ step), (side, side))
 
 
-def raw_density(seen: Measure) -> Pixels:
-    """Return h(β, x; p) at the places and directions of :func:`scores` (n, places x directions).
+def raw_density(measure: Measure) -> Pixels:
+    """Return h(β, x; p) (n, positions x directions) on the grid of :func:`scores`.
 
     Each gradient is distributed over the directions by its truncated harmonic series. The sum over
-    directions then equals the integral with any diffused density of no higher harmonics.
+    directions then equals the integral with any diffused density that has no higher harmonics.
     """
     beta = 2 * np.pi * np.arange(SCHEDULE.directions) / SCHEDULE.directions
-    turn = seen.angles[..., None] - beta
+    difference = measure.angles[..., None] - beta
     orders = np.arange(1, (SCHEDULE.directions + 1) // 2)
-    share = (1 + 2 * sum(np.cos(m * turn) for m in orders)) / SCHEDULE.directions
-    result = seen.weights[..., None] * share
+    share = (1 + 2 * sum(np.cos(m * difference) for m in orders)) / SCHEDULE.directions
+    result = measure.weights[..., None] * share
     return np.asarray(result.reshape(len(result), -1), np.float32)
 
 
 def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
-    """Return ⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S), normalized to 1."""
+    """Return the normalized ⟨h_K(f_j), h(p_k)⟩ (j, k) of patches and templates (n, S, S)."""
     layout = Grid(cells=SCHEDULE.patch_side, directions=SCHEDULE.directions, average=False)
 
-    def both(pixels: Pixels) -> tuple[Pixels, Pixels]:
+    def densities(pixels: Pixels) -> tuple[Pixels, Pixels]:
         smooth = np.asarray(
             engine.describe_patches(pixels, kernel, layout=layout, normalisation="none"),
             np.float32,
         )
         raw = raw_density(density.measure(pixels, kernel))
-        itself = np.einsum("ij,ij->i", smooth, raw)
-        norm = np.sqrt(np.maximum(itself, 1e-12))[:, None]
+        square = np.einsum("ij,ij->i", smooth, raw)
+        norm = np.sqrt(np.maximum(square, 1e-12))[:, None]
         return np.asarray(smooth / norm, np.float32), np.asarray(raw / norm, np.float32)
 
-    return np.asarray(both(patches)[0] @ both(templates)[1].T, np.float64)
+    return np.asarray(densities(patches)[0] @ densities(templates)[1].T, np.float64)
 
 
 @known_options
@@ -162,32 +163,32 @@ def find_template(
 ) -> TemplateMatch:
     """Find which of several templates appear in an image, and align them.
 
-    The image is searched for each template at all places, rotations and scales from 1/2 to 2. The
-    templates with the best scores are aligned, more of them as long as they are found, and the best
-    alignment comes first.
+    The image is searched for each template at all positions and rotations and at scales from 1/2 to
+    2. The eight templates with the best scores are aligned, and more until one is not found.
 
     Parameters
     ----------
     image : array (h, w) or (h, w, 3 or 4)
         uint8, uint16, bool, or floats in [0, 1]; colors in RGB order.
     templates : sequence of n arrays
-        Images of any sizes from 8 x 8 pixels to the size of ``image``; others are left out.
+        Images of any size from 8 x 8 pixels to the size of ``image``; others are skipped.
     kernel : str or Kernel
         The kernel of the scores: a name, or the result of :func:`caloric.kernel`.
     model : "affine", "similarity" or "translation"
-        The transforms to consider.
+        The class of transforms.
     feature, inverted
         As in :func:`caloric.align`.
     names : sequence of n str, optional
-        Names of the templates in error messages.
+        Names of the templates for error messages.
     device : str
-        Where the image is searched: "cpu", "cuda", "cuda:1" or "auto".
+        Device for the search: "cpu", "cuda", "cuda:1" or "auto".
 
     Returns
     -------
     TemplateMatch
         The index ``template`` of the best template, its ``alignment``, whether it was ``found``,
-        the ``scores`` (n,) of all templates, and the alignments of ``all_found``.
+        the ``scores`` (n,) of all templates, and ``all_found``, the alignments of all that were
+        found.
 
     Examples
     --------
@@ -198,13 +199,13 @@ def find_template(
     (1, True)
     """
     if len(templates) == 0:
-        raise InputError("templates: the list is empty; give at least one image")
+        raise InputError("templates: the list is empty; expected at least one image")
     if isinstance(templates, np.ndarray) and templates.ndim == 2:
-        raise InputError("templates: a single image; give a list of images")
+        raise InputError("templates: got a single image; expected a list of images")
     align.check_choice(model, TransformModel, "model")
     chosen = kernel if isinstance(kernel, Kernel) else descriptor(kernel).kernel
     if chosen.feature != "orientation":
-        raise InputError(f"kernel {chosen.name!r} is not of gradient orientations")
+        raise InputError(f"kernel {chosen.name!r} is not a kernel of gradient orientations")
     kind = fields.feature(feature, inverted)
     labels = [f"template {i}" for i in range(len(templates))] if names is None else names
     checked: dict[int, Pixels] = {}
@@ -219,10 +220,10 @@ def find_template(
         raise InputError(f"{labels[first]}: {unusable[first]}")
     textured = {i: t for i, t in checked.items() if not align.is_flat(t)}
     if textured:
-        flat_ones = checked.keys() - textured.keys()
-        unusable |= dict.fromkeys(flat_ones, "flat: there is nothing in it to be found")
+        flat = checked.keys() - textured.keys()
+        unusable |= dict.fromkeys(flat, "the template is flat")
     scores = np.zeros(len(templates))
-    options = Options(kind, model, on=paths.device_of(device))
+    options = Options(kind, model, device=paths.device_of(device))
     if not textured or align.is_flat(large):
         first = min(checked)
         return TemplateMatch(
@@ -236,14 +237,16 @@ def find_template(
 def _best(
     image: Pixels, templates: dict[int, Pixels], kernel: Kernel, options: Options
 ) -> TemplateMatch:
-    """Return the result for textured templates by their index, with their scores alone."""
+    """Return the result for textured templates, given by index; ``scores`` covers only these."""
     names, model = list(templates), options.model
     groups = _groups(image, list(templates.values()), options.feature)
     tasks: dict[int, tuple[Task, list[FloatArray]]] = {}
     best: dict[int, float] = {}
     for group in groups:
-        candidates = starts.searched(group.scenes, model, SCHEDULE.template_candidates, options.on)
-        transforms = [transform for per_template in candidates for transform in per_template]
+        by_template = starts.searched(
+            group.scenes, model, SCHEDULE.template_candidates, options.device
+        )
+        transforms = [transform for candidates in by_template for transform in candidates]
         patches = np.stack(
             [_patch(group.scenes[0].image, transform, group.shape) for transform in transforms]
         )
@@ -256,27 +259,28 @@ def _best(
             order = np.argsort(-table[:, k])[: SCHEDULE.template_candidates]
             index = names[group.indices[k]]
             best[index] = float(table[order[0], k])
-            task = Task(group.sizes[k], scene, model, options.on)
+            task = Task(group.sizes[k], scene, model, options.device)
             tasks[index] = task, [transforms[j] for j in order]
     aligned: dict[int, Alignment] = {}
-    last = True
+    last_converged = True
     for index in sorted(tasks, key=lambda i: -best[i]):
-        if len(aligned) >= SCHEDULE.aligned_templates and not last:
+        if len(aligned) >= SCHEDULE.aligned_templates and not last_converged:
             break
-        task, begins = tasks[index]
-        path = paths.from_candidates(task.top, model, begins)
+        task, candidates = tasks[index]
+        path = paths.from_candidates(task.top, model, candidates)
         aligned[index] = paths.descend(task, path)
-        last = aligned[index].converged
+        last_converged = aligned[index].converged
     ranked = _ranked(aligned)
-    if aligned[ranked[0]].confidence < SCHEDULE.sure:
-        # One that converged may be at the wrong place; the runners-up matter only if none did.
+    if aligned[ranked[0]].confidence < SCHEDULE.high_confidence:
+        # The best alignment may be at an incorrect position even if it converged. The second best
+        # is tried only if none converged.
         count = 1 if aligned[ranked[0]].converged else SCHEDULE.escalated_templates
         for index in ranked[:count]:
             aligned[index] = align.escalated(*tasks[index], aligned[index])
         ranked = _ranked(aligned)
     others = {i: aligned[i] for i in ranked[1:]}
-    scores_of_all = np.array([best[i] for i in names])
-    return TemplateMatch(ranked[0], aligned[ranked[0]], scores_of_all, others)
+    best_scores = np.array([best[i] for i in names])
+    return TemplateMatch(ranked[0], aligned[ranked[0]], best_scores, others)
 
 
 def _ranked(aligned: dict[int, Alignment]) -> list[int]:

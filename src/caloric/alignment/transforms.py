@@ -1,7 +1,7 @@
 """Transforms [A | b] (2, 3) from template to image pixels, and the parameters of their updates.
 
-Parameters are in units of R, half the side of a square of the template's area, about the center of
-the template.
+Parameters are in units of R, half the side of a square with the area of the template, relative to
+the center of the template.
 """
 
 from typing import Any
@@ -17,17 +17,17 @@ PARAMETERS = {"translation": 2, "similarity": 4, "affine": 6}
 
 
 def center(template: Shape) -> FloatArray:
-    """Return the center (x, y) of a template (h, w), about which it is rotated and scaled."""
+    """Return the center (x, y) of a template (h, w)."""
     return np.array([(template[1] - 1) / 2, (template[0] - 1) / 2])
 
 
 def side(shape: Shape) -> float:
-    """Return √(h w), which is small for thin templates."""
+    """Return √(h w)."""
     return float(np.sqrt(shape[0] * shape[1]))
 
 
 def radius(template: Shape) -> float:
-    """Return R, the unit of the parameters: half the side of a square of the template's area."""
+    """Return R, the unit of the parameters."""
     return side(template) / 2
 
 
@@ -44,16 +44,16 @@ def angle(transform: FloatArray) -> float:
 
 
 def plausible(transform: FloatArray) -> bool:
-    """Return whether a transform is finite, not mirrored, and scales by 0.1 to 10 everywhere."""
+    """Return whether a transform is finite, not mirrored, and scales by 0.1 to 10."""
     A = transform[:, :2]
     if not np.isfinite(transform).all() or np.linalg.det(A) <= 0:
         return False
     stretch = np.linalg.svd(A, compute_uv=False)
-    return bool(stretch[0] < SCHEDULE.largest_scale and stretch[1] > 1 / SCHEDULE.largest_scale)
+    return bool(stretch[0] < SCHEDULE.max_scale and stretch[1] > 1 / SCHEDULE.max_scale)
 
 
 def restricted(transform: FloatArray, model: TransformModel, center: FloatArray) -> FloatArray:
-    """Return the nearest transform of the model that maps ``center`` to the same point."""
+    """Return the closest transform of the model that maps ``center`` to the same point."""
     if model == "affine":
         return transform
     A = np.eye(2)
@@ -61,12 +61,12 @@ def restricted(transform: FloatArray, model: TransformModel, center: FloatArray)
         a = (transform[0, 0] + transform[1, 1]) / 2
         c = (transform[1, 0] - transform[0, 1]) / 2
         A = np.array([[a, -c], [c, a]])
-    middle = transform[:, :2] @ center + transform[:, 2]
-    return np.column_stack([A, middle - A @ center])
+    mapped = transform[:, :2] @ center + transform[:, 2]
+    return np.column_stack([A, mapped - A @ center])
 
 
 def rescaled(transform: FloatArray, factor: float) -> FloatArray:
-    """Return the transform for images enlarged by ``factor``."""
+    """Return the transform between both images enlarged by ``factor``."""
     result = np.array(transform, np.float64)
     result[:, 2] *= factor
     return result
@@ -79,7 +79,7 @@ def centered(template: Shape, image: Shape) -> FloatArray:
 
 
 def _update(model: TransformModel, p: FloatArray) -> FloatArray:
-    """Return the 3 x 3 matrix of parameters in units of R about the center of the template."""
+    """Return the 3 x 3 matrix of the parameters, in units of R."""
     if model == "translation":
         return np.array([[1, 0, p[0]], [0, 1, p[1]], [0, 0, 1]])
     if model == "similarity":
@@ -90,7 +90,7 @@ def _update(model: TransformModel, p: FloatArray) -> FloatArray:
 def composed(
     template: Shape, model: TransformModel, transform: FloatArray, step: FloatArray
 ) -> FloatArray:
-    """Return τ ∘ δ⁻¹: moving the template (h, w) by δ is moving the image by δ⁻¹."""
+    """Return τ ∘ δ⁻¹, because moving the template by δ amounts to moving the image by δ⁻¹."""
     R = radius(template)
     unit = np.diag([1 / R, 1 / R, 1.0])
     unit[:2, 2] = -center(template) / R
@@ -106,7 +106,7 @@ def _is_outside(points: FloatArray, image: Shape, transform: FloatArray) -> NDAr
 def outside(
     size: Shape, stride: int, image: Shape, transform: FloatArray
 ) -> NDArray[np.bool_] | None:
-    """Return which samples of a template fall outside the image (n,), or None if none do.
+    """Return a mask (n,) of the samples outside the image, or None if there are none.
 
     The samples are every ``stride``-th pixel of the template (h, w) = ``size``.
     """
@@ -119,16 +119,16 @@ def outside(
 
 
 def inside(transform: FloatArray, template: Shape, image: Shape) -> float:
-    """Return the share of a template that lies in the image, given the shapes of both."""
+    """Return the share of a template that is inside the image, given the shapes of both."""
     y, x = np.meshgrid(np.linspace(0, template[0] - 1, 33), np.linspace(0, template[1] - 1, 33))
     points = np.stack([x.ravel(), y.ravel()], 1)
     return float((~_is_outside(points, image, transform)).mean())
 
 
 def covered(image: Any, transform: FloatArray, size: Shape) -> tuple[Any, FloatArray]:
-    """Return the part of an image, array or tensor, that a template covers, and the map into it.
+    """Return the part of an image (array or tensor) that a template covers, and the map into it.
 
-    It has a margin for the blur against aliasing and for interpolation.
+    The part has a margin for antialiasing and interpolation.
     """
     h, w = size
     margin = 4 * scale(transform) + 4

@@ -20,13 +20,13 @@ ModelName = Annotated[
     str, typer.Option("--model", help="Transform: translation, similarity or affine.")
 ]
 Inverted = Annotated[
-    bool, typer.Option("--inverted", help="Allow inverted contrast: bright may be dark.")
+    bool, typer.Option("--inverted", help="Allow inverted contrast, as in negatives.")
 ]
 FeatureName = Annotated[
     str,
     typer.Option(
         "--feature",
-        help="orientation; or, under the same illumination, distribution-field[-heat].",
+        help="orientation; or, if the illumination is constant, distribution-field[-heat].",
     ),
 ]
 
@@ -40,7 +40,7 @@ def align(
     model: ModelName = "affine",
     initial: Annotated[
         str | None,
-        typer.Option(help="Start from this transform, without a search: a11,a12,tx,a21,a22,ty."),
+        typer.Option(help="Start from this transform instead of searching: a11,a12,tx,a21,a22,ty."),
     ] = None,
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
@@ -48,11 +48,14 @@ def align(
         str, typer.Option(help="continuation, single or descriptor.")
     ] = "continuation",
     diffusion: Annotated[
-        str, typer.Option(help="partial, or all to diffuse positions over rotation and scale too.")
+        str, typer.Option(help="partial, or all: also diffuse positions over rotation and scale.")
     ] = "partial",
     device: Device = "cpu",
 ) -> None:
-    """Align a template with an image by diffusion and continuation. Exit code 1: not found."""
+    """Align a template with an image by diffusion and continuation.
+
+    Exits with status 1 if the alignment is not reliable.
+    """
     from caloric.alignment import align
     from caloric.image import reading
     from caloric.types import TransformModel as Motion
@@ -82,7 +85,7 @@ def align(
 def _report(
     result: "Alignment", about: dict[str, Any], json_path: str | None, output: Path | None
 ) -> None:
-    """Write an alignment as JSON and as text; exit with code 1 if it failed."""
+    """Write an alignment as JSON or text; exit with status 1 if it did not converge."""
     if json_path is not None:
         console.write_text(json_path, json.dumps(about | _as_json(result)))
     if json_path != "-":
@@ -100,16 +103,16 @@ def _finite(value: float) -> float | None:
 
 
 def _degrees(transform: Any) -> float:
-    """Return the direction of the template's x axis in the image."""
+    """Return the direction of the template's x axis in the image, in degrees."""
     return float(np.degrees(np.arctan2(transform[1, 0], transform[0, 0])))
 
 
-def _turned(degrees: float) -> str:
-    return f"{round(degrees, 1) + 0.0:.1f}°"  # no -0.0
+def _format_degrees(degrees: float) -> str:
+    return f"{round(degrees, 1) + 0.0:.1f}°"  # adding 0.0 turns -0.0 into 0.0
 
 
 def _as_json(result: "Alignment") -> dict[str, Any]:
-    """Return an alignment without infinities; docs/json.md describes the fields."""
+    """Return the JSON fields of an alignment (docs/json.md); infinite values become None."""
     finite = bool(np.isfinite(result.covariance).all())
     return {
         "transform": result.transform.tolist(),
@@ -143,11 +146,11 @@ def _draw_alignment(
         initial = np.array(start)
     steps = [(s.sigma, s.point, s.cost) for s in result.path]
     scale = transforms.scale(result.transform)
-    found = f"scale {scale:.3g}, turned {_turned(_degrees(result.transform))}"
+    pose = f"scale {scale:.3g}, rotation {_format_degrees(_degrees(result.transform))}"
     if result.converged:
         title = f"{title}, confidence {result.confidence:.2f}"
     viz.draw_alignment(
-        template, image, initial, steps, f"{title}, {found}", reliable=result.converged,
+        template, image, initial, steps, f"{title}, {pose}", reliable=result.converged,
         others=others,
     ).save(output)  # fmt: skip
 
@@ -160,17 +163,18 @@ def find(
     json_path: Json = None,
     model: ModelName = "affine",
     kernel: Annotated[
-        str, typer.Option(help="heat, sift, or another kernel of `caloric info`.")
+        str, typer.Option(help="heat, sift, or another kernel listed by `caloric info`.")
     ] = "heat",
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
     device: Device = "cpu",
 ) -> None:
-    """Find which of several templates are in an image, and where. Exit code 1: none.
+    """Find which of several templates are in an image, and where.
 
-    Prints a table of all templates, best first. A template that cannot be used is reported in it.
+    Prints a table of all templates, best first; templates that cannot be used are reported too.
+    Exits with status 1 if none is found.
     """
-    from caloric.alignment import templates as finding
+    from caloric.alignment import templates as template_search
     from caloric.image import reading
     from caloric.types import TransformModel as Motion
 
@@ -179,24 +183,26 @@ def find(
     pixels, unusable = _readable(templates)
     readable = list(pixels)
     with console.working(f"searching {image} for {len(readable)} templates"):
-        result = finding.find_template(
+        result = template_search.find_template(
             image_pixels, list(pixels.values()),
             kernel=kernel, model=cast(Motion, model), feature=feature, inverted=inverted,
             names=[templates[i] for i in readable], device=device,
         )  # fmt: skip
     best = readable[result.template]
     if output is not None:
-        more = {readable[i]: a for i, a in result.others.items() if a.converged}
-        names = ", ".join(Path(templates[i]).name for i in more)
-        title = f"{Path(templates[best]).name}{' (blue: ' + names + ')' if more else ''} in "
+        also_found = {readable[i]: a for i, a in result.others.items() if a.converged}
+        names = ", ".join(Path(templates[i]).name for i in also_found)
+        title = f"{Path(templates[best]).name}{' (blue: ' + names + ')' if also_found else ''} in "
         title += f"{Path(image).name}: {result.alignment.reason}"
-        others = [(np.shape(pixels[i]), a.transform) for i, a in more.items()]
+        others = [(np.shape(pixels[i]), a.transform) for i, a in also_found.items()]
         _draw_alignment(output, pixels[best], image_pixels, result.alignment, None, title, others)
     alignments = {readable[i]: a for i, a in result.others.items()} | {best: result.alignment}
     unusable |= {readable[i]: reason for i, reason in result.unusable.items()}
     scores = dict(zip(readable, result.scores.tolist(), strict=True))
-    each = [
-        _found(path, scores.get(i, 0.0), alignments.get(i), unusable.get(i), pixels.get(i))
+    reports = [
+        _template_report(
+            path, scores.get(i, 0.0), alignments.get(i), unusable.get(i), pixels.get(i)
+        )
         for i, path in enumerate(templates)
     ]
     if json_path is not None:
@@ -206,12 +212,12 @@ def find(
             "template": templates[best],
             "index": best,
             "found": result.found,
-            "scores": [{"template": one["template"], "score": one["score"]} for one in each],
-            "templates": each,
+            "scores": [{"template": one["template"], "score": one["score"]} for one in reports],
+            "templates": reports,
         }
         console.write_text(json_path, json.dumps(about | _as_json(result.alignment)))
     if json_path != "-":
-        _print_table(each)
+        _print_table(reports)
         if output is not None:
             typer.echo(f"written: {output}")
     if not result.found:
@@ -219,7 +225,7 @@ def find(
 
 
 def _readable(paths: list[str]) -> tuple[dict[int, Any], dict[int, str]]:
-    """Return the templates that can be read by their index, and why the others cannot."""
+    """Return the readable templates, and the errors of the others, both by index."""
     from caloric.image import reading
 
     pixels, unusable = {}, {}
@@ -233,43 +239,43 @@ def _readable(paths: list[str]) -> tuple[dict[int, Any], dict[int, str]]:
     return pixels, unusable
 
 
-def _found(
+def _template_report(
     path: str, score: float, alignment: "Alignment | None", unusable: str | None, pixels: Any
 ) -> dict[str, Any]:
-    """Return what was found of one template, as ``find --json`` has it."""
+    """Return the entry of one template in the JSON of ``find``."""
     from caloric.alignment import transforms
 
-    found = alignment is not None and alignment.converged
-    reason = unusable or (alignment.reason if alignment is not None else "scored too low")
-    result = {"template": path, "score": score, "found": found, "reason": reason}
-    if alignment is None or not found:
+    is_found = alignment is not None and alignment.converged
+    reason = unusable or (alignment.reason if alignment is not None else "score too low")
+    result = {"template": path, "score": score, "found": is_found, "reason": reason}
+    if alignment is None or not is_found:
         return result
     transform = alignment.transform
-    middle = transform[:, :2] @ ((np.array(pixels.shape[1::-1]) - 1) / 2) + transform[:, 2]
+    center = transform[:, :2] @ ((np.array(pixels.shape[1::-1]) - 1) / 2) + transform[:, 2]
     return result | {
         "transform": transform.tolist(),
-        "center": middle.tolist(),
+        "center": center.tolist(),
         "scale": transforms.scale(transform),
         "degrees": _degrees(transform),
         "confidence": alignment.confidence,
     }
 
 
-def _print_table(each: list[dict[str, Any]]) -> None:
-    """Print all templates, those that were found first and the best of them at the top."""
+def _print_table(reports: list[dict[str, Any]]) -> None:
+    """Print all templates: those that were found first, by decreasing score."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("template", "found", "center", "scale", "turned", "confidence", "score")
-    ordered = sorted(each, key=lambda one: (not one["found"], -one["score"]))
+    table = Table("template", "found", "center", "scale", "rotation", "confidence", "score")
+    ordered = sorted(reports, key=lambda one: (not one["found"], -one["score"]))
     for one in ordered:
-        place = [""] * 4
+        pose = [""] * 4
         if one["found"]:
             x, y = one["center"]
-            place = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}", _turned(one["degrees"]),
-                     f"{one['confidence']:.2f}"]  # fmt: skip
-        found = "yes" if one["found"] else "no"
-        table.add_row(escape(one["template"]), found, *place, f"{one['score']:.2f}")
+            pose = [f"{x:.1f}, {y:.1f}", f"{one['scale']:.3f}",
+                    _format_degrees(one["degrees"]), f"{one['confidence']:.2f}"]  # fmt: skip
+        answer = "yes" if one["found"] else "no"
+        table.add_row(escape(one["template"]), answer, *pose, f"{one['score']:.2f}")
     for column in table.columns[1:]:
         column.no_wrap = True
     console.tables().print(table)
