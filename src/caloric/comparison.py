@@ -13,7 +13,7 @@ from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image.pixels import to_gray
 from caloric.matching import refinement
-from caloric.matching.neighbors import Matches, check_options, match_descriptors, one_per_place
+from caloric.matching.neighbors import Matches, check_options, match_descriptors, one_per_position
 from caloric.types import FloatArray
 
 
@@ -65,7 +65,7 @@ def _once_per_place(a: Any, b: Any, matches: Matches) -> Matches:
     """Return one match per place if features are from simulated views."""
     if not (isinstance(a, Features) and isinstance(b, Features)) or max(a.views, b.views) == 1:
         return matches
-    return matches[one_per_place(matches, a.frames.xy, b.frames.xy)]
+    return matches[one_per_position(matches, a.frames.xy, b.frames.xy)]
 
 
 def descent(device: str) -> refinement.Descent:

@@ -38,7 +38,7 @@ def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
     monkeypatch.setattr(refinement, "_RECORDED", 64)
     parts = refinement.descend(*pixels, a, b, DEVICE)
     for one, other in zip(
-        (whole.maps, whole.shifts, whole.figures), (parts.maps, parts.shifts, parts.figures),
+        (whole.maps, whole.shifts, whole.statistics), (parts.maps, parts.shifts, parts.statistics),
         strict=True,
     ):  # fmt: skip
         assert one.shape == other.shape

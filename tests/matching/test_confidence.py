@@ -1,4 +1,4 @@
-"""Confidence: the evidence for a geometry."""
+"""The confidence of geometries, and the evidence for them."""
 
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ SHIFT = np.array([7.0, -3])
 
 
 def test_random_matches_are_not_reliable():
-    """Neither few nor many random matches have a reliable geometry."""
     rng = np.random.default_rng(0)
     reliable = 0
     for count in (10, 30, 100, 300):

@@ -1,4 +1,4 @@
-"""The last fit of a geometry reaches the minimum that random samples miss."""
+"""The last fit of a geometry is more accurate than random samples."""
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ HOMOGRAPHY = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
 
 
 def scene(model, rng, n=300, noise=0.0):
-    """Matched points (n, 2) of a model, and the points that move by it without noise."""
+    """Return matched points (n, 2) with noise, and the model."""
     if model in ("homography", "affine"):
         p = rng.uniform(0, [1000, 800], (n, 2))
         matrix = HOMOGRAPHY.copy()
@@ -38,7 +38,7 @@ def scene(model, rng, n=300, noise=0.0):
 
 
 def disturbed(truth, rng, model):
-    """A model some pixels off."""
+    """Return the model with an error of some pixels."""
     if model == "affine":
         return truth + rng.normal(0, 1, (2, 3)) * [1e-3, 1e-3, 1]
     if model == "homography":
@@ -65,26 +65,26 @@ def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
     q[:60] += rng.normal(0, 60, (60, 2))
     cameras = [K, K] if model == "essential" else None
     start = disturbed(truth, rng, model)
-    found = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 4.0)
-    # Some outliers are near the model by chance, and count a little.
-    least = 0.01 if model in ("homography", "affine") else 0.05
-    assert fitting.residual(p[60:], q[60:], model, found, cameras).max() < least
+    fitted = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 4.0)
+    # Some outliers are close to the model by chance and have a small weight.
+    tolerance = 0.01 if model in ("homography", "affine") else 0.05
+    assert fitting.residual(p[60:], q[60:], model, fitted, cameras).max() < tolerance
     if model in ("fundamental", "essential"):
-        assert abs(np.linalg.det(found / np.linalg.norm(found))) < 1e-12
+        assert abs(np.linalg.det(fitted / np.linalg.norm(fitted))) < 1e-12
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_noisy_matches_end_at_a_minimum(model):
-    """Which is nearer to the truth than the best of the random samples."""
+def test_the_fit_of_noisy_matches_is_closer_to_the_truth_than_random_samples(model):
     rng = np.random.default_rng(1)
     p, q, truth = scene(model, rng, noise=0.3)
     cameras = [K, K] if model == "essential" else None
-    found = fitting.fit(fitting.Correspondences(p, q, model, cameras), truth, 2.0)
+    fitted = fitting.fit(fitting.Correspondences(p, q, model, cameras), truth, 2.0)
     options = robust._parameters(0, 2)
     sampled = robust._by_opencv(fitting.Correspondences(p, q, model, cameras), options)
     clean = scene(model, rng)[:2]
     error = [
-        np.sqrt(np.mean(fitting.residual(*clean, model, m, cameras) ** 2)) for m in (found, sampled)
+        np.sqrt(np.mean(fitting.residual(*clean, model, m, cameras) ** 2))
+        for m in (fitted, sampled)
     ]
     assert error[0] < 0.1
     assert error[0] < error[1]
@@ -93,9 +93,9 @@ def test_noisy_matches_end_at_a_minimum(model):
 def test_weights_follow_the_covariances():
     rng = np.random.default_rng(2)
     p, q, _ = scene("homography", rng)
-    off = np.where(np.arange(len(p)) % 2 == 0, 0.02, 0.8)
-    q = q + rng.normal(0, 1, q.shape) * off[:, None]
-    covariances = off[:, None, None] ** 2 * np.eye(2)
+    deviations = np.where(np.arange(len(p)) % 2 == 0, 0.02, 0.8)
+    q = q + rng.normal(0, 1, q.shape) * deviations[:, None]
+    covariances = deviations[:, None, None] ** 2 * np.eye(2)
     clean = scene("homography", np.random.default_rng(3))[:2]
     error = [
         np.median(
@@ -104,7 +104,7 @@ def test_weights_follow_the_covariances():
         for c in (None, covariances)
     ]
     assert error[1] < 0.5 * error[0]
-    # What was not refined counts little; alone, it still gives a model.
+    # Unrefined matches have a small weight, but still give a model if there are no others.
     covariances[::3] = np.diag([np.inf, np.inf])
     assert geometry.estimate(p, q, covariances=covariances)
     covariances[:] = np.diag([np.inf, np.inf])
@@ -112,7 +112,7 @@ def test_weights_follow_the_covariances():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_degenerate_matches_leave_the_model_finite(model):
+def test_degenerate_matches_give_a_finite_model(model):
     line = np.stack([np.arange(50.0), 2 * np.arange(50.0)], 1)
     cameras = [K, K] if model == "essential" else None
     start = np.eye(3)[:2] if model == "affine" else np.eye(3)

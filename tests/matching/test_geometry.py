@@ -1,4 +1,4 @@
-"""Geometry of matches: each model from exact and from incorrect matches."""
+"""Estimation of every model from matches with outliers."""
 
 import cv2
 import numpy as np
@@ -9,7 +9,7 @@ from caloric.matching import geometry
 
 
 def scene(model, outliers=0.4, seed=0):
-    """Matched points of a known geometry, with noise and outliers."""
+    """Return matched points of a known geometry with noise and outliers, the inliers, and K."""
     rng = np.random.default_rng(seed)
     n = 300
     K = np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]])
@@ -24,39 +24,39 @@ def scene(model, outliers=0.4, seed=0):
     if model == "affine":
         b = a @ np.array([[0.9, 0.2], [-0.1, 1.1]]).T + [5, -3]
     b = b + 0.3 * rng.standard_normal((n, 2))
-    wrong = rng.random(n) < outliers
-    b[wrong] = rng.uniform(0, 600, (int(wrong.sum()), 2))
-    return a, b, ~wrong, K
+    incorrect = rng.random(n) < outliers
+    b[incorrect] = rng.uniform(0, 600, (int(incorrect.sum()), 2))
+    return a, b, ~incorrect, K
 
 
 @pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "essential"])
-def test_verify_finds_the_geometry(model):
-    a, b, right, K = scene(model)
+def test_inliers_are_found_and_results_are_repeatable(model):
+    a, b, correct, K = scene(model)
     cameras = (K, K) if model == "essential" else None
-    found = geometry.estimate(a, b, model=model, intrinsics=cameras)
-    assert found.matrix.shape == ((2, 3) if model == "affine" else (3, 3))
-    assert found.inliers[right].mean() > 0.97
-    assert found.inliers[~right].mean() < 0.1
+    estimate = geometry.estimate(a, b, model=model, intrinsics=cameras)
+    assert estimate.matrix.shape == ((2, 3) if model == "affine" else (3, 3))
+    assert estimate.inliers[correct].mean() > 0.97
+    assert estimate.inliers[~correct].mean() < 0.1
     again = geometry.estimate(a, b, model=model, intrinsics=cameras)
-    np.testing.assert_array_equal(found.matrix, again.matrix)
-    np.testing.assert_array_equal(found.inliers, again.inliers)
+    np.testing.assert_array_equal(estimate.matrix, again.matrix)
+    np.testing.assert_array_equal(estimate.inliers, again.inliers)
 
 
 @pytest.mark.parametrize("model", ["homography", "affine", "fundamental"])
-def test_verify_without_enough_to_go_on(model):
+def test_too_few_or_degenerate_points_have_no_geometry(model):
     for points in (
         np.zeros((0, 2)),
         np.zeros((2, 2)),
         np.ones((50, 2)),
         np.arange(6).reshape(3, 2),
     ):
-        found = geometry.estimate(points, points, model=model)
-        assert found.inliers.shape == found.residuals.shape == (len(points),)
+        estimate = geometry.estimate(points, points, model=model)
+        assert estimate.inliers.shape == estimate.residuals.shape == (len(points),)
         if model != "affine":
-            assert found.matrix is None
+            assert estimate.matrix is None
 
 
-def test_verify_checks_what_it_is_given():
+def test_invalid_arguments_are_reported():
     with pytest.raises(caloric.InputError, match="unknown model 'plane'"):
         geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="plane")
     with pytest.raises(caloric.InputError, match="needs intrinsics"):

@@ -1,4 +1,4 @@
-"""Nearest neighbors: exact, unique, and the ratio to the second one elsewhere."""
+"""Nearest neighbors: exact, mutual, and the ratio test with positions."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from caloric.matching import neighbors
 
 
 def test_matching_is_exact():
-    """Against all distances at once: nearest, mutual, ratio, and the ratio to another place."""
+    """Compared with the full distance matrix: mutual matches, ratio test, and positions (FGINN)."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((n, 24)).astype(np.float32) for n in (1500, 1300))
     b[:400] = a[:400] + 0.5 * rng.standard_normal((400, 24))
@@ -20,34 +20,34 @@ def test_matching_is_exact():
     order = np.sort(distance, 1)
     back = distance.argmin(0)
     for mutual in (False, True):
-        for ratio, places in ((None, None), (0.8, None), (0.8, xy)):
+        for ratio, positions in ((None, None), (0.8, None), (0.8, xy)):
             keep = np.ones(1500, bool)
             if mutual:
                 keep &= back[nearest] == np.arange(1500)
-            if ratio and places is None:
+            if ratio and positions is None:
                 keep &= order[:, 0] < ratio * order[:, 1]
             elif ratio:
                 for i, j in enumerate(nearest):
-                    elsewhere = np.abs(xy - xy[j]).max(1) > 10
-                    keep[i] &= order[i, 0] < ratio * distance[i, elsewhere].min()
-            found = neighbors.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=places)
+                    distant = np.abs(xy - xy[j]).max(1) > 10
+                    keep[i] &= order[i, 0] < ratio * distance[i, distant].min()
+            matches = neighbors.match_descriptors(a, b, mutual=mutual, ratio=ratio, xy_b=positions)
             expected = {(i, nearest[i]) for i in np.flatnonzero(keep)}
-            assert {tuple(row) for row in found.indices} == expected
+            assert {tuple(row) for row in matches.indices} == expected
             np.testing.assert_allclose(
-                found.distances, distance[found.indices[:, 0], found.indices[:, 1]], atol=1e-3
+                matches.distances, distance[matches.indices[:, 0], matches.indices[:, 1]], atol=1e-3
             )
-            assert (np.diff(found.distances) >= 0).all()
+            assert (np.diff(matches.distances) >= 0).all()
 
 
-def test_matching_many_without_the_whole_matrix():
+def test_many_descriptors_are_matched_in_blocks():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((33_000, 8)).astype(np.float32)
-    found = neighbors.match_descriptors(a, a[::-1], mutual=True, ratio=None)
-    assert len(found) > 32_000
-    assert (found.indices.sum(1) == 32_999).mean() > 0.999
+    matches = neighbors.match_descriptors(a, a[::-1], mutual=True, ratio=None)
+    assert len(matches) > 32_000
+    assert (matches.indices.sum(1) == 32_999).mean() > 0.999
 
 
-def test_matching_odd_input():
+def test_empty_and_invalid_descriptors():
     none = np.zeros((0, 8), np.float32)
     some = np.random.default_rng(0).random((5, 8)).astype(np.float32)
     for a, b in ((none, some), (some, none), (none, none)):
@@ -67,15 +67,15 @@ def test_matching_odd_input():
         caloric.match(a, b)
 
 
-def test_duplicates_match_once():
+def test_duplicate_descriptors_match_once():
     rng = np.random.default_rng(0)
     a = rng.random((6, 8), dtype=np.float32)
-    found = caloric.match(np.concatenate([a, a]), a, ratio=None)
-    np.testing.assert_array_equal(np.sort(found.indices[:, 0]), np.arange(6))
+    matches = caloric.match(np.concatenate([a, a]), a, ratio=None)
+    np.testing.assert_array_equal(np.sort(matches.indices[:, 0]), np.arange(6))
 
 
-def test_the_second_neighbor_is_elsewhere_however_many_are_here():
-    """Seven copies of the nearest at one place, which four rounds of looking do not get past."""
+def test_the_second_nearest_skips_any_number_of_copies_at_one_position():
+    """Seven copies exceed the four rounds of the fast search."""
     rng = np.random.default_rng(1)
     a, far = rng.random((2, 1, 8), dtype=np.float32)
     copies = a + 1e-3 * rng.random((7, 8), dtype=np.float32)
@@ -91,8 +91,8 @@ def test_neighbors_are_exact_far_from_the_origin(offset):
     a = rng.standard_normal((200, 64))
     b = a + 0.3 * rng.standard_normal((200, 64))
     a, b = (a + offset).astype(np.float32), (b + offset).astype(np.float32)
-    found = caloric.match(a, b, mutual=False, ratio=None)
+    matches = caloric.match(a, b, mutual=False, ratio=None)
     true = cdist(a.astype(np.float64), b.astype(np.float64))
-    np.testing.assert_array_equal(found.indices[:, 1], true.argmin(1)[found.indices[:, 0]])
-    np.testing.assert_allclose(found.distances, true[tuple(found.indices.T)], rtol=1e-3)
+    np.testing.assert_array_equal(matches.indices[:, 1], true.argmin(1)[matches.indices[:, 0]])
+    np.testing.assert_allclose(matches.distances, true[tuple(matches.indices.T)], rtol=1e-3)
     assert caloric.match(a, a, ratio=None).distances.max() == 0

@@ -1,4 +1,4 @@
-"""Refined matches: where they end, when they stay, how well they are known, on every path."""
+"""Refined matches: accuracy, unchanged matches, and covariances, with and without the core."""
 
 import cv2
 import numpy as np
@@ -23,103 +23,103 @@ def pair():
     return matched_views()
 
 
-def misses(maps_a, maps_b):
+def errors(maps_a, maps_b):
     return np.linalg.norm(maps_b[:, :, 2] - photographs.apply(MOVED, maps_a[:, :, 2]), axis=1)
 
 
-def test_refined_matches_agree_better_and_stay_near(pair):
+def test_refined_matches_are_more_accurate_and_stay_close(pair):
     first, second, a, b, plain = pair
     refined = caloric.match(a, b, refine=True, images=(first, second))
     np.testing.assert_array_equal(plain.indices, refined.indices)
     assert plain.refined is None
     maps_a, maps_b = frames_of(pair)
-    before, after = misses(maps_a, maps_b), misses(maps_a, refined.refined)
-    right = before < 2
-    assert np.median(after[right]) < 0.5 * np.median(before[right])
+    before, after = errors(maps_a, maps_b), errors(maps_a, refined.refined)
+    correct = before < 2
+    assert np.median(after[correct]) < 0.5 * np.median(before[correct])
     sigma = b.frames.sigma[plain.indices[:, 1]]
     shift = np.linalg.norm(refined.refined[:, :, 2] - maps_b[:, :, 2], axis=1)
     assert (shift <= sigma + 1e-9).all()
     # The frames' shapes follow the affine map: A_b = M A_a.
-    wanted = MOVED[:, :2] @ maps_a[right, :, :2]
-    away = [
-        np.median(np.linalg.norm(m[right, :, :2] - wanted, axis=(1, 2)) / sigma[right])
+    expected = MOVED[:, :2] @ maps_a[correct, :, :2]
+    shape_errors = [
+        np.median(np.linalg.norm(m[correct, :, :2] - expected, axis=(1, 2)) / sigma[correct])
         for m in (maps_b, refined.refined)
     ]
-    assert away[1] < 0.5 * away[0]
+    assert shape_errors[1] < 0.5 * shape_errors[0]
     assert (refined[:10].covariances == refined.covariances[:10]).all()
 
 
 @pytest.mark.skipif(native.core() is None, reason="no compiled core")
-def test_the_core_and_the_plain_path_agree(pair):
+def test_the_core_and_numpy_agree(pair):
     pixels, maps = [unit(image) for image in pair[:2]], frames_of(pair)
     rng = np.random.default_rng(0)
-    # Some far out, some large, some sheared, some hopeless.
-    odd = [m.copy() for m in maps]
-    odd[1][::7, :, 2] += rng.normal(0, 200, odd[1][::7, :, 2].shape)
-    odd[0][::5, :, :2] *= 6
-    odd[1][::5, :, :2] *= 6
-    odd[1][::4, :, :2] = odd[1][::4, :, :2] @ np.array([[1.2, 0.3], [0, 0.9]])
-    for a, b in (maps, odd):
+    # Frames outside the image, large frames and sheared frames.
+    difficult = [m.copy() for m in maps]
+    difficult[1][::7, :, 2] += rng.normal(0, 200, difficult[1][::7, :, 2].shape)
+    difficult[0][::5, :, :2] *= 6
+    difficult[1][::5, :, :2] *= 6
+    difficult[1][::4, :, :2] = difficult[1][::4, :, :2] @ np.array([[1.2, 0.3], [0, 0.9]])
+    for a, b in (maps, difficult):
         fast = refinement.refine(*pixels, a, b)
         with setting(CALORIC_NATIVE="0"):
             plain = refinement.refine(*pixels, a, b)
         assert (fast.moved == plain.moved).mean() > 0.99
         both = fast.moved & plain.moved
-        apart = np.linalg.norm(fast.xy - plain.xy, axis=1)[both]
-        # A step may be taken on one path and not on the other where the costs are equal.
-        assert np.quantile(apart, 0.99) < 1e-3
+        distances = np.linalg.norm(fast.xy - plain.xy, axis=1)[both]
+        # If the costs are nearly equal, only one of the two may accept a step.
+        assert np.quantile(distances, 0.99) < 1e-3
         ratio = fast.covariances[both][:, 0, 0] / plain.covariances[both][:, 0, 0]
         assert np.abs(np.log(np.quantile(ratio, [0.01, 0.99]))).max() < 0.01
 
 
 def scatter(first, second, a, b, noise, copies):
-    """Covariances over noisy copies, and the mean of those that are predicted."""
+    """Return the sample covariances over noisy copies, and the mean predicted covariances."""
     rng = np.random.default_rng(0)
 
     def noisy(image):
         return image + rng.normal(0, noise, image.shape).astype(np.float32)
 
-    found = [refinement.refine(noisy(first), noisy(second), a, b) for _ in range(copies)]
-    always = np.all([one.moved for one in found], axis=0)
-    xy = np.array([one.xy[always] for one in found])
-    off = xy - xy.mean(0)
-    seen = np.einsum("kmi,kmj->mij", off, off) / (copies - 1)
-    return seen, np.mean([one.covariances[always] for one in found], axis=0)
+    results = [refinement.refine(noisy(first), noisy(second), a, b) for _ in range(copies)]
+    always = np.all([one.moved for one in results], axis=0)
+    xy = np.array([one.xy[always] for one in results])
+    deviations = xy - xy.mean(0)
+    measured = np.einsum("kmi,kmj->mij", deviations, deviations) / (copies - 1)
+    return measured, np.mean([one.covariances[always] for one in results], axis=0)
 
 
 @pytest.mark.parametrize(("noise", "copies"), [(0.01, 200), (0.03, 60)])
-def test_covariances_are_those_of_noisy_copies(pair, noise, copies):
+def test_covariances_predict_the_scatter_of_noisy_copies(pair, noise, copies):
     if native.core() is None:
         copies //= 4
     first, second = (unit(image) for image in pair[:2])
-    seen, predicted = scatter(first, second, *(m[:150] for m in frames_of(pair)), noise, copies)
-    assert len(seen) > 80
-    ratio = np.sqrt(np.trace(predicted, axis1=1, axis2=2) / np.trace(seen, axis1=1, axis2=2))
+    measured, predicted = scatter(first, second, *(m[:150] for m in frames_of(pair)), noise, copies)
+    assert len(measured) > 80
+    ratio = np.sqrt(np.trace(predicted, axis1=1, axis2=2) / np.trace(measured, axis1=1, axis2=2))
     assert 0.8 < np.median(ratio) < 1.25
     assert (np.abs(ratio - 1) < 0.5).mean() > 0.85
-    # The long axis of an edge is found too.
-    long = [np.linalg.eigh(c) for c in (seen, predicted)]
-    stretched = long[0][0][:, 1] > 4 * long[0][0][:, 0]
-    along = np.abs(np.einsum("mi,mi->m", long[0][1][:, :, 1], long[1][1][:, :, 1]))
+    # On edges, the uncertain direction is predicted too.
+    (values, axes), (_, predicted_axes) = (np.linalg.eigh(c) for c in (measured, predicted))
+    stretched = values[:, 1] > 4 * values[:, 0]
+    along = np.abs(np.einsum("mi,mi->m", axes[:, :, 1], predicted_axes[:, :, 1]))
     assert np.median(along[stretched]) > 0.95
 
 
-def test_flat_places_stay():
+def test_matches_in_flat_regions_are_unchanged():
     frames = caloric.Frames.from_xysa([40.0, 20.0], [40.0, 30.0], [4.0, 2.0])
     black = np.zeros((80, 80), np.float32)
     textured = unit(photographs.gray("camera", (80, 80)))
     for images in ((black, black), (black, textured), (textured, black)):
         assert not refinement.refine(*images, frames.maps, frames.maps).moved.any()
     flat = np.full((80, 80), 0.5, np.float32)
-    found = refinement.refine(flat, flat, frames.maps, frames.maps + 0.3)
-    assert not found.moved.any()
-    np.testing.assert_array_equal(found.maps, frames.maps + 0.3)
-    assert np.isinf(found.covariances[:, [0, 1], [0, 1]]).all()
+    result = refinement.refine(flat, flat, frames.maps, frames.maps + 0.3)
+    assert not result.moved.any()
+    np.testing.assert_array_equal(result.maps, frames.maps + 0.3)
+    assert np.isinf(result.covariances[:, [0, 1], [0, 1]]).all()
     assert len(refinement.refine(flat, flat, frames.maps[:0], frames.maps[:0]).maps) == 0
 
 
-def test_repetitive_places_do_not_jump():
-    """Stripes agree every eight pixels: none is reached from another."""
+def test_matches_in_repeated_structure_do_not_jump():
+    """Stripes repeat every eight pixels, but no match moves to the next one."""
     x = np.arange(200)
     stripes = np.tile(0.5 + 0.4 * np.sin(2 * np.pi * x / 8), (200, 1)).astype(np.float32)
     stripes += np.random.default_rng(0).normal(0, 0.01, stripes.shape).astype(np.float32)
@@ -127,15 +127,15 @@ def test_repetitive_places_do_not_jump():
     for shift in (1.0, 3.5, 5.0):
         start = maps.copy()
         start[:, 0, 2] += shift
-        found = refinement.refine(stripes, stripes, maps, start)
-        moved = np.abs(found.xy - start[:, :, 2])
+        result = refinement.refine(stripes, stripes, maps, start)
+        moved = np.abs(result.xy - start[:, :, 2])
         assert (moved <= 3.0 + 1e-9).all()
-        # Along the stripes nothing tells how far: such a place is uncertain, or stays.
-        along = found.covariances[:, 1, 1]
-        assert (along > 20 * found.covariances[:, 0, 0])[found.moved].all()
+        # The position along the stripes is not determined: the match is uncertain or unchanged.
+        along = result.covariances[:, 1, 1]
+        assert (along > 20 * result.covariances[:, 0, 0])[result.moved].all()
 
 
-def test_occluded_places_stay(pair):
+def test_occluded_matches_are_unchanged(pair):
     first, second = (unit(image) for image in pair[:2])
     maps_a, maps_b = frames_of(pair)
     covered = second.copy()
@@ -144,36 +144,36 @@ def test_occluded_places_stay(pair):
     xy, reach = maps_b[:, :, 2], 5 * np.sqrt(np.abs(np.linalg.det(maps_b[:, :, :2])))
     inside = (np.abs(xy - 180).max(1) + reach) < 60
     assert inside.sum() > 10
-    found = refinement.refine(first, covered, maps_a, maps_b)
-    assert found.moved[inside].mean() < 0.05
+    result = refinement.refine(first, covered, maps_a, maps_b)
+    assert result.moved[inside].mean() < 0.05
     outside = (np.abs(xy - 180).max(1) - reach) > 60
-    assert found.moved[outside].mean() > 0.9
+    assert result.moved[outside].mean() > 0.9
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-15, 15), st.floats(0.85, 1.2))
-def test_a_known_shift_is_found(dx, dy, degrees, scale):
+def test_a_known_displacement_is_corrected(dx, dy, degrees, scale):
     image = unit(photographs.gray("camera", (200, 200)))
-    places = caloric.detect(image, max_features=150)
-    inner = np.abs(places.xy - 100).max(1) + 5 * places.sigma < 95
-    maps = places.maps[inner & (places.sigma > 2)]
+    detected = caloric.detect(image, max_features=150)
+    inner = np.abs(detected.xy - 100).max(1) + 5 * detected.sigma < 95
+    maps = detected.maps[inner & (detected.sigma > 2)]
     c, s = scale * np.cos(np.radians(degrees)), scale * np.sin(np.radians(degrees))
     start = maps.copy()
     start[:, :, :2] = start[:, :, :2] @ np.array([[c, -s], [s, c]])
     start[:, :, 2] += [dx, dy]
-    found = refinement.refine(image, image, maps, start)
-    away = np.linalg.norm(found.xy - maps[:, :, 2], axis=1)
-    assert len(away) > 20
-    assert np.median(away) < 0.05  # also where nothing had to move
+    result = refinement.refine(image, image, maps, start)
+    distances = np.linalg.norm(result.xy - maps[:, :, 2], axis=1)
+    assert len(distances) > 20
+    assert np.median(distances) < 0.05  # even if nothing had to move
     if np.hypot(dx, dy) > 0.1:
-        assert found.moved.mean() > 0.5
-        assert np.median(away[found.moved]) < 0.02
+        assert result.moved.mean() > 0.5
+        assert np.median(distances[result.moved]) < 0.02
 
 
-# For anyone's matches.
+# Matches of other methods.
 
 
-def test_points_frames_and_keypoints_of_others(pair):
+def test_points_frames_and_keypoints_of_other_methods(pair):
     first, second, a, b, matches = pair
     maps_a, maps_b = frames_of(pair)
     points = caloric.refine(first, first, maps_a[:, :, 2], maps_a[:, :, 2] + 0.4)
@@ -182,30 +182,30 @@ def test_points_frames_and_keypoints_of_others(pair):
     assert "Refined(" in repr(points)
     sift = cv2.SIFT_create(500)
     (kp_a, da), (kp_b, db) = (sift.detectAndCompute(image, None) for image in (first, second))
-    found = cv2.BFMatcher(crossCheck=True).match(da, db)
-    chosen_a = [kp_a[m.queryIdx] for m in found]
-    chosen_b = [kp_b[m.trainIdx] for m in found]
+    sift_matches = cv2.BFMatcher(crossCheck=True).match(da, db)
+    chosen_a = [kp_a[m.queryIdx] for m in sift_matches]
+    chosen_b = [kp_b[m.trainIdx] for m in sift_matches]
     refined = caloric.refine(first, second, chosen_a, chosen_b)
     p, q = (np.array([k.pt for k in chosen]) for chosen in (chosen_a, chosen_b))
     before = np.linalg.norm(q - photographs.apply(MOVED, p), axis=1)
     after = np.linalg.norm(refined.xy - photographs.apply(MOVED, p), axis=1)
-    right = before < 2
-    assert right.sum() > 100
-    assert np.median(after[right]) < 0.6 * np.median(before[right])
+    correct = before < 2
+    assert correct.sum() > 100
+    assert np.median(after[correct]) < 0.6 * np.median(before[correct])
     same = caloric.refine(
         first, second, a.frames[matches.indices[:, 0]], b.frames[matches.indices[:, 1]]
     )
     np.testing.assert_array_equal(same.maps, caloric.refine(first, second, maps_a, maps_b).maps)
 
 
-@pytest.mark.parametrize("path", ["0", "1"])
+@pytest.mark.parametrize("use_core", ["0", "1"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 2), (7, 90), (90, 4000)])
-def test_tiny_images_and_places_beyond_them(path, shape):
+def test_tiny_images_and_points_outside_them(use_core, shape):
     image = np.random.default_rng(0).random(shape).astype(np.float32)
     points = [[0.0, 0.0], [-1e5, 3.0], [2e9, -2e9], [10.0, 9e5], [shape[1] / 2, shape[0] / 2]]
-    with setting(CALORIC_NATIVE=path):
-        found = caloric.refine(image, image, points, points)
+    with setting(CALORIC_NATIVE=use_core):
+        result = caloric.refine(image, image, points, points)
         large = caloric.refine(image, image, points, points, sigma=1e7)
-    assert np.isfinite(found.maps).all()
-    assert not found.moved[1:4].any()
+    assert np.isfinite(result.maps).all()
+    assert not result.moved[1:4].any()
     assert not large.moved.any()

@@ -1,4 +1,4 @@
-"""The arithmetic of refinement: against its definitions, and the same for arrays and tensors."""
+"""The steps of refinement compared with their definitions, for arrays and tensors."""
 
 import numpy as np
 import pytest
@@ -51,8 +51,8 @@ def test_gradients_of_a_ramp_and_their_adjoint(number):
     np.testing.assert_allclose(forward, backward, rtol=1e-3, atol=1e-3)
 
 
-def test_slopes_are_those_of_moved_templates():
-    """The field of a smooth image in moved frames, by differences in the six parameters."""
+def test_slopes_agree_with_finite_differences():
+    """Differences of the fields of a smooth image in moved frames."""
     x, y = np.meshgrid(np.arange(200.0), np.arange(200.0))
     image = 0.5 + 0.2 * np.sin(x / 9 + 0.5) * np.cos(y / 11) + 0.1 * np.sin((x + y) / 13)
     octaves = refinement._octaves(image.astype(np.float32))
@@ -67,7 +67,9 @@ def test_slopes_are_those_of_moved_templates():
         h = np.tile(0.02 * e, (6, 1))
         difference = (moved(-h) - moved(h)) / 0.04
         cosine = (difference * slopes[:, i]).sum(1) / np.linalg.norm(difference, axis=1)
-        assert (cosine / np.linalg.norm(slopes[:, i], axis=1)).min() > 0.92  # up to borders
+        assert (
+            cosine / np.linalg.norm(slopes[:, i], axis=1)
+        ).min() > 0.92  # differences at the borders
 
 
 def test_moved_frames_are_compositions_with_the_inverse():
@@ -88,7 +90,7 @@ def test_systems_are_solved():
     assert not nothing.any()
 
 
-def test_noise_is_told_from_texture():
+def test_noise_is_distinguished_from_texture():
     for name in ("camera", "astronaut", "coffee"):
         image = unit(photographs.gray(name))
         rng = np.random.default_rng(0)
@@ -100,7 +102,7 @@ def test_noise_is_told_from_texture():
         assert refinement_steps.noise_level(black) == refinement_steps.ROUNDING
 
 
-def test_noise_of_halved_images_is_as_predicted():
+def test_the_noise_of_halved_images_is_predicted():
     noise = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
     spacings, variances, correlations = refinement_steps.level_noise(3)
     np.testing.assert_array_equal(spacings, [1, 2, 4])
@@ -117,10 +119,10 @@ def test_the_spline_sums_to_one():
     x = np.linspace(0, 1, 11)
     np.testing.assert_allclose(sum(refinement_steps.spline(x - k) for k in range(-2, 4)), 1)
     assert not refinement_steps.spline(np.array([2.0, -3.0, 1e9])).any()
-    assert LAGS * refinement_steps.FINEST > 2  # beyond the last lag noise is not correlated
+    assert LAGS * refinement_steps.MIN_NOISE_SPACING > 2  # noise is uncorrelated after the last lag
 
 
-def test_tensors_give_what_arrays_give():
+def test_tensors_and_arrays_give_the_same_result():
     torch = pytest.importorskip("torch")
     from caloric.gpu import refinement as on_device
 
@@ -132,19 +134,19 @@ def test_tensors_give_what_arrays_give():
     arrays = refinement._octaves(first), refinement._octaves(second)
     tensors = tuple(on_device._octaves(torch.from_numpy(v)) for v in (first, second))
     maps = torch.from_numpy(a)
-    for here, there in zip(arrays, tensors, strict=True):
-        assert float(there.noise) == pytest.approx(here.noise, rel=1e-5)
-        np.testing.assert_allclose(there.patches(maps).numpy(), here.patches(a), atol=1e-5)
+    for array, tensor in zip(arrays, tensors, strict=True):
+        assert float(tensor.noise) == pytest.approx(array.noise, rel=1e-5)
+        np.testing.assert_allclose(tensor.patches(maps).numpy(), array.patches(a), atol=1e-5)
     expected = refinement_steps.descend(arrays, a, b, TABLES)
-    own = on_device._tables(torch.device("cpu"))
-    exact = refinement_steps.tables(own.gradients, "float64", torch.tensor)
+    single = on_device._tables(torch.device("cpu"))
+    double = refinement_steps.tables(single.gradients, "float64", torch.tensor)
     cost = expected[2][:, 1]
     good = (cost > 0) & (cost < 0.1)
     assert good.sum() > 20
-    for tables in (own, exact):
+    for tables in (single, double):
         results = refinement_steps.descend(tensors, maps, torch.from_numpy(b), tables)
         for one, other, tolerance in zip(expected, results, (1e-3, 1e-2, 1e-2), strict=True):
-            apart, size = (
+            difference, size = (
                 np.abs(v).reshape(40, -1).max(1)[good] for v in (one - other.numpy(), one)
             )
-            assert (apart < tolerance * size).all()
+            assert (difference < tolerance * size).all()

@@ -1,4 +1,4 @@
-"""The exchangeable part of the estimation of a geometry."""
+"""Robust estimators of geometries."""
 
 import cv2
 import numpy as np
@@ -19,21 +19,21 @@ def matches():
     return p, q
 
 
-def test_our_estimator_finds_the_model(matches):
+def test_the_default_estimator_finds_the_model(matches):
     matrix = robust.estimate(Correspondences(*matches, "homography"), 2.0, 0)
     np.testing.assert_allclose(matrix / matrix[2, 2], MATRIX, rtol=2e-2, atol=2e-5)
 
 
-def test_another_estimator_can_be_plugged_in(matches):
-    asked = []
+def test_another_estimator_can_be_used(matches):
+    calls = []
 
     def by_ransac(given, threshold, seed):
-        asked.append((len(given), given.model, threshold, seed))
+        calls.append((len(given), given.model, threshold, seed))
         return cv2.findHomography(given.p, given.q, cv2.RANSAC, threshold)[0]
 
     ours = geometry.estimate(*matches)
     other = geometry.estimate(*matches, threshold=3.0, seed=4, estimator=by_ransac)
-    assert asked == [(200, "homography", 3.0, 4)]
+    assert calls == [(200, "homography", 3.0, 4)]
     assert other.confidence > 0.9
     assert (ours.inliers[60:] & other.inliers[60:]).sum() >= 135
 

@@ -1,4 +1,4 @@
-"""Frames find models where few matches are right, and tell whether a model is."""
+"""Samples of frames find models if few matches are correct, and are evidence for them."""
 
 import cv2
 import numpy as np
@@ -13,14 +13,14 @@ SIZE = (800, 1000)
 
 
 def derivative(matrix, points):
-    """The derivatives (n, 2, 2) of a homography at points (n, 2)."""
+    """Return the derivatives (n, 2, 2) of a homography at points (n, 2)."""
     z = fitting.homogeneous(points) @ matrix.T
-    there = z[:, :2] / z[:, 2:]
-    return (matrix[:2, :2] - there[:, :, None] * matrix[2, :2]) / z[:, 2, None, None]
+    mapped = z[:, :2] / z[:, 2:]
+    return (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / z[:, 2, None, None]
 
 
 def scene(model, rng, n, noise=0.1, shapes=0.05):
-    """Frames (n, 2, 3) in two images, as surfaces would show them, and the truth."""
+    """Return matched frames (n, 2, 3) on surfaces in two images, and the true model."""
     if model in ("homography", "affine"):
         p = rng.uniform([100, 100], [900, 700], (n, 2))
         truth = np.array([[0.5, 0.1, 200], [-0.2, 0.9, 60], [2e-4, -1e-4, 1]])
@@ -50,27 +50,27 @@ def scene(model, rng, n, noise=0.1, shapes=0.05):
     return (frames.copy(), second), truth
 
 
-def spoiled(frames, wrong, rng):
-    """The frames with so many matches replaced by unrelated ones."""
+def with_outliers(frames, count, rng):
+    """Return the frames with the first ``count`` matches replaced by unrelated ones."""
     first, second = (maps.copy() for maps in frames)
-    shuffled = rng.permutation(wrong)
-    second[:wrong, :, :2] = second[shuffled, :, :2]
-    second[:wrong, :, 2] = rng.uniform(0, SIZE[::-1], (wrong, 2))
+    shuffled = rng.permutation(count)
+    second[:count, :, :2] = second[shuffled, :, :2]
+    second[:count, :, 2] = rng.uniform(0, SIZE[::-1], (count, 2))
     return first, second
 
 
 @pytest.mark.parametrize("model", ["homography", "fundamental"])
 def test_any_sample_of_exact_frames_gives_the_true_model(model):
-    """Two matches make a homography, three a fundamental matrix, before any fit."""
+    """Two matches determine a homography, three a fundamental matrix, before any fit."""
     rng = np.random.default_rng(0)
     frames, _ = scene(model, rng, 40, noise=0, shapes=0)
     equations = sampling._Equations.of(frames, model)
-    taken = sampling._TAKEN[model]
-    samples = np.stack([rng.permutation(40)[:taken] for _ in range(30)])
+    size = sampling._SAMPLE_SIZE[model]
+    samples = np.stack([rng.permutation(40)[:size] for _ in range(30)])
     models = equations.in_pixels(equations.solved(equations.squares[samples].sum(1)))
-    missed = [fitting.residual(frames[0][:, :, 2], frames[1][:, :, 2], model, m) for m in models]
+    residuals = [fitting.residual(frames[0][:, :, 2], frames[1][:, :, 2], model, m) for m in models]
     # A few samples are degenerate: matches on a line through an epipole.
-    assert (np.max(missed, 1) < 1e-3).mean() > 0.9
+    assert (np.max(residuals, 1) < 1e-3).mean() > 0.9
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -78,40 +78,40 @@ def test_samples_find_the_model_of_exact_matches(model):
     rng = np.random.default_rng(0)
     frames, truth = scene(model, rng, 30, noise=0)
     cameras = [K, K] if model == "essential" else None
-    found = sampling.search(frames, model, 2.0, 0, cameras)
+    matrix = sampling.search(frames, model, 2.0, 0, cameras)
     p, q = (maps[:, :, 2] for maps in frames)
-    assert fitting.residual(p, q, model, found, cameras).max() < 1e-6
+    assert fitting.residual(p, q, model, matrix, cameras).max() < 1e-6
     assert fitting.residual(p, q, model, truth, cameras).max() < 1e-6
 
 
-def test_a_scene_that_is_not_quite_a_plane_is_fitted_as_a_whole(monkeypatch):
-    """A rough wall: the homography of the few that agree best is farther off elsewhere."""
+def test_a_nearly_planar_scene_is_fitted_as_a_whole(monkeypatch):
+    """On a rough wall, a homography of the few best matches is less accurate elsewhere."""
     corners = np.array([[[0.0, 0], [999, 0], [0, 799], [999, 799]]])
 
-    def missed():
+    def corner_error():
         errors = []
         for seed in range(8):
             rng = np.random.default_rng(seed)
             p = rng.uniform([0, 0], [999, 799], (300, 2))
             q = p + rng.normal(0, 3, p.shape)
-            found = geometry.estimate(p, q, size=SIZE, size_a=SIZE)
-            there = cv2.perspectiveTransform(corners, found.matrix)
-            errors.append(np.linalg.norm(there - corners, axis=2).mean())
+            estimate = geometry.estimate(p, q, size=SIZE, size_a=SIZE)
+            mapped = cv2.perspectiveTransform(corners, estimate.matrix)
+            errors.append(np.linalg.norm(mapped - corners, axis=2).mean())
         return np.median(errors)
 
-    whole = missed()
+    widened = corner_error()
     monkeypatch.setattr(robust, "_WIDER", ())
-    assert whole < 0.7 * missed()
+    assert widened < 0.7 * corner_error()
 
 
 @pytest.mark.slow
-def test_unrelated_matches_without_a_ratio_test_are_not_believed():
-    """Thousands of random matches, whose frames the search uses too."""
+def test_many_unrelated_matches_have_no_reliable_geometry():
+    """As many as without a ratio test; their frames are sampled too."""
     for model in ("fundamental", "essential"):
         for seed in range(3):
             rng = np.random.default_rng(seed)
             frames, _ = scene(model, rng, 1500)
-            frames = spoiled(frames, 1500, rng)
+            frames = with_outliers(frames, 1500, rng)
             p, q = (maps[:, :, 2] for maps in frames)
             cameras = (K, K) if model == "essential" else None
             assert not geometry.estimate(
@@ -120,67 +120,65 @@ def test_unrelated_matches_without_a_ratio_test_are_not_believed():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_one_right_match_in_ten_is_enough(model):
-    wrong, right = 360, 40
+def test_one_correct_match_in_ten_is_enough(model):
+    outliers, inliers = 360, 40
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        frames, _ = scene(model, rng, wrong + right)
-        frames = spoiled(frames, wrong, rng)
+        frames, _ = scene(model, rng, outliers + inliers)
+        frames = with_outliers(frames, outliers, rng)
         p, q = frames[0][:, :, 2], frames[1][:, :, 2]
         cameras = (K, K) if model == "essential" else None
-        found = geometry.estimate(
+        estimate = geometry.estimate(
             p, q, model=model, intrinsics=cameras, size=SIZE, size_a=SIZE, frames=frames
         )
-        assert found
-        assert found.inliers[wrong:].mean() > 0.9
-        clean = scene(model, np.random.default_rng(seed), wrong + right, noise=0)[0]
-        missed = fitting.residual(
-            clean[0][:, :, 2], clean[1][:, :, 2], model, found.matrix,
+        assert estimate
+        assert estimate.inliers[outliers:].mean() > 0.9
+        clean = scene(model, np.random.default_rng(seed), outliers + inliers, noise=0)[0]
+        residuals = fitting.residual(
+            clean[0][:, :, 2], clean[1][:, :, 2], model, estimate.matrix,
             None if cameras is None else list(cameras),
         )  # fmt: skip
-        assert np.median(missed) < 1.5
+        assert np.median(residuals) < 1.5
 
 
 def test_frames_that_disagree_lower_the_confidence():
     rng = np.random.default_rng(0)
     frames, _ = scene("homography", rng, 60)
-    frames = spoiled(frames, 52, rng)
+    frames = with_outliers(frames, 52, rng)
     p, q = frames[0][:, :, 2], frames[1][:, :, 2]
     agreeing = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=frames)
-    turned = frames[1].copy()
-    turned[:, :, :2] = turned[:, :, 1::-1]
-    other = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=(frames[0], turned))
+    mirrored = frames[1].copy()
+    mirrored[:, :, :2] = mirrored[:, :, 1::-1]
+    other = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=(frames[0], mirrored))
     assert agreeing.confidence > 0.99
     assert other.confidence < agreeing.confidence - 0.1
 
 
-def test_the_predicted_error_is_the_scatter():
-    """Over many noisy copies the model misses by what one of them predicts."""
-    missed, predicted = [], []
-    places = np.random.default_rng(1).uniform([0, 0], [999, 799], (50, 2))
+def test_the_predicted_error_is_the_scatter_over_noisy_copies():
+    squared_errors, predicted = [], []
+    points = np.random.default_rng(1).uniform([0, 0], [999, 799], (50, 2))
     for seed in range(60):
         (first, second), truth = scene("homography", np.random.default_rng(5), 40, noise=0)
         p, q = first[:, :, 2], second[:, :, 2].copy()
         q += np.random.default_rng(seed).normal(0, 0.7, q.shape)
-        found = fitting.fit(fitting.Correspondences(p, q, "homography"), truth, 10.0)
-        mapped, deviations = fitting.uncertainty(p, q, "homography", found, places)
-        exact = cv2.perspectiveTransform(places[None], truth)[0]
-        missed.append(((mapped - exact) ** 2).sum(1))
+        matrix = fitting.fit(fitting.Correspondences(p, q, "homography"), truth, 10.0)
+        mapped, deviations = fitting.uncertainty(p, q, "homography", matrix, points)
+        exact = cv2.perspectiveTransform(points[None], truth)[0]
+        squared_errors.append(((mapped - exact) ** 2).sum(1))
         predicted.append(deviations**2)
-    ratio = np.sqrt(np.mean(missed, 0) / np.mean(predicted, 0))
+    ratio = np.sqrt(np.mean(squared_errors, 0) / np.mean(predicted, 0))
     assert 0.8 < np.median(ratio) < 1.25
 
 
-def test_evidence_counts():
-    """More inliers, agreement and precision never lower the confidence."""
+def test_more_evidence_raises_the_confidence():
 
-    def said(power, error, agreement, inliers):
+    def confidence_of(power, error, agreement, inliers):
         return confidence.Evidence(power, error, agreement, inliers).confidence
 
     for agreement in (None, 0.5):
-        assert said(-5, 1.0, agreement, 9) > said(-2, 1.0, agreement, 9)
-        assert said(-5, 1.0, agreement, 9) > said(-5, 9.0, agreement, 9)
-    assert said(-5, 1.0, 0.9, 9) > said(-5, 1.0, 0.1, 9)
-    assert said(-5, 1.0, None, 90) > said(-5, 1.0, None, 9)
-    assert said(float("inf"), 0.1, 1.0, 4) == 0
-    assert said(-30, None, None, 30) > 0.99 > 0.01 > said(3, None, None, 30)
+        assert confidence_of(-5, 1.0, agreement, 9) > confidence_of(-2, 1.0, agreement, 9)
+        assert confidence_of(-5, 1.0, agreement, 9) > confidence_of(-5, 9.0, agreement, 9)
+    assert confidence_of(-5, 1.0, 0.9, 9) > confidence_of(-5, 1.0, 0.1, 9)
+    assert confidence_of(-5, 1.0, None, 90) > confidence_of(-5, 1.0, None, 9)
+    assert confidence_of(float("inf"), 0.1, 1.0, 4) == 0
+    assert confidence_of(-30, None, None, 30) > 0.99 > 0.01 > confidence_of(3, None, None, 30)

@@ -1,4 +1,4 @@
-"""The matches of two images with their geometry."""
+"""Matches of two images and their geometry."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,7 @@ def pair(matrix, model):
 def test_the_swapped_pair_has_the_inverse_geometry(model):
     matrix = np.array([[1.1, 0.2, 3], [-0.1, 0.9, 4], [0.001, 0.002, 1]])
     x, y = np.array([10.0, 20, 1]), np.array([5.0, 6, 1])
-    there = pair(matrix, model)
-    back = there.swapped()
+    back = pair(matrix, model).swapped()
     assert (back.name_a, back.name_b, back.model) == ("b", "a", model)
     np.testing.assert_array_equal(back.inlier_matches, [[3, 0], [4, 5]])
     if model == "homography":

@@ -431,5 +431,5 @@ def test_output_arrays_that_would_be_copied_are_rejected():
 
 def test_descriptors_too_large_for_products_are_rejected():
     large = np.full((3, 4), 1e25, np.float32)
-    with pytest.raises(caloric.InputError, match="divide them by their scale"):
+    with pytest.raises(caloric.InputError, match="scale them down"):
         caloric.match(large, large)

@@ -1,8 +1,7 @@
-"""The last fit of a geometry: least squares over all matches, which fade out as they miss more.
+"""The last fit of a geometry: robust nonlinear least squares over all matches.
 
-Robust estimators stop at the best of their samples. Here the model is moved to the minimum of
-Tukey's biweight of the residuals by Gauss and Newton's steps: of distances in the second image for
-homographies and affine maps, of Sampson's distances for fundamental and essential matrices.
+Gauss-Newton steps minimize Tukey's biweight of the residuals: distances in the second image for
+homographies and affine maps, Sampson's distances for fundamental and essential matrices.
 """
 
 from collections.abc import Sequence
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 from caloric.types import FloatArray, GeometryModel
 
 _STEPS = 15
-_SETTLED = 1e-7  # of the model, relative
-_EFFICIENT = 4.685  # standard deviations where Tukey's weight ends, for 95 % efficiency
-_MODELLED = 0.05  # pixels by which precise matches miss a model, for lenses and surfaces
-_UNREFINED = 0.3  # pixels by which a match misses that was not refined
-_TURNS = np.array(
+_TOLERANCE = 1e-7  # largest change of a parameter in the last step
+_TUKEY = 4.685  # standard deviations at which Tukey's weight is 0, for 95 % efficiency
+_MODEL_ERROR = 0.05  # pixels: error of the model itself, from lenses and surfaces
+_UNREFINED_ERROR = 0.3  # pixels: error of a match that was not refined
+_GENERATORS = np.array(  # of rotations about x, y and z
     [[[0, 0, 0], [0, 0, -1], [0, 1, 0]], [[0, 0, 1], [0, 0, 0], [-1, 0, 0]],
      [[0, -1, 0], [1, 0, 0], [0, 0, 0]]], np.float64,
 )  # fmt: skip
@@ -27,7 +26,7 @@ _TURNS = np.array(
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Residuals (m, k) of a model and their slopes (m, k, d) with respect to its d parameters."""
+    """Residuals (m, k) of a model and their derivatives (m, k, d) by its d parameters."""
 
     residuals: FloatArray
     slopes: FloatArray
@@ -39,7 +38,7 @@ def homogeneous(points: FloatArray) -> FloatArray:
 
 
 def _cross(t: FloatArray) -> FloatArray:
-    return np.asarray(np.tensordot(t, _TURNS, 1))
+    return np.asarray(np.tensordot(t, _GENERATORS, 1))
 
 
 def _rotation(w: FloatArray) -> FloatArray:
@@ -47,7 +46,7 @@ def _rotation(w: FloatArray) -> FloatArray:
 
 
 class _Plane:
-    """A homography: nine numbers, whose scale is left alone."""
+    """A homography, parametrized by its nine entries; their norm stays constant to first order."""
 
     def __init__(self, matrix: FloatArray) -> None:
         self.matrix = matrix / np.linalg.norm(matrix)
@@ -55,14 +54,14 @@ class _Plane:
     def at(self, x: FloatArray, y: FloatArray) -> _Fit:
         z = x @ self.matrix.T
         depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
-        seen = z[:, :2] / depth
+        mapped = z[:, :2] / depth
         slopes = np.zeros((len(x), 2, 9))
         over = x / depth
         slopes[:, 0, :3] = slopes[:, 1, 3:6] = over
-        slopes[:, :, 6:] = -seen[:, :, None] * over[:, None]
+        slopes[:, :, 6:] = -mapped[:, :, None] * over[:, None]
         flat = self.matrix.ravel()
         slopes -= (slopes @ flat)[..., None] * flat
-        return _Fit(seen - y[:, :2], slopes)
+        return _Fit(mapped - y[:, :2], slopes)
 
     def moved(self, step: FloatArray) -> "_Plane":
         return _Plane(self.matrix + step.reshape(3, 3))
@@ -84,7 +83,7 @@ class _Affine:
 
 
 def _sampson(matrix: FloatArray, changes: FloatArray, x: FloatArray, y: FloatArray) -> _Fit:
-    """Return Sampson's distances (m, 1) and their slopes for changes (d, 3, 3) of the matrix."""
+    """Return Sampson's distances (m, 1) and their derivatives along changes (d, 3, 3)."""
     line_b, line_a = x @ matrix.T, y @ matrix
     normal = np.concatenate([line_b[:, :2], line_a[:, :2]], 1)
     length = np.sqrt(np.maximum((normal**2).sum(1), 1e-300))
@@ -99,7 +98,7 @@ def _sampson(matrix: FloatArray, changes: FloatArray, x: FloatArray, y: FloatArr
 
 
 class _Fundamental:
-    """U diag(1, s, 0) Vᵀ: turns of U and V, and s."""
+    """F = U diag(1, s, 0) Vᵀ, parametrized by rotations of U and V, and s."""
 
     def __init__(self, matrix: FloatArray) -> None:
         self.u, values, self.vt = np.linalg.svd(matrix)
@@ -111,8 +110,8 @@ class _Fundamental:
 
     def at(self, x: FloatArray, y: FloatArray) -> _Fit:
         middle = np.diag([1.0, self.s, 0.0])
-        left = self.u @ _TURNS @ middle @ self.vt
-        right = -self.u @ middle @ _TURNS @ self.vt
+        left = self.u @ _GENERATORS @ middle @ self.vt
+        right = -self.u @ middle @ _GENERATORS @ self.vt
         changes = np.concatenate([left, right, (self.u[:, 1:2] @ self.vt[1:2])[None]])
         return _sampson(self.matrix, changes, x, y)
 
@@ -125,7 +124,7 @@ class _Fundamental:
 
 
 class _Essential:
-    """[t]× R between cameras: turns of R, and two changes of the unit vector t."""
+    """E = [t]× R, parametrized by a rotation of R and two changes of the unit vector t."""
 
     def __init__(self, matrix: FloatArray, cameras: Sequence[FloatArray]) -> None:
         self.rotation, _, translation = cv2.decomposeEssentialMat(matrix)
@@ -138,10 +137,10 @@ class _Essential:
 
     def at(self, x: FloatArray, y: FloatArray) -> _Fit:
         first, second = self.inverses
-        turned = _cross(self.translation) @ _TURNS @ self.rotation
+        rotations = _cross(self.translation) @ _GENERATORS @ self.rotation
         across = np.linalg.svd(self.translation[None])[2][1:]
         self.across = across
-        changes = np.concatenate([turned, np.tensordot(across, _TURNS, 1) @ self.rotation])
+        changes = np.concatenate([rotations, np.tensordot(across, _GENERATORS, 1) @ self.rotation])
         return _sampson(second.T @ self.matrix @ first, second.T @ changes @ first, x, y)
 
     def moved(self, step: FloatArray) -> "_Essential":
@@ -153,12 +152,12 @@ class _Essential:
         return new
 
 
-_Any = _Plane | _Affine | _Fundamental | _Essential
+_Model = _Plane | _Affine | _Fundamental | _Essential
 
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """Coordinates around 0 and up to about 1: the numbers of a model are then of one size."""
+    """Normalized coordinates, in which the parameters of a model have a similar magnitude."""
 
     shift: FloatArray
     scale: float
@@ -178,7 +177,7 @@ class _Units:
 
     def start(
         self, model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
-    ) -> _Any:
+    ) -> _Model:
         unit = self.unit
         back = np.linalg.inv(unit)
         if model == "homography":
@@ -203,18 +202,18 @@ class _Units:
 
 
 def factors(covariances: FloatArray) -> FloatArray:
-    """Return weights (m,) for matches of known covariances (m, 2, 2), in square pixels."""
+    """Return weights (m,) of matches with covariances (m, 2, 2) in square pixels."""
     variance = np.trace(covariances, axis1=1, axis2=2) / 2
-    variance = np.where(np.isfinite(variance), variance, _UNREFINED**2)
-    return np.asarray(_MODELLED**2 / (_MODELLED**2 + variance))
+    variance = np.where(np.isfinite(variance), variance, _UNREFINED_ERROR**2)
+    return np.asarray(_MODEL_ERROR**2 / (_MODEL_ERROR**2 + variance))
 
 
 @dataclass(frozen=True, eq=False)
 class Correspondences:
-    """Matched points p and q (m, 2), and the kind of model that is to be estimated from them.
+    """Matched points p and q (m, 2), and the kind of model to estimate from them.
 
     ``cameras`` are the calibration matrices (3, 3) of both images, for an essential matrix;
-    ``factors`` (m,) weight the matches; ``frames`` (m, 2, 3) of both images are given if known.
+    ``factors`` (m,) are weights; ``frames`` are the frames (m, 2, 3) in both images, if known.
     """
 
     p: FloatArray
@@ -230,27 +229,26 @@ class Correspondences:
 
 
 def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> FloatArray:
-    """Return the model of matches at the minimum nearest to ``matrix``, as its matrix.
+    """Return the matrix of the model at the local minimum reached from ``matrix``.
 
-    Matches that miss by ``threshold`` pixels or more do not count, nor do those that miss by more
-    than the others make likely. The model stays as it is if
-    a step would be infinite.
+    Matches with a residual above ``threshold`` pixels have no weight; the limit decreases if most
+    residuals are smaller. The iteration stops if a step is not finite.
     """
     p, q, model, factors = matches.p, matches.q, matches.model, matches.factors
     units = _Units.of(p, q)
     x, y, scale = units.of_points(p), units.of_points(q), units.scale
-    now = units.start(model, matrix, matches.cameras)
+    current = units.start(model, matrix, matches.cameras)
     limit = threshold
     for _ in range(_STEPS):
-        here = now.at(x, y)
-        size = scale * np.linalg.norm(here.residuals, axis=1)
+        fit = current.at(x, y)
+        size = scale * np.linalg.norm(fit.residuals, axis=1)
         weights = _weights(size, limit)
         limit = _limit(size, threshold)
         if factors is not None:
             weights = weights * factors
-        weighted = weights[:, None, None] * here.slopes
-        hessian = np.einsum("mki,mkj->ij", weighted, here.slopes)
-        gradient = np.einsum("mki,mk->i", weighted, here.residuals)
+        weighted = weights[:, None, None] * fit.slopes
+        hessian = np.einsum("mki,mkj->ij", weighted, fit.slopes)
+        gradient = np.einsum("mki,mk->i", weighted, fit.residuals)
         hessian += 1e-12 * np.trace(hessian) * np.eye(len(hessian))
         try:
             step = -np.linalg.solve(hessian, gradient)
@@ -258,35 +256,35 @@ def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> Float
             break
         if not np.isfinite(step).all():
             break
-        now = now.moved(step)
-        if np.abs(step).max() < _SETTLED:
+        current = current.moved(step)
+        if np.abs(step).max() < _TOLERANCE:
             break
-    return units.finish(model, now.matrix)
+    return units.finish(model, current.matrix)
 
 
 def uncertainty(
-    p: FloatArray, q: FloatArray, model: GeometryModel, matrix: FloatArray, places: FloatArray
+    p: FloatArray, q: FloatArray, model: GeometryModel, matrix: FloatArray, points: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return where a planar model maps places (k, 2), and their standard deviations (k,) in pixels.
+    """Return points (k, 2) mapped by a planar model and their standard deviations (k,) in pixels.
 
-    They follow from the residuals of the matches p and q (m, 2), and from the curvature of the fit.
+    The deviations follow from the residuals of the matches p and q (m, 2).
     """
-    units = _Units.of(np.concatenate([p, places]), q)
-    now = units.start(model, matrix, None)
-    here = now.at(units.of_points(p), units.of_points(q))
-    hessian = np.einsum("mki,mkj->ij", here.slopes, here.slopes)
-    free = max(here.residuals.size - (8 if model == "homography" else 6), 1)
-    variance = max(float((here.residuals**2).sum()) / free, (_MODELLED / units.scale) ** 2)
+    units = _Units.of(np.concatenate([p, points]), q)
+    current = units.start(model, matrix, None)
+    fit = current.at(units.of_points(p), units.of_points(q))
+    hessian = np.einsum("mki,mkj->ij", fit.slopes, fit.slopes)
+    freedom = max(fit.residuals.size - (8 if model == "homography" else 6), 1)
+    variance = max(float((fit.residuals**2).sum()) / freedom, (_MODEL_ERROR / units.scale) ** 2)
     covariance = variance * np.linalg.pinv(hessian, rcond=1e-12, hermitian=True)
-    nothing = np.zeros((len(places), 3))
-    there = now.at(units.of_points(places), nothing)
-    spread = np.einsum("mki,ij,mkj->m", there.slopes, covariance, there.slopes)
-    mapped = units.scale * there.residuals + units.shift
+    # With matches at 0 the residuals are the mapped points.
+    at_points = current.at(units.of_points(points), np.zeros((len(points), 3)))
+    spread = np.einsum("mki,ij,mkj->m", at_points.slopes, covariance, at_points.slopes)
+    mapped = units.scale * at_points.residuals + units.shift
     return mapped, units.scale * np.sqrt(np.maximum(spread, 0))
 
 
 def score(residuals: FloatArray, threshold: float) -> float:
-    """Return how many matches agree with a model; those that just do count little."""
+    """Return the number of inliers, weighted by 1 − (residual / threshold)²."""
     return float(np.clip(1 - (residuals / threshold) ** 2, 0, None).sum())
 
 
@@ -298,18 +296,18 @@ def line_distances(
         matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
     x, y = homogeneous(p), homogeneous(q)
     line_b, line_a = x @ matrix.T, y @ matrix
-    missed = np.abs((y * line_b).sum(1))
+    product = np.abs((y * line_b).sum(1))
     shorter = np.minimum(*(np.linalg.norm(v[:, :2], axis=1) for v in (line_a, line_b)))
-    return np.asarray(missed / np.maximum(shorter, 1e-300))
+    return np.asarray(product / np.maximum(shorter, 1e-300))
 
 
 def _limit(size: FloatArray, threshold: float) -> float:
-    """Return where weights end: as few as the residuals within the threshold make likely."""
+    """Return the residual at which weights become 0, from the median of those within threshold."""
     near = size[size < threshold]
     if len(near) == 0:
         return threshold
     deviation = 1.4826 * float(np.median(near))
-    return float(np.clip(_EFFICIENT * deviation, threshold / 8, threshold))
+    return float(np.clip(_TUKEY * deviation, threshold / 8, threshold))
 
 
 def _weights(size: FloatArray, limit: float) -> NDArray[np.float64]:
@@ -325,8 +323,8 @@ def residual(
 ) -> FloatArray:
     """Return the residual (m,) of each match, in pixels.
 
-    For homographies and affine maps it is the distance in the second image, otherwise Sampson's
-    approximation of the distance from the epipolar lines.
+    It is the distance in the second image for homographies and affine maps, and Sampson's distance
+    for fundamental and essential matrices.
     """
     x, y = homogeneous(p), homogeneous(q)
     if model == "affine":

@@ -1,4 +1,4 @@
-"""The geometry that most matches agree on, with its inliers and confidence."""
+"""The geometry of matched points, with its inliers and confidence."""
 
 import numbers
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from caloric.types import FloatArray, GeometryModel
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """A model of how two images relate.
+    """The geometric model that relates two images.
 
-    It is true in a condition if its confidence is more than 0.5.
+    ``bool(geometry)`` is True if its confidence exceeds 0.5.
 
     Attributes
     ----------
     model : str
         "homography", "affine", "fundamental" or "essential".
     matrix : array or None
-        It maps (homography, 3 x 3; affine, 2 x 3) or constrains (fundamental, essential, 3 x 3)
-        points of the first image to the second; None when no model was found.
+        The map of points from the first image to the second (homography, 3 x 3; affine, 2 x 3) or
+        their epipolar constraint (fundamental and essential, 3 x 3); None if no model was found.
     inliers : array (m,) of bool
-        Which matches obey it.
+        Which matches agree with the model.
     residuals : array (m,)
-        By how many pixels each misses.
+        The error of each match in pixels.
     confidence : float
-        The probability that it is right (:mod:`caloric.matching.confidence`).
+        The probability that the model is correct (:mod:`caloric.matching.confidence`).
     """
 
     model: GeometryModel
@@ -44,7 +44,7 @@ class Geometry:
     confidence: float = 0.0
 
     def __bool__(self) -> bool:
-        """Return whether the geometry is more likely right than not."""
+        """Return whether the confidence exceeds 0.5."""
         return self.matrix is not None and self.confidence > 0.5
 
     def __len__(self) -> int:
@@ -52,10 +52,10 @@ class Geometry:
         return int(self.inliers.sum())
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
+        """Return a one-line summary."""
         if self.matrix is None:
             return f"Geometry(no {self.model} in {len(self.inliers)} matches)"
-        counts = f"{self.model} of {len(self)} of {len(self.inliers)} matches"
+        counts = f"{self.model}, {len(self)} inliers of {len(self.inliers)} matches"
         return f"Geometry({counts}, confidence {self.confidence:.2f})"
 
     def _repr_html_(self) -> str:
@@ -80,11 +80,11 @@ def estimate(
     """Return the model estimated from matched points a and b, (m, 2) each.
 
     ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
-    and seed give the same result. ``size`` (h, w) of the second image and ``size_a`` of the first
-    tell how likely inliers are by chance, and where the model must hold; without them the points
-    are taken to fill the images. ``covariances`` (m, 2, 2) of b weight the matches in the last fit.
-    ``frames`` (m, 2, 3) of a and b are sampled where few matches agree, and must be mapped to each
-    other by a planar model. ``estimator`` finds the model: ours, or one by another library.
+    and seed give the same result. ``size_a`` and ``size``, the sizes (h, w) of the first and of the
+    second image, are used for the confidence; by default the points are assumed to span the images.
+    ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
+    b are sampled if few matches agree, and are evidence for or against a planar model.
+    ``estimator`` estimates the model; it can wrap another library.
     """
     cameras = check_options(model, threshold, seed, intrinsics)
     p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
@@ -94,7 +94,7 @@ def estimate(
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
     if not (np.isfinite(p).all() and np.isfinite(q).all()):
-        raise InputError("NaN or infinite coordinates among the matches")
+        raise InputError("matched points contain NaN or infinite coordinates")
     no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
     if len(np.unique(np.concatenate([p, q], 1), axis=0)) < NEEDED[model]:
         return no_geometry
@@ -104,11 +104,11 @@ def estimate(
     if matrix is None:
         return no_geometry
     residuals = fitting.residual(p, q, model, matrix, cameras)
-    estimated = evidence.Estimate(
+    result = evidence.Estimate(
         model, matrix, p, q, residuals, threshold, (size_a or _extent(p), size or _extent(q)),
         frames, cameras,
     )  # fmt: skip
-    confidence = evidence.evidence(estimated).confidence
+    confidence = evidence.evidence(result).confidence
     return Geometry(model, matrix, residuals <= threshold, residuals, confidence)
 
 
@@ -120,11 +120,11 @@ def _extent(points: FloatArray) -> tuple[float, float]:
 def check_options(
     model: str, threshold: float, seed: int, intrinsics: tuple[ArrayLike, ArrayLike] | None
 ) -> list[FloatArray] | None:
-    """Raise an error if an option of :func:`estimate` is wrong; return the intrinsics it needs."""
+    """Raise InputError if an option of :func:`estimate` is invalid; return its intrinsics."""
     if model not in NEEDED:
         raise unknown("model", model, NEEDED)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise InputError(f"seed must be a whole number from 0 to {2**31 - 1}, got {seed!r}")
+        raise InputError(f"seed must be an integer from 0 to {2**31 - 1}, got {seed!r}")
     if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
         raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
     if model != "essential":
@@ -137,5 +137,5 @@ def check_options(
     if not all(np.isfinite(k).all() and k[0, 0] > 0 and k[1, 1] > 0 for k in cameras):
         raise InputError("intrinsics must have positive focal lengths at [0, 0] and [1, 1]")
     if not all(np.allclose(k[2], [0, 0, 1]) for k in cameras):
-        raise InputError("the last row of intrinsics must be 0, 0, 1")
+        raise InputError("intrinsics must have the last row 0, 0, 1")
     return cameras

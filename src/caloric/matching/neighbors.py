@@ -1,4 +1,4 @@
-"""Exact nearest neighbors among descriptors, computed in blocks of bounded memory."""
+"""Exact nearest neighbors of descriptors, computed in blocks of bounded memory."""
 
 import numbers
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from caloric.runtime import native, tables, threads
 from caloric.runtime.indexing import first_of_cells, rows
 from caloric.types import FloatArray
 
-_ROWS = 512  # rows of a per block, fewer where b is large
+_ROWS = 512  # rows of a per block, fewer if b is large
 _SCORES = 16_000_000  # per block
-_PLACE = 2.0  # pixels
-LARGEST = 1e15  # largest entry: products stay within the range of float32
+_CELL = 2.0  # pixels
+LARGEST = 1e15  # largest entry: products must not overflow float32
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Which features of two images match, nearest first.
+    """Matches between the features of two images, nearest first.
 
     Attributes
     ----------
     indices : array (m, 2)
-        The rows of both sets.
+        Indices of the matched features in both images.
     distances : array (m,)
-        The Euclidean distances of their descriptors.
+        Euclidean distances between their descriptors.
     refined : array (m, 2, 3) or None
-        The refined frames in the second image, if matches were refined.
+        Refined frames in the second image, if the matches were refined.
     covariances : array (m, 2, 2) or None
-        Those of their places in square pixels, infinite where a frame was left as it was.
+        Covariances of the refined positions in square pixels, infinite if a frame was not refined.
     """
 
     indices: NDArray[np.intp]
@@ -42,11 +42,11 @@ class Matches:
 
     @classmethod
     def empty(cls) -> "Matches":
-        """Return no matches."""
+        """Return an empty set of matches."""
         return cls(np.zeros((0, 2), np.intp), np.zeros(0, np.float32))
 
     def __len__(self) -> int:
-        """The number of matches."""
+        """Return the number of matches."""
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> "Matches":
@@ -58,7 +58,7 @@ class Matches:
         return Matches(self.indices[index], self.distances[index], refined, covariances)
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
+        """Return a one-line summary."""
         span = ""
         if len(self):
             span = f", distances {self.distances.min():.3g} to {self.distances.max():.3g}"
@@ -70,35 +70,35 @@ class Matches:
         return tables.html(repr(self), ("first", "second", "distance"), numbers, len(self))
 
     def points(self, xy_a: FloatArray, xy_b: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the matched ones (m, 2) of the points of both images, refined where they are."""
+        """Return the matched points (m, 2) in both images, refined if the matches are."""
         second = xy_b[self.indices[:, 1]] if self.refined is None else self.refined[:, :, 2]
         return xy_a[self.indices[:, 0]], second
 
 
 def as_descriptors(descriptors: object, which: str) -> NDArray[np.generic]:
-    """Return descriptors as an array (n, d) of floats or uint8; their values are not looked at."""
+    """Return descriptors as an array (n, d) of floats or uint8; values are not checked."""
     array = np.asarray(descriptors)
     if array.ndim != 2:
         raise InputError(f"{which}: expected descriptors of shape (n, d), got {array.shape}")
     if not (np.issubdtype(array.dtype, np.floating) or array.dtype == np.uint8):
-        raise InputError(f"{which}: descriptors of type {array.dtype}; use floats or uint8")
+        raise InputError(f"{which}: descriptors must be floats or uint8, got {array.dtype}")
     return array
 
 
 def check_values(largest: float, which: str) -> None:
-    """Raise an error if descriptors with this largest absolute value cannot be compared."""
+    """Raise InputError if descriptors with this largest absolute value cannot be compared."""
     if not np.isfinite(largest):
-        raise InputError(f"{which}: NaN or infinite descriptors")
+        raise InputError(f"{which}: descriptors contain NaN or infinite values")
     if largest > LARGEST:
-        raise InputError(f"{which}: descriptors beyond {LARGEST:g}; divide them by their scale")
+        raise InputError(f"{which}: descriptor values exceed {LARGEST:g}; scale them down")
 
 
 def check_dimensions(a: int, b: int) -> None:
-    """Raise an error if descriptors of these dimensions cannot be compared."""
+    """Raise InputError if descriptors of these dimensions cannot be compared."""
     if a != b:
         raise InputError(
-            f"descriptors of {a} and {b} dimensions cannot be compared; describe both images the "
-            "same way"
+            f"descriptors of {a} and {b} dimensions cannot be compared; use the same descriptor "
+            "for both images"
         )
 
 
@@ -128,10 +128,10 @@ def neighbors(
 ) -> Neighbors:
     """Return the nearest rows of b (m, d) for each row of a (n, d).
 
-    With positions ``xy_b`` (m, 2), rows within ``radius`` of the nearest cannot be the second.
-    Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, so that they compare both by row and by column.
+    With positions ``xy_b`` (m, 2), rows within ``radius`` of the nearest do not count as second
+    nearest. Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, comparable across rows and columns.
     """
-    # Subtract the mean: far from 0 the scores would suffer from cancellation.
+    # Subtracting the mean avoids cancellation in the scores.
     mean = b.mean(0, dtype=np.float64).astype(np.float32)
     a, b = a - mean, b - mean
     half_a = 0.5 * np.einsum("ij,ij->i", a, a)
@@ -143,9 +143,9 @@ def neighbors(
     tops = scan(sets, (nearest, best, second))
     first = np.full(len(b), len(a))
     rows = np.flatnonzero(best == tops[nearest])
-    # Among rows equally near to the same b, the first counts as its nearest.
+    # Of several rows equally near to the same b, the first counts as its nearest.
     np.minimum.at(first, nearest[rows], rows)
-    # Small distances are computed from the difference, which has no cancellation.
+    # Distances are computed from the difference, because scores suffer from cancellation.
     distances = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
     second_distances = np.sqrt(np.maximum(-2 * second, 0))
     return Neighbors(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
@@ -156,7 +156,7 @@ _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass(frozen=True, eq=False)
 class _Sets:
-    """Two sets of descriptors, half the squared length of each row, and the positions of b."""
+    """Two sets of descriptors, half the squared norm of each row, and the positions of b."""
 
     a: NDArray[np.float32]
     b: NDArray[np.float32]
@@ -167,11 +167,11 @@ class _Sets:
 
 
 def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
-    """Fill ``outputs`` (nearest rows, both scores); return the best score (m,) of each b."""
+    """Fill ``outputs`` (nearest rows, both scores); return the best score (m,) of each row of b."""
     nearest, best, second = outputs
     size = max(1, min(_ROWS, _SCORES // len(sets.b)))
     tops = np.full(len(sets.b), -np.inf, np.float32)
-    # Blocks are not computed in parallel, because each may use all the memory allowed.
+    # Blocks are not computed in parallel, because each may use the whole memory budget.
     for start in range(0, len(sets.a), size):
         part = slice(start, min(start + size, len(sets.a)))
         scores = sets.a[part] @ sets.b.T
@@ -185,7 +185,7 @@ def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
 
 
 def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
-    """Do the same as :func:`_scan` by the compiled core, which does not store scores."""
+    """Do the same as :func:`_scan` with the compiled core, which does not store scores."""
     core = native.core()
     packed, screen = core.pack(sets.b), core.screen(sets.b)
     xy = None if sets.xy_b is None else np.ascontiguousarray(sets.xy_b, np.float64)
@@ -193,7 +193,7 @@ def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
 
     def block(rows: range) -> None:
         part = slice(rows.start, rows.stop)
-        with lock:  # what is known of b already rules out most rows
+        with lock:  # the best scores so far rule out most rows
             highest = tops.copy()
         column, best, second = (array[part] for array in outputs)
         core.nearest(
@@ -211,13 +211,13 @@ def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
 def _second(
     scores: NDArray[np.float32], best: NDArray[np.intp], xy_b: FloatArray | None, radius: float
 ) -> NDArray[np.float32]:
-    """Return the second best score (n,) of each row, without columns at the place of the best."""
+    """Return the second best score (n,) of each row, without columns close to the best one."""
     rows = np.arange(len(scores))
     scores[rows, best] = -np.inf
     if xy_b is None:
         return np.asarray(scores.max(1))
     result = np.full(len(scores), -np.inf, np.float32)
-    # Rarely are more than a few of the next best at the same place.
+    # More than a few of the next best are rarely at the same position.
     for _ in range(4):
         columns = scores[rows].argmax(1)
         result[rows] = scores[rows, columns]
@@ -232,24 +232,24 @@ def _second(
     return result
 
 
-def one_per_place(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> NDArray[np.intp]:
-    """Return the rows of the first of the matches between the same two places.
+def one_per_position(matches: Matches, xy_a: FloatArray, xy_b: FloatArray) -> NDArray[np.intp]:
+    """Return the indices of the first match between each pair of positions.
 
-    Features of several views of an image match several times. Places are cells of 2 pixels.
+    Features of several simulated views give duplicate matches. Positions are cells of 2 pixels.
     """
-    cells = np.concatenate([np.round(v / _PLACE) for v in matches.points(xy_a, xy_b)], 1)
+    cells = np.concatenate([np.round(v / _CELL) for v in matches.points(xy_a, xy_b)], 1)
     return first_of_cells(cells.astype(np.int64))
 
 
 def check_options(ratio: float | None, radius: float) -> None:
-    """Raise an error if an option of matching is wrong."""
+    """Raise InputError if an option of matching is invalid."""
     check_ratio(ratio)
     if not (isinstance(radius, numbers.Real) and radius >= 0):
-        raise InputError(f"radius must be 0 pixels or more, got {radius!r}")
+        raise InputError(f"radius must be a non-negative number of pixels, got {radius!r}")
 
 
 def check_ratio(ratio: float | None) -> None:
-    """Raise an error if the threshold of the ratio test is wrong."""
+    """Raise InputError if the threshold of the ratio test is invalid."""
     if ratio is not None and not (isinstance(ratio, numbers.Real) and 0 < ratio <= 1):
         raise InputError(f"ratio must be above 0 and at most 1, got {ratio!r}")
 
@@ -265,9 +265,9 @@ def match_descriptors(
 ) -> Matches:
     """Return the matches of descriptors a (n, d) in b (m, d) by Euclidean distance.
 
-    ``mutual`` keeps pairs that are each other's nearest. ``ratio`` keeps pairs nearer than
-    ``ratio`` times the second nearest. With the positions ``xy_b`` (m, 2) of b, the second nearest
-    must be more than ``radius`` pixels away from the nearest (FGINN), so that a corner that was
+    ``mutual`` keeps mutual nearest neighbors. ``ratio`` keeps pairs whose distance is below
+    ``ratio`` times that of the second nearest. With the positions ``xy_b`` (m, 2) of b, the second
+    nearest must be more than ``radius`` pixels from the nearest (FGINN), so that a corner that was
     detected twice is not rejected.
     """
     check_options(ratio, radius)
@@ -282,13 +282,13 @@ def match_descriptors(
     )
 
 
-def selected(found: Neighbors, mutual: bool, ratio: float | None) -> Matches:
+def selected(neighbors: Neighbors, mutual: bool, ratio: float | None) -> Matches:
     """Return the matches among nearest neighbors, nearest first."""
-    keep = np.ones(len(found.nearest), bool)
+    keep = np.ones(len(neighbors.nearest), bool)
     if mutual:
-        keep &= found.mutual
+        keep &= neighbors.mutual
     if ratio is not None:
-        keep &= found.first < ratio * found.second
+        keep &= neighbors.first < ratio * neighbors.second
     rows = np.flatnonzero(keep)
-    rows = rows[np.argsort(found.first[rows], kind="stable")]
-    return Matches(np.stack([rows, found.nearest[rows]], -1), found.first[rows])
+    rows = rows[np.argsort(neighbors.first[rows], kind="stable")]
+    return Matches(np.stack([rows, neighbors.nearest[rows]], -1), neighbors.first[rows])

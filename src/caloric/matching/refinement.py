@@ -1,11 +1,11 @@
-"""Refinement of matches to sub-pixel, affine-corrected agreement by a short continuation.
+"""Sub-pixel refinement of matches, with an affine correction, by a short continuation.
 
 The template of a match is the gradient field of the first image in the coordinates of its frame;
-the second frame is moved until its field agrees. This is what :func:`caloric.align` does for one
-template, done for thousands of small ones at once, at two σ.
+the second frame is moved until its field agrees. :func:`caloric.align` does the same for one
+template; here it is done for thousands of small templates at once, at two σ.
 
-The steps are in :mod:`caloric.matching.refinement_steps`; here they are run on the CPU, by the
-compiled core or by NumPy, and it is decided which matches to keep.
+The steps are in :mod:`caloric.matching.refinement_steps`. This module runs them on the CPU, with
+the compiled core or NumPy, and decides which results to accept.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import (
     BLURS,
     DAMPING,
-    FALL,
-    FINEST,
+    DAMPING_DECREASE,
+    DAMPING_INCREASE,
+    DIAGONAL_EPSILON,
     GRID,
-    HOPELESS,
-    LEAST,
-    LONGEST,
-    NOTHING,
-    RAISED,
-    RELATIVE,
-    RISE,
+    MAX_COST,
+    MAX_STEP,
+    MIN_INCREASED_DAMPING,
+    MIN_NOISE_SPACING,
+    POWER_EPSILON,
+    RELATIVE_DAMPING,
     ROOT,
-    SETTLED,
     SIDE,
     SPACING,
     STEPS,
+    TOLERANCE,
     filters,
     noise_level,
     noise_of,
@@ -44,25 +44,25 @@ from caloric.matching.refinement_steps import (
 from caloric.runtime import native, threads
 from caloric.types import FloatArray, Pixels
 
-_FARTHEST = 1.0  # σ of the second frame: the largest shift of a match
-_LARGEST = 1.7  # the largest factor by which the frame may be stretched
-_WORST = 0.5  # the largest cost of a refined match
+_MAX_SHIFT = 1.0  # σ of the second frame
+_MAX_STRETCH = 1.7  # of the second frame
+_MAX_FINAL_COST = 0.5
 _FLAT = 1e-4  # mean square gradient, for pixels in [0, 1], below which a patch counts as flat
-_BLOCK, _SMALL_BLOCK = 512, 64  # matches, by NumPy and by the core
+_BLOCK, _CORE_BLOCK = 512, 64  # matches per block, for NumPy and for the compiled core
 
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """The refined second frames, and how well each is known.
+    """The refined frames of the second image, with covariances.
 
     Attributes
     ----------
     maps : array (m, 2, 3)
-        The frames; :attr:`xy` are their positions.
+        The frames; :attr:`xy` has their positions.
     moved : array (m,) of bool
-        Which are refined; the others are as they were.
+        Which frames were refined; the others are unchanged.
     covariances : array (m, 2, 2)
-        Those of the positions in square pixels, infinite where nothing was refined.
+        Covariances of the positions in square pixels, infinite for unchanged frames.
     """
 
     maps: FloatArray
@@ -74,7 +74,7 @@ class Refined:
         return len(self.maps)
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
+        """Return a one-line summary."""
         return f"Refined({int(self.moved.sum())} of {len(self)} frames)"
 
     @property
@@ -91,8 +91,8 @@ class _Octaves(refinement_steps.Image):
     levels: list[Pixels]
 
     def patches(self, maps: FloatArray) -> Pixels:
-        """Return patches (m, n) around frames (m, 2, 3), bilinear."""
-        from scipy import ndimage  # only without the core: it takes long to import
+        """Return patches (m, n) around frames (m, 2, 3), interpolated bilinearly."""
+        from scipy import ndimage  # used only without the compiled core, and slow to import
 
         octave, _ = refinement_steps.octaves(maps, len(self.levels))
         xy = np.einsum("mij,nj->imn", maps[:, :, :2], GRID) + maps[:, :, 2].T[:, :, None]
@@ -125,16 +125,17 @@ def _tables() -> refinement_steps.Tables:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Where the steps ended, whether that is better or not.
+    """The final frames of all matches, before it is decided which to accept.
 
-    ``maps`` (m, 2, 3); ``shifts`` (m, 2, 2), the covariances of the positions in σ of the frames;
-    ``figures`` (m, 3), the cost before and after, at the last σ, and the mean square gradient of
-    the first image, all 0 if the match was given up after the first σ.
+    ``maps`` (m, 2, 3) are the frames, ``shifts`` (m, 2, 2) the covariances of their positions in
+    units of σ of the frames. ``statistics`` (m, 3) are the costs before and after, at the last σ,
+    and the mean square gradient of the first image; all are 0 if the match was given up after the
+    first σ.
     """
 
     maps: FloatArray
     shifts: FloatArray
-    figures: FloatArray
+    statistics: FloatArray
 
 
 Descent = Callable[[Pixels, Pixels, FloatArray, FloatArray], Outcome]
@@ -147,20 +148,20 @@ def refine(
     b: FloatArray,
     descent: Descent | None = None,
 ) -> Refined:
-    """Return the second frames b (m, 2, 3) moved to agree with the first frames a (m, 2, 3).
+    """Return the second frames b (m, 2, 3), moved to agree with the first frames a (m, 2, 3).
 
-    A frame is left unchanged if it would move by more than its σ, be stretched by more than 1.7 or
-    agree less than before, or if the patch of the first image is flat. ``descent`` makes the steps,
-    by default :func:`descend`.
+    A frame is left unchanged if it would move by more than its σ, be stretched by more than 1.7, or
+    agree less than before, or if the patch in the first image is flat. ``descent`` computes the
+    steps, by default :func:`descend`.
     """
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
         infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(b), 2, 2))
         return Refined(b, np.zeros(len(b), bool), infinite.copy())
     end = (descent or descend)(image_a, image_b, a, b)
-    before, cost, power = end.figures.T
-    # Rounding is no improvement.
+    before, cost, power = end.statistics.T
+    # Smaller changes of the cost may be rounding errors.
     better = cost < (1 - 1e-4) * before
-    fits = (power > _FLAT) & better & (cost < _WORST) & _allowed(b, end.maps)
+    fits = (power > _FLAT) & better & (cost < _MAX_FINAL_COST) & _allowed(b, end.maps)
     linear = end.maps[:, :, :2]
     with np.errstate(invalid="ignore"):
         covariances = linear @ end.shifts @ linear.transpose(0, 2, 1)
@@ -173,7 +174,7 @@ def refine(
 
 
 def descend(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> Outcome:
-    """Return where the steps of all matches end, by the compiled core or else by NumPy."""
+    """Return the outcome of the steps of all matches, by the compiled core or else by NumPy."""
     first, second = threads.each(_octaves, (image_a, image_b))
     core = native.core()
 
@@ -184,7 +185,7 @@ def descend(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> O
         noise = first.noise, second.noise
         return _by_core(core, first.levels, second.levels, a[part], b[part], noise)
 
-    parts = threads.each(block, threads.strips(len(a), _BLOCK if core is None else _SMALL_BLOCK))
+    parts = threads.each(block, threads.strips(len(a), _BLOCK if core is None else _CORE_BLOCK))
     return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
 
 
@@ -196,20 +197,22 @@ def _by_core(
     b: FloatArray,
     noise: tuple[float, float],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return what :func:`caloric.matching.refinement_steps.descend` does."""
+    """Return the same as :func:`caloric.matching.refinement_steps.descend`."""
     count = max(len(first), len(second))
     variances, correlations = zip(*(noise_of(i) for i in range(count)), strict=True)
-    by = [filters(blur) for blur in BLURS]
+    filter_pairs = [filters(blur) for blur in BLURS]
     result = np.empty((len(a), 2, 3)), np.empty((len(a), 2, 2)), np.empty((len(a), 3))
     core.refine_matches(
         first=first, second=second, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b),
-        window=ROOT.reshape(SIDE, SIDE), filters=[(one.smooth, one.slope) for one in by],
+        window=ROOT.reshape(SIDE, SIDE), filters=[(f.smooth, f.slope) for f in filter_pairs],
         steps=list(STEPS),
         constants={
-            "spacing": SPACING, "tolerance": SETTLED, "max_step": LONGEST, "damping": DAMPING,
-            "damping_decrease": FALL, "damping_increase": RISE, "min_increased_damping": RAISED,
-            "relative_damping": RELATIVE, "max_cost": HOPELESS, "power_epsilon": NOTHING,
-            "diagonal_epsilon": LEAST, "min_noise_spacing": FINEST,
+            "spacing": SPACING, "tolerance": TOLERANCE, "max_step": MAX_STEP, "damping": DAMPING,
+            "damping_decrease": DAMPING_DECREASE, "damping_increase": DAMPING_INCREASE,
+            "min_increased_damping": MIN_INCREASED_DAMPING,
+            "relative_damping": RELATIVE_DAMPING, "max_cost": MAX_COST,
+            "power_epsilon": POWER_EPSILON, "diagonal_epsilon": DIAGONAL_EPSILON,
+            "min_noise_spacing": MIN_NOISE_SPACING,
         },
         noise=np.array(noise), variances=np.array(variances), correlations=np.array(correlations),
         maps=result[0], covariances=result[1], statistics=result[2],
@@ -218,9 +221,9 @@ def _by_core(
 
 
 def _allowed(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
-    """Return which frames (m,) moved by at most σ and were not stretched too much."""
+    """Return a mask (m,) of the frames that moved by at most σ and were not stretched too much."""
     shift = np.linalg.norm(after[:, :, 2] - before[:, :, 2], axis=1)
     change = np.linalg.solve(before[:, :, :2], after[:, :, :2])
     stretch = np.linalg.svd(change, compute_uv=False)
-    near = shift <= _FARTHEST * sigmas(before)
-    return np.asarray(near & (stretch[:, 0] <= _LARGEST) & (stretch[:, 1] >= 1 / _LARGEST))
+    near = shift <= _MAX_SHIFT * sigmas(before)
+    return np.asarray(near & (stretch[:, 0] <= _MAX_STRETCH) & (stretch[:, 1] >= 1 / _MAX_STRETCH))

@@ -1,9 +1,9 @@
-"""The steps of the refinement of matches, written once for NumPy arrays and torch tensors.
+"""The steps of match refinement, for NumPy arrays and torch tensors.
 
-With f the second image in the coordinates of its frame B, ∇f blurred by σ and divided by its root
-mean square, and t the same of the first image, each step minimizes the windowed |∇(f ∘ δ) − t|²
-over the affine map δ, linearized at the template, and replaces B by B ∘ δ⁻¹. The compiled core has
-the same steps; it takes its constants from here.
+Let ∇f be the gradient of the second image in the coordinates of its frame B, blurred by σ and
+divided by its root mean square, and t the same for the first image. Each step minimizes
+|∇(f ∘ δ) − t|² under a Gaussian window over the affine map δ, linearized at the template, and
+replaces B by B ∘ δ⁻¹. The compiled core implements the same steps with these constants.
 
 There are no branches on values, so that the steps can be recorded as a CUDA graph.
 """
@@ -19,22 +19,24 @@ from caloric.frames import sigmas
 from caloric.runtime.arrays import namespace, percentile
 from caloric.types import ArrayOrTensor, FloatArray, Pixels
 
-SIDE = 21  # samples across a neighborhood
-REACH = 5.0  # σ from the center to the edge of a neighborhood
-SPACING = 2 * REACH / (SIDE - 1)  # σ from a sample to the next
+SIDE = 21  # samples across a patch
+REACH = 5.0  # σ from the center to the edge of a patch
+SPACING = 2 * REACH / (SIDE - 1)  # σ between samples
 BLURS = (1.0, 0.5)  # σ of the continuation, in samples
 STEPS = (4, 2)  # at each blur
-SETTLED = 1e-4  # the largest change of a parameter in the last step
-LONGEST = 0.4  # the largest change of a parameter per step: the update stays invertible
+TOLERANCE = 1e-4  # largest change of a parameter in the last step
+MAX_STEP = 0.4  # largest change of a parameter per step, so that the update stays invertible
 # Levenberg-Marquardt damping
-DAMPING, RELATIVE = 1e-3, 1e-6  # initial value, and share of the trace added to the diagonal
-FALL = 5.0  # divisor after a step that lowers the cost
-RISE, RAISED = 10.0, 1e-2  # factor after a step that does not, and the smallest value then
-HOPELESS = 1.0  # the cost after the first blur that ends a match; unrelated fields have 2
-FINEST = 0.4  # pixels between samples, for the correlation of their noise
+DAMPING = 1e-3  # initial value
+DAMPING_DECREASE = 5.0  # divisor after a step that lowers the cost
+DAMPING_INCREASE = 10.0  # factor after a rejected step
+MIN_INCREASED_DAMPING = 1e-2  # smallest value after a rejected step
+RELATIVE_DAMPING = 1e-6  # share of the trace added to the diagonal
+MAX_COST = 1.0  # after the first blur; the cost of unrelated fields is 2
+MIN_NOISE_SPACING = 0.4  # pixels between samples, for the correlation of their noise
 LAGS = 6  # samples over which noise is correlated
-NOTHING = 1e-12  # added to mean square gradients
-LEAST = 1e-9  # added to diagonals: without any gradient the step is 0
+POWER_EPSILON = 1e-12  # added to mean square gradients
+DIAGONAL_EPSILON = 1e-9  # added to diagonals, so that the step is 0 if there is no gradient
 
 _LINE = np.linspace(-REACH, REACH, SIDE)
 GRID = np.stack(np.meshgrid(_LINE, _LINE), -1).reshape(-1, 2)
@@ -48,7 +50,7 @@ class Gradient(Protocol):
     """The linear map from patches to their blurred gradients, with its adjoint."""
 
     def apply(self, patches: ArrayOrTensor) -> ArrayOrTensor:
-        """Return ∂f/∂x and ∂f/∂y (m, 2 n), per σ of the frame, of patches (m, n)."""
+        """Return ∂f/∂x and ∂f/∂y (m, 2 n) of patches (m, n), per σ of the frame."""
 
     def adjoint(self, weights: ArrayOrTensor) -> ArrayOrTensor:
         """Return the weights (m, k, n) of pixels, given weights (m, k, 2 n) of gradients."""
@@ -58,7 +60,8 @@ class Gradient(Protocol):
 class Filters:
     """The gradient of a patch P as ∂f/∂x = S P Dᵀ and ∂f/∂y = D P Sᵀ: a :class:`Gradient`.
 
-    ``smooth`` S blurs rows or columns, ``slope`` D = ∂S; both (SIDE, SIDE), banded.
+    ``smooth`` S blurs rows or columns, and ``slope`` D is its derivative; both are banded matrices
+    (SIDE, SIDE).
     """
 
     smooth: Pixels
@@ -91,9 +94,9 @@ def filters(blur: float) -> Filters:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What does not depend on the matches, on one device.
+    """Arrays on a device that do not depend on the matches.
 
-    ``solved`` is the type in which 6 x 6 systems are solved, and ``gradients`` has an operator for
+    ``solved`` is the dtype in which 6 x 6 systems are solved, and ``gradients`` has an operator for
     each of ``BLURS``.
     """
 
@@ -118,7 +121,7 @@ def tables(gradients: tuple[Gradient, ...], solved: str, to: Any = np.asarray) -
 class Image(ABC):
     """An image at 1, 1/2, 1/4, … of its size, from which patches are read.
 
-    ``noise`` () is the standard deviation of its noise; the others are :func:`level_noise`.
+    ``noise`` () is the standard deviation of its noise; :func:`level_noise` returns the others.
     """
 
     noise: ArrayOrTensor
@@ -128,13 +131,13 @@ class Image(ABC):
 
     @abstractmethod
     def patches(self, maps: ArrayOrTensor) -> ArrayOrTensor:
-        """Return patches (m, n) float32 around frames (m, 2, 3), bilinear."""
+        """Return float32 patches (m, n) around frames (m, 2, 3), interpolated bilinearly."""
 
 
 def octaves(maps: ArrayOrTensor, count: int) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-    """Return the levels (m,) that frames are read from, and the frames' σ (m,).
+    """Return the pyramid levels (m,) from which frames are sampled, and their σ (m,).
 
-    A level is no coarser than the samples.
+    The pixels of a level are at most as far apart as the samples.
     """
     xp, sigma = namespace(maps), sigmas(maps)
     octave = xp.floor(xp.log2((sigma * SPACING).clip(1e-9, None)))
@@ -144,11 +147,11 @@ def octaves(maps: ArrayOrTensor, count: int) -> tuple[ArrayOrTensor, ArrayOrTens
 def fields(
     patches: ArrayOrTensor, gradient: Gradient, t: Tables
 ) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-    """Return √w ∇f over its root mean square (m, 2 n), and the mean square (m,)."""
+    """Return √w ∇f divided by its root mean square (m, 2 n), and the mean square (m,)."""
     values = gradient.apply(patches) * t.root
     power = (values * values).sum(1)
     xp = namespace(values)
-    return values / xp.sqrt(power + NOTHING)[:, None], xp.asarray(power, dtype=t.solved)
+    return values / xp.sqrt(power + POWER_EPSILON)[:, None], xp.asarray(power, dtype=t.solved)
 
 
 def slopes(template: ArrayOrTensor, t: Tables) -> ArrayOrTensor:
@@ -168,7 +171,7 @@ def slopes(template: ArrayOrTensor, t: Tables) -> ArrayOrTensor:
     result[:, 2, 0] += gradient[:, 1]
     result[:, 3, 1] += gradient[:, 1]
     result = result.reshape(m, 6, -1) * t.root
-    # Fields are divided by their root mean square: a larger template is the same template.
+    # Fields are normalized, so the component along the template is removed.
     return result - (result @ template[:, :, None]) * template[:, None]
 
 
@@ -183,7 +186,7 @@ def moved(maps: ArrayOrTensor, steps: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def solve(matrix: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
-    """Return H⁻¹ g (m, 6, k) by Cholesky, written out: a library's batches of 6 x 6 are slower."""
+    """Return H⁻¹ g (m, 6, k) by Cholesky; batched library routines are slower for 6 x 6."""
     low: list[list[ArrayOrTensor]] = []
     for i in range(6):
         row: list[ArrayOrTensor] = []
@@ -208,7 +211,7 @@ def solve(matrix: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where the steps at one σ ended: maps, costs (m,), mean square gradients, slopes, Hessians."""
+    """The result of the steps at one σ; costs and mean square gradients are (m,)."""
 
     maps: ArrayOrTensor
     cost: ArrayOrTensor
@@ -222,17 +225,16 @@ class Minimum:
 def minimize(
     patches: ArrayOrTensor, second: Image, b: ArrayOrTensor, blur: int, t: Tables
 ) -> Minimum:
-    """Return where the steps at the blur of that number lead from frames b (m, 2, 3).
+    """Return the result of the steps from frames b (m, 2, 3) at ``BLURS[blur]``.
 
-    ``patches`` (m, n) are those of the first image. A step that does not lower the cost is not
-    taken.
+    ``patches`` (m, n) are those of the first image. Steps that do not lower the cost are rejected.
     """
     xp, gradient = namespace(b), t.gradients[blur]
     template, power_a = fields(patches, gradient, t)
-    across = slopes(template, t)
-    hessian = xp.asarray(across @ across.swapaxes(1, 2), dtype=t.solved)
-    least = RELATIVE * (hessian * t.unit).sum((1, 2)) + LEAST
-    diagonal = (hessian + least[:, None, None]) * t.unit
+    derivatives = slopes(template, t)
+    hessian = xp.asarray(derivatives @ derivatives.swapaxes(1, 2), dtype=t.solved)
+    offset = RELATIVE_DAMPING * (hessian * t.unit).sum((1, 2)) + DIAGONAL_EPSILON
+    diagonal = (hessian + offset[:, None, None]) * t.unit
     damping = xp.full_like(power_a, DAMPING)
     active = damping > 0
 
@@ -243,41 +245,42 @@ def minimize(
 
     residual, cost, power = residuals(b)
     for _ in range(STEPS[blur]):
-        downhill = xp.asarray(across @ residual[:, :, None], dtype=t.solved)
-        step = solve(hessian + damping[:, None, None] * diagonal, downhill)[:, :, 0]
-        step = step.clip(-LONGEST, LONGEST)
+        right = xp.asarray(derivatives @ residual[:, :, None], dtype=t.solved)
+        step = solve(hessian + damping[:, None, None] * diagonal, right)[:, :, 0]
+        step = step.clip(-MAX_STEP, MAX_STEP)
         trial = moved(b, step)
         new, new_cost, new_power = residuals(trial)
         lower = active & (new_cost < cost)
         b = xp.where(lower[:, None, None], trial, b)
         residual = xp.where(lower[:, None], new, residual)
         cost, power = xp.where(lower, new_cost, cost), xp.where(lower, new_power, power)
-        damping = xp.where(lower, damping / FALL, (RISE * damping).clip(RAISED, None))
-        active = active & ~(lower & (xp.amax(abs(step), 1) < SETTLED))
-    return Minimum(b, cost, power, power_a, across, hessian, template)
+        increased = (DAMPING_INCREASE * damping).clip(MIN_INCREASED_DAMPING, None)
+        damping = xp.where(lower, damping / DAMPING_DECREASE, increased)
+        active = active & ~(lower & (xp.amax(abs(step), 1) < TOLERANCE))
+    return Minimum(b, cost, power, power_a, derivatives, hessian, template)
 
 
 # Covariances.
 
-SMOOTHEST = 10  # per cent of the blocks
-OF_NOISE = 0.793  # that percentile of the blocks' root mean squares, of white noise of variance 1
+SMOOTH_PERCENTILE = 10  # of the root mean squares of blocks
+UNIT_NOISE = 0.793  # that percentile for white noise of variance 1
 ROUNDING = 1 / 255 / 12**0.5  # the standard deviation of rounding to 8 bits
-_BAND = 10, 32  # rows that are used, of so many
+_BAND = 10, 32  # rows used out of each period of rows
 
 
 def noise_level(image: ArrayOrTensor) -> ArrayOrTensor:
     """Return an estimate () of the standard deviation of the noise in an image (h, w).
 
-    It is what second differences in both directions leave in the smoothest blocks of 8 x 8 pixels,
-    at least the rounding to 8 bits; an image that is rough everywhere counts as noisy.
+    It is estimated from second differences in the smoothest blocks of 8 x 8 pixels, and is at least
+    that of rounding to 8 bits. An image with texture everywhere counts as noisy.
     """
     xp = namespace(image)
     bands = _bands(image)
     if bands is None:
         return xp.full_like(image[0, 0], ROUNDING, dtype=xp.float64)
-    rough = xp.diff(xp.diff(bands, 2, 1), 2, 2) / 6  # white noise keeps its variance
-    blocks = xp.sqrt((rough**2).reshape(len(rough), 8, -1, 8).mean((1, 3)))
-    estimate = xp.asarray(percentile(blocks, SMOOTHEST) / OF_NOISE, dtype=xp.float64)
+    differences = xp.diff(xp.diff(bands, 2, 1), 2, 2) / 6  # preserves the variance of white noise
+    blocks = xp.sqrt((differences**2).reshape(len(differences), 8, -1, 8).mean((1, 3)))
+    estimate = xp.asarray(percentile(blocks, SMOOTH_PERCENTILE) / UNIT_NOISE, dtype=xp.float64)
     return estimate.clip(ROUNDING, None)
 
 
@@ -294,10 +297,9 @@ def _bands(image: ArrayOrTensor) -> ArrayOrTensor | None:
 
 @cache
 def level_noise(count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return spacings and variances (count,) and correlations (count, 4) of levels.
+    """Return spacings (count,), variances (count,) and correlations (count, 4) of pyramid levels.
 
-    Spacings are in pixels of the image, variances are those of the levels' pixels for white noise
-    of variance 1 in the image, and correlations those between pixels 0 to 3 apart in a row.
+    Spacings are in pixels of the image; variances and correlations are those of :func:`noise_of`.
     """
     both = [noise_of(i) for i in range(count)]
     return np.exp2(np.arange(count)), np.array([v for v, _ in both]), np.array([c for _, c in both])
@@ -305,9 +307,9 @@ def level_noise(count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 @cache
 def noise_of(level: int) -> tuple[float, FloatArray]:
-    """Return the variance of a level's pixels for white noise of variance 1 in the image.
+    """Return the noise variance of a level for white noise of variance 1 in the image.
 
-    Also its correlation between pixels 0 to 3 apart in a row.
+    Also the correlations (4,) of the noise between pixels 0 to 3 apart in a row.
     """
     taps = np.ones(1)
     for i in range(level):
@@ -320,19 +322,19 @@ def noise_of(level: int) -> tuple[float, FloatArray]:
 
 
 def spline(x: ArrayOrTensor) -> ArrayOrTensor:
-    """Return the cubic B-spline: the mean correlation of bilinear samples that are x apart."""
+    """Return the cubic B-spline: the mean noise correlation of bilinear samples at distance x."""
     return (2 - abs(x)).clip(0, None) ** 3 / 6 - 4 * (1 - abs(x)).clip(0, None) ** 3 / 6
 
 
 def _patch_noise(
     image: Image, maps: ArrayOrTensor, t: Tables
 ) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-    """Return variances (m,) of noise in patches and correlations (m, SIDE, SIDE) along a row."""
+    """Return noise variances (m,) of patches and correlations (m, SIDE, SIDE) along a row."""
     xp = namespace(maps)
     octave, sigma = octaves(maps, len(image.spacings))
-    apart = (sigma * SPACING / image.spacings[octave]).clip(FINEST, None)
+    spacing = (sigma * SPACING / image.spacings[octave]).clip(MIN_NOISE_SPACING, None)
     pixels = image.correlations[octave]
-    lags = t.distance[0, :LAGS] * apart[:, None]
+    lags = t.distance[0, :LAGS] * spacing[:, None]
     along = pixels[:, :1] * spline(lags)
     for i in range(1, 4):
         along = along + pixels[:, i, None] * (spline(lags - i) + spline(lags + i))
@@ -346,12 +348,12 @@ def covariances(
 ) -> ArrayOrTensor:
     """Return the covariances (m, 2, 2) of the positions, in σ of the second frames.
 
-    A step is linear in the residual, and that in the pixels of both images: their noise gives the
-    covariance of the step.
+    A step is linear in the residual, and the residual is linear in the pixels of both images.
+    Therefore the covariance of the step follows from the noise of the pixels.
     """
     xp, m = namespace(a), len(a)
-    # δ = H⁻¹ Σ slope · residual: how the shift depends on the residual, then on the patch.
-    rows = solve(end.hessian + LEAST * t.unit, xp.broadcast_to(t.unit[:, 4:], (m, 6, 2)))
+    # δ = H⁻¹ Σ slope · residual: weights of the residual in the shift, then of the pixels.
+    rows = solve(end.hessian + DIAGONAL_EPSILON * t.unit, xp.broadcast_to(t.unit[:, 4:], (m, 6, 2)))
     weights = xp.asarray(rows.swapaxes(1, 2), dtype=end.slopes.dtype) @ end.slopes * t.root
     shift = xp.asarray(t.gradients[-1].adjoint(weights), dtype=t.solved)
     planes = shift.reshape(m, 2, SIDE, SIDE)
@@ -359,7 +361,7 @@ def covariances(
     for image, maps, power in ((images[0], a, end.power_a), (images[1], end.maps, end.power)):
         variance, matrix = _patch_noise(image, maps, t)
         spread = (matrix[:, None] @ planes @ matrix[:, None]).reshape(m, 2, -1)
-        share = variance / (power + NOTHING)
+        share = variance / (power + POWER_EPSILON)
         total = total + share[:, None, None] * (shift @ spread.swapaxes(1, 2))
     return total
 
@@ -367,18 +369,18 @@ def covariances(
 def descend(
     images: tuple[Image, Image], a: ArrayOrTensor, b: ArrayOrTensor, t: Tables
 ) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
-    """Return maps (m, 2, 3), covariances (m, 2, 2) and figures (m, 3) of frames a and b (m, 2, 3).
+    """Return the maps, covariances and statistics of frames a and b (m, 2, 3).
 
     See :class:`caloric.matching.refinement.Outcome`.
     """
     xp, last = namespace(b), len(BLURS) - 1
     patches, maps = images[0].patches(a), b
-    hopeful: ArrayOrTensor = True
+    is_plausible: ArrayOrTensor = True
     for blur in range(last):
         end = minimize(patches, images[1], maps, blur, t)
-        maps, hopeful = end.maps, hopeful & (end.cost < HOPELESS)
+        maps, is_plausible = end.maps, is_plausible & (end.cost < MAX_COST)
     end = minimize(patches, images[1], maps, last, t)
     start, _ = fields(images[1].patches(b), t.gradients[last], t)
     before = xp.asarray(((start - end.template) ** 2).sum(1), dtype=t.solved)
-    figures = xp.stack([before, end.cost, end.power_a], 1) * hopeful[:, None]
-    return end.maps, covariances(end, a, images, t), figures
+    statistics = xp.stack([before, end.cost, end.power_a], 1) * is_plausible[:, None]
+    return end.maps, covariances(end, a, images, t), statistics

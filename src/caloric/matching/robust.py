@@ -1,4 +1,4 @@
-"""Robust, seeded estimation of a model from matches: random samples, then a last fit."""
+"""Robust estimation of a model from matches: random samples, then a nonlinear fit."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,30 +10,29 @@ from caloric.matching import fitting, sampling
 from caloric.matching.fitting import Correspondences
 from caloric.types import FloatArray
 
-# Shares of the threshold to search with: a narrow one finds the precise model where many matches
-# are precise, a wide one finds any where few are. One that explains so many ends the search.
+# Thresholds of random sampling, as shares of the given one. A narrow one is more precise if many
+# matches are precise; a wide one is needed if few are.
 _SEARCHES = (0.25, 0.125, 1.0)
-_CLEAR = 0.5
-# With fewer right matches than this share of all and than this number, samples of points may miss
-# them.
-_DOUBTFUL, _MANY = 0.25, 50
-# Thresholds, and how many times as many matches each must explain as the one before: if as many as
-# before remain within the threshold itself, and if not.
-_WIDER, _GROWTH, _GREAT_GROWTH = (2.0, 4.0), 1.3, 1.5
-_CONFIDENCE, _ITERATIONS = 0.9999, 10_000  # when random sampling stops
-_TRIES = 4  # with other random numbers, if OpenCV fails
-_KEPT = 0.95  # of the score of the random samples: less, and the last fit went astray
+_SUFFICIENT = 0.5  # share of matches: a higher score ends the search
+# If the score is below this share of the matches and below this number, frames are sampled too.
+_LOW_SHARE, _LOW_COUNT = 0.25, 50
+# Wider thresholds, and the factor by which each must increase the number of inliers: if the number
+# within the original threshold does not decrease, and if it does.
+_WIDER, _MIN_INCREASE, _MIN_LARGE_INCREASE = (2.0, 4.0), 1.3, 1.5
+_CONFIDENCE, _ITERATIONS = 0.9999, 10_000  # termination of random sampling
+_TRIES = 4  # with other seeds, if OpenCV fails
+_MIN_RELATIVE_SCORE = 0.95  # after the fit; otherwise the model from random samples is kept
 
 
 class GeometryEstimator(Protocol):
-    """The exchangeable part of :func:`caloric.matching.geometry.estimate`."""
+    """A function that estimates a model for :func:`caloric.matching.geometry.estimate`."""
 
     def __call__(
         self, matches: Correspondences, threshold: float, seed: int, /
     ) -> FloatArray | None:
-        """Return the matrix of the model that most matches agree on, None if there is none.
+        """Return the matrix of the model, 3 x 3 (2 x 3 for "affine"), or None if none was found.
 
-        It is 3 x 3, or 2 x 3 for "affine"; ``threshold`` is in pixels.
+        ``threshold`` is in pixels.
         """
 
 
@@ -45,14 +44,14 @@ class _Fit:
 
 
 def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArray | None:
-    """Return the model found by MAGSAC++ (OpenCV) and fitted to its inliers."""
+    """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers."""
     best = None
     for share in _SEARCHES:
         parameters = _parameters(seed, share * threshold)
         best = _better(best, _fitted(matches, _sampled(matches, parameters), threshold))
-        if best is not None and best.score > _CLEAR * len(matches):
+        if best is not None and best.score > _SUFFICIENT * len(matches):
             break
-    few = min(_MANY, _DOUBTFUL * len(matches))
+    few = min(_LOW_COUNT, _LOW_SHARE * len(matches))
     if matches.frames is not None and (best is None or best.score < few):
         model, cameras = matches.model, matches.cameras
         matrix = sampling.search(matches.frames, model, threshold, seed, cameras)
@@ -65,19 +64,19 @@ def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArra
 
 
 def _widened(best: _Fit, matches: Correspondences, threshold: float) -> _Fit:
-    """Return the model fitted to more of the matches, where the scene is not quite a plane.
+    """Return a model fitted to more matches if the scene is not exactly planar.
 
-    Then many more matches are within two or four thresholds than within one, which a model of the
-    few misses elsewhere in the image.
+    In such a scene many more matches are within two or four thresholds than within one. A model
+    fitted to the few best matches would be inaccurate elsewhere in the image.
     """
     count = int((best.residuals <= threshold).sum())
-    for times in _WIDER:
-        fitted = _fitted(matches, best.matrix, times * threshold)
+    for factor in _WIDER:
+        fitted = _fitted(matches, best.matrix, factor * threshold)
         if fitted is None:
             break
-        more = int((fitted.residuals <= times * threshold).sum())
+        more = int((fitted.residuals <= factor * threshold).sum())
         kept = (fitted.residuals <= threshold).sum() >= (best.residuals <= threshold).sum()
-        if more < (_GROWTH if kept else _GREAT_GROWTH) * count:
+        if more < (_MIN_INCREASE if kept else _MIN_LARGE_INCREASE) * count:
             break
         best, count = fitted, more
     return best
@@ -90,7 +89,7 @@ def _better(one: _Fit | None, other: _Fit | None) -> _Fit | None:
 
 
 def _fitted(matches: Correspondences, matrix: FloatArray | None, threshold: float) -> _Fit | None:
-    """Return a model after the last fit."""
+    """Return the model after the nonlinear fit, or before it if the fit failed."""
     if matrix is None or not np.isfinite(matrix).all():
         return None
     p, q, model, cameras = matches.p, matches.q, matches.model, matches.cameras
@@ -103,9 +102,9 @@ def _fitted(matches: Correspondences, matrix: FloatArray | None, threshold: floa
     fitted = fitting.fit(matches, matrix, threshold)
     if not np.isfinite(fitted).all():
         return sampled
-    # The fit weights precise matches more, which can cost a little of the score.
+    # The fit weights precise matches more, which may lower the score slightly.
     final = scored(fitted)
-    return final if final.score >= _KEPT * sampled.score else sampled
+    return final if final.score >= _MIN_RELATIVE_SCORE * sampled.score else sampled
 
 
 def _parameters(seed: int, threshold: float) -> cv2.UsacParams:
@@ -124,13 +123,13 @@ def _parameters(seed: int, threshold: float) -> cv2.UsacParams:
 
 
 def _sampled(matches: Correspondences, parameters: cv2.UsacParams) -> FloatArray | None:
-    """Return the best model of random samples of points."""
+    """Return the best model from random samples of points."""
     for _ in range(_TRIES):
         try:
             return _by_opencv(matches, parameters)
         except cv2.error:
-            # OpenCV raises an error for degenerate samples: of collinear points always, of points
-            # in a plane, for a fundamental matrix, sometimes.
+            # OpenCV raises an error for collinear points, and sometimes for the fundamental matrix
+            # of points in a plane.
             parameters.randomGeneratorState += 1
     return None
 

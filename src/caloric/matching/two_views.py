@@ -1,4 +1,4 @@
-"""The matches of two named images, with the result of their verification."""
+"""The matches of two named images and their verified geometry."""
 
 from dataclasses import dataclass, replace
 
@@ -10,20 +10,20 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class TwoViews:
-    """The matches of two images, and the geometry that verification found for them.
+    """The matches of two images and the result of their verification.
 
     Attributes
     ----------
     name_a, name_b : str
         Names of the images.
     matches : array (m, 2) of uint32
-        Indices of matched features in the first and in the second image.
+        Indices of the matched features in both images.
     distances : array (m,) of float32
-        Distances of the stored descriptors.
+        Distances between the stored descriptors.
     inliers : array (k,) of uint32
         Rows of ``matches`` that agree with the geometry.
     matrix : array (3, 3) or None
-        The fundamental matrix or homography; None if there is no geometry.
+        The fundamental matrix or homography; None if none was found.
     model : str
         "fundamental" or "homography"; "" if the pair was not verified.
     """
@@ -38,7 +38,7 @@ class TwoViews:
 
     @property
     def is_verified(self) -> bool:
-        """Return whether a geometry was searched for, found or not."""
+        """Return whether verification was run, with or without success."""
         return self.model != ""
 
     @property
@@ -47,11 +47,11 @@ class TwoViews:
         return self.matches[self.inliers]
 
     def swapped(self) -> "TwoViews":
-        """Return the same from the second image to the first."""
+        """Return the pair with the two images exchanged."""
         matrix = self.matrix
         if matrix is not None:
-            back = matrix.T if self.model == "fundamental" else np.linalg.inv(matrix)
-            matrix = np.asarray(back, np.float64)
+            inverse = matrix.T if self.model == "fundamental" else np.linalg.inv(matrix)
+            matrix = np.asarray(inverse, np.float64)
         return replace(
             self, name_a=self.name_b, name_b=self.name_a, matches=self.matches[:, ::-1],
             matrix=matrix,
