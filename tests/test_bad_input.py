@@ -140,7 +140,7 @@ def test_invalid_arguments_of_verify_and_match_are_errors():
             caloric.verify(f, f, matches, **options)
     with pytest.raises(caloric.InputError, match=r"must be caloric\.Matches"):
         caloric.verify(f, f, matches.indices)
-    with pytest.raises(caloric.InputError, match="do not exist; are they of this pair"):
+    with pytest.raises(caloric.InputError, match="do not exist; are they from another"):
         caloric.verify(f.frames[:3], f, matches)
     for options in ({"ratio": "0.8"}, {"radius": -1}, {"radius": float("nan")}):
         with pytest.raises(caloric.InputError, match=f"{next(iter(options))} must be"):

@@ -1,4 +1,4 @@
-"""Matches of features and frames of two images: what can be compared, and what is refined."""
+"""Matching and refining features and frames of two images."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import photographs
 from caloric import Frames, comparison
 
 
-def test_features_of_other_recipes_are_not_compared():
+def test_features_of_different_recipes_cannot_be_matched():
     image = photographs.gray("camera")[200:328, 150:278]
     plain = caloric.extract(image, "sift", max_features=20)
     for other in (
@@ -38,26 +38,26 @@ def test_invalid_arguments_of_refine_are_errors():
         caloric.refine(first, second, [[1.0, 2.0]], [[1.0, 2.0]], sigma=0)
     with pytest.raises(caloric.InputError):
         caloric.refine(first, second, [[np.nan, 2.0]], [[1.0, 2.0]])
-    for wrong in ("points", [[1.0, 2.0], [3.0]], np.array([object()])):
+    for invalid in ("points", [[1.0, 2.0], [3.0]], np.array([object()])):
         with pytest.raises(caloric.InputError, match="keypoints"):
-            caloric.refine(first, second, wrong, wrong)
+            caloric.refine(first, second, invalid, invalid)
     with pytest.raises(caloric.InputError, match="images="):
         caloric.match(a, a, refine=True)
     with pytest.raises(caloric.InputError, match="Features"):
         caloric.match(a.descriptors, a.descriptors, refine=True, images=(first, first))
-    with pytest.raises(caloric.InputError, match="its features are of"):
+    with pytest.raises(caloric.InputError, match="its features are from"):
         caloric.match(a, a, refine=True, images=(first, first[:50]))
     assert len(caloric.refine(first, second, [], [])) == 0
 
 
-@pytest.mark.parametrize("wrong", [3, "ab", [1, 2], [("a", "b", "c")], [[1], [2]]])
-def test_only_lists_of_pairs_are_pairs(wrong):
+@pytest.mark.parametrize("invalid", [3, "ab", [1, 2], [("a", "b", "c")], [[1], [2]]])
+def test_only_lists_of_pairs_are_accepted(invalid):
     with pytest.raises(caloric.InputError, match="list of such pairs"):
-        comparison.checked_pairs(wrong)
+        comparison.checked_pairs(invalid)
     assert comparison.checked_pairs([[1, 2], (3, 4)]) == [(1, 2), (3, 4)]
 
 
-def test_frames_keypoints_and_points_are_the_same_maps():
+def test_frames_keypoints_and_points_give_the_same_maps():
     points = np.array([[3.0, 4.0], [50.0, 6.5]])
     expected = np.zeros((2, 2, 3))
     expected[:, [0, 1], [0, 1]] = 2.5
@@ -77,19 +77,19 @@ def test_refined_frames_replace_those_of_the_second_image():
     assert (first[0, 0, 2], second[0, 0, 2]) == (2.0, 3.0)
     moved = replace(matches, refined=b.maps[[1]], covariances=np.zeros((1, 2, 2)))
     assert comparison.matched_maps(a, b, moved)[1][0, 0, 2] == 4.0
-    for wrong in ([[2, 0]], [[0, 2]], [[-1, 0]]):
+    for invalid in ([[2, 0]], [[0, 2]], [[-1, 0]]):
         with pytest.raises(caloric.InputError, match="do not exist"):
-            comparison.matched_maps(a, b, replace(matches, indices=np.array(wrong)))
+            comparison.matched_maps(a, b, replace(matches, indices=np.array(invalid)))
 
 
 def test_one_match_per_position_of_simulated_views():
     """Two features at one position: with views the match of the second is dropped."""
     xy = np.array([[10.0, 10], [10, 10], [80, 60]])
     values = np.eye(3, dtype=np.float32)
-    about = caloric.extract(np.zeros((90, 120)), "sift")
-    plain = replace(about, frames=Frames.from_xysa(*xy.T, np.ones(3)), descriptors=values)
-    (every,) = comparison.match_pairs([(plain, plain)], True, None, 10.0, "cpu")
-    assert len(every) == 3
+    empty = caloric.extract(np.zeros((90, 120)), "sift")
+    plain = replace(empty, frames=Frames.from_xysa(*xy.T, np.ones(3)), descriptors=values)
+    (matches,) = comparison.match_pairs([(plain, plain)], True, None, 10.0, "cpu")
+    assert len(matches) == 3
     views = replace(plain, views=2)
-    (some,) = comparison.match_pairs([(views, views)], True, None, 10.0, "cpu")
-    assert len(some) == 2
+    (distinct,) = comparison.match_pairs([(views, views)], True, None, 10.0, "cpu")
+    assert len(distinct) == 2

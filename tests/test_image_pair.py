@@ -1,4 +1,4 @@
-"""Two images in one call, and how results show themselves."""
+"""Matching two images in one call, and the representations of results."""
 
 from itertools import combinations
 from typing import get_args
@@ -25,7 +25,7 @@ def pair(views):
     return caloric.match_images(*views[:2], max_features=400)
 
 
-def test_points_are_where_the_change_maps_them(pair, views):
+def test_points_agree_with_the_known_change(pair, views):
     assert pair
     assert len(pair) == len(pair.points_a) == len(pair.points_b) > 100
     moved = photographs.apply(views[2], pair.points_a)
@@ -33,7 +33,7 @@ def test_points_are_where_the_change_maps_them(pair, views):
     assert len(pair.all_points()[0]) == len(pair.matches) >= len(pair)
 
 
-def test_it_is_what_the_single_steps_give(pair, views):
+def test_match_images_gives_the_result_of_the_separate_steps(pair, views):
     a, b = caloric.extract(list(views[:2]), max_features=400)
     matches = caloric.match(a, b, refine=True, images=views[:2])
     geometry = caloric.verify(a, b, matches)
@@ -47,14 +47,14 @@ def test_files_masks_and_refinement(views, tmp_path):
         cv2.imwrite(str(path), image)
     left = np.zeros((300, 300), bool)
     left[:, :150] = True
-    found = caloric.match_images(*paths, max_features=400, masks=(left, None), refine=True)
-    assert found.points_a[:, 0].max() < 151
-    moved = photographs.apply(views[2], found.points_a)
-    assert np.median(np.hypot(*(moved - found.points_b).T)) < 0.3
-    assert "refined" in repr(found.matches)
+    result = caloric.match_images(*paths, max_features=400, masks=(left, None), refine=True)
+    assert result.points_a[:, 0].max() < 151
+    moved = photographs.apply(views[2], result.points_a)
+    assert np.median(np.hypot(*(moved - result.points_b).T)) < 0.3
+    assert "refined" in repr(result.matches)
 
 
-def test_nothing_in_common_is_false(tmp_path):
+def test_images_without_a_geometry_are_false(tmp_path):
     rng = np.random.default_rng(0)
     nothing = caloric.match_images(np.zeros((80, 80)), rng.random((80, 80)))
     assert not nothing
@@ -69,10 +69,10 @@ def test_unrelated_photographs_have_no_geometry():
     images = [photographs.gray(name, (320, 400)) for name in names]
     for a, b in combinations(images, 2):
         for model in ("homography", "fundamental"):
-            found = caloric.match_images(a, b, model=model, views=None)
-            assert not found
-            assert found.geometry.confidence < 0.5
-            assert "chance" in repr(found)
+            result = caloric.match_images(a, b, model=model, views=None)
+            assert not result
+            assert result.geometry.confidence < 0.5
+            assert "not reliable" in repr(result)
 
 
 def test_errors_name_the_image(views, tmp_path):
@@ -96,12 +96,12 @@ def test_errors_name_the_image(views, tmp_path):
         caloric.match_images([views[0]], [views[1]])
 
 
-def test_results_show_themselves(pair):
+def test_results_have_text_html_and_png_representations(pair):
     assert repr(pair).startswith("ImageMatch(400 and 400 features")
     assert repr(pair.features_a) == "Features(400 of 'caloric', 128-d float32, image 300 x 300)"
     assert repr(pair.features_a.frames).startswith("Frames(400, σ ")
     assert repr(pair.matches).startswith(f"Matches({len(pair.matches)}, distances ")
-    assert repr(pair.geometry).startswith(f"Geometry(homography of {len(pair)} of ")
+    assert repr(pair.geometry).startswith(f"Geometry(homography, {len(pair)} inliers of ")
     assert max(len(repr(x)) for x in (pair, pair.features_a, pair.matches, pair.geometry)) < 100
     for shown in (pair.features_a, pair.features_a.frames, pair.matches, pair.geometry):
         text = shown._repr_html_()
@@ -114,7 +114,7 @@ def test_results_show_themselves(pair):
     assert "<table>" in empty._repr_html_()
 
 
-def test_results_are_indexed_as_arrays_are(pair):
+def test_results_are_indexed_like_arrays(pair):
     features, matches = pair.features_a, pair.matches
     for index in (slice(3, 7), [3, 4], np.arange(400) % 2 == 0, 5):
         some = features[index]
@@ -127,7 +127,7 @@ def test_results_are_indexed_as_arrays_are(pair):
         features[400]
 
 
-def test_data_of_12_bits_are_told(caplog):
+def test_12_bit_data_cause_a_warning(caplog):
     image = photographs.gray("brick", (300, 300)).astype(np.uint16) * 16
     assert len(caloric.extract(image)) < 400
     assert "the brightest pixel is" in caplog.text
@@ -140,30 +140,30 @@ def test_data_of_12_bits_are_told(caplog):
 
 
 @pytest.fixture(scope="module")
-def aside():
-    """A picture of a wall, and the wall seen from aside with a tilt of 5."""
+def oblique_pair():
+    """Return an image of a wall, an oblique view of it with a tilt of 5, and the affine map."""
     image = photographs.gray("gravel", (400, 400))
     narrow = np.array([[0.2, 0, 100], [0, 1, 0]], np.float64)
-    turn = photographs.similarity(1, 30, (0, 0), (200, 200))
-    change = turn[:, :2] @ narrow + np.array([[0, 0, turn[0, 2]], [0, 0, turn[1, 2]]])
-    return image, photographs.warp(photographs.warp(image, narrow), turn), change
+    rotation = photographs.similarity(1, 30, (0, 0), (200, 200))
+    change = rotation[:, :2] @ narrow + np.array([[0, 0, rotation[0, 2]], [0, 0, rotation[1, 2]]])
+    return image, photographs.warp(photographs.warp(image, narrow), rotation), change
 
 
-def test_a_wall_seen_from_aside_is_found_by_views(aside):
-    image, other, change = aside
+def test_an_oblique_pair_is_matched_with_simulated_views(oblique_pair):
+    image, other, change = oblique_pair
     assert not caloric.match_images(image, other, views=None)
     pair = caloric.match_images(image, other)
     assert pair
     assert pair.level > 1
     assert pair.geometry.confidence > 0.9
-    assert f"tilts to {pair.level}" in pair.summary
+    assert f"up to tilt {pair.level}" in pair.summary
     moved = photographs.apply(change, pair.points_a)
     assert np.median(np.hypot(*(moved - pair.points_b).T)) < 1
     assert len(pair) >= 40
     again = caloric.match_images(image, other, views=pair.level)
     np.testing.assert_array_equal(again.matches.indices, pair.matches.indices)
     np.testing.assert_array_equal(again.geometry.matrix, pair.geometry.matrix)
-    # Of several views of one place there is one match.
+    # Several views give one match per position.
     p, q = pair.all_points()
     first = pair.matches.points(pair.features_a.frames.xy, pair.features_b.frames.xy)[0]
     cells = np.round(
@@ -174,17 +174,17 @@ def test_a_wall_seen_from_aside_is_found_by_views(aside):
 
 def test_an_easy_pair_needs_no_views(pair):
     assert pair.level == 1
-    assert "tilts" not in pair.summary
+    assert "tilt" not in pair.summary
 
 
-def test_unrelated_images_are_not_believed_at_any_level():
+def test_unrelated_images_are_not_reliable_at_any_level():
     a, b = (photographs.gray(name, (240, 200)) for name in ("camera", "brick"))
-    found = caloric.match_images(a, b)
-    assert not found
-    assert found.geometry.confidence < 0.5
+    result = caloric.match_images(a, b)
+    assert not result
+    assert result.geometry.confidence < 0.5
 
 
-def test_choices_of_views_are_the_tilts():
+def test_the_choices_of_views_match_the_tilts():
     assert get_args(image_pair.ViewsChoice) == ("auto", "none", *map(str, TILTS))
     arguments = [image_pair.views_argument(choice) for choice in get_args(image_pair.ViewsChoice)]
     assert arguments == ["auto", None, *TILTS]

@@ -1,4 +1,4 @@
-"""Synthetic views: the stated map is the one that the pixels follow."""
+"""Synthetic views agree with their stated homography."""
 
 from dataclasses import replace
 
@@ -13,14 +13,14 @@ from caloric.bench import metrics
 
 
 def measured_offset(view):
-    """The median offset (2,) in pixels between the stated map and the one that ECC measures."""
+    """Return the median offset (2,) in pixels between the stated map and an ECC estimate."""
     original, changed = (
         cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
         for image in (view.original, view.changed)
     )
     stated = np.linalg.inv(view.homography)
     h, w = changed.shape
-    # The view averaged the original over the area of its pixels: blur the original as much.
+    # The view averages the original over the area of its pixels; blur the original accordingly.
     center = np.array([[[w / 2, h / 2], [w / 2 + 1, h / 2], [w / 2, h / 2 + 1]]])
     p, q, r = cv2.perspectiveTransform(center, stated)[0]
     sigmas = [max(0.3, 0.3 * np.linalg.norm(v - p)) for v in (q, r)]
@@ -43,16 +43,16 @@ def rendered(image, homography):
     return synthetic.View(image, synthetic.render(image, homography, size), homography)
 
 
-def test_the_oblique_view_of_the_demo():
+def test_the_oblique_view_of_the_demo_has_no_offset():
     view = demo.oblique_view()
     assert np.abs(measured_offset(view)).max() < 0.05
-    # The measurement sees the offset that supersampling once added.
+    # An offset of the size that supersampling once added is detected.
     moved = replace(view, homography=synthetic.translation([0.417, 0.417]) @ view.homography)
     assert np.abs(measured_offset(moved)).min() > 0.3
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.7])
-def test_rendered_and_warped_views(scale):
+def test_rendered_and_warped_views_have_no_offset(scale):
     image = photographs.gray("camera")
     affine = synthetic.similarity(scale, 20, (3.3, -4.7), (255.5, 255.5))
     homography = np.vstack([affine, [0, 0, 1]])
@@ -62,7 +62,7 @@ def test_rendered_and_warped_views(scale):
 
 
 @pytest.mark.parametrize("axis", [0.0, 1.0, -2.0])
-def test_views_of_an_inclined_plane(axis):
+def test_views_of_an_inclined_plane_have_no_offset(axis):
     image = photographs.gray("coffee")
     homography = synthetic.oblique(image.shape, 3.0, axis=axis, roll=0.4)
     assert np.abs(measured_offset(rendered(image, homography))).max() < 0.05
@@ -85,7 +85,7 @@ def test_the_center_of_an_inclined_plane_keeps_its_scale_along_the_axis():
     assert edges[0] > 1.2 * edges[1]
 
 
-def test_a_fitted_view_holds_the_whole_image():
+def test_a_fitted_view_contains_the_whole_image():
     homography, (w, h) = synthetic.fitted(np.eye(3), (30, 50))
     assert (w, h) == (50, 30)
     np.testing.assert_allclose(homography, np.eye(3), atol=1e-12)
@@ -96,13 +96,13 @@ def test_a_fitted_view_holds_the_whole_image():
 
 
 def test_a_reduced_view_averages_pixels():
-    """Reduced by two, each pixel is the mean of four, at half the coordinates of their center."""
+    """At half the size, each pixel is the mean of four."""
     image = np.random.default_rng(0).integers(0, 256, (40, 60)).astype(np.float32)
     homography, size = synthetic.fitted(np.diag([0.5, 0.5, 1]), image.shape)
-    found = synthetic.render(image, homography, size)
+    view = synthetic.render(image, homography, size)
     means = image.reshape(20, 2, 30, 2).mean((1, 3))
-    # Bilinear samples mix in a little of the neighbors.
-    assert np.corrcoef(found[2:-2, 2:-2].ravel(), means[2:-2, 2:-2].ravel())[0, 1] > 0.95
+    # Bilinear samples include some of the neighboring pixels.
+    assert np.corrcoef(view[2:-2, 2:-2].ravel(), means[2:-2, 2:-2].ravel())[0, 1] > 0.95
 
 
 def test_errors_are_distances_from_the_ground_truth():

@@ -1,4 +1,4 @@
-"""The features of two images compared: neighbors on the CPU or a device, and refined matches."""
+"""Matching and refining the features of two images, on the CPU or a device."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,10 +18,10 @@ from caloric.types import FloatArray
 
 
 def checked_pairs(pairs: Any) -> list[tuple[Any, Any]]:
-    """Return a list of pairs, or raise an error if it is something else."""
+    """Return a list of pairs; raise InputError for anything else."""
     is_list = isinstance(pairs, list | tuple)
     if not is_list or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
-        raise InputError("match takes two caloric.Features or arrays, or one list of such pairs")
+        raise InputError("match expects two caloric.Features or arrays, or a list of such pairs")
     return [(a, b) for a, b in pairs]
 
 
@@ -32,24 +32,24 @@ def match_pairs(
     target = devices.resolve(device)
     check_options(ratio, radius)
     for a, b in pairs:
-        if _described(a) and _described(b):
-            check_comparable(_about(a), _about(b))
+        if _has_positions(a) and _has_positions(b):
+            check_comparable(_metadata(a), _metadata(b))
     if target is None:
         return [_match_on_cpu(a, b, mutual, ratio, radius) for a, b in pairs]
     from caloric.gpu import matching as on_device
 
     matches = on_device.match(pairs, mutual, ratio, radius, target)
-    return [_once_per_place(a, b, m) for (a, b), m in zip(pairs, matches, strict=True)]
+    return [_without_duplicates(a, b, m) for (a, b), m in zip(pairs, matches, strict=True)]
 
 
-def _described(features: Any) -> bool:
-    """Return whether these are features with places, on the host or on a device."""
+def _has_positions(features: Any) -> bool:
+    """Return whether these are features, on the host or on a device, rather than an array."""
     return isinstance(features, Features) or hasattr(features, "to_host")
 
 
-def _about(features: Any) -> Features:
-    about: Features = features if isinstance(features, Features) else features.about
-    return about
+def _metadata(features: Any) -> Features:
+    metadata: Features = features if isinstance(features, Features) else features.about
+    return metadata
 
 
 def _match_on_cpu(a: Any, b: Any, mutual: bool, ratio: float | None, radius: float) -> Matches:
@@ -58,18 +58,18 @@ def _match_on_cpu(a: Any, b: Any, mutual: bool, ratio: float | None, radius: flo
     left, right = (f.descriptors if isinstance(f, Features) else f for f in (a, b))
     xy_b = b.frames.xy if both else None
     matches = match_descriptors(left, right, mutual=mutual, ratio=ratio, xy_b=xy_b, radius=radius)
-    return _once_per_place(a, b, matches)
+    return _without_duplicates(a, b, matches)
 
 
-def _once_per_place(a: Any, b: Any, matches: Matches) -> Matches:
-    """Return one match per place if features are from simulated views."""
+def _without_duplicates(a: Any, b: Any, matches: Matches) -> Matches:
+    """Return one match per pair of positions if features are from simulated views."""
     if not (isinstance(a, Features) and isinstance(b, Features)) or max(a.views, b.views) == 1:
         return matches
     return matches[one_per_position(matches, a.frames.xy, b.frames.xy)]
 
 
 def descent(device: str) -> refinement.Descent:
-    """Return the function that makes the steps of a refinement on a device."""
+    """Return the function that computes the steps of refinement on a device."""
     target = devices.resolve(device)
     if target is None:
         return refinement.descend
@@ -81,12 +81,13 @@ def descent(device: str) -> refinement.Descent:
 def refined(
     a: Features, b: Features, matches: Matches, images: tuple[ArrayLike, ArrayLike], device: str
 ) -> Matches:
-    """Return matches with refined frames and covariances; raise InputError for other images."""
+    """Return matches with refined frames and covariances."""
     pixels = [to_gray(image) for image in images]
     for name, gray, features in zip("ab", pixels, (a, b), strict=True):
         if gray.shape != features.image_size:
             raise InputError(
-                f"images: {name} has shape {gray.shape}, its features are of {features.image_size}"
+                f"images: {name} has shape {gray.shape}, but its features are from an image of "
+                f"shape {features.image_size}"
             )
     maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
     moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b, descent(device))
@@ -96,12 +97,14 @@ def refined(
 def matched_maps(
     features_a: Features | Frames, features_b: Features | Frames, matches: Matches
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the frames (m, 2, 3) of matches in both images; refined ones where there are any."""
+    """Return the frames (m, 2, 3) of matches in both images, refined if the matches are."""
     a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
     for frames, column in ((a, 0), (b, 1)):
         used = matches.indices[:, column]
         if len(used) and not 0 <= used.min() <= used.max() < len(frames):
-            raise InputError("matches refer to features that do not exist; are they of this pair?")
+            raise InputError(
+                "matches refer to features that do not exist; are they from another image pair?"
+            )
     second = matches.refined
     if second is None:
         second = b.maps[matches.indices[:, 1]]
@@ -122,7 +125,7 @@ def maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
         array = np.asarray(frames, np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"{which}: expected Frames, OpenCV's keypoints, or numbers (m, 2) or (m, 2, 3)"
+            f"{which}: expected Frames, OpenCV keypoints, or an array (m, 2) or (m, 2, 3)"
         ) from None
     if array.shape == (0,):
         array = array.reshape(0, 2)
@@ -130,6 +133,7 @@ def maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
         return Frames(array, np.zeros(len(array), np.float32)).maps
     if array.shape[1:] != (2,):
         raise InputError(
-            f"{which}: expected Frames, OpenCV's keypoints, (m, 2) or (m, 2, 3), got {array.shape}"
+            f"{which}: expected Frames, OpenCV keypoints, or an array (m, 2) or (m, 2, 3), got "
+            f"{array.shape}"
         )
     return Frames.from_xysa(array[:, 0], array[:, 1], np.full(len(array), sigma)).maps

@@ -1,4 +1,4 @@
-"""Two images in one call: features, matches, geometry, the matched points and a picture."""
+"""Match two images in one call: features, matches, geometry, matched points and a plot."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,23 +30,25 @@ from caloric.types import FloatArray, GeometryModel
 
 @dataclass(frozen=True, eq=False)
 class ImageMatch:
-    """Two images and what they have in common; false if that is less likely right than not.
+    """The matches and the geometry of two images.
+
+    ``bool(result)`` is True if the confidence of the geometry exceeds 0.5.
 
     Parameters
     ----------
     image_a, image_b : array
-        The images, as they were given or read.
+        The images as given or read.
     features_a, features_b : Features
         Their features.
     matches : Matches
         All matches of the features.
     geometry : Geometry
-        The geometry that most of the matches agree on, and which of them do.
+        The estimated geometry and its inliers.
     threshold : float
         The largest residual of an inlier, in pixels.
     level : int
-        The largest tilt of the simulated views that it took, or that were tried in vain; 1 if there
-        was no need for any.
+        The largest tilt of the simulated views that were used, or tried without success; 1 if none
+        were needed.
     """
 
     image_a: NDArray[np.generic]
@@ -59,62 +61,62 @@ class ImageMatch:
     level: int = 1
 
     def __len__(self) -> int:
-        """Return the number of matched points: the inliers of the geometry."""
+        """Return the number of inliers."""
         return len(self.geometry)
 
     def __bool__(self) -> bool:
-        """Return whether the geometry is more likely right than not: see :class:`Geometry`."""
+        """Return whether the confidence of the geometry exceeds 0.5."""
         return bool(self.geometry)
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
+        """Return a one-line summary."""
         return f"ImageMatch({self.summary})"
 
     @property
     def summary(self) -> str:
-        """How many features, matches and inliers there are."""
+        """The numbers of features, matches and inliers, as text."""
         model = _MODELS[self.geometry.model]
         return (
             f"{len(self.features_a)} and {len(self.features_b)} features, "
             f"{len(self.matches)} matches, {len(self)} inliers of {model}"
-            f"{'' if self else ', which may be chance'}"
-            f"{'' if self.level == 1 else f', from views with tilts to {self.level}'}"
+            f"{'' if self else ' (not reliable)'}"
+            f"{'' if self.level == 1 else f', simulated views up to tilt {self.level}'}"
         )
 
     @property
     def points_a(self) -> FloatArray:
-        """The matched points (m, 2) in the first image: the inliers of the geometry."""
+        """The inliers of the geometry: their points (m, 2) in the first image."""
         return self.all_points()[0][self.geometry.inliers]
 
     @property
     def points_b(self) -> FloatArray:
-        """The same points (m, 2) in the second image, refined unless that was turned off."""
+        """The corresponding points (m, 2) in the second image, refined unless ``refine=False``."""
         return self.all_points()[1][self.geometry.inliers]
 
     def all_points(self) -> tuple[FloatArray, FloatArray]:
-        """Return the points (n, 2) of all matches in both images, outliers too."""
+        """Return the points (n, 2) of all matches in both images, including outliers."""
         return self.matches.points(self.features_a.frames.xy, self.features_b.frames.xy)
 
     def picture(self, title: str = "", most: int = viz.MAX_LINES) -> viz.Figure:
-        """Return a picture of both images and at most so many of the matched points."""
+        """Return a figure of both images with at most ``most`` of the matches."""
         return viz.draw_matches(
             self.image_a, self.image_b, self.features_a, self.features_b, self.matches,
             self.geometry, limit=self.threshold, title=title or self.summary, max_lines=most,
         )  # fmt: skip
 
     def show(self) -> None:
-        """Open the picture in the viewer of this computer."""
+        """Show the matches in the default image viewer."""
         self.picture().show()
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to a file, .png or .jpg."""
+        """Write a plot of the matches to a .png or .jpg file."""
         self.picture().save(path)
 
     def _repr_png_(self) -> bytes:
-        return self.picture().smaller(_SHOWN).png()
+        return self.picture().smaller(_NOTEBOOK_WIDTH).png()
 
 
-_SHOWN = 1000  # pixels: the width of the picture in a notebook
+_NOTEBOOK_WIDTH = 1000  # pixels
 _MODELS: dict[GeometryModel, str] = {
     "homography": "a homography",
     "affine": "an affine map",
@@ -123,11 +125,11 @@ _MODELS: dict[GeometryModel, str] = {
 }
 
 
-ViewsChoice = Literal["auto", "none", "2", "4", "8"]  # of commands and of the page
+ViewsChoice = Literal["auto", "none", "2", "4", "8"]  # in the command line and the web page
 
 
 def views_argument(choice: ViewsChoice) -> Literal["auto"] | int | None:
-    """Return the argument ``views`` of :func:`match_images` for a choice."""
+    """Return a choice as the argument ``views`` of :func:`match_images`."""
     if choice == "auto":
         return "auto"
     return None if choice == "none" else int(choice)
@@ -154,30 +156,30 @@ def match_images(
 
     Parameters
     ----------
-    image_a, image_b : array (h, w) or (h, w, 3 or 4), or the path of a file
+    image_a, image_b : array (h, w) or (h, w, 3 or 4), or path
         The images.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     model : "homography", "fundamental", "essential" or "affine"
-        A homography for planes and for photographs from one position; the others for scenes with
-        depth ("essential" needs ``intrinsics``) and for small parts.
+        "homography" for planes and for a rotating camera; "fundamental" or "essential" (which needs
+        ``intrinsics``) for scenes with depth; "affine" for small parts.
     ratio : float or None
         Lowe's ratio test: keep a match only if its distance is below this fraction of the distance
-        to the second nearest feature. Smaller is stricter, None keeps all.
+        to the second nearest feature. Smaller is stricter; None keeps all.
     threshold : float
         Largest residual of an inlier, in pixels.
     views : "auto", 2, 4, 8 or None
         Simulated oblique views, for planes seen from very different angles: see :func:`extract`.
         "auto" matches the original images first, and adds views with tilts up to 2, 4 and 8 until
-        the confidence of the geometry exceeds 0.9; ``level`` says which were needed. A pair that
-        needs no views takes no longer. One with fewer than 40 inliers (of 2,000 features or more)
-        gets one more level. Not with ``upright``.
+        the confidence of the geometry exceeds 0.9; ``level`` is the largest tilt that was needed.
+        If there are fewer than 40 inliers (of 2,000 features or more), one more level is added.
+        With ``upright`` no views are simulated.
     refine : bool
         Refine the matches: see :func:`refine`.
     intrinsics : (array (3, 3), array (3, 3)), optional
-        The camera matrices of both images, for "essential".
+        The calibration matrices of both cameras, for "essential".
     masks : (mask_a, mask_b), optional
-        Non-zero where features may be, (h, w) each, or None for one of them.
+        Masks (h, w), nonzero where features may be detected; either may be None.
     seed : int
         Seed of the robust estimation.
     device : str
@@ -189,7 +191,7 @@ def match_images(
     -------
     ImageMatch
         ``points_a`` and ``points_b`` (m, 2), ``geometry``, ``matches``, ``features_a`` and
-        ``features_b``; ``show()`` and ``save(path)`` draw it. ``bool(result)`` is True if the
+        ``features_b``; ``show()`` and ``save(path)`` plot it. ``bool(result)`` is True if the
         confidence of the geometry exceeds 0.5.
 
     Examples
@@ -202,14 +204,16 @@ def match_images(
     """
     masks = (None, None) if masks is None else masks
     if len(masks) != 2:
-        raise InputError(f"masks: two images need two masks or None each, got {len(masks)}")
+        raise InputError(
+            f"masks: expected two masks, either of which may be None, got {len(masks)}"
+        )
     first = None if views == "auto" else views
-    request = ExtractOptions(descriptor=descriptor, views=first, **options)
+    extract_options = ExtractOptions(descriptor=descriptor, views=first, **options)
     check_ratio(ratio)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
     images = [_opened(image) for image in (image_a, image_b)]
-    a, b = _extracted(images, masks, (image_a, image_b), request, device)
+    a, b = _extracted(images, masks, (image_a, image_b), extract_options, device)
 
     def matched(a: Features, b: Features) -> ImageMatch:
         matches = pipeline.match(
@@ -223,27 +227,27 @@ def match_images(
         return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
 
     best = matched(a, b)
-    limit = request.max_features
+    limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
-    # Views are rotated, so upright frames have none.
-    for tilt in TILTS if views == "auto" and not request.upright else ():
-        sure = best.geometry.confidence > _SURE
-        if sure and len(best) >= few:
+    # Simulated views are rotated, which upright frames do not allow.
+    for tilt in TILTS if views == "auto" and not extract_options.upright else ():
+        is_reliable = best.geometry.confidence > _RELIABLE
+        if is_reliable and len(best) >= few:
             break
-        wider = replace(request, views=tilt)
+        with_views = replace(extract_options, views=tilt)
         pending = [
-            oblique.begin(image, mask, wider, (tilt,), device, tiles.MEMORY)
+            oblique.begin(image, mask, with_views, (tilt,), device, tiles.MEMORY)
             for image, mask in zip(images, masks, strict=True)
         ]
         a, b = (
-            oblique.joined((before, views())) for before, views in zip((a, b), pending, strict=True)
+            oblique.joined((plain, views())) for plain, views in zip((a, b), pending, strict=True)
         )
         best = max(best, matched(a, b), key=_order)
-        if sure:  # it was reliable already, and has more points now
+        if is_reliable:  # the additional level was for more inliers only
             break
     if best:
         return best
-    return replace(best, level=max(a.views, b.views))  # all levels that were tried
+    return replace(best, level=max(a.views, b.views))  # the last level that was tried
 
 
 def _extracted(
@@ -253,13 +257,13 @@ def _extracted(
     options: ExtractOptions,
     device: str,
 ) -> tuple[Features, Features]:
-    """Return the features of two images, extracted at the same time."""
+    """Return the features of two images, extracted in parallel."""
 
     def extracted(image: Any, mask: Any, name: object, which: str) -> Features:
         ((_, features),) = dispatch.extract_each([(image, mask)], options, device)
         if isinstance(features, Failure):
-            named = name if _is_path(name) else f"the {which} image"
-            raise InputError(f"{named}: {features.reason}")
+            label = name if _is_path(name) else f"the {which} image"
+            raise InputError(f"{label}: {features.reason}")
         return cast(Features, features)
 
     pool = ThreadPoolExecutor(2)
@@ -267,16 +271,16 @@ def _extracted(
         a, b = pool.map(extracted, images, masks, names, ("first", "second"))
         return a, b
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for the other image
+        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other image
 
 
-_SURE = 0.9  # the confidence of a geometry after which "auto" stops
-_FEW = 40  # inliers: with fewer, one more level of views is tried
+_RELIABLE = 0.9  # confidence of a geometry at which "auto" stops
+_FEW = 40  # inliers: with fewer, one more level of views is added
 
 
 def _order(pair: ImageMatch) -> tuple[float, int]:
-    """Return what makes a result better than another: its confidence, then its inliers."""
-    return min(pair.geometry.confidence, _SURE), len(pair)
+    """Return the sort key of results: the confidence, then the number of inliers."""
+    return min(pair.geometry.confidence, _RELIABLE), len(pair)
 
 
 def _is_path(image: object) -> bool:
@@ -287,5 +291,5 @@ def _opened(image: Any) -> Any:
     if _is_path(image):
         return read_image(image)
     if as_list(image) is not None:
-        raise InputError("match_images takes one image and one other, not lists or batches")
+        raise InputError("match_images expects two single images, not lists or batches")
     return image

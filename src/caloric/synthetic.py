@@ -1,7 +1,7 @@
 """Synthetic views of an image with exact ground truth.
 
 Maps relate pixel centers: (0, 0) is the center of the top-left pixel. :func:`warp` resamples after
-a Gaussian blur, :func:`render` averages over the area of each pixel, as a camera does.
+a Gaussian blur; :func:`render` averages over the area of each pixel, like a camera.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def similarity(scale: float, degrees: float, shift: Any, center: Any) -> FloatAr
 
 
 def affine_map(rng: np.random.Generator, strength: float) -> FloatArray:
-    """Return I + strength · N(0, 1) (2, 2), drawn again until it is not nearly singular."""
+    """Return I + strength · N(0, 1) (2, 2), redrawn while it is nearly singular or mirrored."""
     while True:
         matrix = np.eye(2) + strength * rng.standard_normal((2, 2))
         values = np.linalg.svd(matrix, compute_uv=False)
@@ -111,7 +111,7 @@ def oblique(
 def fitted(
     homography: FloatArray, shape: tuple[int, ...], margin: float = 0.0
 ) -> tuple[FloatArray, tuple[int, int]]:
-    """Return the homography translated so that the view holds the whole image, and its (w, h)."""
+    """Return the homography, translated so that the view contains the image, and its (w, h)."""
     h, w = shape[:2]
     corners = np.array([[[0, 0], [w, 0], [w, h], [0, h]]], np.float64) - 0.5
     mapped = cv2.perspectiveTransform(corners, homography)[0]
@@ -120,7 +120,7 @@ def fitted(
 
 
 def antialiased(pixels: NDArray[Any], scale: float) -> NDArray[Any]:
-    """Return the image blurred as needed before it is reduced by ``scale``."""
+    """Return the image with the blur needed before it is scaled by ``scale``."""
     if scale >= 1:
         return pixels
     return np.asarray(cv2.GaussianBlur(pixels, (0, 0), 0.5 * np.sqrt(1 / scale**2 - 1) + 1e-3))
@@ -134,8 +134,8 @@ def warp(
 ) -> NDArray[Any]:
     """Return the image under an affine map (2, 3), with cubic interpolation.
 
-    ``size`` is (w, h), by default that of the image. Outside the image is its reflection, or the
-    color ``border``.
+    ``size`` is (w, h), by default that of the image. Outside it, the image is reflected, or filled
+    with the color ``border``.
     """
     pixels = antialiased(image, float(np.linalg.svd(affine[:, :2], compute_uv=False)[1]))
     h, w = image.shape[:2]
@@ -150,9 +150,9 @@ def warp(
 def render(
     image: NDArray[Any], homography: FloatArray, size: tuple[int, int], border: Any = 0
 ) -> NDArray[Any]:
-    """Return a view (w, h) of the image: each pixel averages the image over its area.
+    """Return a view of the image, of size (w, h), in which each pixel averages over its area.
 
-    A pixel center x of the view is at n x + (n − 1) / 2 on the grid of n samples per pixel.
+    The center x of a pixel is at n x + (n − 1) / 2 on the grid with n samples per pixel.
     """
     n = _OVERSAMPLING
     finer = translation([(n - 1) / 2] * 2) @ np.diag([n, n, 1.0]) @ homography
@@ -164,11 +164,11 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Change:
     """Return a random change of viewpoint, illumination, blur and compression of an image."""
     h, w = shape[:2]
     angle = rng.uniform(-np.pi, np.pi) if rng.random() < 0.3 else rng.normal(0, 0.3)
-    zoom = np.exp(rng.normal(-0.1, 0.4))
+    scale = np.exp(rng.normal(-0.1, 0.4))
     tilt, axis = np.exp(abs(rng.normal(0, 0.5))), rng.uniform(0, np.pi)
     view = np.eye(3)
     view[:2, :2] = (
-        zoom * rotation(angle) @ rotation(axis) @ np.diag([1 / tilt, 1]) @ rotation(-axis)
+        scale * rotation(angle) @ rotation(axis) @ np.diag([1 / tilt, 1]) @ rotation(-axis)
     )
     view[2, :2] = rng.normal(0, 0.15, 2) / [w, h]
     center = np.array([(w - 1) / 2, (h - 1) / 2])
@@ -186,8 +186,8 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Change:
 def apply(image: NDArray[np.uint8], change: Change, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Return the changed image, of the same size, after JPEG compression."""
     h, w = image.shape[:2]
-    shrink = np.sqrt(abs(np.linalg.det(change.homography[:2, :2])))
-    pixels = antialiased(image.astype(np.float32) / 255, float(shrink))
+    scale = np.sqrt(abs(np.linalg.det(change.homography[:2, :2])))
+    pixels = antialiased(image.astype(np.float32) / 255, float(scale))
     pixels = cv2.warpPerspective(
         pixels, change.homography, (w, h), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
     )
@@ -199,7 +199,7 @@ def apply(image: NDArray[np.uint8], change: Change, rng: np.random.Generator) ->
 def relit(
     pixels: NDArray[Any], gamma: float, gain: Any, noise: float, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Return an image in [0, 1] as bytes, after gain · image^gamma and Gaussian noise."""
+    """Return gain · pixels^gamma with Gaussian noise as uint8, for pixels in [0, 1]."""
     changed = gain * np.clip(pixels, 0, 1) ** gamma
     changed = changed + noise * rng.standard_normal(changed.shape)
     return np.asarray(np.rint(255 * np.clip(changed, 0, 1)), np.uint8)
