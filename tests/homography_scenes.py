@@ -1,4 +1,4 @@
-"""Scenes on disk, in the layouts of public data sets."""
+"""Write scenes in the layouts of public data sets."""
 
 import cv2
 import numpy as np

@@ -1,4 +1,4 @@
-"""Compare kernels to their defining integrals at random entries, pixels and widths."""
+"""Compare kernels with their defining integrals at random entries, pixels and widths."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ RANGES = {
 
 
 def pairs(count, seed=0):
-    """Yield (rng, β, x, φ): x = 0, x on an axis and gradients along both axes are among them."""
+    """Yield (rng, β, x, φ), including x = 0, x on an axis, and gradients along both axes."""
     rng = np.random.default_rng(seed)
     for i in range(count):
         x = np.zeros(2) if i == 0 else np.array([0.6, 0.0]) if i == 1 else rng.uniform(-1, 1, 2)
@@ -34,7 +34,7 @@ def near(rng, x, p):
 def assert_is_integral(name, integral, count=40, **ranges):
     """Assert that the kernel equals ``integral(Pair(β, x, φ, y), **parameters)`` to 1e-6.
 
-    ``ranges`` are those of parameters without an entry in ``RANGES``, for example ``nu=(3, 20)``.
+    ``ranges`` adds ranges of parameters that are not in ``RANGES``, for example ``nu=(3, 20)``.
     """
     ranges = RANGES | ranges
     cls = KERNELS[name]

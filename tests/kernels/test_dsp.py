@@ -8,13 +8,13 @@ import kernel_draws
 from caloric.theory import oracle
 
 
-def test_integral():
+def test_the_kernel_equals_its_integral():
     kernel_draws.assert_is_integral("dsp", oracle.dsp)
 
 
 @pytest.mark.parametrize(("sigma_s", "length"), [(0.2, 0.3), (0.3, 0.5), (0.3, 1.0)])
-def test_dsp_converges_as_nodes_grow(sigma_s, length):
-    """To the log-scale diffusion: the target of the closed forms, which they only approximate."""
+def test_dsp_converges_to_the_log_scale_diffusion(sigma_s, length):
+    """The closed forms only approximate it."""
     p = {"sigma_d": 0.2, "sigma_r": 0.5, "sigma_s": sigma_s}
     x, y = np.array([length, 0.0]), np.array([length * 1.1, 0.1])
     target = oracle.dsp(oracle.Pair(0.0, x, 0.0, y), **p)
@@ -26,8 +26,8 @@ def test_dsp_converges_as_nodes_grow(sigma_s, length):
     assert errors[0] > 1e-2
     assert all(b < a or b < 1e-9 for a, b in pairwise(errors))
     for closed in ("dsp-inner", "dsp-both"):
-        off = abs(caloric.kernel(closed, **p)(0.0, x, 0.0, y) / target - 1)
-        assert 1e-4 < off < 0.2
+        error = abs(caloric.kernel(closed, **p)(0.0, x, 0.0, y) / target - 1)
+        assert 1e-4 < error < 0.2
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_dsp_converges_as_nodes_grow(sigma_s, length):
         ("dsp-both", 0.5, (0.5, 1, 2, 4), (0.116, 0.118, 0.140, 0.187)),
     ],
 )
-def test_error_of_the_closed_forms(name, sigma_s, lengths, expected):
-    """Relative L2 error over y against the exact log-scale diffusion, σd = 1: the known table."""
+def test_the_closed_forms_have_the_known_errors(name, sigma_s, lengths, expected):
+    """Relative L2 errors over y with respect to the exact log-scale diffusion, for σd = 1."""
     line = np.linspace(-6, 16, 177)
     plane = np.stack(np.meshgrid(line, np.linspace(-6, 6, 49)), -1)
     for length, error in zip(lengths, expected, strict=True):

@@ -1,4 +1,4 @@
-"""Each kernel file is registered, tested and complete."""
+"""Each kernel file is registered and tested, and has default parameters."""
 
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_each_kernel_file_is_registered():
     assert not missing, f"add to _NAMES of {kernels.__file__}: {', '.join(sorted(missing))}"
 
 
-def test_the_order_of_descriptors_is_kept():
+def test_the_order_of_descriptors():
     order = (
         "caloric", "sift", "dsp", "dsp-inner", "dsp-both", "dsp-domain", "heat", "similarity",
         "distribution-field", "distribution-field-heat",
@@ -41,4 +41,4 @@ def test_defaults_are_complete(name):
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_kernel_has_a_test_file(name):
     path = Path(__file__).parent / f"test_{name.replace('-', '_')}.py"
-    assert path.exists(), f"compare {name} to its integral in tests/kernels/{path.name}"
+    assert path.exists(), f"compare {name} with its integral in tests/kernels/{path.name}"

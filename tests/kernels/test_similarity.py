@@ -7,7 +7,7 @@ from caloric.theory import oracle
 
 
 @pytest.mark.parametrize("names", [("sigma_d", "sigma_r"), ("sigma_d", "sigma_r", "sigma_s")])
-def test_mass_of_a_bin(names):
+def test_the_mass_of_a_bin_equals_its_integral(names):
     nodes, weights = np.polynomial.legendre.leggauss(200)
     half = 0.35
     for rng, beta, x, phi in kernel_draws.pairs(12):

@@ -1,4 +1,4 @@
-"""Closed forms of the diffusion away from the identity, where no kernel evaluates them."""
+"""Closed forms of the diffusion at transformations other than the identity."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from caloric.theory import diffusion, oracle
 
 
 def test_linear_similarity_by_quadrature():
-    """E over Z = [[a, −c], [c, a]] with Z^Tĝ along β: a sum over the length r of (a, c)."""
+    """The mean over Z = [[a, −c], [c, a]] with Z^Tĝ along β: a sum over the length r of (a, c)."""
     for rng, beta, x, phi in kernel_draws.pairs(12):
         p = kernel_draws.sigmas(rng, ("sigma_d", "sigma_a"))
         z, b = rng.standard_normal(2) * 0.3 + [1, 0], 0.1 * rng.standard_normal(2)
@@ -24,7 +24,7 @@ def test_linear_similarity_by_quadrature():
 
 
 def test_affine_around_a_general_transformation():
-    """At (A₀, b₀) the closed form is the expectation over A ~ N(A₀, σa²), summed over r and m."""
+    """At (A₀, b₀) the closed form is the mean over A ~ N(A₀, σa²), summed over r and m."""
     rng = np.random.default_rng(7)
     for _ in range(4):
         A = np.eye(2) + 0.3 * rng.standard_normal((2, 2))

@@ -1,4 +1,4 @@
-"""Energies: penalties, costs and the winner."""
+"""Penalties, costs and the choice of the winner."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from caloric.theory import diffusion, energy
 from gauss_hermite import smoothed
 
 
-def test_diffused_penalties():
+def test_diffused_penalties_are_the_smoothed_penalties():
     c = np.array([0.2, 0.9, -0.1])
     for sigma in (0.0, 0.3):
         for plain, closed in (
@@ -17,13 +17,13 @@ def test_diffused_penalties():
             assert closed(c, sigma) == pytest.approx(smoothed(plain, c, sigma, 7), rel=1e-10)
 
 
-def test_penalty_is_zero_just_at_a_single_winner():
+def test_the_penalty_is_zero_only_for_a_single_winner():
     assert energy.choice_penalty([0, 1, 0]) == 0
     for c in ([0, 0, 0], [1, 1, 0], [0.5, 0.5, 0]):
         assert energy.choice_penalty(c) > 0
 
 
-def test_costs_of_a_single_winner_are_its_own():
+def test_the_cost_of_a_single_winner_is_its_term():
     c = np.array([0, 1])
     assert energy.cost(c**2, [3.0, 2.0], energy.choice_penalty(c)) == 2.0
     assert energy.cost(c, [-3.0, -2.0], energy.choice_penalty(c)) == -2.0

@@ -1,4 +1,4 @@
-"""Diffusion over similarities: constants, rotations about the center, no spread."""
+"""Diffusion of fields over rotation and scale."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ SIZE = 33
 
 
 def harmonic(order):
-    """A smooth field r² e^{imθ} under a window, which rotations multiply by a phase."""
+    """Return a smooth field z^m under a window, which rotations multiply by a phase."""
     y, x = np.mgrid[:SIZE, :SIZE] - (SIZE - 1) / 2
     z = (x + 1j * y) / SIZE
     return z**order * np.exp(-8 * np.abs(z) ** 2) if order else np.exp(-8 * np.abs(z) ** 2) + 0j
@@ -21,20 +21,20 @@ def test_without_spread_nothing_changes():
     np.testing.assert_allclose(same, fields, atol=1e-5)
 
 
-def test_fields_that_turn_with_the_plane_keep_their_phase():
-    """e^{−imα} undoes the rotation of z^m: what is left is the diffusion over scale."""
+def test_fields_that_rotate_with_the_plane_keep_their_phase():
+    """e^{−imα} cancels the rotation of z^m; only the diffusion over scale remains."""
     for order in (1, 2):
         u = harmonic(order)
         fields = np.stack([u.real, u.imag]).astype(np.float32)
         real, imaginary = field_diffusion.diffuse(fields, [(order, 0)], 0.2)
         inner = np.abs(u) > 0.2 * np.abs(u).max()
-        turned = np.angle((real + 1j * imaginary)[inner] / u[inner])
-        assert np.abs(turned).max() < 0.02
+        phase = np.angle((real + 1j * imaginary)[inner] / u[inner])
+        assert np.abs(phase).max() < 0.02
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
-def test_a_phase_that_does_not_turn_decays(spread):
-    """A constant u_m is multiplied by E e^{−imα} = e^{−m²σ²/2}, at the center."""
+def test_constant_fields_decay(spread):
+    """At the center, a constant u_m is multiplied by the mean of e^{−imα}, e^{−m²σ²/2}."""
     for order in (1, 2):
         fields = np.stack([np.ones((SIZE, SIZE)), np.zeros((SIZE, SIZE))]).astype(np.float32)
         real, imaginary = field_diffusion.diffuse(fields, [(order, 0)], spread)

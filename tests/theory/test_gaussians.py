@@ -1,4 +1,4 @@
-"""The Gaussian, its periodic form and w, against mpmath and their defining integrals."""
+"""The Gaussian, its periodic form and w, compared with mpmath and their defining integrals."""
 
 import mpmath
 import numpy as np
@@ -19,7 +19,7 @@ from caloric.theory.gaussians import (
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 2.0])
-def test_unit_mass(sigma):
+def test_gaussians_have_unit_mass(sigma):
     t = np.linspace(-9 * sigma, 9 * sigma, 401)
     step = t[1] - t[0]
     plane = np.stack(np.meshgrid(t, t), -1)
@@ -59,19 +59,19 @@ def exact_w(z):
         return mpmath.sqrt(mpmath.pi) * mpmath.exp(z * z) * (1 + 2 * z * z) * mpmath.erfc(z) - 2 * z
 
 
-def test_w_against_sixty_digits():
+def test_w_agrees_with_sixty_digits():
     z = np.concatenate([np.linspace(-20, 6, 400), np.geomspace(6, 1e8, 100), [0.0, 3.0]])
     expected = [float(exact_w(v)) if v < 200 else v**-3 * (1 - 3 / v**2 + 45 / 4 / v**4) for v in z]
     assert np.max(np.abs(w(z) / expected - 1)) < 1e-11
 
 
-def test_w_is_the_integral_it_claims():
+def test_w_is_its_defining_integral():
     for z in (-2.0, 0.0, 0.7, 5.0):
         integral = 4 * quad(lambda r, z=z: r * r * np.exp(-r * r - 2 * r * z), 0, 40)[0]
         assert w(z) == pytest.approx(integral, rel=1e-9)
 
 
-def test_decayed_w_against_sixty_digits():
+def test_decayed_w_agrees_with_sixty_digits():
     rng = np.random.default_rng(0)
     u = np.concatenate([rng.uniform(-300, 300, 200), rng.uniform(-4, 4, 200), [0.0]])
     excess = rng.uniform(0, 50, u.size)

@@ -1,4 +1,4 @@
-"""Alignment by intensity: its energy, and what it finds."""
+"""Alignment by intensity: the energy and its results."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,16 @@ import photographs
 from caloric.theory import intensity, toy
 
 
-def test_intensity_solves_the_toy_from_samples():
+def test_intensity_solves_the_sampled_toy_problem():
     samples, support = np.linspace(-2, 2, 401), np.linspace(*toy.SUPPORT, 241)
-    found = intensity.match(
+    result = intensity.match(
         toy.IMAGE(samples), [p(support) for p in toy.TEMPLATES], start=[80.0],
         sigmas=(1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.0),
     )  # fmt: skip
-    assert found.template == 0
-    # f(x + θ) here, f(x − θ) in the toy: 0.25 to the right is 25 samples to the left.
-    assert found.offset[0] == pytest.approx(80 - 25, abs=0.1)
-    np.testing.assert_allclose(found.choice, [1, 0], atol=1e-3)
+    assert result.template == 0
+    # f(x + θ) here, but f(x − θ) in the toy problem: 0.25 corresponds to −25 samples.
+    assert result.offset[0] == pytest.approx(80 - 25, abs=0.1)
+    np.testing.assert_allclose(result.choice, [1, 0], atol=1e-3)
 
 
 def camera():
@@ -28,14 +28,14 @@ def test_intensity_finds_a_patch_of_a_photograph():
     patches = [image[40:72, 50:82], image[70:102, 20:52], image[30:62, 80:112]]
     rng = np.random.default_rng(0)
     noisy = image + 0.02 * rng.standard_normal(image.shape)
-    found = intensity.match(noisy, patches, start=[42.0, 48.5])
-    assert found.template == 0
-    np.testing.assert_allclose(found.offset, [40, 50], atol=0.2)
-    assert [s.sigma for s in found.path.steps] == list(intensity.SIGMAS)
+    result = intensity.match(noisy, patches, start=[42.0, 48.5])
+    assert result.template == 0
+    np.testing.assert_allclose(result.offset, [40, 50], atol=0.2)
+    assert [s.sigma for s in result.path.steps] == list(intensity.SIGMAS)
 
 
 @pytest.mark.parametrize("dimensions", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_intensity_energy_is_smoothed_and_its_gradient_that_of_differences(dimensions):
+def test_the_intensity_energy_is_smoothed_and_has_the_correct_gradient(dimensions):
     image = camera() if dimensions == 2 else camera()[40]
     cut = np.s_[40:72] if dimensions == 1 else np.s_[40:72, 50:82]
     problem = intensity.Problem(image, np.stack([image[cut], image[cut][::-1]]), 0.3)
@@ -62,6 +62,6 @@ def test_intensity_energy_is_smoothed_and_its_gradient_that_of_differences(dimen
         (np.zeros(9), [np.zeros(12)], "larger"),
     ],
 )
-def test_intensity_says_what_is_wrong(image, templates, match):
+def test_invalid_arguments_are_reported(image, templates, match):
     with pytest.raises(ValueError, match=match):
         intensity.match(image, templates)

@@ -1,4 +1,4 @@
-"""What the kernels become at the ends of their parameters, and what leaves them unchanged."""
+"""Limits and invariances of the kernels."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ def rho(delta, sigma_a):
     return scale * w(-np.cos(delta) / (np.sqrt(2) * sigma_a))
 
 
-def test_heat_with_vanishing_sigma_a_is_sift_of_a_sharp_angle():
+def test_heat_with_vanishing_sigma_a_is_sift_with_a_sharp_angle():
     x, y, phi = np.array([0.4, 0.3]), np.array([0.5, 0.2]), 1.5
-    kernel_at = {}
+    results = {}
     for sigma_a in (0.1, 0.05, 0.02, 0.01):
         beta = phi + np.linspace(-10, 10, 2001) * sigma_a
         values = caloric.kernel("heat", sigma_d=0.3, sigma_a=sigma_a)(beta, x, phi, y)
@@ -33,8 +33,8 @@ def test_heat_with_vanishing_sigma_a_is_sift_of_a_sharp_angle():
         mass = values.sum() * step
         mean = (values * (beta - phi)).sum() * step / mass
         spread = np.sqrt((values * (beta - phi - mean) ** 2).sum() * step / mass)
-        kernel_at[sigma_a] = (mass / gaussian_2d(y - x, 0.3), spread / sigma_a)
-    masses, spreads = np.array(list(kernel_at.values())).T
+        results[sigma_a] = (mass / gaussian_2d(y - x, 0.3), spread / sigma_a)
+    masses, spreads = np.array(list(results.values())).T
     assert masses[-1] == pytest.approx(1, abs=2e-3)
     assert spreads[-1] == pytest.approx(1, abs=2e-3)
     assert np.all(np.diff(np.abs(masses - 1)) < 0)
@@ -50,7 +50,7 @@ def test_vanishing_sigma_s_is_sift(name):
     np.testing.assert_allclose(pooled, sift, rtol=1e-8)
 
 
-def test_similarity_without_scale_is_its_limit():
+def test_similarity_without_scale_is_the_limit_of_vanishing_sigma_s():
     rng = np.random.default_rng(1)
     x, y = rng.uniform(-1, 1, (2, 50, 2))
     beta, phi = rng.uniform(0, 6, (2, 50))
@@ -82,15 +82,17 @@ def test_at_the_center_kernels_are_separable():
     st.floats(0.05, 0.8),
 )
 @settings(max_examples=200, deadline=None)
-def test_joint_rotation_changes_nothing(name, turn, places, angles, sigma_d, spread):
-    x, y = np.array(places[:2]), np.array(places[2:])
+def test_kernels_are_invariant_to_joint_rotation(
+    name, rotation, positions, angles, sigma_d, spread
+):
+    x, y = np.array(positions[:2]), np.array(positions[2:])
     beta, phi = angles
     p = {"sigma_a": spread} if name == "heat" else {"sigma_r": spread}
     if name.startswith("dsp"):
         p["sigma_s"] = 0.3
     kernel = caloric.kernel(name, sigma_d=sigma_d, **p)
-    turned = kernel(beta + turn, rotate(x, turn), phi + turn, rotate(y, turn))
-    assert turned == pytest.approx(kernel(beta, x, phi, y), rel=1e-7, abs=1e-12)
+    rotated = kernel(beta + rotation, rotate(x, rotation), phi + rotation, rotate(y, rotation))
+    assert rotated == pytest.approx(kernel(beta, x, phi, y), rel=1e-7, abs=1e-12)
 
 
 def test_heat_integrates_over_y_to_a_function_of_the_angle_alone():

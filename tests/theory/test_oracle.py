@@ -1,7 +1,7 @@
-"""Every kernel against what it means: an image moved at random, its gradients looked at.
+"""Every kernel compared with a simulation: the gradients of an image moved at random.
 
-Nothing of the kernels is in the simulation. The descriptor at x is the mean over the moves; it must
-agree with the kernel's integral over the image within the simulation's own noise.
+The simulation does not use the kernels. The descriptor at x is the mean over the random moves; it
+must agree with the integral of the kernel over the image within the noise of the simulation.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from caloric.theory import oracle
 IMAGE = oracle.Blobs((1.0, -0.7, 0.5), ((0.3, 0.1), (-0.4, 0.35), (0.1, -0.5)), (0.3, 0.25, 0.35))
 BINS = 24
 SAMPLES = 1_000_000
-PLACES = (np.zeros(2), np.array([0.5, 0.0]), np.array([0.4, -0.6]), np.array([-0.2, 0.3]))
+POSITIONS = (np.zeros(2), np.array([0.5, 0.0]), np.array([0.4, -0.6]), np.array([-0.2, 0.3]))
 
 
 def integral_per_bin(kernel, x, edges):
-    """∫ over each bin of ∫ weight(y) K(β, x; φ(y), y) dy, on a fine grid."""
+    """Return the integrals of weight(y) K(β, x; φ(y), y) over y and each bin of β."""
     line = np.linspace(-3, 3, 121)
     y = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
     area = (line[1] - line[0]) ** 2
@@ -56,30 +56,30 @@ RANGES = {
         ("distribution-field-heat", ("sigma_d", "sigma_a", "sigma_l")),
     ],
 )
-def test_monte_carlo(name, parameters):
+def test_kernels_agree_with_monte_carlo(name, parameters):
     rng = np.random.default_rng(len(name))
     squares = []
-    for number, x in enumerate(PLACES):
+    for number, x in enumerate(POSITIONS):
         p = {key: rng.uniform(*RANGES[key]) for key in parameters}
         if name == "dsp-domain":
-            # The inverse size is Gaussian: kept off zero, where a size would be infinite.
+            # The inverse size is Gaussian and must stay away from 0.
             p["sigma_s"] /= 2
         kernel = caloric.kernel(name, **p)
         levels = kernel.feature == "intensity"
         edges = np.linspace(-0.9, 1.2, BINS + 1) if levels else np.linspace(0, 2 * np.pi, BINS + 1)
         mean, error = oracle.monte_carlo(name, IMAGE, x, edges, SAMPLES, number, **p)
         expected = integral_per_bin(kernel, x, edges)
-        # Bins that almost nothing falls into have no Gaussian error bar to compare with.
-        seen = expected > 1e-3 * expected.max()
-        squares.append(((mean - expected)[seen] / error[seen]) ** 2)
+        # The error of almost empty bins is not Gaussian.
+        filled = expected > 1e-3 * expected.max()
+        squares.append(((mean - expected)[filled] / error[filled]) ** 2)
         assert np.linalg.norm(mean - expected) < 0.01 * np.linalg.norm(expected)
     per_bin = float(np.mean(np.concatenate(squares)))
     assert 0.5 < per_bin < 2, f"chi-squared per bin {per_bin:.2f}"
 
 
 def test_lemma_1_is_only_an_approximation():
-    """The simulation that confirms the exact similarity kernel rejects SIFT, which neglects R x."""
-    edges, x = np.linspace(0, 2 * np.pi, BINS + 1), PLACES[2]
+    """The simulation rejects SIFT, which neglects the rotation of x."""
+    edges, x = np.linspace(0, 2 * np.pi, BINS + 1), POSITIONS[2]
     p = {"sigma_d": 0.25, "sigma_r": 0.6}
     mean, error = oracle.monte_carlo("similarity", IMAGE, x, edges, SAMPLES, 0, **p)
     lemma = integral_per_bin(caloric.kernel("sift", **p), x, edges)

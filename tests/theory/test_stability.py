@@ -1,4 +1,4 @@
-"""No NaN, no overflow, no warning, whatever the parameters."""
+"""Kernels are finite, without warnings, for all parameters."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_tables_are_finite(sigma_a, dtype):
 @pytest.mark.parametrize("normalisation", ["none", "l2", "clip", "root"])
 @pytest.mark.parametrize("name", [n for n in KERNELS if KERNELS[n].feature == "orientation"])
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
-def test_flat_patches_have_descriptor_zero(name, value, normalisation):
+def test_the_descriptor_of_a_flat_patch_is_zero(name, value, normalisation):
     patches = np.full((2, 16, 16), value, np.float32)
     result = caloric.describe_patches(patches, name, normalisation=normalisation)
     np.testing.assert_array_equal(result, 0)

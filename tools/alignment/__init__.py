@@ -1,1 +1,1 @@
-"""The alignment benchmark: cases, other methods, and the calibration of the confidence."""
+"""The alignment benchmark: cases, other methods, and calibration of the confidence."""

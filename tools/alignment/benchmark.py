@@ -1,4 +1,4 @@
-"""``python -m tools align``: alignment, templates and refined matches, beside other methods."""
+"""``python -m tools align``: benchmark of alignment, template search and refined matches."""
 
 import json
 import time
@@ -22,11 +22,11 @@ from caloric.image.reading import read_image
 from caloric.matching import fitting
 from caloric.types import FloatArray, Log, Report
 from tools.alignment import confidence as align_confidence
-from tools.alignment import peers as align_peers
+from tools.alignment import peers
 from tools.alignment.cases import (
     HARD,
     KINDS,
-    RIGHT,
+    MAX_ERROR,
     STRENGTHS,
     TEMPLATE,
     Case,
@@ -48,14 +48,14 @@ class Outcome:
     alignment: Alignment | None = None
 
 
-def _peer(run: align_peers.Aligner, case: Case) -> Outcome:
+def _peer(run: peers.Aligner, case: Case) -> Outcome:
     started = time.perf_counter()
     transform = run(case)
     seconds = time.perf_counter() - started
     return Outcome(np.inf if transform is None else case.error(transform), seconds)
 
 
-def _ours(case: Case, **options: Any) -> Outcome:
+def _caloric(case: Case, **options: Any) -> Outcome:
     started = time.perf_counter()
     if options.pop("from_identity", False):
         options["initial"] = case.centered
@@ -63,20 +63,20 @@ def _ours(case: Case, **options: Any) -> Outcome:
     return Outcome(case.error(alignment.transform), time.perf_counter() - started, alignment)
 
 
-PEERS: dict[str, align_peers.Aligner] = {
-    "ECC": align_peers.ecc,
-    "ECC on a pyramid": align_peers.ecc_pyramid,
-    "pyramidal Lucas-Kanade": align_peers.lucas_kanade,
-    "SIFT + RANSAC": align_peers.sift_ransac,
+PEERS: dict[str, peers.Aligner] = {
+    "ECC": peers.ecc,
+    "ECC on a pyramid": peers.ecc_pyramid,
+    "pyramidal Lucas-Kanade": peers.lucas_kanade,
+    "SIFT + RANSAC": peers.sift_ransac,
 }
 Runner = Callable[[Case], Outcome]
 
 
 def _contenders(**options: Any) -> dict[str, Runner]:
-    """Return the peers, and Caloric with and without the search."""
+    """Return the other methods, and Caloric with and without the search."""
     runners: dict[str, Runner] = {name: partial(_peer, run) for name, run in PEERS.items()}
-    runners[START] = partial(_ours, from_identity=True, **options)
-    runners[SEARCH] = partial(_ours, **options)
+    runners[START] = partial(_caloric, from_identity=True, **options)
+    runners[SEARCH] = partial(_caloric, **options)
     return runners
 
 
@@ -89,11 +89,11 @@ def _run(cases: Iterator[Case], runners: dict[str, Runner]) -> dict[str, list[Ou
 
 
 def _share(outcomes: Sequence[Outcome]) -> float:
-    return float(np.mean([o.error < RIGHT for o in outcomes]))
+    return float(np.mean([o.error < MAX_ERROR for o in outcomes]))
 
 
 def _summary(outcomes: Sequence[Outcome]) -> Report:
-    errors = [o.error for o in outcomes if o.error < RIGHT]
+    errors = [o.error for o in outcomes if o.error < MAX_ERROR]
     return {
         "share": _share(outcomes),
         "median error": float(np.median(errors)) if errors else None,
@@ -103,10 +103,10 @@ def _summary(outcomes: Sequence[Outcome]) -> Report:
 
 
 def honesty(outcomes: Sequence[Outcome]) -> Report:
-    """Return how many failures are reported as such, and how many successes as failures."""
+    """Return the shares of failures and of successes that are reported as failures."""
     alignments = [(o, o.alignment) for o in outcomes if o.alignment is not None]
-    failed = [a for o, a in alignments if o.error >= RIGHT]
-    succeeded = [a for o, a in alignments if o.error < RIGHT]
+    failed = [a for o, a in alignments if o.error >= MAX_ERROR]
+    succeeded = [a for o, a in alignments if o.error < MAX_ERROR]
     return {
         "failures": len(failed),
         "failures that say so": float(np.mean([not a.converged for a in failed]))
@@ -119,7 +119,7 @@ def honesty(outcomes: Sequence[Outcome]) -> Report:
 
 
 def predicted(alignment: Alignment) -> float:
-    """Return the root-mean-square error over the template in pixels, by the covariance."""
+    """Return the root-mean-square error in pixels that the covariance predicts."""
     C = alignment.covariance
     at = points(np.empty((TEMPLATE, TEMPLATE), np.uint8))
     variances = np.einsum("ni,ij,nj->n", at, C[:3, :3] + C[3:, 3:], at)
@@ -127,7 +127,7 @@ def predicted(alignment: Alignment) -> float:
 
 
 def cells(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
-    """Return the share of right alignments for every kind and strength of motion."""
+    """Return the share of correct alignments for every kind and strength of motion."""
     table: Report = {}
     all_outcomes: dict[str, list[Outcome]] = {}
     for kind in KINDS:
@@ -138,20 +138,20 @@ def cells(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
                 table.setdefault(name, {}).setdefault(kind, {})[f"{strength:g}"] = _share(outcomes)
                 all_outcomes.setdefault(name, []).extend(outcomes)
     caloric = all_outcomes[START] + all_outcomes[SEARCH]
-    right = [o for o in caloric if o.error < RIGHT and o.alignment is not None]
+    correct = [o for o in caloric if o.error < MAX_ERROR and o.alignment is not None]
     return {
         "cases a cell": count,
         "share": table,
         "overall": {name: _summary(outcomes) for name, outcomes in all_outcomes.items()},
         "honesty": honesty(caloric),
         "error over what the covariance tells": float(
-            np.median([o.error / predicted(o.alignment) for o in right if o.alignment])
+            np.median([o.error / predicted(o.alignment) for o in correct if o.alignment])
         ),
     }
 
 
 def hard(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
-    """Return the results on covered, blurred and inverted images, and on absent templates."""
+    """Return the results for covered, blurred and inverted images, and for absent templates."""
     report: Report = {}
     caloric: list[Outcome] = []
     for name, conditions in HARD.items():
@@ -163,7 +163,7 @@ def hard(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
             method: _summary(method_outcomes) for method, method_outcomes in outcomes.items()
         }
         caloric += outcomes[START] + outcomes[SEARCH]
-    progress("templates that are not there")
+    progress("absent templates")
     absent = [_absent(photos, seed + i) for i in range(count)]
     return {
         "conditions": report,
@@ -177,13 +177,13 @@ def hard(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
 
 
 def _absent(photos: Photographs, seed: int) -> Alignment:
-    """Return the alignment of a template with a view of another photograph."""
+    """Return the alignment of a template with an image of another scene."""
     case = make(photos.pixels, "all", 0.5, seed)
-    elsewhere = photos.elsewhere(case.photograph)
-    return align.align(case.template, make(elsewhere, "all", 0.5, seed).image)
+    other_scenes = photos.other_scenes(case.photograph)
+    return align.align(case.template, make(other_scenes, "all", 0.5, seed).image)
 
 
-# The three columns of the paper, and other settings than the default.
+# The three columns of the paper, and settings other than the default.
 SETTINGS: dict[str, dict[str, Any]] = {
     "full continuation": {},
     "one sigma, a detector's candidates": {"method": "single"},
@@ -198,7 +198,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def settings(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     """Return the results of the three columns of the paper and of other settings, on two cells."""
     report: Report = {}
-    runners: dict[str, Runner] = {name: partial(_ours, **o) for name, o in SETTINGS.items()}
+    runners: dict[str, Runner] = {name: partial(_caloric, **o) for name, o in SETTINGS.items()}
     for kind, strength in (("rotation", 0.5), ("all", 0.5)):
         progress(f"settings: {kind} {strength:g}")
         cases = (make(photos.pixels, kind, strength, seed + i) for i in range(count))
@@ -212,15 +212,15 @@ def settings(photos: Photographs, count: int, seed: int, progress: Log) -> Repor
 
 
 def template_problem(photos: Photographs, seed: int) -> tuple[Case, list[NDArray[np.uint8]], int]:
-    """Return a case, 50 templates, and the index of its own one.
+    """Return a case, 50 templates, and the index of the correct one.
 
-    In 20 of the templates a quarter to a half of the case's own template is replaced.
+    20 of the others are copies of the correct one with a quarter to a half replaced.
     """
     rng = np.random.default_rng([seed, 50])
-    # A random strength: at a fixed one, all rotations would be equally far from the searched ones.
+    # A fixed strength would make all rotations equally far from those that are searched.
     case = make(photos.pixels, "all", float(rng.uniform(0.1, 0.6)), seed)
-    elsewhere = photos.elsewhere(case.photograph)
-    others = [make(elsewhere, "translation", 0.25, 100 * seed + i).template for i in range(49)]
+    other_scenes = photos.other_scenes(case.photograph)
+    others = [make(other_scenes, "translation", 0.25, 100 * seed + i).template for i in range(49)]
     candidates = others[:29]
     for other in others[29:]:
         side = round(float(np.sqrt(rng.uniform(0.25, 0.5))) * TEMPLATE)
@@ -239,11 +239,10 @@ def _correlated(
     shrink: int,
     searched: Sequence[tuple[float, int, Sequence[int]]],
 ) -> list[tuple[float, int, float, int, FloatArray]]:
-    """Return the best normalized cross-correlation by scale, rotation and template, best first.
+    """Return the best normalized cross-correlation per scale, rotation and template, best first.
 
-    The image is rotated and scaled, so that templates stay whole; ``shrink`` reduces the size of
-    both. Each entry is the score, the template, the scale, the rotation, and the center in the
-    image.
+    The image is rotated and scaled, not the template; ``shrink`` reduces the size of both. Each
+    entry is the score, the template, the scale, the rotation, and the center in the image.
     """
     size = (TEMPLATE // shrink, TEMPLATE // shrink)
     small_templates = [cv2.resize(v, size, interpolation=cv2.INTER_AREA) for v in candidates]
@@ -255,9 +254,9 @@ def _correlated(
         degrees, pivot = 360 * turn / SCHEDULE.rotations, ((w - 1) / 2, (h - 1) / 2)
         transform = np.array(cv2.getRotationMatrix2D(pivot, degrees, 1 / scale), np.float64)
         transform[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
-        turned = cv2.warpAffine(small, transform, (side, side), borderValue=float(small.mean()))
+        rotated = cv2.warpAffine(small, transform, (side, side), borderValue=float(small.mean()))
         for k in indices:
-            scores = cv2.matchTemplate(turned, small_templates[k], cv2.TM_CCOEFF_NORMED)
+            scores = cv2.matchTemplate(rotated, small_templates[k], cv2.TM_CCOEFF_NORMED)
             _, score, _, corner = cv2.minMaxLoc(scores)
             position = np.array(corner) + (np.array(size) - 1) / 2
             center = np.asarray(
@@ -289,10 +288,10 @@ def correlation(
 
 
 def finding(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
-    """Return how often the right one of 50 templates is found, with its center within 5 pixels."""
+    """Return how often the correct one of 50 templates is found, within 5 pixels."""
     middle = np.full(2, (TEMPLATE - 1) / 2)
-    right: dict[str, list[bool]] = {"caloric": [], "normalized cross-correlation": []}
-    seconds: dict[str, list[float]] = {name: [] for name in right}
+    correct: dict[str, list[bool]] = {"caloric": [], "normalized cross-correlation": []}
+    seconds: dict[str, list[float]] = {name: [] for name in correct}
     for i in range(count):
         progress(f"templates {i + 1}/{count}")
         case, candidates, expected = template_problem(photos, seed + i)
@@ -301,18 +300,18 @@ def finding(photos: Photographs, count: int, seed: int, progress: Log) -> Report
         match = templates.find_template(case.image, candidates, model="affine")
         seconds["caloric"].append(time.perf_counter() - started)
         position = match.alignment.transform[:, :2] @ middle + match.alignment.transform[:, 2]
-        right["caloric"].append(
+        correct["caloric"].append(
             match.template == expected and bool(np.hypot(*(position - truth)) < 5)
         )
         started = time.perf_counter()
         index, center = correlation(case.image, candidates)
         seconds["normalized cross-correlation"].append(time.perf_counter() - started)
         near = bool(np.hypot(*(center - truth)) < 5)
-        right["normalized cross-correlation"].append(index == expected and near)
+        correct["normalized cross-correlation"].append(index == expected and near)
     return {
-        name: {"share": float(np.mean(right[name])), "mean seconds": float(np.mean(seconds[name])),
-               "cases": count}
-        for name in right
+        name: {"share": float(np.mean(correct[name])),
+               "mean seconds": float(np.mean(seconds[name])), "cases": count}
+        for name in correct
     }  # fmt: skip
 
 
@@ -320,18 +319,18 @@ _CAMERA = ("K", "R_world_to_cam", "centre")
 
 
 def _fundamental(first: Report, second: Report) -> FloatArray:
-    """Return the fundamental matrix (3, 3) of two cameras with K, R_world_to_cam and center."""
+    """Return the fundamental matrix (3, 3) of two cameras."""
     a, b = (Camera(*(np.array(camera[name]) for name in _CAMERA)) for camera in (first, second))
     return fundamental(a, b)
 
 
-def refining(directory: Path, progress: Log, most: int = 4000) -> Report:
-    """Return the errors of verified matches against the cameras, before and after refinement."""
+def refining(directory: Path, progress: Log, max_features: int = 4000) -> Report:
+    """Return the epipolar errors of verified matches before and after refinement."""
     cameras = json.loads((directory / "cameras.json").read_text())
     names = sorted(cameras)
     progress(f"features of {directory.name}")
     images = {name: read_image(directory / "images" / name) for name in names}
-    features = {name: pipeline.extract(images[name], max_features=most) for name in names}
+    features = {name: pipeline.extract(images[name], max_features=max_features) for name in names}
     before, after, moved, seconds, farthest = [], [], [], 0.0, 0.0
     for i, first in enumerate(names):
         for second in names[i + 1 : i + 3]:

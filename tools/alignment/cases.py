@@ -1,4 +1,4 @@
-"""Synthetic alignment problems: photographs moved, relit, blurred and covered, with known truth."""
+"""Synthetic alignment problems with ground truth: moved, relit, blurred and covered photographs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from caloric.types import FloatArray
 TEMPLATE, IMAGE = 128, 288
 KINDS = ("translation", "rotation", "scale", "affine", "all")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-# The size of each kind of motion at strength 1.
-SHIFT, TURN, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
-TEXTURE = 0.02
-RIGHT = 1.0  # pixels; the largest mean error of a right alignment
-# All kinds of motion at strength 0.5, with one more difficulty.
+# The amount of each kind of motion at strength 1.
+SHIFT, ROTATION, SCALE, AFFINE = 0.4 * TEMPLATE, np.pi / 4, 1.65, 0.4
+TEXTURE = 0.02  # smallest root-mean-square gradient in any direction
+MAX_ERROR = 1.0  # pixels: the mean error of a correct alignment is smaller
+# Additional difficulties, with all kinds of motion at strength 0.5.
 HARD: dict[str, dict[str, Any]] = {
     "30 % covered": {"covered": 0.3},
     "blurred by 3 px": {"blur": 3.0},
@@ -35,33 +35,33 @@ Pixels = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Photographs:
-    """Gray images in [0, 1] and their scenes: the file names without their numbers."""
+    """Grayscale images in [0, 1] and their scenes: the file names without numbers."""
 
     pixels: list[Pixels]
     scenes: list[str]
 
-    def elsewhere(self, index: int) -> list[Pixels]:
-        """Return the images of other scenes than that of image ``index``."""
+    def other_scenes(self, index: int) -> list[Pixels]:
+        """Return the images of scenes other than that of image ``index``."""
         scene = self.scenes[index]
         return [p for p, other in zip(self.pixels, self.scenes, strict=True) if other != scene]
 
 
 def photographs(directory: Path) -> Photographs:
-    """Return the images of a directory that are large enough, sorted by name."""
+    """Return the sufficiently large images of a directory, sorted by name."""
     paths = datasets.photographs(directory)
     images = [(np.asarray(read_gray(p) / 255, np.float32), p) for p in paths]
     images = [(pixels, path) for pixels, path in images if min(pixels.shape) >= IMAGE]
     scenes = [f"{path.parent}/{path.stem.rstrip('0123456789')}" for _, path in images]
     if len(set(scenes)) < 2:
         raise InputError(
-            f"{directory}: photographs (.jpg, .png) of two scenes and at least {IMAGE} pixels are "
-            "needed in it; a scene is known by the file's name without its number"
+            f"{directory}: expected photographs (.jpg, .png) of at least two scenes, with sides of "
+            f"at least {IMAGE} pixels; files of a scene differ only in their number"
         )
     return Photographs([pixels for pixels, _ in images], scenes)
 
 
 def points(template: NDArray[np.uint8]) -> FloatArray:
-    """Return a grid (81, 3) of homogeneous template points, at which errors are measured."""
+    """Return a grid (81, 3) of homogeneous template points at which errors are measured."""
     h, w = template.shape
     x, y = np.meshgrid(np.linspace(0, w - 1, 9), np.linspace(0, h - 1, 9))
     return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
@@ -82,14 +82,14 @@ class Case:
         return transforms.centered(self.template.shape, self.image.shape)
 
     def error(self, transform: FloatArray) -> float:
-        """Return the mean error of the template's points, in pixels of the image."""
+        """Return the mean error over the template, in image pixels."""
         if not np.isfinite(transform).all():
             return np.inf
-        off = points(self.template) @ (transform - self.truth).T
-        return float(np.linalg.norm(off, axis=1).mean())
+        errors = points(self.template) @ (transform - self.truth).T
+        return float(np.linalg.norm(errors, axis=1).mean())
 
-    def middle(self, side: int) -> "Case":
-        """Return the same case with a smaller template, cut from the middle."""
+    def cropped(self, side: int) -> "Case":
+        """Return the case with the central part of the template, of the given side."""
         low = (len(self.template) - side) // 2
         truth = self.truth.copy()
         truth[:, 2] += truth[:, :2] @ (low, low)
@@ -98,7 +98,7 @@ class Case:
 
 
 def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Return A and b of τ(x) = Ax + b about the two centers, for a kind of :data:`KINDS`."""
+    """Return A and b of τ(x) = Ax + b relative to the centers, for a kind of :data:`KINDS`."""
     A, b = np.eye(2), rng.uniform(-0.5, 0.5, 2)
     if kind in ("translation", "all"):
         angle = rng.uniform(0, 2 * np.pi)
@@ -107,7 +107,7 @@ def moved(kind: str, strength: float, rng: np.random.Generator) -> tuple[FloatAr
         change = rng.standard_normal((2, 2))
         A = A + strength * AFFINE * change / np.linalg.norm(change)
     if kind in ("rotation", "all"):
-        A = synthetic.rotation(strength * TURN * rng.choice([-1, 1])) @ A
+        A = synthetic.rotation(strength * ROTATION * rng.choice([-1, 1])) @ A
     if kind in ("scale", "all"):
         A = SCALE ** (strength * rng.choice([-1, 1])) * A
     return A, b
@@ -128,7 +128,7 @@ def _textured(patch: Pixels) -> bool:
 def _crop(
     photographs: Sequence[Pixels], rng: np.random.Generator, textured: bool
 ) -> tuple[int, int, int]:
-    """Return a random photograph and the corner of a square in it: index, y, x."""
+    """Return a random crop: the index of the photograph, and y and x of the corner."""
     for _ in range(_TRIES):
         index = int(rng.integers(len(photographs)))
         h, w = photographs[index].shape
@@ -137,13 +137,11 @@ def _crop(
         y, x = int(rng.integers(h - TEMPLATE + 1)), int(rng.integers(w - TEMPLATE + 1))
         if not textured or _textured(photographs[index][y : y + TEMPLATE, x : x + TEMPLATE]):
             return index, y, x
-    raise InputError(
-        f"the photographs have no textured square of {TEMPLATE} pixels; use other ones"
-    )
+    raise InputError(f"the photographs have no textured square of {TEMPLATE} pixels; use others")
 
 
 def _relit(image: Pixels, rng: np.random.Generator) -> Pixels:
-    """Return an image with a gamma of 0.5 to 2, and a shade of up to 50 % along a direction."""
+    """Return an image with a gamma of 0.5 to 2 and linear shading of up to 50 %."""
     image = np.clip(image, 0, 1) ** np.float32(2 ** rng.uniform(-1, 1))
     h, w = image.shape
     angle, depth = rng.uniform(0, 2 * np.pi), rng.uniform(0, 0.5)
@@ -155,7 +153,7 @@ def _relit(image: Pixels, rng: np.random.Generator) -> Pixels:
 def _covered(
     image: Pixels, truth: FloatArray, other: Pixels, share: float, rng: np.random.Generator
 ) -> Pixels:
-    """Return the image with a square of another photograph over a share of the template."""
+    """Return the image with a share of the template covered by a square of another photograph."""
     side = round(float(np.sqrt(share)) * TEMPLATE)
     y, x = rng.integers(0, TEMPLATE - side + 1, 2)
     corners = np.array([[x, y], [x + side, y], [x + side, y + side], [x, y + side]], float)
@@ -190,7 +188,7 @@ def make(
     middle = (TEMPLATE - 1) / 2
     offset = (IMAGE - 1) / 2 + b - A @ np.full(2, middle)
     truth = np.column_stack([A, offset])
-    # From the photograph to the image: the corner of the crop, then the map.
+    # The map from the photograph, rather than from the crop, to the image.
     motion = np.column_stack([A, offset - A @ [left, top]])
     image = synthetic.warp(photograph, motion, (IMAGE, IMAGE), border=float(photograph.mean()))
     if covered:

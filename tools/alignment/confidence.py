@@ -1,4 +1,4 @@
-"""The calibration of ``confidence``: templates of all sizes, textured or not, present or absent."""
+"""Calibration of the confidence on templates of all sizes, present and absent."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,64 +11,65 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.image.pixels import to_gray
 from caloric.types import FloatArray
-from tools.alignment.cases import HARD, RIGHT, TEMPLATE, Photographs, make
+from tools.alignment.cases import HARD, MAX_ERROR, TEMPLATE, Photographs, make
 
 SIZES = (24, 32, 48, 64, 96, TEMPLATE)
-_FITTED, _TESTED = 1_000_000, 2_000_000  # the first seeds
-_DECAY = 1e-3
+_FITTED, _TESTED = 1_000_000, 2_000_000  # offsets of the seeds
+_DECAY = 1e-3  # weight decay of the regression
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One alignment; ``group`` is a size or a condition, ``present`` whether the image shows it."""
+    """One alignment; ``group`` is a size or condition, ``present`` tells if the image shows it."""
 
     group: str
     present: bool
-    right: bool
+    correct: bool
     converged: bool
     evidence: tuple[float, float]
 
 
 def _trial(
-    photos: Photographs, seed: int, group: str, side: int, present: bool, **how: Any
+    photos: Photographs, seed: int, group: str, side: int, present: bool, **conditions: Any
 ) -> Trial:
-    case = make(photos.pixels, "all", 0.5, seed, **how)
+    case = make(photos.pixels, "all", 0.5, seed, **conditions)
     image = case.image
     if not present:
-        image = make(photos.elsewhere(case.photograph), "all", 0.5, seed, **how).image
-    case = case.middle(side)
-    inverted = bool(how.get("inverted"))
+        others = photos.other_scenes(case.photograph)
+        image = make(others, "all", 0.5, seed, **conditions).image
+    case = case.cropped(side)
+    inverted = bool(conditions.get("inverted"))
     alignment = align.align(case.template, image, inverted=inverted)
     kind = fields.feature("unsigned-orientation" if inverted else "orientation")
     evidence = (0.0, 1e-6)
     if alignment.path:
         scene = scenes.fine_scene(to_gray(case.template), to_gray(image), kind)
         evidence = confidence.evidence(scene, alignment.transform)
-    right = present and case.error(alignment.transform) < RIGHT
-    return Trial(group, present, right, alignment.converged, evidence)
+    correct = present and case.error(alignment.transform) < MAX_ERROR
+    return Trial(group, present, correct, alignment.converged, evidence)
 
 
 def trials(
     photos: Photographs, count: int, seed: int, progress: Callable[[str], None]
 ) -> Iterator[Trial]:
-    """Yield trials of random squares of every size, and of textured ones under every condition."""
+    """Yield trials of random squares of each size, and of textured ones under each condition."""
     for side in SIZES:
         progress(f"confidence: {side} px")
         for i in range(count):
             for present in (True, False):
                 yield _trial(photos, seed + i, f"{side} px", side, present, textured=False)
-    for name, how in HARD.items():
+    for name, conditions in HARD.items():
         progress(f"confidence: {name}")
         for i in range(count):
             for present in (True, False):
-                yield _trial(photos, seed + i, name, TEMPLATE, present, **how)
+                yield _trial(photos, seed + i, name, TEMPLATE, present, **conditions)
 
 
 def fit(trials: list[Trial]) -> FloatArray:
-    """Return the coefficients (3,) of c, log s and 1 of a logistic regression of success."""
+    """Return the coefficients (3,) of c, log s and 1 in a logistic regression of success."""
     c, s = np.array([t.evidence for t in trials]).T
     X = np.column_stack([c, np.log(s), np.ones(len(c))])
-    y = np.array([t.right for t in trials], float)
+    y = np.array([t.correct for t in trials], float)
     w = np.zeros(3)
     for _ in range(100):
         p = 1 / (1 + np.exp(-np.clip(X @ w, -30, 30)))
@@ -82,13 +83,13 @@ def _summary(trials: list[Trial]) -> dict[str, Any]:
         return float(np.mean([t.converged == converged for t in selected])) if selected else None
 
     present = [t for t in trials if t.present]
-    wrong = [t for t in present if not t.right]
+    incorrect = [t for t in present if not t.correct]
     return {
         "cases": len(present),
-        "right": float(np.mean([t.right for t in present])),
-        "wrong": len(wrong),
-        "wrong that say so": share(wrong, converged=False),
-        "false alarms": share([t for t in present if t.right], converged=False),
+        "right": float(np.mean([t.correct for t in present])),
+        "wrong": len(incorrect),
+        "wrong that say so": share(incorrect, converged=False),
+        "false alarms": share([t for t in present if t.correct], converged=False),
         "not there": len(trials) - len(present),
         "not there that say so": share([t for t in trials if not t.present], converged=False),
     }
@@ -97,7 +98,7 @@ def _summary(trials: list[Trial]) -> dict[str, Any]:
 def measured(
     photos: Photographs, count: int, seed: int, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Return coefficients fitted to some trials, and how those in use perform on other trials."""
+    """Return coefficients fitted to some trials, and the results of those in use on others."""
     fitted = fit(list(trials(photos, count, seed + _FITTED, progress)))
     tested = list(trials(photos, count, seed + _TESTED, progress))
     groups = dict.fromkeys(t.group for t in tested)

@@ -1,4 +1,4 @@
-"""Alignment methods of OpenCV, with their defaults."""
+"""Alignment methods of OpenCV with default settings."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -30,7 +30,7 @@ def _ecc(
 
 
 def ecc_pyramid(case: Case, levels: int = 4) -> FloatArray | None:
-    """Return the result of ECC from coarse to fine; failed levels but the last are skipped."""
+    """Return the result of ECC from coarse to fine; it may fail at all levels but the last."""
     templates, images = (list(islice(halves(v), levels)) for v in (case.template, case.image))
     transform: FloatArray = case.centered
     refined = None

@@ -1,7 +1,7 @@
-"""The kernels: one file each, one formula each.
+"""The kernels, one per file.
 
-A descriptor is linear in the gradient-orientation density of a patch,
-h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y), and the kernel K distinguishes one descriptor from another.
+A descriptor samples the smoothed gradient-orientation density of a patch,
+h(β, x) = Σ_y |∇f(y)| K(β, x; φ(y), y). Descriptors differ in their kernel K.
 """
 
 from dataclasses import MISSING, fields
@@ -10,7 +10,7 @@ from importlib import import_module
 from caloric.errors import InputError, unknown
 from caloric.kernels.base import Kernel
 
-# The only list of kernels: "dsp-inner" is the class DspInner of kernels/dsp_inner.py.
+# "dsp-inner" is the class DspInner of kernels/dsp_inner.py, and so on.
 _NAMES = (
     "sift",
     "dsp",
@@ -39,15 +39,15 @@ def kernel(name: str, **parameters: float) -> Kernel:
     Parameters
     ----------
     name : str
-        For example "sift", "dsp-inner", "similarity" or "heat"; the page on kernels lists all.
+        For example "sift", "dsp-inner", "similarity" or "heat"; docs/kernels.md lists all.
     **parameters : float
-        Widths of the diffusion: all those of the kernel that have no default.
+        Widths of the diffusion. Those without a default are required.
 
     Returns
     -------
     Kernel
-        It is called as K(beta, x, phi, y) and returns float64. All arguments broadcast, and x and y
-        have a last axis of 2. No constant is dropped: the values are those of the integrals.
+        A callable K(beta, x, phi, y) that returns float64. All arguments broadcast, and x and y
+        have a last axis of 2. Values include all constant factors of the integrals.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def kernel(name: str, **parameters: float) -> Kernel:
 
 
 def make(cls: type[Kernel], **parameters: float) -> Kernel:
-    """Return a kernel of class ``cls``, or raise an error that names the wrong parameter."""
+    """Return a kernel of class ``cls``; raise InputError for unknown or missing parameters."""
     accepted = {field.name: field for field in fields(cls)}
     for parameter in parameters:
         if parameter not in accepted:

@@ -21,19 +21,19 @@ _MAX_SIGMA_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
-    """A kernel K(β, x; φ, y): what a pixel at y with feature φ adds to the descriptor entry (β, x).
+    """A kernel K(β, x; φ, y): the weight of a pixel (φ, y) in the descriptor entry (β, x).
 
-    For the orientation kernels φ is the angle of the gradient and β a direction, both in radians;
-    the pixel's weight is |∇f|. For the distribution fields φ is the intensity f(y), β a level, and
-    the weight is 1. Lengths are in the units of x and y.
+    For orientation kernels φ is the angle of the gradient at y and β a direction, both in radians,
+    and K is multiplied by |∇f(y)|. For distribution fields φ is the intensity f(y) and β a level.
+    Lengths are in the units of x and y.
 
     ``growth`` increases σd with eccentricity, to hypot(σd, growth·|x|); 0 keeps it constant.
     """
 
     name: ClassVar[str]
     defaults: ClassVar[Parameters]
-    """The parameters of the built-in descriptor of the same name; lengths are in half-widths of the
-    patch. Widths are about one grid spacing, and none was fitted to a benchmark."""
+    """The parameters of the built-in descriptor of the same name, with lengths in half-widths of
+    the patch. Widths are about one grid spacing; none was tuned on a benchmark."""
     feature: ClassVar[Feature] = "orientation"
     depends_on_difference: ClassVar[bool] = False
     """Whether K depends on β and φ only through φ − β, so that its table needs only one β."""
@@ -65,8 +65,8 @@ class Kernel(ABC):
         spread = getattr(self, "sigma_s", 0.0)
         if spread > _MAX_SIGMA_S:
             raise InputError(
-                f"{self.name}: sigma_s is the spread of the logarithm of scale and at most "
-                f"{_MAX_SIGMA_S:g}; got {spread:g}"
+                f"{self.name}: sigma_s, the spread of log-scale, must be at most {_MAX_SIGMA_S:g}; "
+                f"got {spread:g}"
             )
 
     def width(self, x: FloatArray) -> FloatArray:
@@ -83,8 +83,8 @@ class Kernel(ABC):
     @property
     @abstractmethod
     def bandwidth(self) -> float:
-        """The width of K as a function of β; between entries more than about twice this apart, some
-        gradients are missed."""
+        """The width of K in β. If the entries are more than about twice this width apart, gradients
+        between them are lost."""
 
     def __call__(self, beta: ArrayLike, x: ArrayLike, phi: ArrayLike, y: ArrayLike) -> FloatArray:
         """Return K in float64; all arguments broadcast, and x and y have a last axis of 2."""
@@ -101,7 +101,7 @@ class Kernel(ABC):
     def evaluate(
         self, beta: FloatArray, x: FloatArray, phi: FloatArray, y: FloatArray
     ) -> FloatArray:
-        """Return K(β, x; φ, y) by the kernel's formula, for checked arguments."""
+        """Return K(β, x; φ, y) for validated arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class AngularKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class IntensityKernel(Kernel):
-    """The base of the two distribution fields: φ is an intensity in [0, 1] and does not wrap."""
+    """Base class of distribution fields: φ is an intensity in [0, 1] and not periodic."""
 
     feature: ClassVar[Feature] = "intensity"
     depends_on_difference: ClassVar[bool] = True
@@ -142,5 +142,5 @@ class IntensityKernel(Kernel):
 
     @property
     def period(self) -> float:
-        """A period so long that levels and intensities in [0, 1] do not interact by wrapping."""
+        """A period long enough that levels and intensities in [0, 1] do not wrap around."""
         return max(2.0, 11 * self.sigma_l)

@@ -14,8 +14,8 @@ class DistributionField(IntensityKernel):
 
         K = k_σl(l − f(y)) k_σd(y − x)
 
-    A histogram of intensities around each x, blurred in position and in level. It needs no
-    gradient and does not tolerate changes of illumination.
+    A histogram of the intensities around each x, blurred in position and level. It uses no
+    gradients and is not robust to changes of illumination.
     """
 
     name: ClassVar[str] = "distribution-field"

@@ -1,4 +1,4 @@
-"""Distribution fields diffused over affine transformations: the paper's future work."""
+"""Distribution fields diffused over affine transformations (future work in the paper)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,8 +16,8 @@ class DistributionFieldHeat(IntensityKernel):
 
         K = k_σl(l − f(y)) k_{√(σd² + σa²|x|²)}(y − x)
 
-    An intensity does not turn with the image, so only the position is blurred: Ax + b is normal
-    about x with variance σd² + σa²|x|². The blur grows with eccentricity.
+    An intensity does not rotate with the image, so only the position is blurred: Ax + b is normal
+    with mean x and variance σd² + σa²|x|². The blur increases with eccentricity.
     """
 
     name: ClassVar[str] = "distribution-field-heat"

@@ -1,4 +1,4 @@
-"""DSP-SIFT: SIFT also pooled over scale, by quadrature."""
+"""DSP-SIFT: SIFT pooled over scale by quadrature."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,9 +17,9 @@ class Dsp(AngularKernel):
 
         K = k̃_σr(β − φ) ∫ e^s k_σd(y − e^s x) k_σs(s) ds
 
-    summed over ``nodes`` scales, by default as many as accuracy requires. The closed forms
-    ``dsp-inner`` and ``dsp-both`` approximate this integral. The printed eq. 3 is a different
-    operator, which does not scale x and is singular at y = x (erratum 5).
+    The integral is a sum over ``nodes`` scales, by default as many as accuracy requires. The closed
+    forms ``dsp-inner`` and ``dsp-both`` approximate it. The printed eq. 3 is a different operator,
+    which does not scale x and is singular at y = x (erratum 5).
     """
 
     name: ClassVar[str] = "dsp"

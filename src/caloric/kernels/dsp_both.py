@@ -1,4 +1,4 @@
-"""DSP-SIFT without sampling, second closed form: both exponentials linearised."""
+"""DSP-SIFT without sampling, second closed form: both exponentials linearized."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,9 +14,9 @@ class DspBoth(AngularKernel):
 
         K = k̃_σr(β − φ) N(y; x, σd² I + σs² x xᵀ) (σd² + σs² x·y) / (σd² + σs²|x|²)
 
-    The paper prints σs for σs² in the numerator (erratum 4); its introduction also has the wrong
-    sign, |x + y| and a second k_σd (erratum 3). The form is the exact diffusion of a scale a that
-    enters linearly, a ~ N(1, σs²), negative a included: K is slightly negative where
+    The paper prints σs instead of σs² in the numerator (erratum 4); its introduction also has an
+    incorrect sign, |x + y|, and a second k_σd (erratum 3). K is the exact diffusion over a scale a
+    that enters linearly, a ~ N(1, σs²), including negative a: it is slightly negative for
     x·y < −σd²/σs².
     """
 

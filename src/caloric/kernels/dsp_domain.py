@@ -1,4 +1,4 @@
-"""Domain-size pooling as DSP-SIFT does it, without sampling: the whole patch is rescaled."""
+"""Domain-size pooling as in DSP-SIFT, in closed form: the whole patch is rescaled."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,9 +14,9 @@ class DspDomain(AngularKernel):
 
         K = k̃_σr(β − φ) N(x; y, σd² I + σs² y yᵀ) (σd² + σs² x·y) / (σd² + σs²|y|²)
 
-    DSP-SIFT resamples the patch at several sizes a = 1/c, so that x and σd scale together; the
-    paper's diffusion (eq. 22) scales x alone. With a Gaussian on the inverse size the integral is
-    ``dsp-both`` with x and y exchanged.
+    DSP-SIFT resamples the patch at several sizes a = 1/c, so that x and σd scale together, whereas
+    the paper's diffusion (eq. 22) scales only x. With a Gaussian distribution of the inverse size,
+    the integral is ``dsp-both`` with x and y exchanged.
     """
 
     name: ClassVar[str] = "dsp-domain"

@@ -1,4 +1,4 @@
-"""DSP-SIFT without sampling, first closed form: only the inner exponential linearised."""
+"""DSP-SIFT without sampling, first closed form: only the inner exponential linearized."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,9 +16,9 @@ class DspInner(AngularKernel):
 
         K = k̃_σr(β − φ) e^{σs²/2} N(y; (1 + σs²) x, σd² I + σs² x xᵀ)
 
-    The printed forms are equal to this one but divide by |x|; here x = 0 is an ordinary point
-    (erratum 8). e^s times a Gaussian in s is that Gaussian moved by σs², so K is a Gaussian that
-    is moved outwards and stretched along x.
+    The printed forms are equal to this one but divide by |x|; here x = 0 needs no special case
+    (erratum 8). e^s times a Gaussian in s is that Gaussian shifted by σs², so K is a Gaussian
+    shifted outwards and stretched along x.
     """
 
     name: ClassVar[str] = "dsp-inner"

@@ -1,4 +1,4 @@
-"""The heat descriptor: exact diffusion over all affine transformations."""
+"""The heat kernel: exact diffusion over all affine transformations."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,8 +18,8 @@ class Heat(Kernel):
         P  = (ĝ·y)²/2σd² + 1/2σa²,   v = v(β),  ĝ = v(φ)
 
     The single parameter σa, the spread of A, replaces σr and σs of DSP-SIFT; the width in β is σa
-    radians. No constant is dropped: ∫K dy depends only on β − φ and σa. K is
-    :func:`caloric.theory.diffusion.affine` at the identity; the numerics are explained there.
+    radians. With all constants included, ∫K dy depends only on β − φ and σa. K is
+    :func:`caloric.theory.diffusion.affine` at the identity; its numerics are described there.
     """
 
     name: ClassVar[str] = "heat"

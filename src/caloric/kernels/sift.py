@@ -15,7 +15,7 @@ class Sift(AngularKernel):
         K = k̃_σr(β − φ) k_σd(y − x)
 
     K pools over displacement and angle. It is the diffusion of the matching energy over translation
-    and rotation once the rotation of x is neglected (Lemma 1); ``similarity`` keeps it.
+    and rotation if the rotation of x is neglected (Lemma 1); ``similarity`` does not neglect it.
     """
 
     name: ClassVar[str] = "sift"

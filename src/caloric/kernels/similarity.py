@@ -17,9 +17,9 @@ class Similarity(AngularKernel):
 
         K = k̃_σr(φ − β) ∫ e^s k_σd(y − e^s R_{φ−β} x) k_σs(s) ds
 
-    Each pixel is rotated about the keypoint until its gradient points along β, then pooled as in
-    SIFT, at the same cost and without a new parameter. With σs = 0 there is no diffusion over
-    scale; otherwise the integral over scale is summed as in ``dsp``.
+    Each pixel is rotated about the keypoint until its gradient points along β and then pooled as in
+    SIFT, at the same cost and without an additional parameter. With σs = 0 there is no diffusion
+    over scale; otherwise the integral is a sum over scales, as in ``dsp``.
     """
 
     name: ClassVar[str] = "similarity"

@@ -1,10 +1,10 @@
-"""The exact diffused energy of two density measures, its gradient, and alignment by minimizing it.
+"""The exact diffused energy of two densities, its gradient, and alignment by minimizing it.
 
     d(θ; σ) = −∬ dh_p(β, x) dh_f(φ, y) K(β, x; φ, y | θ, σ)      (eq. 15, diffused as in eq. 19)
 
-with K of :mod:`caloric.theory.diffusion` around θ, in closed form for τ(x) = Zx + b (rotation,
-scale and translation at once) and for τ(x) = Ax + b. The sums run over every pair of points, which
-is exact but slow. :func:`caloric.align` runs the same algorithm on fields, which is fast.
+with K of :mod:`caloric.theory.diffusion` at θ, in closed form for τ(x) = Zx + b (rotation, scale
+and translation) and for τ(x) = Ax + b. The sums over all pairs of points are exact but slow.
+:func:`caloric.align` runs the same algorithm on sampled fields, which is fast.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """An energy and its gradient with respect to the parameters."""
+    """An energy and its gradient by the parameters."""
 
     energy: float
     gradient: FloatArray
@@ -57,10 +57,10 @@ def similarity(
     z, y = point[:2], image.points - point[2:]
     x = template.points[:, None]
     delta = image.angles - template.angles[:, None]
-    turned, axis = diffusion.rotate(x, delta), diffusion.direction(delta)
+    rotated, axis = diffusion.rotate(x, delta), diffusion.direction(delta)
     half = 1 / (2 * sigma**2)
-    e = diffusion.similarity_exponent(axis, turned, z, y, half, half)
-    components = np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(turned, -1, 0)])
+    e = diffusion.similarity_exponent(axis, rotated, z, y, half, half)
+    components = np.concatenate([np.moveaxis(axis, -1, 0), -np.moveaxis(rotated, -1, 0)])
     u_slopes = half * components / e.tau
     flat = np.zeros_like(e.u)
     p_slopes = 2 * half * np.stack([flat + z[0], flat + z[1], flat - y[:, 0], flat - y[:, 1]])
@@ -114,8 +114,8 @@ def translation(
 ) -> Slope:
     """Return d(θ; σ) and its gradient for τ(x) = x + b at θ = b, with b and orientations diffused.
 
-    A shift does not turn gradients, and the product of two Dirac combs has no value. So k̃_σ over
-    orientations replaces a diffusion over rotation, as in SIFT (Lemma 1).
+    A shift does not rotate gradients, and the product of two Dirac combs is undefined. Therefore
+    orientations are diffused by k̃_σ, as in SIFT (Lemma 1).
     """
     offset = image.points - template.points[:, None] - point
     angular = periodic_gaussian(image.angles - template.angles[:, None], sigma)
@@ -124,10 +124,10 @@ def translation(
 
 
 def widest_shift(image: OrientationDensity, template: OrientationDensity) -> FloatArray:
-    """Return the minimiser (2,) of :func:`translation` as σ → ∞: the centers of mass coincide.
+    """Return the minimizer (2,) of :func:`translation` for σ → ∞: the centers of mass coincide.
 
     In this limit all pairs of points have the same weight, and the energy is a parabola. A template
-    in a larger image is then placed at the image's center of mass wherever it belongs, which is why
+    in a larger image is then always moved to the image's center of mass. For this reason
     :mod:`caloric.alignment.search` compares all positions.
     """
     centers = [(d.weights @ d.points) / d.weights.sum() for d in (image, template)]
@@ -146,7 +146,7 @@ def align(
     model: str = "similarity",
     bounds: Sequence[tuple[float, float]] | None = None,
 ) -> Path:
-    """Return the path of Algorithm 1 on the exact diffused energy, from one start (p,)."""
+    """Return the path of Algorithm 1 on the exact diffused energy from a starting point (p,)."""
     energy = partial(ENERGIES[model], image, template)
     return continuation(
         lambda point, sigma: energy(point, sigma).energy,

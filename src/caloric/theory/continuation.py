@@ -1,6 +1,6 @@
 """Algorithm 1: optimization by diffusion and continuation.
 
-Blur the cost until it has a single minimum, find it, and follow it while the blur shrinks to 0.
+Blur the cost until it has a single minimum, find it, and track it while the blur decreases to 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from caloric.types import FloatArray
 
 Cost = Callable[[FloatArray, float], float]
 Gradient = Callable[[FloatArray, float], FloatArray]
-_DESCENDED = 3  # seeds from which the first minimum is searched for
+_SEEDS = 3  # seeds from which the first minimum is searched for
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The minimiser at one sigma."""
+    """The minimizer at one σ."""
 
     sigma: float
     point: FloatArray
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The minimisers that Algorithm 1 visited, from the largest sigma to the smallest."""
+    """The minimizers of Algorithm 1, from the largest σ to the smallest."""
 
     steps: tuple[Step, ...]
 
@@ -40,7 +40,7 @@ class Path:
 
     @property
     def cost(self) -> float:
-        """g(x_n; σ_n), which is the undiffused cost when the sequence ends at 0."""
+        """g(x_n; σ_n), the undiffused cost if the sequence ends at 0."""
         return self.steps[-1].cost
 
 
@@ -53,7 +53,7 @@ def descend(
     bounds: Sequence[tuple[float, float]] | None = None,
     method: str = "L-BFGS-B",
 ) -> Step:
-    """Return a local minimiser of g(·; σ), found from ``start`` (dim,) by SciPy's ``method``."""
+    """Return the local minimizer of g(·; σ) reached from ``start`` (dim,) by SciPy's ``method``."""
     from scipy.optimize import minimize
 
     result = minimize(
@@ -77,10 +77,10 @@ def global_minimum(
 ) -> Step:
     """Return the lowest minimum of g(·; σ) reached from the three best of ``seeds`` (n, dim).
 
-    Where g is convex, one seed is enough.
+    If g is convex, one seed is enough.
     """
     points = np.atleast_2d(np.asarray(seeds, np.float64))
-    best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:_DESCENDED]
+    best = sorted(range(len(points)), key=lambda i: cost(points[i], sigma))[:_SEEDS]
     steps = [
         descend(cost, points[i], sigma, gradient=gradient, bounds=bounds, method=method)
         for i in best
@@ -117,8 +117,8 @@ def continuation(
 
     1. σ₀ > σ₁ > … > σ_n, usually ending at 0, where g is the cost itself
        (the paper prints lim σ→∞; it is σ→0, erratum 14).
-    2. x₀ = the global minimiser of g(·; σ₀), searched for from ``seeds`` (n, dim).
-    3. x_k = the local minimiser of g(·; σ_k) started at x_{k−1}.
+    2. x₀ = the global minimizer of g(·; σ₀), searched for from ``seeds`` (n, dim).
+    3. x_k = the local minimizer of g(·; σ_k) reached from x_{k−1}.
     """
     if len(sigmas) == 0:
         raise ValueError("sigmas must be a decreasing sequence, for example (1, 0.5, 0.2, 0)")

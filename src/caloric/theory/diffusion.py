@@ -1,9 +1,9 @@
-"""The energies diffused in closed form: g(·; σ) = cost ⋆ k_σ (eq. 13).
+"""Closed forms of the diffused energies g(·; σ) = cost ⋆ k_σ (eq. 13).
 
-For the orientation energy, diffusion acts on h(β, x; f ∘ τ_θ) alone, because the energy is linear
-in it (eq. 19). So each function below returns what one pixel of the image, at y with gradient angle
-φ, contributes to the diffused density at (β, x) per unit of |∇f|: a kernel K(β, x; φ, y), for any
-center θ₀ of the diffusion. At the identity these are the kernels of :mod:`caloric.kernels`.
+The orientation energy is linear in h(β, x; f ∘ τ_θ), so diffusing the energy is diffusing this
+density (eq. 19). The functions below return kernels K(β, x; φ, y): the contribution of a pixel at y
+with gradient angle φ to the diffused density at (β, x), per unit of |∇f|, for a diffusion centered
+at any θ₀. At the identity these are the kernels of :mod:`caloric.kernels`.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from caloric.types import FloatArray
 
 _IDENTITY = np.eye(2)
 _ORIGIN = np.zeros(2)
-_TAIL = 6.5  # standard deviations, beyond which a Gaussian has 1e-10 of its mass
+_TAIL = 6.5  # standard deviations; 1e-10 of the mass of a Gaussian is outside
 
 
 def intensity_mismatch(
@@ -33,7 +33,7 @@ def intensity_mismatch(
 ) -> float:
     """Return E(θ) ⋆ k_σ = ∫ (f² ⋆ k_σ)(x − θ) − 2 p(x) (f ⋆ k_σ)(x − θ) + p(x)² dx, exactly.
 
-    Blurring the energy over θ differs from blurring the image: f is squared before the blur.
+    Blurring the energy over θ differs from blurring the image, because f is squared first.
     """
     blurred, squared = image.blurred(sigma), image.squared().blurred(sigma)
 
@@ -87,7 +87,7 @@ def log_scales(
 ) -> tuple[FloatArray, FloatArray]:
     """Return scales e^s and weights, (n,), with ∫ e^s F(e^s) k_σs(s) ds ≈ Σ_i weight_i F(scale_i).
 
-    The factor e^s only moves the Gaussian: e^s k_σs(s) = e^{σs²/2} k_σs(s − σs²). The nodes are
+    The factor e^s only shifts the Gaussian: e^s k_σs(s) = e^{σs²/2} k_σs(s − σs²). The nodes are
     equally spaced in s: for Gaussian integrands this rule converges exponentially once the spacing
     is below their width. For the wide pooling of DSP-SIFT it needs far fewer nodes than
     Gauss-Hermite quadrature.
@@ -135,12 +135,12 @@ def similarity(
 
         e^s k̃_σr(φ − α − β) k_σd(y − e^s R_{φ−β} x − b)
 
-    The paper calls this intractable and replaces R_{φ−β} by R_α, which is SIFT (Lemma 1). But the
-    Dirac comb fixes α = φ − β before the convolution (erratum 6).
+    The paper calls this intractable and replaces R_{φ−β} by R_α, which gives SIFT (Lemma 1). In
+    fact the Dirac comb fixes α = φ − β before the convolution (erratum 6).
     """
     beta, phi = np.asarray(beta, np.float64), np.asarray(phi, np.float64)
-    turned = rotate(x, phi - beta)
-    offset = np.asarray(y, np.float64) - np.exp(s) * turned - np.asarray(b, np.float64)
+    rotated = rotate(x, phi - beta)
+    offset = np.asarray(y, np.float64) - np.exp(s) * rotated - np.asarray(b, np.float64)
     angular = periodic_gaussian(phi - alpha - beta, sigma_r)
     return np.asarray(np.exp(s) * angular * gaussian_2d(offset, sigma_d))
 
@@ -155,21 +155,28 @@ class Exponent:
 
 
 def similarity_exponent(
-    axis: FloatArray, turned: FloatArray, z: FloatArray, y: FloatArray, spread: float, place: float
+    axis: FloatArray,
+    rotated: FloatArray,
+    z: FloatArray,
+    y: FloatArray,
+    half_a: float,
+    half_d: float,
 ) -> Exponent:
     """Return the exponent of τ(x) = Zx + b, with v(φ−β) (..., 2) and R_{φ−β}x (..., 2)::
 
-        τ² = spread + place |x|²,   u = [spread ⟨z, v(φ−β)⟩ + place y·R_{φ−β}x] / τ
-        P = spread |z|² + place |y|²
+        τ² = half_a + half_d |x|²,   u = [half_a ⟨z, v(φ−β)⟩ + half_d y·R_{φ−β}x] / τ
+        P = half_a |z|² + half_d |y|²
 
-    With p = (√spread z, √place y) and q = (√spread v(φ−β), √place R_{φ−β}x) in R⁴, P − u² is the
-    squared distance of p from the line through q. It is computed in this form, which avoids the
-    difference of large numbers.
+    Here half_a = 1/2σa² and half_d = 1/2σd². With p = (√half_a z, √half_d y) and
+    q = (√half_a v(φ−β), √half_d R_{φ−β}x) in R⁴, P − u² is the squared distance of p from the line
+    through 0 and q. It is computed in this form to avoid cancellation.
     """
-    tau = np.sqrt(spread + place * inner(turned, turned))
-    u = (spread * (axis @ z) + place * inner(turned, y)) / tau
+    tau = np.sqrt(half_a + half_d * inner(rotated, rotated))
+    u = (half_a * (axis @ z) + half_d * inner(rotated, y)) / tau
     foot = (u / tau)[..., None]
-    excess = spread * ((z - foot * axis) ** 2).sum(-1) + place * ((y - foot * turned) ** 2).sum(-1)
+    excess = half_a * ((z - foot * axis) ** 2).sum(-1) + half_d * ((y - foot * rotated) ** 2).sum(
+        -1
+    )
     return Exponent(u, excess, tau)
 
 
@@ -186,8 +193,8 @@ def affine_exponent(
         τ² = (x·v)²/2σd² + 1/2σa²,   u = [ĝ·(y − b) x·v/σd² + A^Tĝ·v/σa²] / 2τ
         P  = (ĝ·(y − b))²/2σd² + |A^Tĝ|²/2σa²
 
-    P − u² is computed by Lagrange's identity as a sum of squares, so it neither overflows nor
-    cancels for any σa.
+    P − u² is computed as a sum of squares (Lagrange's identity), which avoids overflow and
+    cancellation for any σa.
     """
     sigma_d = np.asarray(sigma_d, np.float64)
     tau2 = xv**2 / (2 * sigma_d**2) + 1 / (2 * sigma_a**2)
@@ -215,17 +222,18 @@ def linear_similarity(
     """Return the kernel of τ(x) = Zx + b diffused over a, c and b, with Z = [[a, −c], [c, a]].
 
     The diffusion is centered at z = (a₀, c₀) and b. The gradient is transformed by Z^T, and
-    Z^T ĝ = r v(β) fixes Z = r R_{φ−β}. An integral over r ≥ 0 of r² times two Gaussians remains::
+    Z^T ĝ = r v(β) fixes Z = r R_{φ−β}. The remaining integral, of r² times two Gaussians over
+    r ≥ 0, is::
 
         K = e^{−P} w(−u) / (4 τ³ (2πσa²)(2πσd²))
 
-    with u, P and τ of :func:`similarity_exponent`, spread = 1/2σa² and place = 1/2σd².
+    with u, P and τ of :func:`similarity_exponent`.
     """
     x, z = np.asarray(x, np.float64), np.asarray(z, np.float64)
     y = np.asarray(y, np.float64) - np.asarray(b, np.float64)
     delta = np.asarray(phi, np.float64) - np.asarray(beta, np.float64)
-    spread, place = 1 / (2 * sigma_a**2), 1 / (2 * sigma_d**2)
-    e = similarity_exponent(direction(delta), rotate(x, delta), z, y, spread, place)
+    half_a, half_d = 1 / (2 * sigma_a**2), 1 / (2 * sigma_d**2)
+    e = similarity_exponent(direction(delta), rotate(x, delta), z, y, half_a, half_d)
     scale = 4 * e.tau**3 * (2 * np.pi * sigma_a**2) * (2 * np.pi * sigma_d**2)
     return decayed_w(e.u, e.excess) / scale
 

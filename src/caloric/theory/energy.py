@@ -1,7 +1,8 @@
 """Matching as energy minimization over the template and its transformation.
 
-Two energies share one form (eqs. 11 and 17): a sum over templates k, weighted by a choice c, of how
-badly template p_k fits the image f moved by τ_θ, plus a penalty that drives c to a single winner.
+Both energies have the same form (eqs. 11 and 17): the mismatch between each template p_k and the
+image f moved by τ_θ, weighted by a choice c and summed over k, plus a penalty that makes c select a
+single template.
 
 * intensity:    Σ_k c_k² ∫ (f(τ_θ x) − p_k(x))² dx
 * orientation:  Σ_k c_k d(f ∘ τ_θ, p_k),  d = −∫∫ h(β, x; f ∘ τ_θ) h(β, x; p_k) dβ dx
@@ -41,13 +42,13 @@ def intensity_mismatch(
 
 
 def binary_penalty(c: ArrayLike) -> float:
-    """Return Σ_k c_k² (1 − c_k)², zero only if every c_k is 0 or 1 (the constraint of eq. 11)."""
+    """Return Σ_k c_k² (1 − c_k)², which is 0 only if every c_k is 0 or 1 (constraint of eq. 11)."""
     c = np.asarray(c, np.float64)
     return float(np.sum((c * (1 - c)) ** 2))
 
 
 def choice_penalty(c: ArrayLike) -> float:
-    """Return (Σ_k c_k − 1)² + Σ_k c_k² (1 − c_k)², zero only for a single winner (eq. 11)."""
+    """Return (Σ_k c_k − 1)² + Σ_k c_k² (1 − c_k)², which is 0 only for a single winner (eq. 11)."""
     return (float(np.sum(c)) - 1) ** 2 + binary_penalty(c)
 
 
@@ -63,8 +64,8 @@ def cost(weights: ArrayLike, terms: ArrayLike, penalty: float) -> float:
 class OrientationDensity:
     """The gradient-orientation density h(β, x; f) = Ш(∠∇f(x) − β) |∇f(x)| as a measure (eq. 14).
 
-    It is a sum of point masses at ``points`` (n, 2) in the directions ``angles`` (n,). The mass
-    ``weights`` (n,) is |∇f| times the area that the point represents.
+    It is a sum of point masses at ``points`` (n, 2) with directions ``angles`` (n,). Their masses
+    ``weights`` (n,) are |∇f| times the area that each point represents.
     """
 
     points: FloatArray
@@ -96,8 +97,8 @@ def diffused_density(
 def dissimilarity(diffused: Density, template: OrientationDensity) -> float:
     """Return d = −∫∫ h_f(β, x) h_p(β, x) dβ dx (eq. 15), with h_f diffused and h_p the raw measure.
 
-    The product of two raw densities is a product of Dirac combs, which has no value; one of them
-    must be smooth. The paper's boxed solutions have this form: h_SIFT or h_heat against h(p_k).
+    The product of two raw densities is a product of Dirac combs, which is undefined; one of them
+    must be smooth. The paper's boxed solutions have this form: h_SIFT or h_heat times h(p_k).
     """
     return -float(template.weights @ diffused(template.angles, template.points))
 
@@ -105,8 +106,8 @@ def dissimilarity(diffused: Density, template: OrientationDensity) -> float:
 def winner(scores: Sequence[Sequence[float]]) -> tuple[int, int]:
     """Return (j*, k*), the candidate and the template of the highest score (eqs. 18 to 21, boxed).
 
-    ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces one winner,
-    minimizing over c is the same as this choice.
+    ``scores[j][k]`` is ⟨h_diffused(f_j), h(p_k)⟩. With a penalty that enforces a single winner,
+    minimizing over c is equivalent to this choice.
     """
     table = np.asarray(scores, np.float64)
     j, k = np.unravel_index(int(np.argmax(table)), table.shape)

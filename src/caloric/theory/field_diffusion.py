@@ -1,8 +1,7 @@
-"""The diffusion of harmonic fields over random similarities, by quadrature.
+"""Diffusion of harmonic fields over rotation and log-scale by quadrature.
 
-Diffusion over translation is a blur. Rotation and log-scale, normal with the same deviation, also
-move positions: the diffused field u_m is the mean of e^{−imα} u_m(e^s R_α x) over α and s. For
-:func:`caloric.align` with ``diffusion="all"``.
+The diffused field u_m is the mean of e^{−imα} u_m(e^s R_α x) over normal α and s with the same
+standard deviation. :func:`caloric.align` uses it with ``diffusion="all"``.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,15 +11,15 @@ import numpy as np
 
 from caloric.types import Pixels
 
-_NODES = 7  # of each quadrature, over rotations and over scales
-_OUTERMOST = 2.4  # standard deviations
+_NODES = 7  # over rotations, and over scales
+_OUTERMOST = 2.4  # standard deviations: position of the outermost nodes
 
 
 def diffuse(fields: Pixels, channels: Sequence[tuple[int, int]], spread: float) -> Pixels:
     """Return fields (c, h, w) diffused over rotation and log-scale about their center.
 
-    ``channels`` has the order m and the first channel of each harmonic; for m ≠ 0 that channel and
-    the next are the real and imaginary part. ``spread`` is the standard deviation.
+    ``channels`` has the order m and the first channel of each harmonic; for m ≠ 0 this channel and
+    the next are the real and imaginary parts. ``spread`` is the standard deviation.
     """
     flat = fields.reshape(len(fields), -1)
     out = np.empty_like(flat)
@@ -39,9 +38,9 @@ def diffuse(fields: Pixels, channels: Sequence[tuple[int, int]], spread: float) 
 def _operators(
     size: tuple[int, int], orders: tuple[int, ...], spread: float
 ) -> tuple[Callable[[Pixels], Pixels], ...]:
-    """Return an operator per order m, a sparse matrix over the pixels of a grid (h, w).
+    """Return an operator for each order m: a sparse matrix over the pixels of a grid (h, w).
 
-    u is interpolated bilinearly.
+    Fields are interpolated bilinearly.
     """
     from scipy.sparse import csr_matrix
 

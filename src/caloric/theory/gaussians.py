@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from caloric.types import FloatArray
 
 _SQRT_PI = np.sqrt(np.pi)
-# Beyond this the closed form of w loses digits by cancellation, and the recurrence is used instead.
+# For larger arguments the closed form of w suffers from cancellation; a recurrence is used instead.
 _W_SWITCH = 3.0
 _W_TERMS = 30
 
@@ -49,11 +49,11 @@ def periodic_gaussian(phi: ArrayLike, sigma: float) -> FloatArray:
 def w(z: ArrayLike) -> FloatArray:
     """Return w(z) = √π e^{z²} (1 + 2z²) erfc(z) − 2z = 4 ∫₀^∞ r² e^{−r²−2rz} dr  (under eq. 6).
 
-    For large z the two printed terms cancel; there w = 8 r₋₁ r₀ r₁ with the all-positive recurrence
-    r_{k−1} = 1 / 2(z + (k+1) r_k). For z below −26 the value exceeds the range of float64:
-    use :func:`decayed_w`, which never forms e^{z²}.
+    For large z the two printed terms cancel; then w = 8 r₋₁ r₀ r₁ with the positive recurrence
+    r_{k−1} = 1 / 2(z + (k+1) r_k). For z < −26 the value overflows float64; use :func:`decayed_w`,
+    which does not compute e^{z²}.
     """
-    # Imported here because it takes longer to import than the rest of the library.
+    # SciPy takes longer to import than the rest of the library.
     from scipy.special import erfcx
 
     z = np.asarray(z, np.float64)
@@ -82,8 +82,8 @@ def _ratios(z: FloatArray, count: int) -> FloatArray:
 def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
     """Return e^{−P} w(−u) with P = u² + excess, without overflow for any u and any excess ≥ 0.
 
-    The growing factor e^{u²} of w(−u) is cancelled against e^{−P} analytically:
-    e^{−excess} [√π (1 + 2u²)(1 + erf u) + 2u e^{−u²}] for u ≥ 0, and e^{−P} w(|u|) below.
+    The factor e^{u²} of w(−u) is canceled with e^{−P} analytically:
+    e^{−excess} [√π (1 + 2u²)(1 + erf u) + 2u e^{−u²}] for u ≥ 0, and e^{−P} w(|u|) for u < 0.
     """
     from scipy.special import erf
 
@@ -99,8 +99,9 @@ def decayed_w(u: ArrayLike, excess: ArrayLike) -> FloatArray:
 
 
 def decayed_mean(u: ArrayLike, excess: ArrayLike) -> FloatArray:
-    """Return e^{−P} ∫₀^∞ r e^{−r²+2ru} dr with P = u² + excess, for the slope of :func:`decayed_w`.
+    """Return e^{−P} ∫₀^∞ r e^{−r²+2ru} dr with P = u² + excess.
 
+    It gives the derivative of :func:`decayed_w`:
     d/du w(−u) = 8 ∫ r³ e^{−r²+2ru} dr = 2u w(−u) + 8 ∫ r e^{−r²+2ru} dr, by parts.
     """
     from scipy.special import erf, erfcx
@@ -122,8 +123,8 @@ def stretched_gaussian(
 ) -> FloatArray:
     """Return N(offset; 0, σ²I + s² a aᵀ), a Gaussian of width σ stretched along the vector a.
 
-    Both arrays are (..., 2). The form [σ²|o|² + s²(a×o)²] / σ²(σ² + s²|a|²) is a sum of squares and
-    needs no division by |a|: at a = 0 the result is k_σ.
+    Both vectors are (..., 2). The exponent [σ²|o|² + s²(a×o)²] / 2σ²(σ² + s²|a|²) is a sum of
+    squares without a division by |a|; at a = 0 the result is k_σ.
     """
     offset, axis, sigma = (
         np.asarray(offset, np.float64),

@@ -1,9 +1,9 @@
-"""The paper's first problem (eq. 11): which of several templates f contains, and where.
+"""The paper's first problem (eq. 11): find which of several templates is in f, and where.
 
     Σ_k c_k² E_k(θ) + λ q(c),   E_k(θ) = mean over x of (f(x + θ) − p_k(x))²
 
-for sampled signals of one or two dimensions, with q the penalty that enforces a single winner. The
-cost is diffused over (c, θ) in closed form: c² becomes c² + σ², and E_k blurs both f and f².
+for sampled signals of one or two dimensions. The penalty q enforces a single winner. The cost is
+diffused over (c, θ) in closed form: c² becomes c² + σ², and both f and f² in E_k are blurred.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from caloric.theory import diffusion
 from caloric.theory.continuation import Path, continuation
 from caloric.types import FloatArray
 
-# In units of half the template's length, as θ.
+# In units of half the length of the template, like θ.
 SIGMAS = (0.12, 0.08, 0.05, 0.03, 0.0)
 
 
@@ -24,8 +24,8 @@ SIGMAS = (0.12, 0.08, 0.05, 0.03, 0.0)
 class IntensityMatch:
     """The result of :func:`match`.
 
-    ``template`` is the index k* of the largest entry of ``choice`` (n,), and ``offset`` (dim,) the
-    position θ* of its corner in samples.
+    ``template`` is the index k* of the largest entry of ``choice`` (n,), and ``offset`` (dim,) is
+    the position θ* of its corner in samples.
     """
 
     template: int
@@ -36,14 +36,14 @@ class IntensityMatch:
 
 @dataclass(frozen=True, eq=False)
 class _Blurred:
-    """f ⋆ k_σ and f² ⋆ k_σ as splines: values (n,) and slopes (dim, n) at points (n, dim)."""
+    """Splines of f ⋆ k_σ and f² ⋆ k_σ: values (n,) and derivatives (dim, n) at points (n, dim)."""
 
     signal: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
     square: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def _spline(values: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]]:
-    """Return the cubic spline of samples, extended by its boundary values."""
+    """Return the cubic spline of samples, constant outside."""
     from scipy.interpolate import RectBivariateSpline, make_interp_spline
 
     last = np.array(values.shape) - 1
@@ -78,7 +78,7 @@ def _blurred(image: FloatArray, width: float) -> _Blurred:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An image and templates, all of one dimension (1 or 2) and the templates of one shape."""
+    """An image and templates of one or two dimensions; all templates have the same shape."""
 
     image: FloatArray
     templates: FloatArray
@@ -95,13 +95,13 @@ class Problem:
         grid = np.stack(
             np.meshgrid(*(np.arange(n) for n in self.templates.shape[1:]), indexing="ij"), -1
         )
-        places = grid.reshape(-1, grid.shape[-1]).astype(np.float64)
+        positions = grid.reshape(-1, grid.shape[-1]).astype(np.float64)
         flat = self.templates.reshape(len(self.templates), -1)
         template_squares = (flat**2).mean(1)
 
         def cost(point: FloatArray) -> tuple[float, FloatArray]:
             c, theta = point[: len(flat)], point[len(flat) :]
-            points = places + theta * self.unit
+            points = positions + theta * self.unit
             value, slope = blurred.signal(points)
             square, square_slope = blurred.square(points)
             errors = square.mean() - 2 * (flat @ value) / len(value) + template_squares
@@ -122,7 +122,7 @@ def match(
     penalty: float | None = None,
     start: ArrayLike | None = None,
 ) -> IntensityMatch:
-    """Return the template chosen by Algorithm 1 on intensities and the offset (dim,) of its corner.
+    """Return the template that Algorithm 1 chooses by intensity, and the offset of its corner.
 
     ``sigmas`` are in units of half a template. ``penalty`` is λ, by default ten times the image's
     variance. ``start`` is an offset in samples, by default the one that centers the template; all
@@ -138,9 +138,9 @@ def match(
     if patches.ndim != signal.ndim + 1:
         raise ValueError("the templates must have as many dimensions as the image")
     if not (np.isfinite(signal).all() and np.isfinite(patches).all()):
-        raise ValueError("NaN or infinite values in the image or a template")
+        raise ValueError("the image or a template contains NaN or infinite values")
     if min(patches.shape[1:]) < 4 or min(signal.shape) < 4:
-        raise ValueError("the image and the templates must have at least 4 samples a side")
+        raise ValueError("the image and the templates must have at least 4 samples per side")
     problem = Problem(signal, patches, 10 * signal.var() if penalty is None else penalty)
     if any(n < m for n, m in zip(signal.shape, patches.shape[1:], strict=True)):
         raise ValueError("the templates must not be larger than the image")

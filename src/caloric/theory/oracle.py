@@ -1,8 +1,8 @@
-"""Slow, independent computations of the integrals that define the kernels: for tests and errata.
+"""Slow, independent computation of the integrals that define the kernels, for tests and errata.
 
-Nothing here is shared with the closed forms: densities come from :mod:`scipy.stats`, integrals are
-sums on fine grids, and the Monte-Carlo method transforms an image at random and histograms its
-gradients. Agreement with this file is therefore independent evidence for a formula.
+No code is shared with the closed forms: densities come from :mod:`scipy.stats`, integrals are sums
+on fine grids, and the Monte Carlo method transforms an image at random and computes histograms of
+its gradients.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from caloric.types import FloatArray
 
-_REACH = 10.0
+_REACH = 10.0  # standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +35,18 @@ def _normal_2d(x: FloatArray, sigma: float) -> FloatArray:
 
 
 def _line(center: float, sigma: float, nodes: int) -> tuple[FloatArray, float]:
-    """Return equally spaced nodes over ±10σ, which suffices for Gaussians, and their spacing."""
+    """Return equally spaced nodes over ±10σ, and their spacing."""
     grid = np.linspace(center - _REACH * sigma, center + _REACH * sigma, nodes)
     return grid, float(grid[1] - grid[0])
 
 
 def wrapped(phi: float, sigma: float) -> float:
-    """Return the periodic Gaussian by its defining sum, 200 terms each way."""
+    """Return the periodic Gaussian by its defining sum, with 200 terms on each side."""
     return float(np.sum(_normal(phi + 2 * np.pi * np.arange(-200.0, 201.0), sigma)))
 
 
 def sift(at: Pair, *, sigma_d: float, sigma_r: float) -> float:
-    """Return eq. 2 as it is printed."""
+    """Return eq. 2 as printed."""
     return wrapped(at.beta - at.phi, sigma_r) * float(_normal_2d(at.y - at.x, sigma_d))
 
 
@@ -69,13 +69,13 @@ def dsp(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
 
 
 def dsp_inner(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
-    """Return k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds, with only the inner exponential linearised."""
+    """Return k̃ · ∫ e^s k_σd(y − (1+s)x) k_σs(s) ds, with only the inner exponential linearized."""
     integral = _scale_integral(np.exp, lambda s: at.y - (1 + s) * at.x, 0.0, sigma_d, sigma_s)
     return wrapped(at.beta - at.phi, sigma_r) * integral
 
 
 def dsp_both(at: Pair, *, sigma_d: float, sigma_r: float, sigma_s: float) -> float:
-    """Return k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds, with both exponentials linearised."""
+    """Return k̃ · ∫ (1+s) k_σd(y − (1+s)x) k_σs(s) ds, with both exponentials linearized."""
     integral = _scale_integral(
         lambda s: 1 + s, lambda s: at.y - (1 + s) * at.x, 0.0, sigma_d, sigma_s
     )
@@ -93,8 +93,8 @@ def similarity_bin(
 ) -> float:
     """Return the mass that a pixel (φ, y) adds to the bin β ± half at x, over all (α, s, b).
 
-    After a rotation by α the gradient has direction φ − α, so the mass is an integral over an
-    interval of α and its wraps, and no Dirac comb has to be resolved.
+    After a rotation by α the gradient has the direction φ − α, so the mass is an integral over an
+    interval of α and its periodic copies, and no Dirac comb is needed.
     """
     nodes, weights = np.polynomial.legendre.leggauss(200)
     s, step = _line(0.0, sigma_s, 1_001) if sigma_s else (np.zeros(1), 1.0)
@@ -112,8 +112,8 @@ def similarity_bin(
 def heat(at: Pair, *, sigma_d: float, sigma_a: float) -> float:
     """Return the mean over A ~ N(I, σa²) of |A^Tĝ| δ(∠A^Tĝ − β) k_σd(y − Ax), as a triple sum.
 
-    A has two rows in the frame of the gradient: p = A^Tĝ, which must be r v(β) (area element
-    r dr dβ), and m = A^Tĝ⊥, which is free. The sum runs over r, m₁ and m₂.
+    A has two rows in the basis of the gradient: p = A^Tĝ, which must be r v(β) (area element
+    r dr dβ), and m = A^Tĝ⊥, which is unconstrained. The sum is over r, m₁ and m₂.
     """
     v = np.array([np.cos(at.beta), np.sin(at.beta)])
     g = np.array([np.cos(at.phi), np.sin(at.phi)])
@@ -140,7 +140,7 @@ def heat(at: Pair, *, sigma_d: float, sigma_a: float) -> float:
 
 
 def distribution_field(at: Pair, *, sigma_d: float, sigma_l: float) -> float:
-    """Return eq. 8 as it is printed."""
+    """Return eq. 8 as printed."""
     return float(norm.pdf(at.beta, at.phi, sigma_l)) * float(_normal_2d(at.y - at.x, sigma_d))
 
 
@@ -156,8 +156,8 @@ def distribution_field_heat(at: Pair, *, sigma_d: float, sigma_a: float, sigma_l
         prior = _normal(first - first.mean(), sigma_a)[:, None] * _normal(
             second - second.mean(), sigma_a
         )
-        reached = first[:, None] * at.x[0] + second * at.x[1]
-        mean *= float((prior * _normal(at.y[row] - reached, sigma_d)).sum() * step_1 * step_2)
+        mapped = first[:, None] * at.x[0] + second * at.x[1]
+        mean *= float((prior * _normal(at.y[row] - mapped, sigma_d)).sum() * step_1 * step_2)
     return float(norm.pdf(at.beta, at.phi, sigma_l)) * mean
 
 
@@ -188,7 +188,7 @@ class Blobs:
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """n random transformations of a point: its images, their maps of gradients, their weights."""
+    """n random transformations of a point: mapped points, maps of gradients, and weights."""
 
     points: FloatArray
     gradient_map: FloatArray | None
@@ -238,8 +238,8 @@ def monte_carlo(
     """Return the mean mass per bin at x over random transformations, and its standard error.
 
     The bins between ``edges`` are directions in [0, 2π) for orientation kernels and levels for
-    distribution fields. The kernels of the SIFT and DSP family do not turn x with the gradient, so
-    for them the rotation is noise added to the angle: this is the approximation of Lemma 1.
+    distribution fields. The kernels of the SIFT and DSP family do not rotate x with the gradient;
+    for them the rotation is noise added to the angle, which is the approximation of Lemma 1.
     """
     rng = np.random.default_rng(seed)
     bins = len(edges) - 1

@@ -1,4 +1,4 @@
-"""Signals made of Gaussian bumps, which can be diffused and squared in closed form."""
+"""Sums of Gaussian bumps, which can be diffused and squared in closed form."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from caloric.types import FloatArray
 
 @dataclass(frozen=True)
 class Bumps:
-    """f(x) = Σ_i a_i exp(−(x − m_i)² / 2s_i²) on the line."""
+    """The signal f(x) = Σ_i a_i exp(−(x − m_i)² / 2s_i²) in one dimension."""
 
     heights: tuple[float, ...]
     centers: tuple[float, ...]
@@ -45,7 +45,7 @@ class Bumps:
         return Bumps(heights, self.centers, wider)
 
     def squared(self) -> "Bumps":
-        """Return f², again a sum of bumps because the product of two bumps is a bump."""
+        """Return f², a sum of bumps because the product of two bumps is a bump."""
         bumps = list(zip(self.heights, self.centers, self.widths, strict=True))
         products = []
         for a, m, s in bumps:

@@ -1,7 +1,7 @@
-"""The univariate toy problem: which of two curves is f, and by how much it is shifted (eq. 12).
+"""The univariate toy problem (eq. 12): find which of two curves is f, and its shift.
 
-The paper plots its curves without defining them. The curves here behave the same: the cost has a
-local minimum near (c, θ) = (0, 0) and the global one at (1, .25).
+The paper plots its curves without defining them. The curves here have the same property: the cost
+has a local minimum near (c, θ) = (0, 0) and the global one at (1, 0.25).
 """
 
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ def undiffused_cost(point: FloatArray) -> float:
 
 
 def solve(sigmas: Sequence[float] = SIGMAS) -> Path:
-    """Return the path of Algorithm 1 on the toy, started from a coarse grid of seeds."""
+    """Return the path of Algorithm 1 on the toy problem, from a coarse grid of seeds."""
     grid = np.stack(np.meshgrid(*(np.linspace(*w, 5) for w in WINDOW)), -1).reshape(-1, 2)
     return continuation(cost, sigmas, grid)
 
 
 def plain_descent(start: Sequence[float] = (0.0, 0.0)) -> Step:
-    """Return the local minimum that descent on the undiffused cost reaches."""
+    """Return the local minimum reached by descent on the undiffused cost."""
     return descend(cost, start)
