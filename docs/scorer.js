@@ -1,4 +1,4 @@
-// What people look for is in headings and on the pages for users; modules inside come last.
+// Rank headings and pages for users first, and internal modules last.
 // biome-ignore lint/correctness/noUnusedVariables: Sphinx reads this global.
 var Scorer = {
   score: (result) => {
