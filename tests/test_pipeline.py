@@ -303,7 +303,7 @@ def test_the_skimage_interface_requires_detection_before_extraction():
     extractor = skimage.SIFT()
     with pytest.raises(caloric.InputError, match="call detect first"):
         extractor.extract(photographs.gray("camera"))
-    with pytest.raises(AttributeError, match="nothing has been detected"):
+    with pytest.raises(AttributeError, match="call detect or detect_and_extract first"):
         _ = extractor.keypoints
 
 

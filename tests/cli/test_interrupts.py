@@ -62,7 +62,7 @@ def test_a_benchmark_can_be_interrupted(tmp_path):
     path = tmp_path / "image.png"
     cv2.imwrite(str(path), photographs.gray("brick", (200, 200)))
     first, rest, code, waited = interrupted("bench", "speed", path)
-    assert "1 thread: warming up" in first
+    assert "1 thread: warm-up" in first
     assert rest.splitlines()[-1] == "caloric: interrupted"
     assert code == 130
     assert waited < 5

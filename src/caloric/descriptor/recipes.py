@@ -34,8 +34,8 @@ class Descriptor:
         Exponent of |∇f| in the density: 1 in the theory; smaller values reduce the weight of strong
         edges.
     harmonics : int, optional
-        Number of terms of the kernel's series in φ; a few are enough for matching. By default all
-        terms that exceed a tolerance of 1e-6 are kept.
+        Maximum order of the kernel's series in φ; a low order is enough for matching. By default
+        the neglected part is below 1e-6.
     whitening : str, optional
         Name of a learned matrix that is part of the package.
     dimensions : int, optional

@@ -27,7 +27,7 @@ class TiffWindows:
         self._path, self._file, self._page = path, file, page
         weakref.finalize(self, file.close)
         self._lock = Lock()
-        self._kept: OrderedDict[int, NDArray[np.generic]] = OrderedDict()
+        self._cache: OrderedDict[int, NDArray[np.generic]] = OrderedDict()
         samples = int(page.samplesperpixel)
         size = (int(page.imagelength), int(page.imagewidth))
         self._shape = size if samples == 1 else (*size, samples)
@@ -62,13 +62,13 @@ class TiffWindows:
 
     def _decoded(self, index: int) -> NDArray[np.generic]:
         with self._lock:
-            if index in self._kept:
-                self._kept.move_to_end(index)
-                return self._kept[index]
+            if index in self._cache:
+                self._cache.move_to_end(index)
+                return self._cache[index]
             part = self._read(index)
-            self._kept[index] = part
-            while len(self._kept) > 1 and sum(p.nbytes for p in self._kept.values()) > KEPT:
-                self._kept.popitem(last=False)
+            self._cache[index] = part
+            while len(self._cache) > 1 and sum(p.nbytes for p in self._cache.values()) > KEPT:
+                self._cache.popitem(last=False)
             return part
 
     def _bytes(self, offset: int, count: int) -> bytes:
