@@ -109,9 +109,7 @@ def honesty(outcomes: Sequence[Outcome]) -> Report:
     succeeded = [a for o, a in alignments if o.error < MAX_ERROR]
     return {
         "failures": len(failed),
-        "failures that say so": float(np.mean([not a.converged for a in failed]))
-        if failed
-        else None,
+        "failures, reported": float(np.mean([not a.converged for a in failed])) if failed else None,
         "false alarms": float(np.mean([not a.converged for a in succeeded])) if succeeded else None,
         "highest confidence of a failure": max((a.confidence for a in failed), default=None),
         "lowest confidence of a success": min((a.confidence for a in succeeded), default=None),
@@ -144,7 +142,7 @@ def cells(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
         "share": table,
         "overall": {name: _summary(outcomes) for name, outcomes in all_outcomes.items()},
         "honesty": honesty(caloric),
-        "error over what the covariance tells": float(
+        "error relative to the predicted error": float(
             np.median([o.error / predicted(o.alignment) for o in correct if o.alignment])
         ),
     }
@@ -168,9 +166,9 @@ def hard(photos: Photographs, count: int, seed: int, progress: Log) -> Report:
     return {
         "conditions": report,
         "honesty": honesty(caloric),
-        "not there": {
+        "absent": {
             "cases": count,
-            "that say so": float(np.mean([not a.converged for a in absent])),
+            "reported": float(np.mean([not a.converged for a in absent])),
             "highest confidence": max(a.confidence for a in absent),
         },
     }

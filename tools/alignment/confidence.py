@@ -86,12 +86,12 @@ def _summary(trials: list[Trial]) -> dict[str, Any]:
     incorrect = [t for t in present if not t.correct]
     return {
         "cases": len(present),
-        "right": float(np.mean([t.correct for t in present])),
-        "wrong": len(incorrect),
-        "wrong that say so": share(incorrect, converged=False),
+        "correct": float(np.mean([t.correct for t in present])),
+        "incorrect": len(incorrect),
+        "incorrect, reported": share(incorrect, converged=False),
         "false alarms": share([t for t in present if t.correct], converged=False),
-        "not there": len(trials) - len(present),
-        "not there that say so": share([t for t in trials if not t.present], converged=False),
+        "absent": len(trials) - len(present),
+        "absent, reported": share([t for t in trials if not t.present], converged=False),
     }
 
 

@@ -27,7 +27,7 @@ def _honesty(honesty: Report) -> str:
     """Return a sentence on the failures and successes that are reported as failures."""
     reported, alarms = (
         "none" if share is None else f"{share:.1%}"
-        for share in (honesty["failures that say so"], honesty["false alarms"])
+        for share in (honesty["failures, reported"], honesty["false alarms"])
     )
     return (
         f"{reported} of the {honesty['failures']} failures and {alarms} of the successes report "
@@ -54,8 +54,8 @@ def _confidence(report: Report) -> str:
         return "" if value is None else f"{value:.1%}"
 
     rows = [
-        [name, f"{v['right']:.2f}", str(v["wrong"]), share(v["wrong that say so"]),
-         share(v["false alarms"]), str(v["not there"]), share(v["not there that say so"])]
+        [name, f"{v['correct']:.2f}", str(v["incorrect"]), share(v["incorrect, reported"]),
+         share(v["false alarms"]), str(v["absent"]), share(v["absent, reported"])]
         for name, v in [*report["groups"].items(), ("all", report["all"])]
     ]  # fmt: skip
     head = ["", "found", "incorrect", "reported, of the incorrect", "reported, of the correct",
