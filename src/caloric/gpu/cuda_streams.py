@@ -74,7 +74,7 @@ class Download:
 
 
 def download(values: Tensor) -> Download:
-    """Start to copy values to pinned memory; work that is queued later may overwrite them."""
+    """Start to copy values to pinned memory; work queued later may overwrite ``values``."""
     if not values.is_cuda:
         return Download(values, None)
     device = values.device

@@ -87,9 +87,9 @@ def adapted(reader: Reader, maps: Tensor) -> Tensor:
         done = active & (affine_shape.anisotropy(*moment) < affine_shape.ROUND)
         converged |= done
         active = active & ~done & ~affine_shape.singular(*moment)
-        moved = affine_shape.adapted_shape(shape, moment)
-        shape = _where(active, moved, shape)
-        active &= ~affine_shape.too_long(*moved)
+        updated = affine_shape.adapted_shape(shape, moment)
+        shape = _where(active, updated, shape)
+        active &= ~affine_shape.too_long(*updated)
     good = converged & ~affine_shape.too_long(*shape)
     shape = affine_shape.unit_power(*_where(good, shape, round_), affine_shape.STRENGTH)
     return _with_shape(sigma, shape, centers)
