@@ -52,7 +52,7 @@ def test_a_list_of_pairs_gives_the_matches_of_single_calls():
         caloric.match(pairs, refine=True)
     broken = a.descriptors.copy()
     broken[3, 4] = np.nan
-    with pytest.raises(caloric.InputError, match="second set: NaN"):
+    with pytest.raises(caloric.InputError, match="second set: descriptors contain NaN"):
         caloric.match(a.descriptors, broken, device=HERE)
     with pytest.raises(caloric.InputError, match="dimensions"):
         caloric.match([(a.descriptors, b.descriptors[:, :64])], device=HERE)
