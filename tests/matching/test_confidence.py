@@ -86,7 +86,7 @@ def test_the_error_is_larger_where_matches_cover_less(shifted):
     assert confidence.predicted_error(replace(shifted, matrix=far)) == np.inf
 
 
-def test_epipolar_geometries_are_judged_by_the_number_of_models_alone():
+def test_the_confidence_of_epipolar_geometries_depends_on_false_alarms_alone():
     certain, likely, chance = (
         confidence.Evidence(power, None, None, 30).confidence for power in (-20.0, -2.0, 5.0)
     )

@@ -69,7 +69,7 @@ def test_slopes_agree_with_finite_differences():
         cosine = (difference * slopes[:, i]).sum(1) / np.linalg.norm(difference, axis=1)
         assert (
             cosine / np.linalg.norm(slopes[:, i], axis=1)
-        ).min() > 0.92  # differences at the borders
+        ).min() > 0.92  # below 1 because of the borders
 
 
 def test_moved_frames_are_compositions_with_the_inverse():

@@ -106,7 +106,7 @@ def test_a_nearly_planar_scene_is_fitted_as_a_whole(monkeypatch):
 
 @pytest.mark.slow
 def test_many_unrelated_matches_have_no_reliable_geometry():
-    """As many as without a ratio test; their frames are sampled too."""
+    """Without a ratio test there are thousands of unrelated matches; frames are sampled too."""
     for model in ("fundamental", "essential"):
         for seed in range(3):
             rng = np.random.default_rng(seed)

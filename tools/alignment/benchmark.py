@@ -247,9 +247,9 @@ def _correlated(
     h, w = (n // shrink for n in image.shape)
     small = cv2.resize(image, (w, h), interpolation=cv2.INTER_AREA)
     results = []
-    for scale, turn, indices in searched:
+    for scale, rotation, indices in searched:
         side = max(int(np.ceil(np.hypot(h, w) / scale)), *size)
-        degrees, pivot = 360 * turn / SCHEDULE.rotations, ((w - 1) / 2, (h - 1) / 2)
+        degrees, pivot = 360 * rotation / SCHEDULE.rotations, ((w - 1) / 2, (h - 1) / 2)
         transform = np.array(cv2.getRotationMatrix2D(pivot, degrees, 1 / scale), np.float64)
         transform[:, 2] += (side - 1) / 2 - np.array([w - 1, h - 1]) / 2
         rotated = cv2.warpAffine(small, transform, (side, side), borderValue=float(small.mean()))
@@ -260,7 +260,7 @@ def _correlated(
             center = np.asarray(
                 np.linalg.solve(transform[:, :2], position - transform[:, 2]), np.float64
             )
-            results.append((float(score), k, scale, turn, shrink * center + (shrink - 1) / 2))
+            results.append((float(score), k, scale, rotation, shrink * center + (shrink - 1) / 2))
     return sorted(results, key=lambda result: -result[0])
 
 
@@ -273,14 +273,14 @@ def correlation(
     at full size.
     """
     indices = range(len(candidates))
-    turns = range(SCHEDULE.rotations)
+    rotations = range(SCHEDULE.rotations)
     coarse = _correlated(
         image,
         candidates,
         4,
-        [(scale, turn, indices) for scale in SCHEDULE.scales for turn in turns],
+        [(scale, rotation, indices) for scale in SCHEDULE.scales for rotation in rotations],
     )
-    best = [(scale, turn, [k]) for _, k, scale, turn, _ in coarse[:30]]
+    best = [(scale, rotation, [k]) for _, k, scale, rotation, _ in coarse[:30]]
     _, index, _, _, center = _correlated(image, candidates, 1, best)[0]
     return index, center
 

@@ -20,7 +20,7 @@ _DECAY = 1e-3  # weight decay of the regression
 
 @dataclass(frozen=True)
 class Trial:
-    """One alignment; ``group`` is a size or condition, ``present`` tells if the image shows it."""
+    """One alignment; ``group`` is a size or condition, ``present`` whether the image shows it."""
 
     group: str
     present: bool

@@ -1,1 +1,1 @@
-"""Alignment of whole images by diffusion and continuation."""
+"""Alignment of templates with images by diffusion and continuation."""

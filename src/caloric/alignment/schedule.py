@@ -111,7 +111,7 @@ class Schedule:
     noise_area: float = 20.0  # pixels over which the noise of fields is correlated
     min_curvature: float = 1e-6  # lower bound of curvatures, as a share of the largest
     reliable_confidence: float = 0.5  # below it an alignment counts as not converged
-    high_confidence: float = 0.999  # from which no other starting point is tried
+    high_confidence: float = 0.999  # at or above it no other starting point is tried
 
     # find_template.
     patch_side: int = 12  # samples, and positions of the density, across a patch

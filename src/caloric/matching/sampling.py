@@ -124,7 +124,7 @@ def _squares(models: FloatArray, p: FloatArray, q: FloatArray, model: GeometryMo
 
 
 def _samples(count: int, size: int, limit: int, seed: int) -> NDArray[np.intp]:
-    """Return samples (k, size) of distinct matches, all possible ones if there are few."""
+    """Return samples (k, size) of distinct matches, or all samples if there are few."""
     if size == 1:
         return np.arange(min(count, limit))[:, None]
     if size == 2 and count * (count - 1) // 2 <= limit:
