@@ -1,5 +1,6 @@
 """Every command and every piece of Python in README and docs runs."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -64,44 +65,55 @@ def needs(command):
     return command.split()[1] in ("view", "collection")
 
 
+def extras(line):
+    """Return the extras and packages of an install line."""
+    return frozenset(re.findall(r"[a-z]+", line.removeprefix("pip install ./native")))
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """A wheel of the compiled core, built once."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", wheels]
+    subprocess.run([*command, ROOT / "native"], check=True)
+    (wheel,) = map(str, wheels.glob("*.whl"))
+    return wheel
+
+
+def install(line, directory, core):
+    """Run an install line in an environment, and return its programs."""
+    programs = directory / PROGRAMS.name
+    if not programs.exists():
+        venv.create(directory, with_pip=True)
+    packages = [core if word == "./native" else word for word in shlex.split(line)[2:]]
+    command = [programs / "python", "-m", "pip", "install", "--quiet", "-c", "constraints.txt"]
+    subprocess.run([*command, *packages], cwd=ROOT, check=True)
+    return programs
+
+
 @pytest.mark.slow
-def test_code_runs_in_the_environment_of_its_install_line(files, tmp_path):
-    """One environment grows from the smallest install line to the largest.
-
-    Each line contains the packages of those before it, so that the environment holds at each point
-    what the line alone would install. The compiled core is built once.
-    """
-    programs = tmp_path / "environment" / PROGRAMS.name
-    venv.create(programs.parent, with_pip=True)
-    pip = [programs / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    constraints = ["-c", ROOT / "constraints.txt"]
-    wheels = tmp_path / "wheels"
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, ROOT / "native"], check=True)
-    (core,) = map(str, wheels.glob("*.whl"))
-
-    pages = {}
-    for page in PAGES:
-        pages.setdefault(page.install[-1], []).append(page)
-    first, second = Page(README).install[:2]
-    work = [(first, FIRST[0].python, [c for c in FIRST[0].commands if not needs(c)])]
-    work.append((second, [], [c for c in FIRST[0].commands if needs(c)]))
-    for line in sorted(set(pages) - {Page(README).install[-1]}, key=len):
-        for page in pages[line]:
-            work.append((line, page.python, page.commands))
-
-    installed = ""
-    for number, (line, python, commands) in enumerate(work):
-        directory = shutil.copytree(files, tmp_path / f"page{number}")
-        if line != installed:
-            packages = [core if word == "./native" else word for word in shlex.split(line)[2:]]
-            subprocess.run([*pip, "install", *constraints, *packages], cwd=ROOT, check=True)
-            installed = line
-        if python:
-            script = directory / "snippet.py"
-            script.write_text("\n".join(python), "utf-8")
-            done = subprocess.run(
-                [programs / "python", script.name], cwd=directory, capture_output=True, text=True
-            )
-            assert done.returncode == 0, f"{python}\n{done.stderr}"
-        for command in commands:
-            snippets.run(command, directory, programs)
+def test_code_runs_in_the_environment_of_its_install_line(files, core, tmp_path):
+    """An environment is extended for a line that includes its packages, and otherwise a new one."""
+    minimum, more = Page(README).install[:2]
+    readme = Page(README)
+    work = [(minimum, readme.python, [c for c in readme.commands if not needs(c)])]
+    work.append((more, [], [c for c in readme.commands if needs(c)]))
+    work += [(p.install[0], p.python, p.commands) for p in PAGES if p.path != README]
+    environments = {}
+    lines = sorted({line for line, _, _ in work}, key=lambda line: (len(extras(line)), line))
+    for number, line in enumerate(lines):
+        base = max((e for e in environments if e <= extras(line)), key=len, default=None)
+        environment = environments.pop(base) if base is not None else tmp_path / f"env{number}"
+        programs = install(line, environment, core)
+        environments[extras(line)] = environment
+        for page, (needed, python, commands) in enumerate(work):
+            if needed != line:
+                continue
+            directory = shutil.copytree(files, tmp_path / f"page{page}")
+            if python:
+                (directory / "snippet.py").write_text("\n".join(python), "utf-8")
+                command = [programs / "python", "snippet.py"]
+                done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+                assert done.returncode == 0, f"{python}\n{done.stderr}"
+            for command in commands:
+                snippets.run(command, directory, programs)

@@ -13,6 +13,7 @@ from caloric.citing import cite
 from caloric.descriptor.engine import describe_patches, response_map
 from caloric.descriptor.layout import Grid, Rings
 from caloric.descriptor.recipes import Descriptor, descriptors
+from caloric.descriptor.training import learn_whitening
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
@@ -57,6 +58,7 @@ __all__ = [
     "extract_many",
     "find_template",
     "kernel",
+    "learn_whitening",
     "match",
     "match_images",
     "open_image",

@@ -97,23 +97,23 @@ class ImageMatch:
         """Return the points (n, 2) of all matches in both images, including outliers."""
         return self.matches.points(self.features_a.frames.xy, self.features_b.frames.xy)
 
-    def picture(self, title: str = "", most: int = viz.MAX_LINES) -> viz.Figure:
-        """Return a figure of both images with at most ``most`` of the matches."""
+    def figure(self, title: str = "", max_lines: int = viz.MAX_LINES) -> viz.Figure:
+        """Return a figure of both images with at most ``max_lines`` of the matches."""
         return viz.draw_matches(
             self.image_a, self.image_b, self.features_a, self.features_b, self.matches,
-            self.geometry, limit=self.threshold, title=title or self.summary, max_lines=most,
+            self.geometry, limit=self.threshold, title=title or self.summary, max_lines=max_lines,
         )  # fmt: skip
 
     def show(self) -> None:
         """Show the matches in the default image viewer."""
-        self.picture().show()
+        self.figure().show()
 
     def save(self, path: str | Path) -> None:
         """Write a plot of the matches to a .png or .jpg file."""
-        self.picture().save(path)
+        self.figure().save(path)
 
     def _repr_png_(self) -> bytes:
-        return self.picture().smaller(_NOTEBOOK_WIDTH).png()
+        return self.figure().smaller(_NOTEBOOK_WIDTH).png()
 
 
 _NOTEBOOK_WIDTH = 1000  # pixels

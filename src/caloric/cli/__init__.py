@@ -41,7 +41,7 @@ def _without_flag_types(parameters: Any) -> Any:
 app = typer.Typer(
     name="caloric",
     cls=_Group,
-    help="Match images by heat diffusion: SIFT, DSP-SIFT and newer descriptors from one theory.",
+    help="Extract and match local image features: SIFT, DSP-SIFT and heat-diffusion descriptors.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

@@ -26,7 +26,8 @@ FeatureName = Annotated[
     str,
     typer.Option(
         "--feature",
-        help="orientation; or, if the illumination is constant, distribution-field[-heat].",
+        help="What to compare: orientation (of gradients), or, if both images have the same "
+        "illumination, distribution-field or distribution-field-heat (intensities).",
     ),
 ]
 
@@ -45,14 +46,22 @@ def align(
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
     method: Annotated[
-        str, typer.Option(help="continuation, single or descriptor.")
+        str,
+        typer.Option(
+            help="continuation (coarse to fine), or choose among the features of a detector by "
+            "energy (single) or by SIFT descriptors (descriptor)."
+        ),
     ] = "continuation",
     diffusion: Annotated[
-        str, typer.Option(help="partial, or all: also diffuse positions over rotation and scale.")
+        str,
+        typer.Option(
+            help="Smooth the energy over translations (partial), or also over rotations and "
+            "scales (all; slower)."
+        ),
     ] = "partial",
     device: Device = "cpu",
 ) -> None:
-    """Align a template with an image by diffusion and continuation.
+    """Locate a template in an image by coarse-to-fine alignment.
 
     Exits with status 1 if the alignment is not reliable.
     """
@@ -163,7 +172,7 @@ def find(
     json_path: Json = None,
     model: ModelName = "affine",
     kernel: Annotated[
-        str, typer.Option(help="heat, sift, or another kernel listed by `caloric info`.")
+        str, typer.Option(help="Kernel: heat, sift, or any other kernel listed by `caloric info`.")
     ] = "heat",
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
@@ -171,7 +180,8 @@ def find(
 ) -> None:
     """Find which of several templates are in an image, and where.
 
-    Prints a table of all templates, best first; templates that cannot be used are reported too.
+    Prints a table of all templates, best first. Templates that cannot be used are listed with the
+    reason.
     Exits with status 1 if none is found.
     """
     from caloric.alignment import templates as template_search

@@ -9,7 +9,10 @@ from caloric.cli import console
 from caloric.cli.options import Device
 from caloric.errors import InputError
 
-app = typer.Typer(help="Run benchmarks on local copies of public data sets.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run benchmarks on local copies of public data sets, or on your own images.",
+    no_args_is_help=True,
+)
 
 
 Data = Annotated[Path, typer.Option("--data", help="The directory of the data set.")]
@@ -96,19 +99,22 @@ def pairs(
         Path,
         typer.Option(
             "--data",
-            help="Oxford Affine, HPatches or Fischer; pairs with points.txt; scenes with "
-            "cameras.json; or any images, to which synthetic changes are applied.",
+            help="Data directory: Oxford Affine, HPatches or Fischer; image pairs with "
+            "ground-truth points (points.txt); scenes with known cameras (cameras.json); or any "
+            "images, which are then transformed synthetically.",
         ),
     ],
     json_path: JsonOut = None,
     max_features: Annotated[int, typer.Option(help="Maximum number of features per image.")] = 2048,
     features: Annotated[
         list[Path] | None,
-        typer.Option(help="Features of another method in hloc's format (.h5); may be repeated."),
+        typer.Option(
+            help="Feature file of another method, in hloc's format (.h5); may be repeated."
+        ),
     ] = None,
     only: Only = "",
 ) -> None:
-    """Compare end-to-end two-view geometry with OpenCV, COLMAP and other features."""
+    """Compare Caloric with OpenCV, COLMAP and other methods on two-view geometry, end to end."""
     from rich.table import Table
 
     from caloric.bench import contenders, pair_data
@@ -152,7 +158,7 @@ def speed(
         typer.Option(help="Sizes of large images in megapixels, separated by commas; 0 for none."),
     ] = "6.25,25,100",
 ) -> None:
-    """Measure speed relative to OpenCV, COLMAP, kornia and faiss, interleaved in one run."""
+    """Compare the speed of Caloric with OpenCV, COLMAP, kornia and faiss, timed in alternation."""
     from caloric.bench import speed as benchmark
     from caloric.bench import speed_report
 

@@ -16,7 +16,8 @@ from caloric.options import ExtractOptions
 if TYPE_CHECKING:
     from caloric.collection import Pairing, Reconstruction, Reporter
 
-app = typer.Typer(help="Turn a directory of images into features, matches and a COLMAP model.",
+app = typer.Typer(help="Turn a directory of images into features, matches and a COLMAP model. "
+                  "Results are kept in a directory called the store.",
                   no_args_is_help=True)  # fmt: skip
 
 Folder = Annotated[str, typer.Argument(help="Image directory, or a URL such as s3://…")]
@@ -26,32 +27,38 @@ Out = Annotated[
 Processes = Annotated[
     int,
     typer.Option(
-        "--workers", help="Number of processes; 0: one per core, or a single one on a GPU."
+        "--workers", help="Number of processes; 0 means one per CPU core, or one if a GPU is used."
     ),
 ]
 Scheduler = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Address of a Dask scheduler, tcp://host:8786; local starts one on this machine.",
+        help="Address of a Dask scheduler, such as tcp://host:8786, or 'local' to start one.",
     ),
 ]
-How = Annotated[str, typer.Option("--pairs", help="exhaustive, sequential or retrieval.")]
+How = Annotated[
+    str,
+    typer.Option("--pairs", help="How to select image pairs: exhaustive, sequential or retrieval."),
+]
 StoredHow = Annotated[
     str | None,
     typer.Option(
-        "--pairs", help="exhaustive, sequential or retrieval; default: the store's last choice."
+        "--pairs",
+        help="How to select image pairs: exhaustive, sequential or retrieval; default: as before.",
     ),
 ]
 Store = Annotated[Path, typer.Argument(help="Store directory.")]
 Overlap = Annotated[
-    int, typer.Option(help="sequential: number of following images to match each image with.")
+    int,
+    typer.Option(help="With --pairs sequential: match each image with this many following images."),
 ]
 Nearest = Annotated[
-    int, typer.Option(help="retrieval: number of most similar images to match each image with.")
+    int,
+    typer.Option(help="With --pairs retrieval: match each image with this many similar images."),
 ]
-Ratio = Annotated[float, typer.Option(help="Threshold of the ratio test.")]
-Model = Annotated[str, typer.Option(help="fundamental or homography.")]
+Ratio = Annotated[float, typer.Option(help="Threshold for the ratio test.")]
+Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homography.")]
 Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
 
 
@@ -109,9 +116,9 @@ def extract(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Extract features of new and changed images.
+    """Extract features from new and changed images.
 
-    Exits with status 1 if images were skipped.
+    Exits with status 1 if any image was skipped.
     """
     from caloric import collection
 
@@ -123,7 +130,7 @@ def extract(
 
 @app.command()
 def pairs(
-    output: Store,
+    store: Store,
     how: How = "exhaustive",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -135,12 +142,12 @@ def pairs(
 
     options, runners = _pairing(how, overlap, nearest), collection.Workers(workers, cluster)
     with _keeping():
-        collection.pair(output, options, workers=runners, report=_reporter())
+        collection.pair(store, options, workers=runners, report=_reporter())
 
 
 @app.command()
 def match(
-    output: Store,
+    store: Store,
     how: StoredHow = None,
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -155,12 +162,12 @@ def match(
     pairing = None if how is None else _pairing(how, overlap, nearest)
     options, runners = collection.Matching(ratio), collection.Workers(workers, cluster, device)
     with _keeping():
-        collection.match(output, options, pairing=pairing, workers=runners, report=_reporter())
+        collection.match(store, options, pairing=pairing, workers=runners, report=_reporter())
 
 
 @app.command()
 def verify(
-    output: Store,
+    store: Store,
     model: Model = "fundamental",
     threshold: Threshold = 1.5,
     workers: Processes = 0,
@@ -172,7 +179,7 @@ def verify(
     options = collection.Matching(model=cast(Any, model), threshold=threshold)
     runners = collection.Workers(workers, cluster)
     with _keeping():
-        collection.verify(output, options, workers=runners, report=_reporter())
+        collection.verify(store, options, workers=runners, report=_reporter())
 
 
 @app.command()
@@ -182,7 +189,7 @@ def refine(
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Refine the positions of verified features to sub-pixel accuracy.
+    """Refine the keypoints of verified matches to sub-pixel accuracy.
 
     Later exports use the refined positions. Exits with status 1 if images could not be read;
     their features are not moved.
@@ -197,16 +204,17 @@ def refine(
 
 @app.command()
 def export(
-    output: Store,
+    store: Store,
     images: Annotated[
-        Path | None, typer.Option(help="Image directory, to read the cameras from EXIF data.")
+        Path | None,
+        typer.Option(help="Image directory; focal lengths are read from its EXIF data."),
     ] = None,
     to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")] = "colmap",
 ) -> None:
-    """Export features and matches for other tools, into the store."""
+    """Export features and matches for other tools, to a subdirectory of the store."""
     from caloric import collection
 
-    collection.export(output, to, images=images, report=_reporter())
+    collection.export(store, to, images=images, report=_reporter())
 
 
 @app.command()
@@ -215,9 +223,9 @@ def describe(
     database: Annotated[Path, typer.Option(help="COLMAP database with keypoints of the images.")],
     descriptor: DescriptorName = "caloric-unlearned",
 ) -> None:
-    """Replace the descriptors of a COLMAP database, at the same keypoints.
+    """Replace the descriptors in a COLMAP database, keeping its keypoints.
 
-    Old matches are deleted: match again afterwards. Exits with status 1 if images were skipped.
+    Old matches are deleted: match again afterwards. Exits with status 1 if any image was skipped.
     """
     from caloric.collection import exporting
 
@@ -233,7 +241,7 @@ def describe(
 def reconstruct(
     folder: Annotated[Path, typer.Argument(help="Image directory.")], output: Out
 ) -> None:
-    """Run COLMAP's mapper on the exported database; the models are in OUT/colmap/sparse."""
+    """Run COLMAP's mapper on the exported database; models are written to OUT/colmap/sparse."""
     from caloric import collection
 
     with console.keeping("features, matches and the database are kept"):
@@ -253,7 +261,7 @@ def run(
     ratio: Ratio = 0.85,
     threshold: Threshold = 1.5,
     refine: Annotated[
-        bool, typer.Option(help="Refine verified features to sub-pixel accuracy.")
+        bool, typer.Option(help="Refine the keypoints of verified matches to sub-pixel accuracy.")
     ] = True,
     workers: Processes = 0,
     cluster: Scheduler = None,
@@ -261,7 +269,7 @@ def run(
 ) -> None:
     """Run all steps, from the images to a COLMAP database and model.
 
-    Exits with status 1 if images were skipped.
+    Exits with status 1 if any image was skipped.
     """
     from caloric import collection
     from caloric.collection import sources

@@ -46,23 +46,24 @@ def match(
     json_path: Annotated[
         str | None,
         typer.Option(
-            "--json", help="Write the matches as JSON to this file (- for standard output)."
+            "--json",
+            help="Write matches and geometry as JSON to this file (- for standard output).",
         ),
     ] = None,
     options: ExtractOptions = DEFAULTS,
     model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
     ratio: Annotated[
-        float, typer.Option(help="Threshold of the ratio test; 1 disables the test.")
+        float, typer.Option(help="Threshold for the ratio test; 1 disables it.")
     ] = 0.9,
     threshold: Annotated[
         float, typer.Option(help="Maximum residual of an inlier, in pixels.")
     ] = 2.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     views: Annotated[
         ViewsChoice,
         typer.Option(
             help="Simulated oblique views: auto (only if the original images yield no reliable "
-            "geometry), none, or the maximum tilt."
+            "geometry), none, or the maximum tilt (2: 60°, 4: 76°, 8: 83° from the surface normal)."
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
@@ -70,9 +71,9 @@ def match(
 ) -> None:
     """Match two images and verify the matches geometrically.
 
-    Exits with status 1 if no reliable geometry is found.
+    Exits with status 1 if no reliable geometry is found, that is, with a confidence above 0.5.
 
-    To estimate an essential matrix, use caloric.match_images in Python: it needs camera intrinsics.
+    An essential matrix requires camera intrinsics; use caloric.match_images in Python.
     """
     from caloric.image_pair import match_images, views_argument
 
@@ -159,24 +160,27 @@ def extract(
         typer.Option(
             "--output",
             "-o",
-            help=f"{outputs().capitalize()}. A directory gets one .npz file per image.",
+            help=f"{outputs().capitalize()}, to which one .npz file per image is written.",
         ),
     ],
     to: Annotated[
         str | None,
-        typer.Option(help=f"Format: {', '.join(FORMATS)}. By default it follows the suffix."),
+        typer.Option(
+            help=f"Format: {', '.join(FORMATS)}. By default inferred from the file extension."
+        ),
     ] = None,
     options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
     device: Device = "cpu",
     decode: Annotated[
         Decoder,
-        typer.Option(help="JPEG decoder; gpu uses nvJPEG, whose pixels can differ slightly."),
+        typer.Option(help="JPEG decoder; gpu uses nvJPEG, whose output can differ slightly."),
     ] = "cpu",
 ) -> None:
-    """Extract features from images to a file or a directory.
+    """Extract features from images and write them to a file or a directory.
 
-    Unusable images are skipped. Exits with status 1 if any image was skipped, and 2 if all were.
+    Images that cannot be read are skipped. Exits with status 1 if some images were skipped, and
+    with status 2 if all were.
     """
     from caloric import features
     from caloric.extraction import dispatch

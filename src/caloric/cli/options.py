@@ -18,7 +18,11 @@ DescriptorName = Annotated[
     str, typer.Option("--descriptor", help=keywords.summary(ExtractOptions, "descriptor"))
 ]
 Device = Annotated[
-    str, typer.Option(help="Device: cpu, cuda, cuda:1, torch:cpu, or auto (a GPU if available).")
+    str,
+    typer.Option(
+        help="Device: cpu, cuda, cuda:1, torch:cpu (PyTorch on the CPU), or auto (a GPU if "
+        "available)."
+    ),
 ]
 Figure = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a figure of the result to this file.")

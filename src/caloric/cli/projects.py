@@ -16,17 +16,19 @@ def refine(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="New database or feature file to write.")
     ],
-    matches: Annotated[Path | None, typer.Option(help="hloc match file (.h5).")] = None,
+    matches: Annotated[
+        Path | None, typer.Option(help="hloc match file (.h5); required for hloc features.")
+    ] = None,
     sigma: Annotated[
-        float, typer.Option(help="Scale of keypoints without a scale, in pixels.")
+        float, typer.Option(help="Scale, in pixels, to assume for keypoints that have none.")
     ] = POINT_SIGMA,
 ) -> None:
     """Refine the keypoints of an hloc or COLMAP project to sub-pixel accuracy.
 
-    Works with any detector and matcher. Matches (verified ones if the project has them) are
-    joined into tracks, and the keypoints of each track are aligned with a reference view. The
-    result is a new file with the same keypoint indices and matches. Exits with status 1 if
-    images could not be read.
+    Works with any detector and matcher. Matches (verified matches, if available) are linked into
+    tracks, and the keypoints of each track are aligned to its keypoint in a reference image. The
+    result is a new file with the same keypoint indices and matches. Exits with status 1 if any
+    image could not be read.
     """
     from caloric.collection import projects
 

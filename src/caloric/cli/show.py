@@ -25,7 +25,7 @@ def demo(
         Path, typer.Argument(help="Directory to write to; created if it does not exist.")
     ],
 ) -> None:
-    """Write a three-part demo page (about ten seconds; no input needed)."""
+    """Write a demo page of matching, alignment and descriptors, from sample images (10 to 20 s)."""
     from caloric.demo import run
 
     with console.working("matching, aligning and drawing"):
@@ -41,7 +41,7 @@ def paper(
         Path, typer.Argument(help="Directory to write to; created if it does not exist.")
     ],
 ) -> None:
-    """Regenerate every figure and table of the paper and write a report (about two minutes)."""
+    """Reproduce the figures and tables of Mobahi and Soatto's paper (about two minutes)."""
     from caloric.paper.report import write
 
     directory, line = check_directory(out), console.line_printer()
@@ -53,13 +53,13 @@ def paper(
 @takes_extract_options
 def view(
     image_a: Annotated[
-        Path | None, typer.Argument(help="First image; can also be dropped on the page.")
+        Path | None, typer.Argument(help="First image. If omitted, drop images onto the page.")
     ] = None,
     image_b: Annotated[Path | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
     model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
     views: Annotated[
-        ViewsChoice, typer.Option(help="Largest tilt of simulated oblique views.")
+        ViewsChoice, typer.Option(help="Simulated oblique views, as for caloric match.")
     ] = "auto",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.")] = 8765,
     host: Annotated[
@@ -70,7 +70,7 @@ def view(
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Show the matches of two images on a local web page, until Ctrl-C."""
+    """Show the matches between two images on a local web page; press Ctrl-C to stop."""
     import webbrowser
 
     from caloric.view import server, session
@@ -91,7 +91,7 @@ def view(
 
 
 def info() -> None:
-    """Print versions, devices and descriptors."""
+    """Print versions, and list devices, descriptors and kernels."""
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     import cv2
 

@@ -23,8 +23,9 @@ class DescribeOptions:
     Parameters
     ----------
     descriptor : str, Descriptor or Kernel
-        Name of a descriptor; ``caloric info`` lists them. From Python, a recipe or a kernel is
-        accepted as well (:func:`descriptors` lists the names). If the kernel, the layout or the
+        Descriptor name, one of those listed by ``caloric info``, or an .npy file of
+        ``learn_whitening``. From Python, a recipe or a kernel is accepted as well
+        (:func:`descriptors` lists the names). If the kernel, the layout or the
         normalization is changed, the descriptor is not whitened, which can change its dimension.
     layout : Grid or Rings, optional
         Layout to use instead of the recipe's.

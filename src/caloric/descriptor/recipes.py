@@ -37,7 +37,7 @@ class Descriptor:
         Maximum order of the kernel's series in φ; a low order is enough for matching. By default
         the neglected part is below 1e-6.
     whitening : str, optional
-        Name of a learned matrix that is part of the package.
+        Name of a learned matrix of the package, or an .npy file of :func:`learn_whitening`.
     dimensions : int, optional
         Number of columns of this matrix to use; by default all.
     """
@@ -52,7 +52,14 @@ class Descriptor:
     dimensions: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that the whitening matrix has enough columns."""
+        """Check that the whitening matrix fits the layout and has enough columns."""
+        if self.whitening is not None:
+            rows = whitening.load(self.whitening).shape[0]
+            if rows != self.layout.dimension:
+                raise InputError(
+                    f"the whitening {self.whitening!r} is for descriptors of length {rows}; "
+                    f"this layout has {self.layout.dimension} entries"
+                )
         if self.dimensions is not None:
             is_integer = isinstance(self.dimensions, int) and not isinstance(self.dimensions, bool)
             limit = 0 if self.whitening is None else whitening.load(self.whitening).shape[1]
@@ -151,6 +158,8 @@ def _named(name: object) -> Descriptor:
         return replace(_default(), whitening=None)
     if isinstance(name, str) and name in VARIANTS:
         return replace(_default(), dimensions=int(name.removeprefix("caloric-")))
+    if isinstance(name, str) and name.endswith(".npy"):  # a file of learn_whitening
+        return replace(_default(), whitening=name)
     raise unknown("descriptor", name, (*descriptors(), *VARIANTS))
 
 

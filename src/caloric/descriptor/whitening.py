@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,19 +82,32 @@ def apply(h: Floats, matrix: Floats) -> Floats:
     return whitener(matrix)(h)
 
 
-@cache
 def load(name: str) -> NDArray[np.float32]:
-    """Return the matrix (D, d) of this name from the package data."""
-    file = resources.files("caloric") / "data" / f"{name}.npy"
+    """Return the matrix (D, d) of a name in the package data, or of an .npy file."""
+    if not name.endswith(".npy"):
+        return _read(name, 0)
+    path = Path(name)
+    return _read(name, path.stat().st_mtime_ns if path.is_file() else 0)
+
+
+@cache
+def _read(name: str, modified: int) -> NDArray[np.float32]:
+    """Return the matrix of a name or a file, which is read again if it was modified."""
+    data: Traversable = resources.files("caloric") / "data" / f"{name}.npy"
+    file = Path(name) if name.endswith(".npy") else data
     if not file.is_file():
-        raise InputError(f"unknown whitening {name!r}")
-    with file.open("rb") as stream:
-        matrix = np.load(stream, allow_pickle=False).astype(np.float32)
+        raise InputError(f"unknown whitening {name!r}; name an .npy file of learn_whitening")
+    try:
+        with file.open("rb") as stream:
+            matrix = np.load(stream, allow_pickle=False).astype(np.float32)
+    except ValueError as error:
+        raise InputError(f"{name}: not a whitening matrix ({error})") from None
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        raise InputError(f"{name}: not a whitening matrix, which has two axes and finite entries")
     matrix.setflags(write=False)
     return np.asarray(matrix)
 
 
-@cache
 def fingerprint(name: str) -> str:
-    """Return a hash of the contents of the matrix of this name."""
+    """Return a hash of the contents of a matrix."""
     return hashlib.sha256(load(name).tobytes()).hexdigest()[:16]

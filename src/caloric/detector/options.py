@@ -26,7 +26,7 @@ class DetectOptions:
         Maximum number of features per image; the strongest are kept. If None, all features above
         the contrast threshold are kept.
     affine : bool
-        Estimate the affine shape of each frame. Baumberg's iteration adapts the shape to the
+        Estimate the affine shape of each feature. Baumberg's iteration adapts the shape to the
         gradients inside the frame, and the estimated elongation is raised to the power 0.75. A
         frame whose shape does not converge stays circular.
     upright : bool
@@ -35,8 +35,9 @@ class DetectOptions:
     detector : "dog" or "opencv"
         Detector: Caloric's difference of Gaussians ("dog") or OpenCV's SIFT ("opencv").
     contrast : float, optional
-        Contrast threshold, as in OpenCV's SIFT (default 0.04, reduced to as little as 0.005 if
-        fewer features than requested exceed it). It is not reduced for ``detector="opencv"``.
+        Contrast threshold, as in OpenCV's SIFT; by default 0.04, lowered to no less than 0.005 if
+        fewer than ``max_features`` features exceed it. A threshold that is given is not lowered,
+        nor the default of ``detector="opencv"``.
     edge : float
         Edge threshold: maximum ratio of the principal curvatures.
     """
