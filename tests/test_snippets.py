@@ -112,8 +112,6 @@ def test_code_runs_in_the_environment_of_its_install_line(files, core, tmp_path)
             directory = shutil.copytree(files, tmp_path / f"page{page}")
             if python:
                 (directory / "snippet.py").write_text("\n".join(python), "utf-8")
-                command = [programs / "python", "snippet.py"]
-                done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
-                assert done.returncode == 0, f"{python}\n{done.stderr}"
+                snippets.run("python snippet.py", directory, programs)
             for command in commands:
                 snippets.run(command, directory, programs)

@@ -212,9 +212,10 @@ def test_the_python_examples_of_the_documentation_run(directory, tmp_path, monke
     compile(whole, "collections.md", "exec")
     (directory / "broken.jpg").write_bytes(b"not an image")
     monkeypatch.chdir(tmp_path)
+    steps = steps.replace('"IMAGES"', repr(str(directory)))
     exec(f"from caloric import collection\n{steps}", {})
     assert " pairs have a geometry" in capsys.readouterr().out
-    assert (tmp_path / "out" / "hloc" / "matches.h5").is_file()
+    assert (tmp_path / "steps" / "hloc" / "matches.h5").is_file()
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def align(
     method: Annotated[
         str,
         typer.Option(
-            help="continuation (coarse to fine), or choose among the features of a detector by "
-            "energy (single) or by SIFT descriptors (descriptor)."
+            help="continuation (coarse to fine), single (the detected feature with the lowest "
+            "energy) or descriptor (the detected feature with the nearest SIFT descriptor)."
         ),
     ] = "continuation",
     diffusion: Annotated[

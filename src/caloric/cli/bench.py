@@ -26,7 +26,7 @@ PlotOut = Annotated[
 CacheIn = Annotated[
     Path | None,
     typer.Option(
-        "--cache", help="Directory for cached predictions; metrics are always recomputed."
+        "--cache", help="Directory for cached features and matches; metrics are always recomputed."
     ),
 ]
 Only = Annotated[str, typer.Option("--only", help="Only these scenes, separated by commas.")]

@@ -45,7 +45,8 @@ StoredHow = Annotated[
     str | None,
     typer.Option(
         "--pairs",
-        help="How to select image pairs: exhaustive, sequential or retrieval; default: as before.",
+        help="How to select image pairs: exhaustive, sequential or retrieval; default: the last "
+        "choice.",
     ),
 ]
 Store = Annotated[Path, typer.Argument(help="Store directory.")]
@@ -207,7 +208,7 @@ def export(
     store: Store,
     images: Annotated[
         Path | None,
-        typer.Option(help="Image directory; focal lengths are read from its EXIF data."),
+        typer.Option(help="Image directory; focal lengths are read from the images' EXIF data."),
     ] = None,
     to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")] = "colmap",
 ) -> None:
@@ -239,7 +240,10 @@ def describe(
 
 @app.command()
 def reconstruct(
-    folder: Annotated[Path, typer.Argument(help="Image directory.")], output: Out
+    folder: Annotated[Path, typer.Argument(help="Image directory.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Store directory with an exported database.")
+    ],
 ) -> None:
     """Run COLMAP's mapper on the exported database; models are written to OUT/colmap/sparse."""
     from caloric import collection

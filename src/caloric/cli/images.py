@@ -62,8 +62,9 @@ def match(
     views: Annotated[
         ViewsChoice,
         typer.Option(
-            help="Simulated oblique views: auto (only if the original images yield no reliable "
-            "geometry), none, or the maximum tilt (2: 60°, 4: 76°, 8: 83° from the surface normal)."
+            help="Simulated oblique views: auto (only if the original images give a confidence of "
+            "0.9 or less, or fewer than 40 inliers), none, or the maximum tilt (2: 60°, 4: 76°, 8: 83° "
+            "from the surface normal)."
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
@@ -71,7 +72,7 @@ def match(
 ) -> None:
     """Match two images and verify the matches geometrically.
 
-    Exits with status 1 if no reliable geometry is found, that is, with a confidence above 0.5.
+    Exits with status 1 unless a geometry with a confidence above 0.5 is found.
 
     An essential matrix requires camera intrinsics; use caloric.match_images in Python.
     """
@@ -160,7 +161,7 @@ def extract(
         typer.Option(
             "--output",
             "-o",
-            help=f"{outputs().capitalize()}, to which one .npz file per image is written.",
+            help=f"{outputs().capitalize()}, which gets one file per image (.npz by default).",
         ),
     ],
     to: Annotated[

@@ -23,8 +23,8 @@ class DescribeOptions:
     Parameters
     ----------
     descriptor : str, Descriptor or Kernel
-        Descriptor name, one of those listed by ``caloric info``, or an .npy file of
-        ``learn_whitening``. From Python, a recipe or a kernel is accepted as well
+        Descriptor name, one of those listed by ``caloric info``, or an .npy file written by
+        ``caloric.learn_whitening``. From Python, a recipe or a kernel is accepted as well
         (:func:`descriptors` lists the names). If the kernel, the layout or the
         normalization is changed, the descriptor is not whitened, which can change its dimension.
     layout : Grid or Rings, optional
