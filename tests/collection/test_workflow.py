@@ -64,7 +64,7 @@ def test_options_are_checked_before_the_work(directory, tmp_path):
                 ExtractOptions(detector="opencv"),
                 workers=Workers(device="torch:cpu"),
             ),
-            "device='cpu'|COLMAP",
+            "device 'cpu'|COLMAP",
         ),
         (lambda: collection.extract(directory, out, workers=Workers(-1)), "workers"),
         (lambda: collection.extract(directory, out, workers=Workers(device="x")), "device"),
