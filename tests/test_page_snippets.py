@@ -33,11 +33,10 @@ def test_json(tmp_path):
 
 def test_whitening(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scope = run("whitening.md", {})
-    assert np.load("mine.npy").shape == scope["matrix"].shape == (208, 128)
-    assert len(scope["geometry"]) > 1000
-    errors = np.diff(scope["matches"].points(scope["a"].frames.xy, scope["b"].frames.xy), axis=0)
-    np.testing.assert_allclose(np.median(errors[0], 0), [-60, -40], atol=0.1)
+    pair = run("whitening.md", {})["pair"]
+    assert np.load("mine.npy").shape == (208, 128)
+    assert len(pair) > 1000
+    np.testing.assert_allclose(np.median(pair.points_b - pair.points_a, 0), [-60, -40], atol=0.1)
 
 
 def test_matching():
