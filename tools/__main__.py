@@ -176,12 +176,19 @@ def view(
             help="An image with at least 10,000 features; default: one of scikit-image."
         ),
     ] = None,
+    screenshot: Annotated[
+        Path | None,
+        typer.Option(help="Only write the screenshot of the documentation to this JPEG file."),
+    ] = None,
     json_path: JsonOut = None,
 ) -> None:
     """Measure first paint and frame rate of `caloric view` in a headless Chromium."""
     from tools.drills import view as benchmark
 
-    console.check_outputs(json_path, None)
+    console.check_outputs(json_path, screenshot)
+    if screenshot is not None:
+        benchmark.screenshot(screenshot)
+        return
     report = benchmark.run(image)
     numbers = {k: v for k, v in report.items() if isinstance(v, int | float)}
     console.report_results(json_path, report, (f"{k}: {v:,.0f}" for k, v in numbers.items()))

@@ -1,4 +1,4 @@
-"""``python -m tools view``: first paint and frame rate of the page of ``caloric view``."""
+"""``python -m tools view``: first paint and frame rate of ``caloric view``, and its screenshot."""
 
 import threading
 import time
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.sync_api import Page
 
+from caloric import demo
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.options import ExtractOptions
@@ -90,6 +91,31 @@ def mosaic() -> NDArray[np.uint8]:
         size = (round(w * scale), round(h * scale))
         tiles.append(cv2.resize(image, size, interpolation=cv2.INTER_CUBIC)[:500, :640])
     return np.concatenate([np.concatenate(tiles[i : i + 4], 1) for i in (0, 4, 8)])
+
+
+def screenshot(path: Path) -> None:
+    """Save the image of the documentation: the viewer with a selected match, in the dark theme."""
+    shown = session.Session(options=ExtractOptions())
+    pair = demo.changed_view()
+    for side, pixels in zip("ab", (pair.original, pair.changed), strict=True):
+        shown.set_image(side, LoadedImage.of_pixels(f"{side.upper()}.jpg", pixels))
+    with (
+        served(shown) as address,
+        browser.started() as chromium,
+        browser.page(chromium, 1280, 760) as page,
+    ):
+        page.emulate_media(color_scheme="dark")
+        page.add_init_script(USED_BEFORE)
+        page.goto(address)
+        browser.wait(page, "performance.getEntriesByName('matched').length > 0")
+        page.keyboard.press("d")
+        page.keyboard.press("n")
+        browser.wait(page, "document.querySelectorAll('#detail figure').length > 0")
+        page.wait_for_timeout(500)  # the drawer scrolls to the match
+        page.evaluate("document.getElementById('settings').nextElementSibling.scrollIntoView()")
+        page.evaluate("document.getElementById('drawer').scrollBy(0, -12)")
+        page.wait_for_timeout(500)
+        page.screenshot(path=path, type="jpeg", quality=85)
 
 
 def run(image: Path | None = None) -> Report:
