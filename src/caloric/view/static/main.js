@@ -71,10 +71,11 @@ function refresh() {
   $("zoom").hidden = !both;
   $("align").disabled = !both || (!source.live && !source.alignment);
   $("save").disabled = !result || primary.stale;
-  $("command").textContent = result?.command ?? "";
+  // Each word is an element, since lines would also break after the hyphens of an option.
+  $("command").replaceChildren(...(result?.command ?? "").split(" ").flatMap((word, k) => [k ? " " : "", element("span", { textContent: word })]));
   for (const id of ["previous", "next", "respond"]) $(id).disabled = !result?.inlier.length;
   const available = primary.stage.visible.length, { maxLines } = filter();
-  $("lines-value").textContent = maxLines >= available ? `all ${number(available)}` : number(maxLines);
+  $("lines-value").textContent = !available ? "" : maxLines >= available ? `all ${number(available)}` : number(maxLines);
 }
 
 function refilter() {

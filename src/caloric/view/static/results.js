@@ -57,6 +57,10 @@ export class ResultPanel {
   }
 }
 
+function missingImages({ a, b }) {
+  return a || b ? `Drop the ${a ? "second" : "first"} image or choose a file` : "Drop two images or choose files";
+}
+
 // Updates the status line and the legend.
 export function showCounts(panel) {
   const { result, settings } = panel, counts = $("counts");
@@ -72,7 +76,7 @@ export function showCounts(panel) {
   if (result) {
     const [headline, ...rest] = summary(result);
     counts.append(element("b", { textContent: headline }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
-  } else counts.textContent = settings ? `Matching failed: ${panel.error}` : "Drop two images or choose files";
+  } else counts.textContent = settings ? `Matching failed: ${panel.error}` : missingImages(panel.stage.images);
   const inliers = result ? countInliers(result) : 0;
   $("inliers-text").textContent = result ? `Inliers ${number(inliers)} (0–${result.threshold} px)` : "Inliers";
   $("outliers-text").textContent = result ? `Outliers ${number(result.inlier.length - inliers)}` : "Outliers";
