@@ -100,7 +100,9 @@ def _report(
     if json_path != "-":
         for row in result.transform:
             typer.echo("  ".join(f"{v:12.6f}" for v in row))
-        typer.echo(f"{result.reason}, confidence {result.confidence:.2f}")
+        mentioned = "confidence" in result.reason
+        confidence = "" if mentioned else f", confidence {result.confidence:.2f}"
+        typer.echo(f"{result.reason}{confidence}")
         if output is not None:
             typer.echo(f"written: {output}")
     if not result.converged:

@@ -21,7 +21,6 @@ _PANEL = (400, 300)  # width and height
 _BACKGROUND = 238  # gray level of a panel around its image
 _RELIABLE, _STEP, _UNRELIABLE = (90, 255, 140), (255, 150, 60), (255, 80, 80)
 _OTHER = (90, 190, 255)
-_ENERGY = "energy of each step; dashed lines separate image sizes"
 
 
 def draw_alignment(
@@ -117,17 +116,19 @@ def _energy_panel(
     steps: list[tuple[float, FloatArray, float]], reliable: bool
 ) -> NDArray[np.uint8]:
     """Return a plot of the energy of each step, with one curve for each image size."""
-    panel = _titled(2 * _PANEL[0] + GAP, _ENERGY)
+    finite = [(sigma, energy) for sigma, _, energy in steps if np.isfinite(energy)]
+    runs = _runs([sigma for sigma, _ in finite])
+    legend = "; dashed lines separate image sizes" if len(runs) > 1 else ""
+    panel = _titled(2 * _PANEL[0] + GAP, f"energy of each step{legend}")
     try:
         figure = plots.new_figure(figsize=(2 * _PANEL[0] / 100, _PANEL[1] / 100), dpi=100)
     except InputError as error:
         _warn_once(str(error))
         write(panel, f"not plotted: {error}", (0, 60), 12)
         return panel
-    finite = [(sigma, energy) for sigma, _, energy in steps if np.isfinite(energy)]
     axes = figure.subplots()
     axes.axhline(0, color="gray", linewidth=0.5)
-    for run in _runs([sigma for sigma, _ in finite]):
+    for run in runs:
         axes.plot(run, [finite[i][1] for i in run], "o-", color="tab:orange", markersize=4)
         if run[0]:
             axes.axvline(run[0] - 0.5, color="gray", linestyle="--", linewidth=1)
