@@ -49,8 +49,8 @@ def gains_text(report: Report) -> str:
 
 def plot(report: Report, path: Path) -> None:
     """Plot time against pixels, features and threads, and memory against pixels."""
-    figure = plots.new_figure(figsize=(15, 3.6))
-    axes = figure.subplots(1, 4)
+    figure = plots.new_figure(figsize=(9, 6.5))
+    axes = figure.subplots(2, 2).ravel()
     labels = {"pixels": "megapixels", "features": "features kept", "threads": "threads"}
     for axis, (name, label) in zip(axes, labels.items(), strict=False):
         rows, unit = report["curves"][name], 1e-6 if name == "pixels" else 1
@@ -67,8 +67,10 @@ def plot(report: Report, path: Path) -> None:
     axes[2].set_xticks([r["at"] for r in report["curves"]["threads"]])
     axes[0].legend(fontsize=8)
     rows = report["large"]
-    axes[3].plot([r["pixels"] / 1e6 for r in rows], [r["peak bytes"] / 1e9 for r in rows], "o-")
-    axes[3].set(xlabel="megapixels", ylabel="peak memory, GB")
+    megapixels, memory = [r["pixels"] / 1e6 for r in rows], [r["peak bytes"] / 1e9 for r in rows]
+    axes[3].plot(megapixels, memory, "o-", color="tab:gray", label="caloric")
+    axes[3].set(xlabel="megapixels", ylabel="peak memory [GB]")
+    axes[3].legend(fontsize=8)
     axes[3].set_ylim(0, None)
     axes[3].grid(alpha=0.3)
     figure.savefig(path, dpi=120)
