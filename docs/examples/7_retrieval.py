@@ -40,15 +40,15 @@ nearest = np.argsort(-similarity, axis=1)[:, :2]
 is_correct = nearest // 3 == np.arange(12)[:, None] // 3
 print("correct:", int(is_correct.sum()), "of", nearest.size)
 
-figure, (left, *others) = plt.subplots(1, 5, figsize=(12, 2.9), width_ratios=(1.6, 1, 1, 1, 1))
+figure, (left, *others) = plt.subplots(1, 5, figsize=(12, 3.2), width_ratios=(1.8, 1, 1, 1, 1))
 np.fill_diagonal(similarity, np.nan)
 heatmap = left.imshow(similarity, cmap="magma")
 figure.colorbar(heatmap)
-left.set_xticks([1, 4, 7, 10], ["cat", "coffee", "rocket", "astronaut"], fontsize=8)
-left.set_yticks([])
+left.set_xticks([])
+left.set_yticks([1, 4, 7, 10], ["cat", "coffee", "rocket", "astronaut"])
 left.set_title("similarity of 12 images")
 for axis, index, title in zip(
-    others, (4, *nearest[4], 0), ("query", "most similar", "second", "other scene"), strict=True
+    others, (4, *nearest[4], 0), ("query", "most similar", "second", "another scene"), strict=True
 ):
     axis.imshow(images[index])
     axis.set_title(title)
