@@ -115,7 +115,7 @@ class Frames:
 
     @property
     def angle(self) -> FloatArray:
-        """Orientations (n,) in radians in (−π, π]: the direction to which A maps +x."""
+        """Orientations (n,) in radians in (−π, π], the directions to which A maps +x."""
         return np.asarray(np.arctan2(self.maps[:, 1, 0], self.maps[:, 0, 0]))
 
     def moved(self, change: FloatArray) -> "Frames":

@@ -85,7 +85,7 @@ class ImageMatch:
 
     @property
     def points_a(self) -> FloatArray:
-        """The inliers of the geometry: their points (m, 2) in the first image."""
+        """The points (m, 2) of the inliers in the first image."""
         return self.all_points()[0][self.geometry.inliers]
 
     @property

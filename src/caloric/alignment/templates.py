@@ -58,7 +58,7 @@ class TemplateMatch:
 
     @property
     def found(self) -> bool:
-        """Whether the best template is in the image: its alignment converged."""
+        """Whether the best template is in the image, that is, its alignment converged."""
         return self.alignment.converged
 
     @property

@@ -86,7 +86,7 @@ class Problem:
 
     @property
     def unit(self) -> float:
-        """The unit of θ in samples: half the longer side of the templates."""
+        """The unit of θ in samples, half the longer side of the templates."""
         return float(max(self.templates.shape[1:]) / 2)
 
     def diffused(self, sigma: float) -> Callable[[FloatArray], tuple[float, FloatArray]]:
