@@ -63,8 +63,8 @@ def match(
         ViewsChoice,
         typer.Option(
             help="Simulated oblique views: auto (only if the original images give a confidence of "
-            "0.9 or less, or fewer than 40 inliers), none, or the maximum tilt (2: 60°, 4: 76°, 8: 83° "
-            "from the surface normal)."
+            "0.9 or less, or fewer than 40 inliers), none, or the maximum tilt (2: 60°, 4: 76°, "
+            "8: 83° from the surface normal)."
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
