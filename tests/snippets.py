@@ -123,7 +123,8 @@ def run(command, directory, programs):
             command += f" --{group}.use_gpu 0"
     process = start(command, directory, programs)
     output, errors = process.communicate(timeout=300)
-    if "apt-get install colmap" in errors:  # neither pycolmap nor COLMAP's executable
+    # Without COLMAP's executable, or without pycolmap, which has no wheel for Linux on ARM.
+    if "apt-get install colmap" in errors or "needs pycolmap" in errors:
         assert "collection" in command
         return
     assert process.returncode == 0, f"{command}\n{output}\n{errors}"
