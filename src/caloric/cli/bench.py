@@ -158,7 +158,7 @@ def speed(
         typer.Option(help="Sizes of large images in megapixels, separated by commas; 0 for none."),
     ] = "6.25,25,100",
 ) -> None:
-    """Compare the speed of Caloric with OpenCV, COLMAP, kornia and faiss, timed in alternation."""
+    """Compare the speed of Caloric, OpenCV, COLMAP, kornia and faiss, in interleaved runs."""
     from caloric.bench import speed as benchmark
     from caloric.bench import speed_report
 

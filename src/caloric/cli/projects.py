@@ -26,8 +26,8 @@ def refine(
     """Refine the keypoints of an hloc or COLMAP project to sub-pixel accuracy.
 
     Works with any detector and matcher. Matches (verified matches, if available) are linked into
-    tracks, and in each track the keypoints are aligned to one of them, the reference. The
-    result is a new file with the same keypoint indices and matches. Exits with status 1 if any
+    tracks. In each track, one keypoint serves as the reference, and the others are aligned to it.
+    The result is a new file with the same keypoint indices and matches. Exits with status 1 if any
     image could not be read.
     """
     from caloric.collection import projects

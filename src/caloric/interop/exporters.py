@@ -114,7 +114,8 @@ def _by_suffix() -> dict[str, str]:
 
 def outputs() -> str:
     """Return a description of the outputs that ``caloric extract -o`` can write."""
-    return f"a {', '.join(filter(None, _by_suffix()))} file or a directory"
+    *first, last = filter(None, _by_suffix())
+    return f"a {', '.join(first)} or {last} file, or a directory"
 
 
 def exporter_for(output: Path) -> type[Exporter]:
