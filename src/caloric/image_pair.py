@@ -24,7 +24,7 @@ from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbors import Matches, check_ratio
 from caloric.options import ExtractOptions
-from caloric.runtime import keywords
+from caloric.runtime import keywords, progress
 from caloric.types import FloatArray, GeometryModel
 
 
@@ -213,6 +213,9 @@ def match_images(
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
     images = [_opened(image) for image in (image_a, image_b)]
+    progress.report(
+        "extracting features" if first is None else f"simulated views up to tilt {first}"
+    )
     a, b = _extracted(images, masks, (image_a, image_b), extract_options, device)
 
     def matched(a: Features, b: Features) -> ImageMatch:
@@ -220,12 +223,14 @@ def match_images(
             a, b, ratio=ratio, refine=refine, images=(images[0], images[1]) if refine else None,
             device=device,
         )  # fmt: skip
+        progress.check()
         geometry = pipeline.verify(
             a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
         )
         level = max(a.views, b.views)
         return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
 
+    progress.report("comparing descriptors")
     best = matched(a, b)
     limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
@@ -234,6 +239,7 @@ def match_images(
         is_reliable = best.geometry.confidence > _RELIABLE
         if is_reliable and len(best) >= few:
             break
+        progress.report(f"simulated views, tilt {tilt}")
         with_views = replace(extract_options, views=tilt)
         pending = [
             oblique.begin(image, mask, with_views, (tilt,), device, tiles.MEMORY)
@@ -268,7 +274,7 @@ def _extracted(
 
     pool = ThreadPoolExecutor(2)
     try:
-        a, b = pool.map(extracted, images, masks, names, ("first", "second"))
+        a, b = pool.map(progress.inherited(extracted), images, masks, names, ("first", "second"))
         return a, b
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other image

@@ -21,7 +21,7 @@ from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature
 from caloric.errors import InputError, known_options, unknown
 from caloric.image.pixels import to_gray
-from caloric.runtime import threads
+from caloric.runtime import progress, threads
 from caloric.types import FloatArray, Pixels, TransformModel
 
 __all__ = ["Alignment", "Diffusion", "Method", "align"]
@@ -198,7 +198,9 @@ def aligned(
     if start is not None:
         path = paths.from_start(top, model, transforms.rescaled(start, 1 / factor))
         return paths.descend(task, path)
+    progress.report("searching the whole image")
     candidates = starts.searched([top], model, SCHEDULE.candidates, options.device)[0]
+    progress.report("refining the position")
     best = paths.descend(task, paths.from_candidates(top, model, candidates))
     return (
         best if best.confidence >= SCHEDULE.high_confidence else escalated(task, candidates, best)
@@ -207,6 +209,7 @@ def aligned(
 
 def escalated(task: Task, candidates: list[FloatArray], best: Alignment) -> Alignment:
     """Return the best alignment from other starting points, tried until the confidence is high."""
+    progress.report("trying other starting points")
     for transform in starts.other_starts(task, candidates):
         path = paths.fine(task.top, task.model, transform, SCHEDULE.further_sigmas)
         best = min(best, paths.descend(task, path), key=lambda result: result.energy)

@@ -6,6 +6,7 @@ from caloric.alignment import transforms
 from caloric.alignment.energy import Level
 from caloric.alignment.scenes import FineScene
 from caloric.alignment.schedule import SCHEDULE
+from caloric.runtime import progress
 from caloric.theory.continuation import Step
 from caloric.types import FloatArray
 
@@ -17,6 +18,7 @@ def minimize(scene: FineScene, level: Level, transform: FloatArray) -> Step:
     unit = max(grid.sigma, SCHEDULE.min_step_unit)
     current = scene.evaluate(level, transform)
     while trials < SCHEDULE.max_steps and not finished:
+        progress.check()
         hessian, gradient = current.normal_equations()
         diagonal = np.diag(
             hessian.diagonal() + constants.relative * np.trace(hessian) + constants.absolute

@@ -21,7 +21,7 @@ from caloric.descriptor.tables import BLOCK, Table
 from caloric.frames import sigmas
 from caloric.image.scalespace import Ladder
 from caloric.kernels import Kernel
-from caloric.runtime import native, threads
+from caloric.runtime import native, progress, threads
 from caloric.types import FloatArray
 
 _FRAMES = 256  # maximum number of frames per block
@@ -136,6 +136,7 @@ def direct_sum(
         return result
     block = max(1, BLOCK // (len(beta) * len(nonzero)))
     for start in range(0, len(x), block):
+        progress.check()
         part = x[start : start + block, None, None]
         result[start : start + block] = kernel(beta[:, None], part, phi, y) @ weights
     return result

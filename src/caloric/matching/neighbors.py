@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.runtime import native, tables, threads
+from caloric.runtime import native, progress, tables, threads
 from caloric.runtime.indexing import first_of_cells, rows
 from caloric.types import FloatArray
 
@@ -173,6 +173,7 @@ def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
     tops = np.full(len(sets.b), -np.inf, np.float32)
     # Blocks are not computed in parallel, because each may use the whole memory budget.
     for start in range(0, len(sets.a), size):
+        progress.check()
         part = slice(start, min(start + size, len(sets.a)))
         scores = sets.a[part] @ sets.b.T
         scores -= sets.half_b

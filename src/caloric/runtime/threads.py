@@ -16,6 +16,7 @@ import cv2
 from threadpoolctl import ThreadpoolController
 
 from caloric.errors import InputError
+from caloric.runtime import progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,12 +55,17 @@ def strips(rows: int, height: int = 64) -> list[range]:
 def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Return ``[function(item) for item in items]``, computed on several threads.
 
-    Nested calls run on the calling thread.
+    Nested calls run on the calling thread. A computation can be cancelled before each item.
     """
     work = list(items)
     helpers = min(count(), len(work)) - 1
+
+    def result(item: T) -> R:
+        progress.check()
+        return function(item)
+
     if helpers < 1 or getattr(_thread, "working", False):
-        return [function(item) for item in work]
+        return [result(item) for item in work]
     results: list[Any] = [None] * len(work)
     pending = deque(range(len(work)))  # popleft is atomic
 
@@ -71,7 +77,7 @@ def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
                     i = pending.popleft()
                 except IndexError:  # another thread took the last one
                     return
-                results[i] = function(work[i])
+                results[i] = result(work[i])
         except BaseException:
             pending.clear()
             raise
@@ -79,7 +85,8 @@ def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
             _thread.working = False
 
     pool = _pool(count())
-    futures = [pool.submit(run_pending) for _ in range(helpers)]
+    helper = progress.inherited(run_pending)
+    futures = [pool.submit(helper) for _ in range(helpers)]
     try:
         run_pending()
     finally:
