@@ -6,15 +6,12 @@ import cv2
 import numpy as np
 
 from tools.drills.browser import wait
-from tools.drills.view import USED_BEFORE
 
 MATCHED = "performance.getEntriesByName('matched').length > 0"
 
 
-def open_page(page, address, first_use=False):
-    """Open the page and wait for its matches; by default as if it had been used before."""
-    if not first_use:
-        page.add_init_script(USED_BEFORE)
+def open_page(page, address):
+    """Open the page and wait for its matches."""
     page.goto(address)
     wait(page, MATCHED)
     return page
@@ -52,6 +49,29 @@ def click(page, name):
 def press(page, *keys):
     for key in keys:
         page.keyboard.press(key)
+
+
+DROP = """([selector, x, y]) => {
+  const input = document.getElementById('dropped-files'), transfer = new DataTransfer();
+  for (const file of input.files) transfer.items.add(file);
+  input.remove();
+  const box = document.querySelector(selector).getBoundingClientRect();
+  const at = { clientX: box.left + box.width * x, clientY: box.top + box.height * y };
+  for (const name of ['dragover', 'drop']) {
+    const event = { dataTransfer: transfer, bubbles: true, cancelable: true, ...at };
+    document.dispatchEvent(new DragEvent(name, event));
+  }
+}"""
+
+
+def drop(page, *paths, at=(0.5, 0.5), selector="#stages"):
+    """Drop files at a position of an element, relative to its size."""
+    page.evaluate(
+        "() => { const input = document.createElement('input'); input.id = 'dropped-files';"
+        " input.type = 'file'; input.multiple = true; document.body.append(input); }"
+    )
+    page.set_input_files("#dropped-files", list(paths))
+    page.evaluate(DROP, [selector, *at])
 
 
 def requested_urls(page):

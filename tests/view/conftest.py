@@ -1,10 +1,13 @@
 """A session with two images, its server, and a browser."""
 
+import threading
+import time
 from contextlib import ExitStack
 
 import pytest
 
 from caloric.options import ExtractOptions
+from caloric.runtime import progress
 from caloric.view import session
 from encoded_images import encoded_pair
 from tools.drills import browser
@@ -27,6 +30,38 @@ def viewer():
     for side, data in zip("ab", encoded_pair(), strict=True):
         loaded.set_image(side, session.LoadedImage.of(f"{side}.png", data))
     return loaded
+
+
+class Slow:
+    """A computation that takes until it is cancelled, or until ``proceed`` is set."""
+
+    def __init__(self, work):
+        self.work = work
+        self.started, self.proceed, self.cancelled = (threading.Event() for _ in range(3))
+
+    def __call__(self, *arguments):
+        progress.report("simulated views, tilt 4")
+        self.started.set()
+        try:
+            while not self.proceed.is_set():
+                progress.check()
+                time.sleep(0.01)
+        except progress.CancellationError:
+            self.cancelled.set()
+            raise
+        return self.work(*arguments)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Makes a function slow: see :class:`Slow`."""
+
+    def replace(owner, name):
+        replacement = Slow(getattr(owner, name))
+        monkeypatch.setattr(owner, name, replacement)
+        return replacement
+
+    return replace
 
 
 @pytest.fixture(scope="package")

@@ -1,6 +1,5 @@
 """The appearance of the page in a browser: themes, sizes, the drawer, accessibility."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -75,9 +74,7 @@ def test_the_drawer_does_not_cover_the_images(served, viewer, page):
 
 def test_nothing_is_animated_with_reduced_motion(served, viewer, page):
     page.emulate_media(reduced_motion="reduce")
-    open_page(page, served(viewer), first_use=True)
-    time.sleep(0.5)
-    assert hidden(page, "player")
+    open_page(page, served(viewer))
     press(page, "g")
     wait(page, "!document.getElementById('player').hidden")
     assert text(page, "sigma") == "σ 0 px"  # the last step

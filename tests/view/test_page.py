@@ -1,6 +1,5 @@
 """The behavior of the page in a browser: keys, states, views, files, failures."""
 
-import base64
 import json
 import shlex
 import threading
@@ -92,8 +91,8 @@ def test_a_stale_result_is_grayed_out_while_matching(served, viewer, page, monke
     choose(page, "descriptor", "heat")
     wait(page, "document.getElementById('primary').classList.contains('stale')")
     assert text(page, "counts") == "Matching with heat…"
+    wait(page, "!document.getElementById('progress').hidden")
     assert text(page, "progress-text") == "Matching with heat…"
-    assert not hidden(page, "progress")
     assert "grayscale" in page.evaluate(
         "getComputedStyle(document.querySelector('#primary .matches')).filter"
     )
@@ -147,10 +146,9 @@ def test_an_unreliable_result_is_reported(served, page):
     for side, name in (("a", "coffee"), ("b", "camera")):
         data = encode(photographs.gray(name, (200, 160)))
         viewer.set_image(side, session.LoadedImage.of(f"{name}.png", data))
-    open_page(page, served(viewer), first_use=True)
+    open_page(page, served(viewer))
     assert "not reliable, even with simulated views up to tilt 8" in text(page, "counts")
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
-    assert hidden(page, "player")  # no alignment to play
 
 
 def test_swipe_warps_the_first_image_onto_the_second(served, viewer, page):
@@ -234,23 +232,23 @@ def test_one_click_compares_with_sift(served, viewer, page):
     assert console_errors(page) == []
 
 
-def test_the_alignment_plays_automatically_on_first_use_only(served, viewer, page):
-    address = served(viewer)
-    open_page(page, address, first_use=True)
-    wait(page, "!document.getElementById('player').hidden")
-    first = text(page, "sigma")
-    wait(page, f"document.getElementById('sigma').textContent !== {json.dumps(first)}")
-    wait(page, "document.getElementById('player').hidden", 15)
-    page.reload()
-    wait(page, MATCHED)
-    time.sleep(0.4)
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_the_first_view_is_the_matches(served, viewer, page_of, width):
+    page = page_of(width, 800)
+    open_page(page, served(viewer))  # the first use: nothing is stored in the browser
+    requests = requested_urls(page)
+    first = pixels(page)
+    time.sleep(1.5)  # longer than an alignment takes
     assert hidden(page, "player")
+    np.testing.assert_array_equal(pixels(page), first)
+    assert not any("align" in url for url in requests + requested_urls(page))
     press(page, "g")
     wait(page, "!document.getElementById('player').hidden")
     assert attribute(page, "play", "aria-label") == "Pause"
     click(page, "play")
     press(page, "Escape")
     assert hidden(page, "player")
+    np.testing.assert_array_equal(pixels(page), first)
 
 
 def download(page, name, directory):
@@ -293,41 +291,6 @@ def test_images_pages_and_commands_are_saved(served, viewer, page, tmp_path, mon
     assert f"{counts.split()[0]} inliers" in result.output
 
 
-DROP = """(async () => {
-  const data = Uint8Array.from(atob(%s), (c) => c.charCodeAt(0));
-  const file = new File([data], %s), transfer = new DataTransfer();
-  transfer.items.add(file);
-  const box = document.getElementById('canvas').getBoundingClientRect();
-  const at = { clientX: box.left + box.width * %s, clientY: box.top + box.height * %s };
-  document.dispatchEvent(new DragEvent('drop', { dataTransfer: transfer, bubbles: true, ...at }));
-})()"""
-
-
-def drop(page, data, name, x, y):
-    content = json.dumps(base64.b64encode(data).decode())
-    page.evaluate(DROP % (content, json.dumps(name), x, y))
-
-
-def test_images_can_be_dropped_on_a_narrow_screen(served, page_of):
-    viewer = session.Session(options=ExtractOptions(max_features=200))
-    page = page_of(390, 800)
-    page.goto(served(viewer) + "/")
-    wait(page, "document.getElementById('descriptor')?.options.length > 3")
-    assert not hidden(page, "drop-a")
-    assert "Drop two images" in text(page, "counts")
-    drop(page, b"not an image", "bad.jpg", 0.5, 0.2)
-    wait(page, "!document.getElementById('error').hidden")
-    assert "bad.jpg" in text(page, "error")
-    a, b = encoded_pair()
-    drop(page, a, "ä.png", 0.5, 0.2)
-    wait(page, "document.getElementById('drop-a').classList.contains('loaded')")
-    drop(page, b, "b.png", 0.5, 0.9)
-    wait(page, MATCHED)
-    assert viewer.image("a").name == "ä.png"
-    assert "inliers" in text(page, "counts")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
 def test_large_images_are_shown_quickly(served, page):
     rng = np.random.default_rng(0)
     small = rng.integers(0, 255, (40, 60), np.uint8)
@@ -359,6 +322,9 @@ def test_a_self_contained_page_works_without_a_server(tmp_path, page):
     page.goto(out.as_uri())
     wait(page, MATCHED)
     assert f"{text(page, 'counts').split()[0]} inliers" in result.output
+    time.sleep(0.5)
+    assert hidden(page, "player")  # the matches are the first view here too
+    press(page, "g")
     wait(page, "!document.getElementById('player').hidden")  # the file contains the alignment
     press(page, "Escape", "n")
     wait(page, "document.querySelectorAll('#detail img').length === 2")

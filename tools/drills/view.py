@@ -26,8 +26,6 @@ _PHOTOGRAPHS = (
     "astronaut", "coffee", "chelsea", "rocket", "camera", "brick",
     "grass", "gravel", "page", "coins", "text", "moon",
 )  # fmt: skip
-# The alignment animation plays on first use only; it would distort the measurement.
-USED_BEFORE = "try { localStorage.setItem('caloric-seen', 'yes'); } catch { }"
 
 
 @contextmanager
@@ -105,7 +103,6 @@ def screenshot(path: Path) -> None:
         browser.page(chromium, 1280, 760) as page,
     ):
         page.emulate_media(color_scheme="dark")
-        page.add_init_script(USED_BEFORE)
         page.goto(address)
         browser.wait(page, "performance.getEntriesByName('matched').length > 0")
         page.keyboard.press("d")
@@ -131,7 +128,6 @@ def run(image: Path | None = None) -> Report:
     if matches < _MATCHES:
         raise InputError(f"{loaded.name}: {matches} matches; {_MATCHES} are needed")
     with served(shown) as address, browser.started() as chromium, browser.page(chromium) as page:
-        page.add_init_script(USED_BEFORE)
         page.goto(address)
         browser.wait(page, "performance.getEntriesByName('matched').length > 0")
         times = page.evaluate(

@@ -11,6 +11,7 @@ from caloric.descriptor import density, engine, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
+from caloric.runtime import progress
 from caloric.types import Report
 from caloric.view.images import LoadedImage, Pixels, data_url, encoded
 from caloric.view.result import frames
@@ -97,6 +98,7 @@ def responses(image: LoadedImage, x: float, y: float, sigma: float) -> Report:
     angles = np.arange(8) * np.pi / 4
     maps = {}
     for name in ("sift", "heat"):
+        progress.report(f"{name} kernel")
         response = engine.response_map(small, name, beta=angles)
         peak = max(float(response.max()), 1e-12)
         maps[name] = [

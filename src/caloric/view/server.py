@@ -4,17 +4,20 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from itertools import accumulate
+from threading import Event
 from typing import Any
-from urllib.parse import unquote
 
 from caloric.errors import InputError
+from caloric.runtime import progress
 from caloric.view import details, images, standalone
 from caloric.view.images import LoadedImage
 from caloric.view.result import Settings, choices, number
-from caloric.view.session import Session
+from caloric.view.session import Session, checked_side
 from caloric.view.standalone import STATIC
 
-MAX_UPLOAD = 64_000_000  # bytes
+MAX_UPLOAD = 64_000_000  # bytes per file
+_POLL = 0.1  # seconds between tests whether the client has disconnected
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; "
     "style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -29,15 +32,35 @@ def _number(request: Any, name: str) -> float:
     return number(name, request.query_params.get(name, ""))
 
 
-async def _body(request: Any) -> bytes:
-    """Return the body of an upload; raise an error if it exceeds the size limit."""
-    parts, size = [], 0
+async def _uploaded(request: Any) -> list[tuple[str, str, bytes]]:
+    """Return side, name and content of each uploaded file.
+
+    The query has, for each file, its side, name and size in bytes; the body is their contents, one
+    after the other. Names are only displayed, never used as paths.
+    """
+    values = [request.query_params.getlist(key) for key in ("side", "name", "size")]
+    if not 1 <= len(values[0]) <= 2 or len({len(v) for v in values}) != 1:
+        raise InputError("expected the side, name and size of one or two files")
+    files = [
+        (checked_side(side), name[:200], round(number("size", size)))
+        for side, name, size in zip(*values, strict=True)
+    ]
+    for _, name, size in files:
+        if not 0 <= size <= MAX_UPLOAD:
+            raise InputError(f"{name}: the file is larger than {MAX_UPLOAD // 10**6} MB")
+    total = sum(size for *_, size in files)
+    body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > MAX_UPLOAD:
-            raise InputError(f"the file is larger than {MAX_UPLOAD // 10**6} MB")
-        parts.append(part)
-    return b"".join(parts)
+        body += part
+        if len(body) > total:
+            break
+    if len(body) != total:
+        raise InputError(f"the upload must have {total} bytes")
+    ends = list(accumulate(size for *_, size in files))
+    return [
+        (side, name, bytes(body[end - size : end]))
+        for (side, name, size), end in zip(files, ends, strict=True)
+    ]
 
 
 def application(session: Session, hosts: list[str]) -> Any:
@@ -46,6 +69,7 @@ def application(session: Session, hosts: list[str]) -> Any:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.requests import ClientDisconnect
         from starlette.responses import FileResponse, JSONResponse, Response
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
@@ -53,6 +77,7 @@ def application(session: Session, hosts: list[str]) -> Any:
         raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
     workers = asyncio.Semaphore(2)
     matching = asyncio.Semaphore(1)  # one result at a time; images do not wait for it
+    steps: dict[str, str] = {}  # the current step of running requests, by their names
 
     def handled(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         """Wrap a handler: add the headers, and report errors as JSON."""
@@ -64,15 +89,45 @@ def application(session: Session, hosts: list[str]) -> Any:
                 response = JSONResponse({"error": str(error)}, 400)
             except MemoryError:
                 response = JSONResponse({"error": "out of memory"}, 400)
+            except (progress.CancellationError, ClientDisconnect):  # nobody receives this
+                response = JSONResponse({"error": "request cancelled"}, 400)
             response.headers.update(_HEADERS)
             return response
 
         return respond
 
-    async def compute(work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function on a thread, at most two at a time."""
-        async with workers:
-            return await asyncio.to_thread(work, *arguments)
+    async def compute(
+        request: Any,
+        work: Callable[..., Any],
+        *arguments: Any,
+        limit: asyncio.Semaphore = workers,
+    ) -> Any:
+        """Run a function on a thread; cancel it if the client disconnects."""
+        cancelled, task = Event(), request.headers.get("x-task", "")
+
+        def observer(step: str) -> None:
+            if cancelled.is_set():
+                raise progress.CancellationError
+            if step and task:
+                steps[task] = step
+
+        def observed() -> Any:
+            with progress.observed(observer):
+                progress.check()
+                return work(*arguments)
+
+        async with limit:
+            if await request.is_disconnected():
+                raise progress.CancellationError
+            running = asyncio.ensure_future(asyncio.to_thread(observed))
+            try:
+                while not (await asyncio.wait({running}, timeout=_POLL))[0]:
+                    if await request.is_disconnected():
+                        cancelled.set()
+                return running.result()
+            finally:
+                cancelled.set()
+                steps.pop(task, None)
 
     async def page(request: Any) -> Any:
         return FileResponse(STATIC / "index.html")
@@ -83,21 +138,32 @@ def application(session: Session, hosts: list[str]) -> Any:
         return JSONResponse({"images": sides, "settings": settings, **choices()})
 
     async def upload(request: Any) -> Any:
-        side = request.path_params["side"]
-        # The name is only displayed, never used as a path.
-        name = unquote(request.headers.get("x-name", "image"))[:200]
-        data = await _body(request)
-        session.set_image(side, await compute(LoadedImage.of, name, data))
+        """Replace one or both images, or neither if a file is not an image."""
+        files = await _uploaded(request)
+        loaded = [
+            (side, await compute(request, LoadedImage.of, name, data)) for side, name, data in files
+        ]
+        if await request.is_disconnected():
+            raise progress.CancellationError
+        for side, image in loaded:
+            session.set_image(side, image)
         return await state(request)
+
+    async def restore(request: Any) -> Any:
+        session.restore_images()
+        return await state(request)
+
+    async def current_step(request: Any) -> Any:
+        return JSONResponse({"step": steps.get(request.path_params["task"], "")})
 
     async def preview(request: Any) -> Any:
         image = session.image(request.path_params["side"])
-        return Response(await compute(images.preview, image), media_type="image/jpeg")
+        return Response(await compute(request, images.preview, image), media_type="image/jpeg")
 
     async def crop(request: Any) -> Any:
         image = session.image(request.path_params["side"])
         left, top, width, height = (round(_number(request, k)) for k in ("x", "y", "w", "h"))
-        data = await compute(images.crop, image, (left, top, width, height), 1600)
+        data = await compute(request, images.crop, image, (left, top, width, height), 1600)
         return Response(data, media_type="image/jpeg")
 
     async def match(request: Any) -> Settings:
@@ -105,38 +171,37 @@ def application(session: Session, hosts: list[str]) -> Any:
         settings = Settings.of(request.query_params)
         if session.has_result(settings):  # need not wait for another result
             return settings
-        async with matching:
-            if await request.is_disconnected():  # the user has changed the settings since
-                raise InputError("request cancelled")
-            await asyncio.to_thread(session.matched, settings)
+        await compute(request, session.matched, settings, limit=matching)
         return settings
 
     async def matches(request: Any) -> Any:
-        return JSONResponse(await compute(session.summary, await match(request)))
+        return JSONResponse(await compute(request, session.summary, await match(request)))
 
     async def detail(request: Any) -> Any:
         index = round(_number(request, "match"))
-        return JSONResponse(await compute(session.detail, await match(request), index))
+        return JSONResponse(await compute(request, session.detail, await match(request), index))
 
     async def responses(request: Any) -> Any:
         image = session.image(request.path_params["side"])
         point = (_number(request, k) for k in ("x", "y", "s"))
-        return JSONResponse(await compute(details.responses, image, *point))
+        return JSONResponse(await compute(request, details.responses, image, *point))
 
     async def align(request: Any) -> Any:
         x, y, size = (_number(request, k) for k in ("x", "y", "size"))
-        return JSONResponse(await compute(session.aligned, x, y, round(size)))
+        return JSONResponse(await compute(request, session.aligned, x, y, round(size)))
 
     async def saved(request: Any) -> Any:
         settings = await match(request)
-        text = await compute(session.page, settings, request.query_params.get("compare"))
+        text = await compute(request, session.page, settings, request.query_params.get("compare"))
         name = {"Content-Disposition": 'attachment; filename="matches.html"'}
         return Response(text, media_type="text/html", headers=name)
 
     routes: list[Any] = [
         Route("/", handled(page)),
         Route("/api/state", handled(state)),
-        Route("/api/image/{side}", handled(upload), methods=["PUT"]),
+        Route("/api/progress/{task}", handled(current_step)),
+        Route("/api/images", handled(upload), methods=["PUT"]),
+        Route("/api/restore", handled(restore), methods=["PUT"]),
         Route("/api/image/{side}", handled(preview)),
         Route("/api/crop/{side}", handled(crop)),
         Route("/api/matches", handled(matches)),

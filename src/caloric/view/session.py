@@ -19,27 +19,30 @@ _MAX_RESULTS = 8  # in the cache
 
 @dataclass
 class Session:
-    """Up to two images and cached results; one result is computed at a time."""
+    """Up to two images and cached results; one result is computed at a time.
+
+    The last images with a result are kept until their replacements have one, so that
+    :meth:`restore_images` can return to them.
+    """
 
     images: dict[str, LoadedImage] = field(default_factory=dict)
     options: ExtractOptions = field(default_factory=ExtractOptions)
     initial_settings: dict[str, str] = field(default_factory=dict)
     _results: OrderedDict[tuple[Any, ...], ImageMatch] = field(default_factory=OrderedDict)
+    _matched_images: dict[str, LoadedImage] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def set_image(self, side: str, image: LoadedImage) -> None:
-        """Set the image of a side, "a" or "b", and drop the results of the previous one.
+        """Set the image of a side, "a" or "b"; this does not wait for a running computation."""
+        self.images = self.images | {checked_side(side): image}
 
-        This does not wait for a running computation.
-        """
-        previous = self.images.get(_checked_side(side))
-        self.images[side] = image
-        for key in [key for key in list(self._results) if previous in key]:
-            self._results.pop(key, None)
+    def restore_images(self) -> None:
+        """Set the last images that have a result, if there are any."""
+        self.images = self._matched_images or self.images
 
     def image(self, side: str) -> LoadedImage:
         """Return the image of a side, "a" or "b"."""
-        image = self.images.get(_checked_side(side))
+        image = self.images.get(checked_side(side))
         if image is None:
             raise InputError(f"image {side!r} is not loaded yet")
         return image
@@ -64,6 +67,9 @@ class Session:
             if cached is None:
                 options = self.options.to_json() | settings.arguments()
                 cached = match_images(a.gray, b.gray, **options)
+                self._matched_images = {"a": a, "b": b}
+                for other in [other for other in self._results if other[:2] != key[:2]]:
+                    self._results.pop(other)
                 self._results[key] = cached
                 while len(self._results) > _MAX_RESULTS:
                     self._results.popitem(last=False)
@@ -94,7 +100,8 @@ class Session:
         return standalone.render((a, b), shown, other, f"{a.name} and {b.name}")
 
 
-def _checked_side(side: str) -> str:
+def checked_side(side: str) -> str:
+    """Return the side of an image; raise InputError unless it is "a" or "b"."""
     if side not in ("a", "b"):
         raise InputError(f"the side of an image must be a or b, got {side!r}")
     return side

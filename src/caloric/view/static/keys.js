@@ -20,7 +20,7 @@ const KEYS = [
   [["o"], "o", "Show or hide outliers", "press", "outliers"],
   [["d"], "d", "Open or close details", "press", "details"],
   [["t"], "t", "Switch the theme (system, dark, light)", "press", "theme"],
-  [["Escape"], "Esc", "Close", "close"],
+  [["Escape"], "Esc", "Cancel what is running, or close", "close"],
   [["?"], "?", "Show this help", "help"],
 ];
 

@@ -2,7 +2,8 @@
 import { describeMatch, hint, showMatch, showResponses, showResult } from "./detail.js";
 import { keyHelp, listenForKeys } from "./keys.js";
 import { coveredArea } from "./layout.js";
-import { $, element, showError, showProgress } from "./page.js";
+import { Operation, cancelOperations } from "./operations.js";
+import { $, element, showError } from "./page.js";
 import { Player, reducedMotion } from "./player.js";
 import { ResultPanel, showCounts, showLabel } from "./results.js";
 import { copyText, download, encode, snapshot } from "./saving.js";
@@ -10,17 +11,21 @@ import { embedded, server } from "./source.js";
 import { Stage } from "./stage.js";
 import { cropPatches } from "./patches.js";
 import { Swipe } from "./swipe.js";
-import { addThemeButton, remember, remembered } from "./theme.js";
-import { listenForFiles, loadCrops, loadImage, positionDropZones, showNames, uploadImage } from "./upload.js";
+import { addThemeButton } from "./theme.js";
+import { isDragging, listenForFiles, loadCrops, loadImage, positionDropZones, showNames, uploadImages } from "./upload.js";
 import { displayName, emptyMessage, number } from "./text.js";
 
 const LINE_COUNTS = [0, 50, 100, 250, 500, 1000, 2500, 5000, Infinity];  // steps of the slider
-const USED_KEY = "caloric-seen";  // set in the local storage after the first use
+const SECOND_FILE_DELAY = 1000;  // milliseconds to wait for a second file before matching
 const WIDE = 900;  // pixels; in wider windows, stepping through matches opens the drawer
 const embeddedData = $("embedded-data");
 const source = embeddedData ? embedded(JSON.parse(embeddedData.textContent)) : server;
 
 let version = Date.now(), mode = "matches", hoverRequest = null, scrollToMatch = false, details = new Map();
+let aligning = null, responding = null, waiting = null;  // pending operations
+let upload = null;  // {operation, files} of a pending upload
+let lastSettings = null;  // of the last result
+const replacedSides = new Set();  // sides whose images were replaced since the last result
 const primary = new ResultPanel(new Stage($("primary"), stageCallbacks("primary")), source);
 const comparison = new ResultPanel(new Stage($("comparison"), stageCallbacks("comparison")), source);
 const swipe = new Swipe($("swipe"));
@@ -59,8 +64,9 @@ function refresh() {
   showLabel(primary, mode === "compare");
   showLabel(comparison, mode === "compare");
   showResult($("result"), primary.stale ? null : result);
-  $("empty").textContent = primary.stale || mode === "swipe" ? "" : emptyMessage(result);
-  $("empty").hidden = !$("empty").textContent;
+  $("empty-text").textContent = primary.stale || mode === "swipe" ? "" : primary.error || emptyMessage(result);
+  $("empty").hidden = !$("empty-text").textContent;
+  $("rematch").hidden = Boolean(result);
   $("mode-swipe").disabled = !warpable || primary.stale;
   $("swipe").classList.toggle("stale", primary.stale);
   $("mode-swipe").title = warpable ? "Show the first image warped onto the second (b)" : "Needs a reliable homography or affine map";
@@ -88,20 +94,27 @@ function refilter() {
 
 async function match() {
   if (!primary.stage.images.a || !primary.stage.images.b) return;
-  player.close();
+  stopWaiting();
+  closeAlignment();
   details = new Map();
   hint($("detail"), "Hover over a match or step through the matches.");
   const arrived = primary.request(settings(), filter());
   if (mode === "compare") compare();
   refresh();
-  if (await arrived) performance.mark("matched");
+  if (await arrived) {
+    lastSettings = primary.settings;
+    replacedSides.clear();
+    performance.mark("matched");
+  }
   if (primary.stale) return;  // the settings have changed since
   refresh();
   if (mode === "swipe" && canWarp()) showSwipe(); else if (mode === "swipe") setMode("matches");
-  if (primary.result) playOnFirstUse();
 }
 
 const comparisonSettings = () => ({ ...settings(), descriptor: comparedDescriptor() });
+
+const isCompared = () => (comparison.stale || comparison.result !== null)
+  && JSON.stringify(comparison.settings) === JSON.stringify(comparisonSettings());
 
 async function compare() {
   await comparison.request(comparisonSettings(), filter());
@@ -110,23 +123,22 @@ async function compare() {
 
 const showSwipe = () => swipe.show(primary.stage.images.a, primary.stage.images.b, primary.result.matrix);
 
-// Plays the alignment automatically on first use, unless reduced motion is preferred.
-async function playOnFirstUse() {
-  const { result } = primary;
-  if (remembered(USED_KEY) || reducedMotion() || !result.square) return;
-  remember(USED_KEY, "yes");
-  const [x, y, size] = result.square;
-  try {
-    const alignment = await source.align({ x, y, size });
-    if (alignment?.converged && primary.result === result && mode === "matches") player.open(alignment, true);
-  } catch { /* optional */ }
+function stopWaiting() {
+  waiting?.abort();
+  waiting = null;
+}
+
+function closeAlignment() {
+  aligning?.abort();
+  aligning = null;
+  player.close();
 }
 
 // Selecting the current mode again returns to the matches.
 function setMode(name) {
   const next = name === mode ? "matches" : name;
   if ($(`mode-${next}`).disabled) return;
-  player.close();
+  closeAlignment();
   mode = next;
   for (const other of ["matches", "swipe", "compare"]) $(`mode-${other}`).setAttribute("aria-pressed", other === mode);
   $("primary").hidden = mode === "swipe";
@@ -138,7 +150,7 @@ function setMode(name) {
     primary.stage.moved = false;  // fit the images to half of the window
     primary.stage.resize();
     for (const side of ["a", "b"]) comparison.stage.setImage(side, primary.stage.images[side]);
-    if (!comparison.result || JSON.stringify(comparison.settings) !== JSON.stringify(comparisonSettings())) compare();
+    if (!isCompared()) compare();
   }
   refresh();
 }
@@ -149,24 +161,79 @@ function split() {
   $("stages").classList.toggle("column", coveredArea(width, height / 2, a, b) > coveredArea(width / 2, height, a, b));
 }
 
-async function show(state) {
+// Resolves to false if the images were replaced meanwhile.
+async function showImages(state) {
+  const current = version;
   showNames(state.images, source.live);
   await Promise.all(Object.entries(state.images).map(async ([side, image]) => {
-    primary.stage.setImage(side, { ...image, bitmap: await loadImage(source.preview(side, version)) });
+    const bitmap = await loadImage(source.preview(side, current));
+    if (version === current) primary.stage.setImage(side, { ...image, bitmap });
   }));
   performance.mark("shown");
   refresh();
-  await match();
+  return version === current;
 }
 
-async function replaceImage(side, file) {
-  const state = await uploadImage(source, side, file);
-  if (!state) return;
+// Replaces one or both images, {a: file, b: file}, and matches them once.
+async function replaceImages(files) {
+  upload?.operation.abort();  // a second file while the first is uploaded: upload both
+  const both = { ...upload?.files, ...files }, names = Object.values(both).map(({ name }) => name).join(" and ");
+  const operation = new Operation(`Reading ${names}`, source, () => { upload = null; });
+  const current = { operation, files: both };
+  upload = current;
+  try {
+    const state = await operation.run((options) => uploadImages(source, both, options));
+    if (upload !== current) return;
+    upload = null;
+    for (const side of Object.keys(both)) replacedSides.add(side);
+    stopWaiting();
+    await startOver(state);
+  } catch (error) {
+    if (upload !== current && upload) return;
+    upload = null;
+    showError(error);
+  }
+}
+
+// Shows other images, and matches them.
+async function startOver(state) {
   version += 1;
   for (const panel of [primary, comparison]) panel.reset();
+  responding?.operation.abort();
+  responding = null;
   hint($("responses"), "Click a point in an image.");
   setMode("matches");
-  await show(state).catch(showError);
+  if (await showImages(state) && await waitForSecondFile()) await match();
+}
+
+// If only one image of a matched pair was replaced, waits a moment, because the other may follow. Resolves to false if
+// it does, or if the user cancels.
+async function waitForSecondFile() {
+  if (!lastSettings || replacedSides.size !== 1) return true;
+  const operation = new Operation("Waiting for a second file before matching", source, () => { waiting = null; });
+  waiting = operation;
+  while (waiting === operation && (upload || isDragging() || performance.now() - operation.start < SECOND_FILE_DELAY)) {
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  operation.end();
+  return waiting === operation;
+}
+
+// Cancels what is running and returns to the previous result; returns false if nothing is running.
+function cancel() {
+  const matching = primary.stale, replaced = upload || waiting || (matching && replacedSides.size > 0);
+  if (!cancelOperations()) return false;
+  const previous = replaced ? lastSettings : matching ? primary.settings : null;
+  for (const [id, value] of Object.entries(previous ?? {})) $(id).value = value;
+  if (replaced && previous) restoreImages();
+  else if (mode === "compare" && !isCompared()) setMode("matches");
+  refresh();
+  return true;
+}
+
+async function restoreImages() {
+  replacedSides.clear();
+  try { await startOver(await source.restore()); } catch (error) { showError(error); }
 }
 
 // Shows the patches of a match in the drawer, and announces the match to screen readers.
@@ -210,10 +277,20 @@ async function showResponsesAt(panel, side, x, y, i) {
   openDrawer(true);
   if (!source.live) return;
   const s = i >= 0 ? panel.result[side].s[i] : Math.max(1.5, 12 / panel.stage.views[side].scale);
+  const before = responding?.before ?? [...$("responses").childNodes];
+  responding?.operation.abort();
+  const operation = new Operation("Computing response maps", source, () => { responding = null; $("responses").replaceChildren(...before); });
+  const current = { operation, before };
+  responding = current;
   hint($("responses"), "…");
-  try { showResponses($("responses"), await source.responses(side, { x, y, s })); } catch (error) {
-    hint($("responses"), error.message);
-  }
+  let show;
+  try {
+    const responses = await operation.run((options) => source.responses(side, { x, y, s }, options));
+    show = () => showResponses($("responses"), responses);
+  } catch (error) { show = () => hint($("responses"), error.message); }
+  if (responding !== current) return;
+  responding = null;
+  show();
   scrollTo("maps");
 }
 
@@ -231,28 +308,29 @@ async function align() {
   const { selected, images } = primary.stage, { result } = primary;
   const [x, y, size] = selected >= 0 ? [result.a.x[selected], result.a.y[selected], 128]
     : result?.square ?? [images.a.width / 2, images.a.height / 2, 128];
-  showProgress("Aligning…");
-  try { player.open(await source.align({ x, y, size })); } catch (error) { showError(error); }
-  showProgress("");
+  const operation = new Operation("Aligning", source);
+  aligning = operation;
+  try { player.open(await operation.run((options) => source.align({ x, y, size }, options))); } catch (error) { showError(error); }
 }
 
 async function save(kind) {
   try {
     if (kind === "page") {
-      showProgress("Writing the page…");
-      download(await source.page(settings(), mode === "compare" ? comparedDescriptor() : ""), "matches.html");
+      const compared = mode === "compare" ? comparedDescriptor() : "";
+      const page = await new Operation("Writing the page", source).run((options) => source.page(settings(), compared, options));
+      download(page, "matches.html");
     } else if (mode === "swipe") download(await encode(swipe.canvas), "before-after.png");
     else {
       const panels = mode === "compare" ? [primary, comparison] : [primary];
       download(await snapshot(panels, { column: $("stages").classList.contains("column"), outliers: pressed("outliers") }), "matches.png");
     }
   } catch (error) { showError(error); }
-  showProgress("");
 }
 
-// Closes the topmost of player, menu and drawer; returns false if none is open.
+// Closes the menu, cancels what is running, or closes player or drawer; returns false if there is nothing to close.
 function close() {
-  if (player.active) player.close(); else if ($("saving").matches(":popover-open")) $("saving").hidePopover();
+  if ($("saving").matches(":popover-open")) $("saving").hidePopover(); else if (cancel()) return true;
+  else if (player.active) player.close();
   else if (!$("drawer").hidden) { openDrawer(false); $("details").focus(); } else return false;
   return true;
 }
@@ -275,7 +353,7 @@ function addListeners() {
     previous: () => step(-1), next: () => step(1), respond: showResponsesAtSelected, align, fit: actions.fit, "show-help": actions.help,
     "zoom-in": () => actions.zoom(1.25), "zoom-out": () => actions.zoom(0.8), details: () => openDrawer($("drawer").hidden),
     "mode-matches": () => setMode("matches"), "mode-swipe": () => setMode("swipe"), "mode-compare": () => setMode("compare"),
-    "save-image": () => save("image"), "save-page": () => save("page"),
+    "save-image": () => save("image"), "save-page": () => save("page"), cancel, rematch: match,
   };
   for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
   for (const id of ["inliers", "outliers"]) {
@@ -300,7 +378,7 @@ function addListeners() {
   new ResizeObserver(split).observe($("stages"));
   addThemeButton($("theme"));
   listenForKeys(actions);
-  if (source.live) listenForFiles(primary.stage, replaceImage);
+  if (source.live) listenForFiles([primary.stage, comparison.stage], replaceImages);
   else for (const id of ["settings", "maps", "save-page"]) $(id).hidden = true;
 }
 
@@ -314,7 +392,8 @@ async function start() {
     $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `up to tilt ${name}` : name, name)));
   }
   for (const [id, value] of Object.entries(state.settings)) $(id).value = value;
-  await show(state);
+  await showImages(state);
+  await match();
 }
 
 start().catch(showError);

@@ -17,16 +17,3 @@ export function showError(error) {
   clearTimeout(errorTimer);
   errorTimer = setTimeout(() => { $("error").hidden = true; }, 9000);
 }
-
-// The current activity with elapsed seconds, also announced to screen readers; empty when done.
-let progressTimer = 0;
-export function showProgress(text, announcement = text) {
-  if (announcement) $("announcement").textContent = announcement;
-  clearInterval(progressTimer);
-  $("progress").hidden = !text;
-  $("progress-text").textContent = text;
-  $("elapsed").textContent = "";
-  if (!text) return;
-  const start = performance.now();
-  progressTimer = setInterval(() => { $("elapsed").textContent = `${Math.round((performance.now() - start) / 1000)} s`; }, 1000);
-}

@@ -2,7 +2,6 @@
 import { $ } from "./page.js";
 
 const DURATION = 2400;  // milliseconds, however many steps there are
-const CLOSE_DELAY = 1200;  // milliseconds after the last step, if it started automatically
 
 export const reducedMotion = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -29,10 +28,9 @@ export class Player {
   }
 
   // Plays immediately; with reduced motion it shows the last step.
-  open(alignment, automatic = false) {
+  open(alignment) {
     this.close();
     this.alignment = alignment;
-    this.closesAtEnd = automatic;
     const text = alignment.converged ? "Locating a square of the first image in the second"
       : `Not reliable: ${alignment.reason}`;
     $("player-text").textContent = alignment.steps.length ? text : `No alignment: ${alignment.reason}`;
@@ -53,16 +51,13 @@ export class Player {
       start ??= now;
       const at = Math.min(last, first + (now - start) * Math.max(1, last) / DURATION);
       this.show(at);
-      if (at < last) { this.frame = requestAnimationFrame(tick); return; }
-      this.pause();
-      if (this.closesAtEnd) this.timer = setTimeout(() => this.close(), CLOSE_DELAY);
+      if (at < last) this.frame = requestAnimationFrame(tick); else this.pause();
     };
     this.frame = requestAnimationFrame(tick);
   }
 
   pause() {
     cancelAnimationFrame(this.frame);
-    clearTimeout(this.timer);
     this.frame = 0;
     $("play").textContent = "▶";
     $("play").setAttribute("aria-label", "Play");

@@ -1,6 +1,7 @@
 // Requests and shows results. After a change of settings the old result is grayed out until the new
-// one arrives, and removed if that fails.
-import { $, element, showError, showProgress } from "./page.js";
+// one arrives, and removed if that fails. If the request is cancelled, the old result is shown again.
+import { Operation } from "./operations.js";
+import { $, element, showError } from "./page.js";
 import { countInliers, displayName, number, summary } from "./text.js";
 
 // A stage and the result that it shows.
@@ -9,9 +10,10 @@ export class ResultPanel {
     this.stage = stage;
     this.source = source;
     this.result = null;
-    this.settings = null;
+    this.settings = null;  // of the pending request, or else of the result
+    this.resultSettings = null;
     this.error = "";  // why there is no result
-    this.pending = null;  // AbortController of the current request
+    this.pending = null;  // the operation of the current request
   }
 
   get stale() { return this.pending !== null; }
@@ -19,34 +21,48 @@ export class ResultPanel {
   // Resolves to true when the result for these settings has arrived.
   async request(settings, filter) {
     this.pending?.abort();
-    const controller = new AbortController();
-    this.pending = controller;
+    const operation = new Operation(`Matching with ${displayName(settings.descriptor)}`, this.source, () => this.revert());
+    operation.announced = true;  // by the status line
     this.settings = settings;
-    this.stage.section.classList.add("stale");
-    this.stage.section.setAttribute("aria-busy", "true");
+    this.setPending(operation);
     try {
-      const result = await this.source.matches(settings, controller.signal);
-      if (this.pending !== controller) return false;
-      this.result = result;
+      const result = await operation.run((options) => this.source.matches(settings, options));
+      if (this.pending !== operation) return false;
+      this.setResult(result, settings);
     } catch (error) {
-      if (this.pending !== controller) return false;
-      this.result = null;  // the old result is for other settings
-      this.error = error.message;
-      showError(new Error(`Matching failed: ${error.message}`));
+      if (this.pending !== operation) return false;
+      this.setResult(null, null, `Matching failed: ${error.message}`);  // the old result is for other settings
+      showError(new Error(this.error));
     }
-    this.pending = null;
-    this.stage.section.classList.remove("stale");
-    this.stage.section.removeAttribute("aria-busy");
+    this.setPending(null);
     this.show(filter);
     return this.result !== null;
   }
 
+  setPending(operation) {
+    this.pending = operation;
+    this.stage.section.classList.toggle("stale", this.stale);
+    this.stage.section.setAttribute("aria-busy", this.stale);
+  }
+
+  setResult(result, settings, error = "") {
+    this.result = result;
+    this.resultSettings = settings;
+    this.error = error;
+  }
+
+  // Returns to the old result after the request was cancelled.
+  revert() {
+    this.setPending(null);
+    this.settings = this.resultSettings;
+    if (!this.result) this.error = "Matching cancelled";
+  }
+
   reset() {
     this.pending?.abort();
-    this.pending = null;
-    this.result = null;
+    this.setPending(null);
+    this.setResult(null, null);
     this.settings = null;
-    this.stage.section.classList.remove("stale");
     this.stage.set(null, this.stage.filter);
   }
 
@@ -58,6 +74,7 @@ export class ResultPanel {
 }
 
 function missingImages({ a, b }) {
+  if (a && b) return "Not matched yet";
   return a || b ? `Drop the ${a ? "second" : "first"} image or choose a file` : "Drop two images or choose files";
 }
 
@@ -68,15 +85,13 @@ export function showCounts(panel) {
   counts.classList.toggle("unreliable", Boolean(result) && !result.reliable && !panel.stale);
   if (panel.stale) {
     counts.textContent = `Matching with ${displayName(settings.descriptor)}…`;
-    showProgress(counts.textContent, "");  // the status line is announced anyway
     return;
   }
-  showProgress("");
   counts.replaceChildren();
   if (result) {
     const [headline, ...rest] = summary(result);
     counts.append(element("b", { textContent: headline }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
-  } else counts.textContent = settings ? `Matching failed: ${panel.error}` : missingImages(panel.stage.images);
+  } else counts.textContent = panel.error || missingImages(panel.stage.images);
   const inliers = result ? countInliers(result) : 0;
   $("inliers-text").textContent = result ? `Inliers ${number(inliers)} (0–${result.threshold} px)` : "Inliers";
   $("outliers-text").textContent = result ? `Outliers ${number(result.inlier.length - inliers)}` : "Outliers";

@@ -18,15 +18,20 @@ const query = (values) => new URLSearchParams(values).toString();
 export const server = {
   live: true,
   state: () => json("api/state"),
-  upload: (side, file) => json(`api/image/${side}`,
-    { method: "PUT", body: file, headers: { "x-name": encodeURIComponent(file.name) } }),
+  // files: {a: file, b: file}, or one of them
+  upload: (files, options) => {
+    const rows = Object.entries(files).flatMap(([side, file]) => [["side", side], ["name", file.name], ["size", file.size]]);
+    return json(`api/images?${query(rows)}`, { ...options, method: "PUT", body: new Blob(Object.values(files)) });
+  },
+  restore: () => json("api/restore", { method: "PUT" }),
+  step: (id) => json(`api/progress/${id}`).then(({ step }) => step, () => ""),
   preview: (side, version) => `api/image/${side}?v=${version}`,
   crop: (side, box, version) => `api/crop/${side}?${query({ ...box, v: version })}`,
-  matches: (settings, signal) => json(`api/matches?${query(settings)}`, { signal }),
+  matches: (settings, options) => json(`api/matches?${query(settings)}`, options),
   detail: (settings, match, signal) => json(`api/detail?${query({ ...settings, match })}`, { signal }),
-  responses: (side, at) => json(`api/responses/${side}?${query(at)}`),
-  align: (at) => json(`api/align?${query(at)}`),
-  page: async (settings, compare) => (await request(`api/page?${query(compare ? { ...settings, compare } : settings)}`)).blob(),
+  responses: (side, at, options) => json(`api/responses/${side}?${query(at)}`, options),
+  align: (at, options) => json(`api/align?${query(at)}`, options),
+  page: async (settings, compare, options) => (await request(`api/page?${query(compare ? { ...settings, compare } : settings)}`, options)).blob(),
 };
 
 // A self-contained page has one result, and optionally that of another descriptor.
@@ -42,6 +47,7 @@ export function embedded(data) {
     preview: (side) => data.previews[side],
     matches: async (settings) => (settings.descriptor === result.descriptor ? result : comparison),
     align: async () => data.alignment,
+    step: async () => "",
     alignment: data.alignment,
   };
 }

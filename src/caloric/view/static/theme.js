@@ -3,11 +3,11 @@
 const KEY = "caloric-theme";
 const ORDER = ["system", "dark", "light"];
 
-export function remembered(key) {
+function remembered(key) {
   try { return localStorage.getItem(key); } catch { return null; }  // file pages may have no storage
 }
 
-export function remember(key, value) {
+function remember(key, value) {
   try { localStorage.setItem(key, value); } catch { /* not remembered */ }
 }
 

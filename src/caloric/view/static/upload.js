@@ -1,5 +1,11 @@
 // Upload of dropped or selected images, and crops of large ones at full resolution.
-import { $, showError, showProgress } from "./page.js";
+import { $, showError } from "./page.js";
+
+const MAX_FILES = 2;
+const DRAG_PAUSE = 1000;  // milliseconds; a drag over the page repeats its event more often
+let lastDrag = -Infinity;
+
+export const isDragging = () => performance.now() - lastDrag < DRAG_PAUSE;
 
 export function loadImage(uri) {
   return new Promise((done, failed) => {
@@ -10,24 +16,40 @@ export function loadImage(uri) {
   });
 }
 
-// Calls receive(side, file) for every dropped or selected file.
-export function listenForFiles(stage, receive) {
+// Calls receive({a: file, b: file}) for two files that were dropped or selected together; one file has the side on
+// which it was dropped or selected.
+export function listenForFiles(stages, receive) {
+  const accept = ([...files], side) => {
+    if (files.length === MAX_FILES) receive({ a: files[0], b: files[1] });
+    else if (files.length === 1) receive({ [side]: files[0] });
+    else if (files.length) showError(new Error(`${files.length} files: choose one or two images.`));
+    else showError(new Error("No file: drop one or two image files."));
+  };
   for (const side of ["a", "b"]) {
-    $(`file-${side}`).addEventListener("change", (e) => { if (e.target.files[0]) receive(side, e.target.files[0]); });
+    $(`file-${side}`).addEventListener("change", (e) => {
+      if (e.target.files.length) accept(e.target.files, side);
+      e.target.value = "";  // so that the same file can be selected again
+    });
   }
   const sideUnder = (e) => {
-    const box = stage.section.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top;
-    const inside = x >= 0 && y >= 0 && x < box.width && y < box.height;
-    return inside ? stage.sideAt(x, y) : null;
+    for (const stage of stages) {
+      const box = stage.section.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top;
+      if (x >= 0 && y >= 0 && x < box.width && y < box.height) return stage.sideAt(x, y);
+    }
+    return stages[0].images.a && e.clientX >= window.innerWidth / 2 ? "b" : "a";
   };
-  const mark = (target) => { for (const side of ["a", "b"]) $(`drop-${side}`).classList.toggle("over", side === target); };
-  document.addEventListener("dragover", (e) => { e.preventDefault(); mark(sideUnder(e)); });
-  document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) mark(null); });
+  const mark = (...targets) => { for (const side of ["a", "b"]) $(`drop-${side}`).classList.toggle("over", targets.includes(side)); };
+  document.addEventListener("dragover", (e) => {
+    e.preventDefault();
+    lastDrag = performance.now();
+    if (e.dataTransfer.items.length === MAX_FILES) mark("a", "b"); else mark(sideUnder(e));
+  });
+  document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) mark(); });
   document.addEventListener("drop", (e) => {
     e.preventDefault();
-    mark(null);
-    const side = sideUnder(e) ?? (stage.images.a ? "b" : "a"), file = e.dataTransfer.files[0];
-    if (file) receive(side, file);
+    lastDrag = -Infinity;
+    mark();
+    accept(e.dataTransfer.files, sideUnder(e));
   });
 }
 
@@ -55,9 +77,12 @@ export function showNames(images, live) {
   }
 }
 
-export async function uploadImage(source, side, file) {
-  showProgress(`Reading ${file.name}…`);
-  try { return await source.upload(side, file); } catch (error) { showError(error); return null; } finally { showProgress(""); }
+// Uploads {a: file, b: file}, or one of them; resolves to the new state.
+export async function uploadImages(source, files, options) {
+  for (const file of Object.values(files)) {
+    await file.slice(0, 1).arrayBuffer().catch(() => { throw new Error(`${file.name}: cannot be read; choose image files, not folders.`); });
+  }
+  return source.upload(files, options);
 }
 
 // Loads a crop of a large image if the zoom exceeds the resolution of its preview.
