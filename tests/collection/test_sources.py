@@ -30,3 +30,21 @@ def test_directories_may_be_urls(directory, tmp_path):
     result = extraction.extract(f"file://{directory}", tmp_path / "a", SETTINGS, HERE)
     assert len(result.found) == 6
     assert sources.absolute("s3://bucket/x") == "s3://bucket/x"
+
+
+def test_hidden_files_are_skipped_and_logged_once(directory, tmp_path, caplog):
+    data = (directory / "eins" / "bild ä 0.png").read_bytes()
+    (directory / ".cache").mkdir()
+    for name in (".x.png", "eins/._IMG.jpg", ".cache/a.png"):
+        (directory / name).write_bytes(data)
+    names = sources.names(str(directory))
+    assert len(names) == 6
+    assert not any("/." in f"/{name}" for name in names)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message == "hidden files are skipped: 3, such as .cache/a.png"
+    # Dots in the path of the directory do not matter.
+    assert sources.names(str(directory / ".cache")) == ["a.png"]
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / ".a.png").write_bytes(data)
+    with pytest.raises(caloric.InputError, match="contains no images"):
+        sources.names(str(tmp_path / "only"))

@@ -1,6 +1,7 @@
 """The images of a directory, on disk or at a URL that fsspec can open, by relative name."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.image import reading
 
+_LOGGER = logging.getLogger(__name__)
 _BLOCK = 64  # images hashed by one task
 SUFFIXES = (
     ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm",
@@ -58,7 +60,10 @@ def _remote(directory: str) -> tuple[Any, str]:
 
 
 def names(directory: str) -> list[str]:
-    """Return the sorted names of all images in a directory tree, then links to directories."""
+    """Return the sorted names of all images in a directory tree, then links to directories.
+
+    Hidden files and directories, whose names start with a dot, are skipped and logged.
+    """
     if is_remote(directory):
         system, root = _remote(directory)
         try:
@@ -75,10 +80,18 @@ def names(directory: str) -> list[str]:
         # Links to directories are not followed; they are reported as unreadable.
         linked = [p.relative_to(base).as_posix() for p in paths if p.is_symlink() and p.is_dir()]
     result = sorted(name for name in result if PurePosixPath(name).suffix.lower() in SUFFIXES)
-    result += linked
+    hidden = [name for name in result if _is_hidden(name)]
+    if hidden:
+        _LOGGER.warning("hidden files are skipped: %d, such as %s", len(hidden), hidden[0])
+    result = [name for name in result + linked if not _is_hidden(name)]
     if not result:
         raise InputError(f"{directory}: contains no images ({', '.join(SUFFIXES)})")
     return result
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether a name or one of its directories starts with a dot, as on Unix."""
+    return any(part.startswith(".") for part in PurePosixPath(name).parts)
 
 
 def _inside(directory: str, name: str) -> Path:
