@@ -73,13 +73,13 @@ def test_frames_keypoints_and_points_give_the_same_maps():
 def test_refined_frames_replace_those_of_the_second_image():
     a, b = (Frames.from_xysa(x, [5.0, 6.0], [1.0, 1.0]) for x in ([1.0, 2.0], [3.0, 4.0]))
     matches = caloric.Matches(np.array([[1, 0]]), np.zeros(1, np.float32))
-    first, second = comparison.matched_maps(a, b, matches)
+    first, second = comparison.matched_maps(a.maps, b.maps, matches)
     assert (first[0, 0, 2], second[0, 0, 2]) == (2.0, 3.0)
     moved = replace(matches, refined=b.maps[[1]], covariances=np.zeros((1, 2, 2)))
-    assert comparison.matched_maps(a, b, moved)[1][0, 0, 2] == 4.0
+    assert comparison.matched_maps(a.maps, b.maps, moved)[1][0, 0, 2] == 4.0
     for invalid in ([[2, 0]], [[0, 2]], [[-1, 0]]):
         with pytest.raises(caloric.InputError, match="do not exist"):
-            comparison.matched_maps(a, b, replace(matches, indices=np.array(invalid)))
+            comparison.matched_maps(a.maps, b.maps, replace(matches, indices=np.array(invalid)))
 
 
 def test_one_match_per_position_of_simulated_views():
@@ -93,3 +93,20 @@ def test_one_match_per_position_of_simulated_views():
     views = replace(plain, views=2)
     (distinct,) = comparison.match_pairs([(views, views)], True, None, 10.0, "cpu")
     assert len(distinct) == 2
+
+
+def test_two_lists_of_features_are_an_error_that_shows_the_list_of_pairs():
+    frames = Frames.from_xysa(*np.ones((3, 4)), 0.0)
+    f = caloric.Features(frames, np.eye(4, 128, dtype=np.float32), (9, 9), "mine", "")
+    for first, second in (
+        ([f, f], [f, f]),
+        ((f,), f),
+        (f, [f]),
+        ([f.descriptors], [f.descriptors]),
+    ):
+        with pytest.raises(
+            caloric.InputError, match=r"match\(\[\(a1, b1\), \(a2, b2\), \.\.\.\]\)"
+        ):
+            caloric.match(first, second)
+    rows = f.descriptors.tolist()
+    assert len(caloric.match(rows, rows)) == 4  # nested lists are arrays

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import caloric
-from caloric import pipeline, synthetic
+from caloric import synthetic, verify
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.image.pixels import source
@@ -147,9 +147,7 @@ def trial(job: Job) -> list[Report]:
                 result = evidence(pair, with_frames)
                 if np.isfinite(result.power):
                     row["evidence"][name] = [round(term, 4) for term in result.terms]
-        epipolar = pipeline.verify(
-            pair.features_a, pair.features_b, pair.matches, model="fundamental"
-        )
+        epipolar = verify(pair.features_a, pair.features_b, pair.matches, model="fundamental")
         row["confidence, fundamental"] = epipolar.confidence
         rows.append(row)
     return rows

@@ -24,7 +24,8 @@ from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
-from caloric.pipeline import describe, detect, extract, extract_many, match, refine, verify
+from caloric.pipeline import describe, detect, extract, extract_many, match, refine
+from caloric.verification import verify
 
 if _TYPE_CHECKING:
     from caloric import collection as collection

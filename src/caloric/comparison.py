@@ -25,6 +25,19 @@ def checked_pairs(pairs: Any) -> list[tuple[Any, Any]]:
     return [(a, b) for a, b in pairs]
 
 
+def checked_pair(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a pair of features or arrays; raise InputError for two lists of them."""
+    for side in (a, b):
+        if isinstance(side, list | tuple) and any(
+            _has_positions(item) or getattr(item, "ndim", 1) == 2 for item in side
+        ):
+            raise InputError(
+                "match compares two images; for several, pass one list of pairs: "
+                "match([(a1, b1), (a2, b2), ...]), or match(list(zip(features_a, features_b)))"
+            )
+    return a, b
+
+
 def match_pairs(
     pairs: list[tuple[Any, Any]], mutual: bool, ratio: float | None, radius: float, device: str
 ) -> list[Matches]:
@@ -95,20 +108,19 @@ def refined(
 
 
 def matched_maps(
-    features_a: Features | Frames, features_b: Features | Frames, matches: Matches
+    maps_a: FloatArray, maps_b: FloatArray, matches: Matches
 ) -> tuple[FloatArray, FloatArray]:
     """Return the frames (m, 2, 3) of matches in both images, refined if the matches are."""
-    a, b = (f.frames if isinstance(f, Features) else f for f in (features_a, features_b))
-    for frames, column in ((a, 0), (b, 1)):
+    for maps, column in ((maps_a, 0), (maps_b, 1)):
         used = matches.indices[:, column]
-        if len(used) and not 0 <= used.min() <= used.max() < len(frames):
+        if len(used) and not 0 <= used.min() <= used.max() < len(maps):
             raise InputError(
                 "matches refer to features that do not exist; are they from another image pair?"
             )
     second = matches.refined
     if second is None:
-        second = b.maps[matches.indices[:, 1]]
-    return a.maps[matches.indices[:, 0]], second
+        second = maps_b[matches.indices[:, 1]]
+    return maps_a[matches.indices[:, 0]], second
 
 
 def maps_of(frames: Any, which: str, sigma: float) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The public functions detect, describe, extract, extract_many, match, refine and verify.
+"""The public functions detect, describe, extract, extract_many, match and refine.
 
 They check their arguments and call :mod:`caloric.extraction`, :mod:`caloric.comparison` and
 :mod:`caloric.matching`.
@@ -22,13 +22,11 @@ from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import as_list, source, to_gray
-from caloric.matching import geometry, refinement
-from caloric.matching.geometry import Geometry
+from caloric.matching import refinement
 from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractKeywords, ExtractOptions
 from caloric.runtime import keywords, threads
-from caloric.types import GeometryModel
 
 
 @keywords.takes(DetectOptions)
@@ -319,7 +317,7 @@ def match(
         return comparison.match_pairs(
             comparison.checked_pairs(features_a), mutual, ratio, radius, device
         )
-    pair = features_a, features_b
+    pair = comparison.checked_pair(features_a, features_b)
     both = all(isinstance(features, Features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
@@ -387,64 +385,3 @@ def refine(
         raise InputError(f"{len(a)} frames_a but {len(b)} frames_b; they must match row by row")
     descent = comparison.descent(device)
     return refinement.refine(to_gray(image_a), to_gray(image_b), a, b, descent)
-
-
-@known_options
-def verify(
-    features_a: Features | Frames,
-    features_b: Features | Frames,
-    matches: Matches,
-    *,
-    model: GeometryModel = "homography",
-    seed: int = 0,
-    threshold: float = 2.0,
-    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
-) -> Geometry:
-    """Estimate the two-view geometry of matches robustly.
-
-    Parameters
-    ----------
-    features_a, features_b : Features or Frames
-        The features that were matched.
-    matches : Matches
-        The result of :func:`match`. If it is refined, the refined positions are used, weighted by
-        their covariances.
-    model : "homography", "affine", "fundamental" or "essential"
-        Model that maps points of the first image to points or epipolar lines of the second.
-    seed : int
-        Seed of the random sampling.
-    threshold : float
-        Maximum residual of an inlier, in pixels.
-    intrinsics : (K_a, K_b), optional
-        Camera matrices (3, 3), required for "essential".
-
-    Returns
-    -------
-    Geometry
-        ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``.
-        ``bool(geometry)`` is True if the confidence exceeds 0.5.
-
-    Examples
-    --------
-    >>> import numpy as np, caloric
-    >>> image = np.random.default_rng(0).random((120, 160))
-    >>> a, b = caloric.extract([image, image])
-    >>> geometry = caloric.verify(a, b, caloric.match(a, b))
-    >>> np.allclose(geometry.matrix / geometry.matrix[2, 2], np.eye(3), atol=1e-3)
-    True
-    """
-    if not isinstance(matches, Matches):
-        raise InputError("matches must be caloric.Matches; for points: matching.geometry.estimate")
-    first, second = comparison.matched_maps(features_a, features_b, matches)
-    return geometry.estimate(
-        first[:, :, 2],
-        second[:, :, 2],
-        model=model,
-        seed=seed,
-        threshold=threshold,
-        intrinsics=intrinsics,
-        size=features_b.image_size if isinstance(features_b, Features) else None,
-        size_a=features_a.image_size if isinstance(features_a, Features) else None,
-        covariances=matches.covariances,
-        frames=(first, second),
-    )

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import pipeline
+from caloric import pipeline, verify
 from caloric.alignment import align, templates
 from caloric.alignment.align import Alignment
 from caloric.alignment.schedule import SCHEDULE
@@ -338,7 +338,7 @@ def refining(directory: Path, progress: Log, max_features: int = 4000) -> Report
             started = time.perf_counter()
             refined = pipeline.match(a, b, refine=True, images=(images[first], images[second]))
             seconds += time.perf_counter() - started
-            good = pipeline.verify(a, b, plain, model="fundamental").inliers
+            good = verify(a, b, plain, model="fundamental").inliers
             assert refined.refined is not None
             F = _fundamental(cameras[first], cameras[second])
             p = a.frames.xy[plain.indices[good, 0]]

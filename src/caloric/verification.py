@@ -1,0 +1,127 @@
+"""The public function verify: the two-view geometry of matched features or points."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric import comparison
+from caloric.errors import InputError, known_options
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.matching import geometry
+from caloric.matching.geometry import Geometry
+from caloric.matching.neighbors import Matches
+from caloric.types import FloatArray, GeometryModel
+
+_SIGMA = 1.0  # of points; their frames are not used
+
+
+@known_options
+def verify(
+    features_a: Features | Frames | ArrayLike,
+    features_b: Features | Frames | ArrayLike,
+    matches: Matches | None = None,
+    *,
+    image_sizes: tuple[tuple[int, int], tuple[int, int]] | None = None,
+    model: GeometryModel = "homography",
+    seed: int = 0,
+    threshold: float = 2.0,
+    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Geometry:
+    """Estimate the two-view geometry of matches robustly.
+
+    The matches may come from any method: pass matched points (m, 2), where row i of the first array
+    matches row i of the second.
+
+    Parameters
+    ----------
+    features_a, features_b : Features, Frames, or array (n, 2)
+        The features that were matched, or their positions. Descriptors alone have no positions.
+    matches : Matches, optional
+        The result of :func:`match`. If it is refined, the refined positions are used, weighted by
+        their covariances. By default, row i of ``features_a`` matches row i of ``features_b``.
+    image_sizes : ((h_a, w_a), (h_b, w_b)), optional
+        Heights and widths of the images, for the confidence. :class:`Features` have them; by
+        default, points are assumed to span the images.
+    model : "homography", "affine", "fundamental" or "essential"
+        Model that maps points of the first image to points or epipolar lines of the second.
+    seed : int
+        Seed of the random sampling.
+    threshold : float
+        Maximum residual of an inlier, in pixels.
+    intrinsics : (K_a, K_b), optional
+        Camera matrices (3, 3), required for "essential".
+
+    Returns
+    -------
+    Geometry
+        ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``.
+        ``bool(geometry)`` is True if the confidence exceeds 0.5.
+
+    Examples
+    --------
+    >>> import numpy as np, caloric
+    >>> image = np.random.default_rng(0).random((120, 160))
+    >>> a, b = caloric.extract([image, image])
+    >>> geometry = caloric.verify(a, b, caloric.match(a, b))
+    >>> np.allclose(geometry.matrix / geometry.matrix[2, 2], np.eye(3), atol=1e-3)
+    True
+    >>> points = np.random.default_rng(0).uniform(0, 100, (50, 2))
+    >>> caloric.verify(points, points + (5, 7)).matrix.round(3)[:2, 2]
+    array([5., 7.])
+    """
+    if matches is not None and not isinstance(matches, Matches):
+        raise InputError(
+            "matches must be caloric.Matches, as caloric.match returns; for matches of another "
+            "method, pass matched points: verify(points_a[i], points_b[j])"
+        )
+    sides = (features_a, "features_a"), (features_b, "features_b")
+    first, second = (_maps(features, which) for features, which in sides)
+    if matches is not None:
+        first, second = comparison.matched_maps(first, second, matches)
+    elif len(first) != len(second):
+        raise InputError(
+            f"{len(first)} points in the first image but {len(second)} in the second; without "
+            "matches, row i of one matches row i of the other"
+        )
+    has_frames = all(isinstance(features, Features | Frames) for features, _ in sides)
+    known = [f.image_size if isinstance(f, Features) else None for f, _ in sides]
+    size_a, size_b = known if image_sizes is None else _checked_sizes(image_sizes)
+    return geometry.estimate(
+        first[:, :, 2],
+        second[:, :, 2],
+        model=model,
+        seed=seed,
+        threshold=threshold,
+        intrinsics=intrinsics,
+        size=size_b,
+        size_a=size_a,
+        covariances=None if matches is None else matches.covariances,
+        frames=(first, second) if has_frames else None,
+    )
+
+
+def _maps(features: Any, which: str) -> FloatArray:
+    """Return the maps (n, 2, 3) of features or points."""
+    shape: tuple[int, ...] = ()
+    if not isinstance(features, Features | Frames):
+        shape = np.shape(features)
+    if len(shape) == 2 and shape[1] != 2:
+        raise InputError(
+            f"{which}: an array of shape {shape} has no positions; pass caloric.Features, Frames, "
+            "or the positions of the features as an array (n, 2)"
+        )
+    return comparison.maps_of(features, which, _SIGMA)
+
+
+def _checked_sizes(sizes: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the sizes (h, w) of both images; raise InputError unless they are positive."""
+    try:
+        array = np.asarray(sizes, np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.shape != (2, 2) or not (array >= 1).all() or not np.isfinite(array).all():
+        raise InputError(f"image_sizes must be ((h_a, w_a), (h_b, w_b)) in pixels, got {sizes!r}")
+    (h_a, w_a), (h_b, w_b) = array.astype(int).tolist()
+    return (h_a, w_a), (h_b, w_b)

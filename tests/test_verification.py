@@ -1,0 +1,101 @@
+"""Two-view geometry of features, and of points of any matcher."""
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import caloric
+import photographs
+
+CHANGE = photographs.similarity(1.2, 15, (8, -3), (150, 150))
+
+
+@pytest.fixture(scope="module")
+def features():
+    image = photographs.gray("brick", (300, 300))
+    return caloric.extract([image, photographs.warp(image, CHANGE)], max_features=300)
+
+
+def error(geometry):
+    """Return the largest error in pixels at the corners of the image."""
+    corners = np.array([[0.0, 0.0], [300, 0], [0, 300], [300, 300]])
+    mapped = cv2.perspectiveTransform(corners[None], geometry.matrix)[0]
+    return np.abs(mapped - photographs.apply(CHANGE, corners)).max()
+
+
+def test_points_and_features_give_the_same_geometry(features):
+    a, b = features
+    matches = caloric.match(a, b)
+    expected = caloric.verify(a, b, matches)
+    i, j = matches.indices.T
+    sizes = a.image_size, b.image_size
+    forms = [
+        caloric.verify(a.frames.xy[i], b.frames.xy[j], image_sizes=sizes),
+        caloric.verify(a.frames.xy, b.frames.xy, matches, image_sizes=sizes),
+        caloric.verify(a.frames.xy[i].tolist(), b.frames.xy[j].tolist()),
+        caloric.verify(a.frames[i].to_opencv(), b.frames[j].to_opencv()),
+        caloric.verify(a[i], b[j]),
+    ]
+    assert error(expected) < 2
+    for geometry in forms:
+        assert geometry
+        assert error(geometry) < 2
+        assert abs(len(geometry) - len(expected)) <= 0.05 * len(expected)
+
+
+def test_matches_of_opencv_are_verified(features):
+    a, b = features
+    nearest = cv2.BFMatcher(crossCheck=True).match(a.descriptors, b.descriptors)
+    points = [
+        side.frames.xy[[getattr(m, index) for m in nearest]]
+        for side, index in ((a, "queryIdx"), (b, "trainIdx"))
+    ]
+    assert error(caloric.verify(*points, model="homography")) < 2
+
+
+def test_descriptors_have_no_positions(features):
+    a, b = features
+    matches = caloric.match(a.descriptors, b.descriptors)
+    with pytest.raises(
+        caloric.InputError, match=r"\(300, 128\) has no positions; pass caloric.Feat"
+    ):
+        caloric.verify(a.descriptors, b.descriptors, matches)
+    with pytest.raises(caloric.InputError, match="features_b: an array of shape"):
+        caloric.verify(a, b.descriptors, matches)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(300, 300), ((300, 300),), ((0, 5), (5, 5)), "large", ((np.nan, 5), (5, 5)), 3]
+)
+def test_invalid_sizes_are_errors(sizes):
+    points = np.zeros((5, 2))
+    with pytest.raises(caloric.InputError, match="image_sizes must be"):
+        caloric.verify(points, points, image_sizes=sizes)
+
+
+def test_invalid_points_are_errors():
+    points = np.zeros((5, 2))
+    for a, b, message in [
+        (points, points[:3], "5 points in the first image but 3 in the second; without matches"),
+        (points, np.zeros((5, 3)), "has no positions"),
+        (points, "points", "features_b: expected Frames"),
+        (points, np.full((5, 2), np.nan), "NaN or infinite"),
+    ]:
+        with pytest.raises(caloric.InputError, match=message):
+            caloric.verify(a, b)
+    with pytest.raises(caloric.InputError, match=r"pass matched points: verify\(points_a"):
+        caloric.verify(points, points, np.zeros((5, 2), int))
+    assert not caloric.verify(np.zeros((0, 2)), np.zeros((0, 2)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.floats(0.5, 2), st.floats(-3, 3))
+def test_an_exact_similarity_is_recovered(seed, scale, angle):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(0, 500, (40, 2))
+    c, s = scale * np.cos(angle), scale * np.sin(angle)
+    moved = points @ np.array([[c, s], [-s, c]]) + (20, -30)
+    geometry = caloric.verify(points, moved, model="affine", image_sizes=((500, 500),) * 2)
+    np.testing.assert_allclose(geometry.matrix[:, :2], [[c, -s], [s, c]], atol=1e-4)
