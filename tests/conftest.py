@@ -1,4 +1,4 @@
-"""Image directories and stores shared by tests of several modules."""
+"""Image directories, stores and commands shared by tests of several modules."""
 
 import subprocess
 
@@ -6,6 +6,7 @@ import cv2
 import pytest
 
 import photographs
+from caloric import cli
 from caloric.collection import exporting, matching, pairing
 from stores import HERE, extract
 
@@ -57,3 +58,17 @@ def plainly_named(originals, tmp_path_factory):
     assert "scene/0.png scene/1.png" in lines
     matching.verify(out, how, HERE)
     return directory, out
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """A function that runs a command and returns exit status, standard output and error."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["caloric", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run

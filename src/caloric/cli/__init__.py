@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from caloric import __version__
-from caloric.cli import alignment, bench, collection, console, images, projects, show
+from caloric.cli import alignment, bench, collection, completion, console, images, projects, show
 from caloric.errors import InputError
 
 _INTERRUPTED = 130  # exit status of shells after Ctrl-C
@@ -21,7 +21,7 @@ class _Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         """Return the options of the group."""
-        return _without_flag_types(super().get_params(ctx))
+        return completion.announce(_without_flag_types(super().get_params(ctx)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command of the group, or None."""
@@ -80,7 +80,7 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     console.raise_on_interrupt()
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="caloric", standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
     except console.Interrupted as error:
         typer.echo(f"caloric: interrupted{f'; {error}' if str(error) else ''}", err=True)
