@@ -29,6 +29,8 @@ class Format:
 FORMATS = {
     "colmap": Format("caloric.interop.colmap:Colmap"),
     "hloc": Format("caloric.interop.hdf5:Hloc", (".h5", ".hdf5")),
+    "openmvg": Format("caloric.interop.openmvg:OpenMvg"),
+    "opensfm": Format("caloric.interop.opensfm:OpenSfm"),
     "npz": Format("caloric.interop.npz:Npz", (".npz", "")),
     "text": Format("caloric.interop.text:Text"),
 }

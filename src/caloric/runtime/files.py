@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +29,20 @@ def check_directory(path: Path) -> Path:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} exists and is not a directory; specify another")
     return path
+
+
+@contextmanager
+def created_directory(path: Path) -> Iterator[Path]:
+    """Create a directory and its parents; after an error, remove those that are new and empty."""
+    new = [directory for directory in (path, *path.parents) if not directory.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    except BaseException:
+        with suppress(OSError):  # not empty
+            for directory in new:
+                directory.rmdir()
+        raise
 
 
 @contextmanager
