@@ -133,5 +133,38 @@ def test_the_citation_file_has_the_version():
     assert f"version: {caloric.__version__}" in text
 
 
+def test_the_package_can_be_run_as_a_module():
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "caloric", *words], capture_output=True, text=True, check=False
+        )
+
+    assert run("--version").stdout.strip() == f"caloric {caloric.__version__}"
+    result = run("match", "missing.png", "missing.png")
+    assert result.returncode == 2
+    assert result.stderr.startswith("caloric: ")
+
+
 def test_version_option(command):
     assert command("--version")[1].strip() == f"caloric {caloric.__version__}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "extract bad.png -o new/out",
+        "extract bad.png -o new --to text",
+        "extract bad.png -o new --to openmvg",
+        "extract bad.png -o new --to opensfm",
+        "extract missing.png -o new",
+        "collection run missing -o new/out",
+        "collection extract empty -o new/out",
+        "collection export missing --to openmvg",
+    ],
+)
+def test_failed_commands_leave_no_directories(words, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.png").write_bytes(b"not an image")
+    (tmp_path / "empty").mkdir()
+    assert command(*words.split())[0] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.png", "empty"]

@@ -109,3 +109,35 @@ def test_a_file_size_limit_of_the_system_is_an_error(directory, tmp_path):
     assert done.returncode == 2
     assert "cannot be written (File too large)" in done.stderr.splitlines()[-1]
     assert content(tmp_path / "out") == {}
+
+
+def test_an_error_removes_a_new_store_only_if_it_is_empty(tmp_path):
+    out = tmp_path / "new" / "out"
+
+    def fail(*names):
+        with store.locked(out):
+            for name in names:
+                (out / name).mkdir()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError):
+        fail("features")
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "features"]
+
+
+def test_a_removed_lock_is_created_again(tmp_path, monkeypatch):
+    """A run that waited for one that failed does not use the lock file that it removed."""
+    out, lock, removed = tmp_path / "out", store._lock, []
+
+    def after_removal(file, directory):
+        if not removed:
+            (directory / ".lock").unlink()
+            removed.append(directory)
+        lock(file, directory)
+
+    monkeypatch.setattr(store, "_lock", after_removal)
+    with store.locked(out):
+        assert (out / ".lock").exists()

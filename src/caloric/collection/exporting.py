@@ -22,6 +22,7 @@ from caloric.interop import colmap, exporters
 from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Request
+from caloric.runtime.files import created_directory
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
@@ -67,11 +68,10 @@ def export(store: Path, to: str = "colmap", directory: Path | None = None) -> Ex
     if not known:
         raise InputError(f"{store}: contains no features; extract them first")
     target = store / kind.location
-    if target.suffix:
-        target.parent.mkdir(parents=True, exist_ok=True)
     count = sum(image.count for image in known.values())
-    exporter = kind(Request(target, tuple(sorted(known)), directory, count, pairs=True))
-    paths = exporters.write(exporter, images(store), two_views(store))
+    with created_directory(target.parent):
+        exporter = kind(Request(target, tuple(sorted(known)), directory, count, pairs=True))
+        paths = exporters.write(exporter, images(store), two_views(store))
     return ExportResult(tuple(paths), kind.hint)
 
 

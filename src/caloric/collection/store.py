@@ -8,12 +8,13 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from caloric.errors import InputError
+from caloric.runtime.files import created_directory
 
 try:
     import fcntl
@@ -152,24 +153,46 @@ class Shards:
 def locked(store: Path) -> Iterator[None]:
     """Create a store if it does not exist and hold its lock; wait while another run holds it.
 
-    The operating system releases the lock when the process ends, even if it is killed.
+    The operating system releases the lock when the process ends, even if it is killed. After an
+    error, a new store without content is removed.
     """
     if fcntl is None:
         raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        file = (store / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"{store}: cannot be written ({error.strerror})") from None
-    with file:
+    path, file = store / ".lock", None
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _log.warning("another run is using %s; waiting for it", store)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            _log.warning("%s: the file system has no locks; do not start another run", store)
-        yield
+            stack.enter_context(created_directory(store))
+            # Another run that failed may have removed the file while this one waited for it.
+            while file is None or not _is_open_as(file, path):
+                store.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(path.open("a"))
+                _lock(file, store)
+        except OSError as error:
+            raise InputError(f"{store}: cannot be written ({error.strerror})") from None
+        try:
+            yield
+        except BaseException:
+            if [entry.name for entry in store.iterdir()] == [path.name]:
+                path.unlink()
+            raise
+
+
+def _is_open_as(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: IO[str], store: Path) -> None:
+    assert fcntl is not None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _log.warning("another run is using %s; waiting for it", store)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks
+        _log.warning("%s: the file system has no locks; do not start another run", store)
 
 
 def _host() -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop.exporters import Exporter, inside
-from caloric.runtime.files import check_directory
+from caloric.runtime.files import check_directory, created_directory
 
 
 class Npz(Exporter):
@@ -17,8 +17,8 @@ class Npz(Exporter):
 
     def check(self) -> None:
         """Raise an error for several images in one file, or if the target cannot be written."""
-        if self.target.suffix.lower() != ".npz":
-            check_directory(self.target).mkdir(parents=True, exist_ok=True)
+        if not self._is_file():
+            check_directory(self.target)
             return
         super().check()
         if len(self.request.names) > 1:
@@ -29,13 +29,19 @@ class Npz(Exporter):
 
     def files(self) -> list[Path]:
         """Return the files of all images."""
-        return [self.path(name) for name in self.request.names]
+        if self._is_file():
+            return [self.target]
+        return [self.target / f"{name}.npz" for name in self.request.names]
 
-    def path(self, name: str) -> Path:
-        """Return the file of an image."""
-        single = self.target.suffix.lower() == ".npz"
-        return self.target if single else inside(self.target, f"{name}.npz")
+    def _is_file(self) -> bool:
+        return self.target.suffix.lower() == ".npz"
+
+    def open(self) -> None:
+        """Create the directory."""
+        if not self._is_file():
+            self.stack.enter_context(created_directory(self.target))
 
     def features(self, name: str, features: Features) -> None:
         """Write the file of an image."""
-        features.save(self.path(name))
+        path = self.target if self._is_file() else inside(self.target, f"{name}.npz")
+        features.save(path)

@@ -10,7 +10,7 @@ from caloric.features import Features
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Exporter, inside
 from caloric.matching.two_views import TwoViews
-from caloric.runtime.files import check_directory, replacing
+from caloric.runtime.files import check_directory, created_directory, replacing
 
 
 class Text(Exporter):
@@ -31,10 +31,11 @@ class Text(Exporter):
                     f"{name!r}: COLMAP's matches_importer reads names up to the first space; "
                     "rename the image, or use export --to colmap"
                 )
-        check_directory(self.target).mkdir(parents=True, exist_ok=True)
+        check_directory(self.target)
 
     def open(self) -> None:
         """Remove old matches, and start a new file if there are pairs."""
+        self.stack.enter_context(created_directory(self.target))
         self.path = self.target / "matches.txt"
         self.path.unlink(missing_ok=True)
         if self.request.pairs:
