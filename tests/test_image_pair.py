@@ -188,3 +188,16 @@ def test_the_choices_of_views_match_the_tilts():
     assert get_args(image_pair.ViewsChoice) == ("auto", "none", *map(str, TILTS))
     arguments = [image_pair.views_argument(choice) for choice in get_args(image_pair.ViewsChoice)]
     assert arguments == ["auto", None, *TILTS]
+
+
+def test_features_of_simulated_views_are_counted_separately():
+    rng = np.random.default_rng(0)
+    image, other = rng.random((2, 150, 150))
+    pair = caloric.match_images(image, other, max_features=60, refine=False)
+    assert pair.level > 1
+    a, b = pair.view_features
+    assert (len(pair.features_a) - a, len(pair.features_b) - b) == (60, 60)
+    assert pair.summary.startswith(f"60 and 60 features and {a} and {b} of simulated views, ")
+    plain = caloric.match_images(image, image, max_features=60)
+    assert plain.view_features == (0, 0)
+    assert plain.summary.startswith("60 and 60 features, ")

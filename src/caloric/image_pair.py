@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
@@ -10,7 +11,7 @@ from typing import Any, Literal, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric import pipeline, viz
+from caloric import pipeline, verification, viz
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import Failure, InputError
@@ -49,6 +50,10 @@ class ImageMatch:
     level : int
         The largest tilt of the simulated views that were used, or tried without success; 1 if none
         were needed.
+    names : (str, str)
+        The paths of the images; "" for images that were not given as paths.
+    view_features : (int, int)
+        How many of the features were added from simulated views by ``views="auto"``.
     """
 
     image_a: NDArray[np.generic]
@@ -59,6 +64,8 @@ class ImageMatch:
     geometry: Geometry
     threshold: float
     level: int = 1
+    names: tuple[str, str] = ("", "")
+    view_features: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         """Return the number of inliers."""
@@ -76,8 +83,10 @@ class ImageMatch:
     def summary(self) -> str:
         """The numbers of features, matches and inliers, as text."""
         model = _MODELS[self.geometry.model]
+        a, b = self.view_features
+        views = f" and {a} and {b} of simulated views" if a or b else ""
         return (
-            f"{len(self.features_a)} and {len(self.features_b)} features, "
+            f"{len(self.features_a) - a} and {len(self.features_b) - b} features{views}, "
             f"{len(self.matches)} matches, {len(self)} inliers of {model}"
             f"{'' if self else ' (not reliable)'}"
             f"{'' if self.level == 1 else f', simulated views up to tilt {self.level}'}"
@@ -99,7 +108,11 @@ class ImageMatch:
 
     def figure(self, title: str = "", max_lines: int = viz.MAX_LINES) -> viz.Figure:
         """Return a figure of both images with at most ``max_lines`` of the matches."""
-        return viz.draw_matches(
+        return self.drawing(title, max_lines).figure()
+
+    def drawing(self, title: str = "", max_lines: int = viz.MAX_LINES) -> viz.MatchDrawing:
+        """Return the figure before its lines are rendered."""
+        return viz.arranged(
             self.image_a, self.image_b, self.features_a, self.features_b, self.matches,
             self.geometry, limit=self.threshold, title=title or self.summary, max_lines=max_lines,
         )  # fmt: skip
@@ -109,8 +122,16 @@ class ImageMatch:
         self.figure().show()
 
     def save(self, path: str | Path) -> None:
-        """Write a plot of the matches to a .png or .jpg file."""
-        self.figure().save(path)
+        """Write the matches to a file; its suffix selects the format.
+
+        Parameters
+        ----------
+        path : str or Path
+            A figure (.png, .jpg and others; .pdf and .svg with vector lines need matplotlib), an
+            interactive page (.html), or the output of ``caloric match --json`` (.json).
+        """
+        # By name, because the module of the page imports this one.
+        import_module("caloric.view.files").save(self, Path(path))
 
     def _repr_png_(self) -> bytes:
         return self.figure().smaller(_NOTEBOOK_WIDTH).png()
@@ -217,6 +238,9 @@ def match_images(
         "extracting features" if first is None else f"simulated views up to tilt {first}"
     )
     a, b = _extracted(images, masks, (image_a, image_b), extract_options, device)
+    counts = len(a), len(b)
+    name_a, name_b = (str(image) if _is_path(image) else "" for image in (image_a, image_b))
+    names = name_a, name_b
 
     def matched(a: Features, b: Features) -> ImageMatch:
         matches = pipeline.match(
@@ -224,11 +248,14 @@ def match_images(
             device=device,
         )  # fmt: skip
         progress.check()
-        geometry = pipeline.verify(
+        geometry = verification.verify(
             a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
         )
         level = max(a.views, b.views)
-        return ImageMatch(images[0], images[1], a, b, matches, geometry, threshold, level)
+        added = len(a) - counts[0], len(b) - counts[1]
+        return ImageMatch(
+            images[0], images[1], a, b, matches, geometry, threshold, level, names, added
+        )
 
     progress.report("comparing descriptors")
     best = matched(a, b)

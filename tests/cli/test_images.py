@@ -67,7 +67,7 @@ def test_broken_images_print_one_line_and_exit_with_status_2(pair, tmp_path, com
         (("--model", "plane"), "'plane' is not one of 'homography'"),
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
-        (("-o", "figure.xyz"), "cannot write images as '.xyz'"),
+        (("-o", "figure.xyz"), "cannot write matches as '.xyz'"),
         (("-o", "nowhere/figure.png"), "the directory nowhere does not exist"),
         (("--html", "."), "is a directory; specify a file"),
         (("--seed", str(2**40)), "seed must be"),

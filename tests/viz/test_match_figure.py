@@ -64,3 +64,34 @@ def test_a_limited_number_of_lines_is_spread_over_the_image():
     assert len(kept) == 50
     assert set(range(500, 505)) <= set(kept.tolist())
     np.testing.assert_array_equal(viz.spread(sparse, 50), np.arange(5))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "smallest"),
+    [
+        (((500, 9000), (400, 8000)), (200, 2000)),  # panoramas: one above the other
+        (((5000, 400), (4000, 300)), (2000, 300)),
+        (((500, 9000), (600, 600)), (290, 3000)),
+        (((600, 800), (600, 800)), (600, 1500)),
+        (((40, 800), (30, 600)), (70, 700)),  # not enlarged
+    ],
+)
+def test_figures_of_wide_and_tall_images_are_legible(sizes, smallest):
+    a, b = (np.zeros(size, np.uint8) for size in sizes)
+    ends = [[[0, 0], [w - 1, h - 1]] for h, w in sizes]
+    drawing = viz.arranged(a, b, *ends)
+    h, w = drawing.canvas.shape[:2]
+    assert (h >= smallest[0], w >= smallest[1]) == (True, True), (h, w)
+    assert max(h, w) < 6500
+    for x, y in [*drawing.a, *drawing.b]:
+        assert -0.5 <= x < w
+        assert 35.5 <= y < h
+        assert drawing.canvas[int(y + 0.5), int(x + 0.5)].max() == 0  # inside an image
+
+
+def test_stacked_images_have_the_same_width():
+    a, b = np.zeros((100, 900), np.uint8), np.full((150, 450), 255, np.uint8)
+    drawing = viz.arranged(a, b, [[899, 99]], [[0, 0]])
+    np.testing.assert_allclose(drawing.a, [[899, 36 + 99]], atol=0.5)
+    np.testing.assert_allclose(drawing.b, [[0.5, 36 + 100 + 8 + 0.5]], atol=0.5)
+    assert drawing.canvas.shape == (36 + 100 + 8 + 300, 900, 3)

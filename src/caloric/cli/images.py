@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,6 @@ from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
 from caloric.types import UncalibratedModel
-
-if TYPE_CHECKING:
-    from caloric.image_pair import ImageMatch
 
 Image = Annotated[str, typer.Argument(help="Image file.")]
 Memory = Annotated[
@@ -38,7 +35,11 @@ def match(
     image_b: Image,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write a figure of the inliers to this file."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write a figure of the inliers to this file (.png, .jpg, .pdf, .svg).",
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write an interactive HTML page to this file.")
@@ -77,8 +78,11 @@ def match(
     An essential matrix requires camera intrinsics; use caloric.match_images in Python.
     """
     from caloric.image_pair import match_images, views_argument
+    from caloric.view import files
 
-    console.check_outputs(json_path, output, html, inputs=(image_a, image_b))
+    console.check_outputs(json_path, None, output, html, inputs=(image_a, image_b))
+    if output is not None:
+        files.check(output)
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
             image_a, image_b, model=model, ratio=None if ratio == 1 else ratio,
@@ -86,19 +90,11 @@ def match(
             device=device, **options.to_json(),
         )  # fmt: skip
     if json_path is not None:
-        console.write_text(json_path, json.dumps(_as_json(pair, image_a, image_b)))
+        console.write_text(json_path, json.dumps(files.as_json(pair)))
     if output is not None:
         pair.save(output)
     if html is not None:
-        from caloric.view import standalone
-        from caloric.view.images import LoadedImage
-
-        names = [Path(path).name for path in (image_a, image_b)]
-        first, second = (
-            LoadedImage.of_pixels(name, pixels)
-            for name, pixels in zip(names, (pair.image_a, pair.image_b), strict=True)
-        )
-        text = standalone.page((first, second), pair, _command_line(context), " and ".join(names))
+        text = files.page(pair, _command_line(context))
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
@@ -126,31 +122,6 @@ def _command_line(context: typer.Context) -> str:
         else:
             words.append([option, str(value)])
     return shlex.join(["caloric", "match", *itertools.chain(*words)])
-
-
-def _as_json(pair: "ImageMatch", image_a: str, image_b: str) -> dict[str, Any]:
-    """Return the fields of ``match --json``, described in docs/json.md."""
-    matrix = pair.geometry.matrix
-    columns = zip(
-        *(points.tolist() for points in pair.all_points()),
-        pair.matches.distances.tolist(),
-        pair.geometry.inliers.tolist(),
-        strict=True,
-    )
-    return {
-        "image_a": image_a,
-        "image_b": image_b,
-        "descriptor": pair.features_a.descriptor,
-        "features": [len(pair.features_a), len(pair.features_b)],
-        "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier"],
-        "matches": [[*a, *b, distance, inlier] for a, b, distance, inlier in columns],
-        "model": pair.geometry.model,
-        "matrix": matrix.tolist() if pair and matrix is not None else None,
-        "inliers": len(pair),
-        "confidence": pair.geometry.confidence,
-        "level": pair.level,
-        "refined": pair.matches.refined is not None,
-    }
 
 
 @takes_extract_options
@@ -215,7 +186,8 @@ def extract(
                 console.skipped(images[index], result.reason)
                 continue
             name = names[index]
-            typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features", err=True)
+            views = f" with views up to tilt {result.views}" if result.views > 1 else ""
+            typer.echo(f"[{number}/{len(images)}] {name}: {len(result)} features{views}", err=True)
             if kind.file_axes:
                 result = in_file_axes(result, reading.orientation(Path(images[index])))
             yield name, result

@@ -10,9 +10,16 @@
 
 from caloric.viz.alignment_figure import draw_alignment
 from caloric.viz.figure import Figure, check_format, write
-from caloric.viz.match_figure import MAX_LINES, draw_features, draw_matches, spread
+from caloric.viz.match_figure import (
+    MAX_LINES,
+    MatchDrawing,
+    arranged,
+    draw_features,
+    draw_matches,
+    spread,
+)
 
 __all__ = [
-    "MAX_LINES", "Figure", "check_format", "draw_alignment", "draw_features", "draw_matches",
-    "spread", "write",
+    "MAX_LINES", "Figure", "MatchDrawing", "arranged", "check_format", "draw_alignment",
+    "draw_features", "draw_matches", "spread", "write",
 ]  # fmt: skip

@@ -73,8 +73,8 @@ def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int], size: int =
     canvas[...] = np.asarray(page)
 
 
-def rgb(image: object, height: int | None = None) -> NDArray[np.uint8]:
-    """Return an image as RGB bytes (h, w, 3), resized to ``height``.
+def rgb(image: object, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    """Return an image as RGB bytes (h, w, 3), resized to ``size`` (h, w).
 
     An image that uses less than a quarter of its range, such as 12 bits in 16, is stretched.
     """
@@ -87,9 +87,7 @@ def rgb(image: object, height: int | None = None) -> NDArray[np.uint8]:
     if 0 < top < 0.25:
         pixels = pixels / top
     h, w = pixels.shape[:2]
-    scale = 1.0 if height is None else height / h
-    if scale != 1:
-        size = (max(1, round(w * scale)), max(1, round(h * scale)))
-        kind = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-        pixels = np.asarray(cv2.resize(pixels, size, interpolation=kind), np.float32)
+    if size is not None and size != (h, w):
+        kind = cv2.INTER_AREA if size[0] < h else cv2.INTER_CUBIC
+        pixels = np.asarray(cv2.resize(pixels, size[::-1], interpolation=kind), np.float32)
     return np.asarray(np.rint(255 * np.clip(pixels, 0, 1)), np.uint8)

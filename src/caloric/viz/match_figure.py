@@ -1,5 +1,7 @@
 """Plots of features and matches."""
 
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +16,15 @@ from caloric.types import FloatArray
 from caloric.viz.figure import DIMMED, GAP, Figure, rgb, write
 
 MAX_LINES = 150
-_MAX_HEIGHT = 900  # pixels
+# Sizes of panels in pixels.
+_MAX_HEIGHT = 900
+_MAX_WIDTH = 1200
+_MIN_SIDE = 300  # shorter side, if the longer side is at most _MAX_SIDE
+_MAX_SIDE = 2400
+_STACKED = 2.5  # images are stacked if both have a larger aspect ratio (width / height)
 _HEADER = 36  # pixels of the title
+_TEXT = 14  # pixels
+_LEGEND = 214  # pixels
 
 
 def draw_features(image: ArrayLike, features: Features | Frames, max_features: int = 500) -> Figure:
@@ -71,12 +80,12 @@ def draw_matches(
     title: str = "",
     max_lines: int = MAX_LINES,
 ) -> Figure:
-    """Draw two images side by side, with a line for each match.
+    """Draw two images next to each other, with a line for each match.
 
     Parameters
     ----------
     image_a, image_b : array (h, w) or (h, w, 3 or 4)
-        The images. Both are drawn at the same height.
+        The images, drawn side by side, or stacked if both are very wide.
     a, b : Features, Frames, or array (m, 2)
         The matched features; or points, where row i of ``a`` matches row i of ``b``.
     matches : Matches, optional
@@ -106,6 +115,57 @@ def draw_matches(
     >>> figure = viz.draw_matches(image, image[:, 20:], a, b, caloric.match(a, b))
     >>> figure.save("matches.png")  # doctest: +SKIP
     """
+    return arranged(
+        image_a, image_b, a, b, matches, geometry, errors=errors, limit=limit, title=title,
+        max_lines=max_lines,
+    ).figure()  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class MatchDrawing:
+    """A drawing of matches before its lines are rendered.
+
+    Parameters
+    ----------
+    canvas : array (h, w, 3) of uint8
+        Both images, dimmed, below an empty header.
+    a, b : array (n, 2)
+        The ends of the lines on the canvas.
+    errors : array (n,)
+        The error of each line, from 0 (green) to 1 (orange).
+    texts : tuple of (str, (x, y), size)
+        Lines of text: left end, vertical center and height in pixels.
+    """
+
+    canvas: NDArray[np.uint8]
+    a: FloatArray
+    b: FloatArray
+    errors: FloatArray
+    texts: tuple[tuple[str, tuple[int, int], int], ...]
+
+    def figure(self) -> Figure:
+        """Return the drawing as pixels."""
+        canvas = self.canvas.copy()
+        _draw_lines(canvas, self.a, self.b, self.errors)
+        for text, at, size in self.texts:
+            write(canvas, text, at, size)
+        return Figure(canvas)
+
+
+def arranged(
+    image_a: ArrayLike,
+    image_b: ArrayLike,
+    a: Features | Frames | ArrayLike,
+    b: Features | Frames | ArrayLike,
+    matches: Matches | None = None,
+    geometry: Geometry | None = None,
+    *,
+    errors: ArrayLike | None = None,
+    limit: float = 2.0,
+    title: str = "",
+    max_lines: int = MAX_LINES,
+) -> MatchDrawing:
+    """Return the drawing of :func:`draw_matches`, with the same parameters."""
     if not limit > 0:
         raise InputError(f"limit must be a positive number of pixels, got {limit!r}")
     xy_a, xy_b = _matched_points(a, b, matches)
@@ -123,33 +183,50 @@ def draw_matches(
     images = [as_image(image) for image in (image_a, image_b)]
     if not all(image.size for image in images):
         raise InputError("draw_matches: an image has no pixels")
-    sizes = [image.shape[:2] for image in images]
-    height = min(
-        _MAX_HEIGHT, max(h for h, _ in sizes), *(max(1, int(1200 * h / w)) for h, w in sizes)
-    )
-    resized = [rgb(image, height) for image in images]
-    lefts = (0, resized[0].shape[1] + GAP)
-    width = lefts[1] + resized[1].shape[1]
-    canvas = np.full((_HEADER + height, width, 3), 255, np.uint8)
-    for pixels, left in zip(resized, lefts, strict=True):
+    sizes = [(image.shape[0], image.shape[1]) for image in images]
+    panels, stacked = _panels(sizes)
+    resized = [rgb(image, panel) for image, panel in zip(images, panels, strict=True)]
+    (h_a, w_a), (h_b, w_b) = panels
+    corners = ((0, _HEADER), (0, _HEADER + h_a + GAP) if stacked else (w_a + GAP, _HEADER))
+    width, height = corners[1][0] + w_b, corners[1][1] + h_b
+    canvas = np.full((max(height, _HEADER + h_a), max(width, w_a), 3), 255, np.uint8)
+    for pixels, (left, top) in zip(resized, corners, strict=True):
         # Dimmed, so that lines are visible on any image.
-        canvas[_HEADER:, left : left + pixels.shape[1]] = DIMMED * pixels
+        canvas[top : top + pixels.shape[0], left : left + pixels.shape[1]] = DIMMED * pixels
     drawn = spread(xy_a, max_lines)
     ends = [
-        (xy[drawn] + 0.5) * (np.array(pixels.shape[1::-1]) / size[::-1]) - 0.5 + (left, _HEADER)
-        for xy, pixels, size, left in zip((xy_a, xy_b), resized, sizes, lefts, strict=True)
+        (xy[drawn] + 0.5) * (np.array(panel[::-1]) / size[::-1]) - 0.5 + corner
+        for xy, panel, size, corner in zip((xy_a, xy_b), panels, sizes, corners, strict=True)
     ]
     shares = np.zeros(len(drawn)) if distances is None else distances[drawn] / limit
-    _draw_lines(canvas, ends[0], ends[1], shares)
-    title_width = width - 16
-    if distances is not None and len(drawn) and width > 500:
-        title_width -= _legend(canvas, limit)
+    title_width, texts = canvas.shape[1] - 16, []
+    if distances is not None and len(drawn) and canvas.shape[1] > 500:
+        texts = _legend(canvas, limit)
+        title_width -= _LEGEND
     count = "" if len(xy_a) <= max_lines else f" ({max_lines} drawn)"
-    write(canvas, _fitting(title, count, title_width), (8, _HEADER // 2))
-    return Figure(canvas)
+    texts.append((_fitting(title, count, title_width), (8, _HEADER // 2), _TEXT))
+    return MatchDrawing(canvas, ends[0], ends[1], shares, tuple(texts))
 
 
-def _color(share: FloatArray) -> NDArray[np.uint8]:
+def _panels(sizes: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], bool]:
+    """Return the sizes (h, w) at which two images are drawn, and whether they are stacked.
+
+    Wide images are stacked and have the same width; others are side by side and have the same
+    height. Images are not enlarged beyond the larger of the two.
+    """
+    aspects = [w / h for h, w in sizes]
+    stacked = min(aspects) > _STACKED
+    if stacked:
+        width = min(_MAX_SIDE, max(w for _, w in sizes))
+        return [(max(1, round(width / aspect)), width) for aspect in aspects], True
+    height = min(_MAX_HEIGHT, _MAX_WIDTH / max(aspects))
+    # Narrow images are drawn larger, within limits.
+    height = max(height, min(_MAX_SIDE, _MIN_SIDE * max(1, 1 / min(aspects))))
+    height = max(1, round(min(height, max(h for h, _ in sizes))))
+    return [(height, max(1, round(height * aspect))) for aspect in aspects], False
+
+
+def colors_of(share: FloatArray) -> NDArray[np.uint8]:
     """Return RGB colors (n, 3), from green at 0 through yellow to orange at 1."""
     share = np.clip(share, 0, 1)[:, None]
     stops = np.array([[60, 220, 110], [255, 225, 60], [255, 120, 40]], float)
@@ -182,7 +259,7 @@ def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: 
     """Draw lines from a to b (n, 2), with dark edges so that they are visible everywhere."""
     order = np.argsort(-share, kind="stable")  # worst first, so that the best are on top
     p, q = (np.rint(16 * v).astype(int).tolist() for v in (a, b))  # 4 fractional bits
-    colors = _color(share).tolist()
+    colors = colors_of(share).tolist()
     for width, opacity in ((3, 0.25), (1, 0.75)):
         layer = canvas.copy()
         for i in order:
@@ -195,21 +272,22 @@ def _draw_lines(canvas: NDArray[np.uint8], a: FloatArray, b: FloatArray, share: 
             cv2.circle(canvas, at, 16 * 3, colors[i], -1, cv2.LINE_AA, 4)
 
 
-def _legend(canvas: NDArray[np.uint8], limit: float) -> int:
-    """Draw the color scale at the top right; return its width."""
+def _legend(canvas: NDArray[np.uint8], limit: float) -> list[tuple[str, tuple[int, int], int]]:
+    """Draw the color scale at the top right; return its texts."""
     bar, right = 90, canvas.shape[1] - 56
     middle = _HEADER // 2
-    canvas[middle - 6 : middle + 6, right - bar : right] = _color(np.linspace(0, 1, bar))
-    write(canvas, "error  0", (right - bar - 58, middle), 13)
-    write(canvas, f"{limit:g} px", (right + 6, middle), 13)
-    return bar + 124
+    canvas[middle - 6 : middle + 6, right - bar : right] = colors_of(np.linspace(0, 1, bar))
+    return [
+        ("error  0", (right - bar - 58, middle), 13),
+        (f"{limit:g} px", (right + 6, middle), 13),
+    ]
 
 
 def _fitting(title: str, count: str, width: int) -> str:
     """Return the title, shortened to a width in pixels, with the count at its end."""
     from PIL import ImageFont
 
-    font = ImageFont.load_default(14)
+    font = ImageFont.load_default(_TEXT)
     text = title + count
     while title and font.getlength(text) > width:
         title = title[:-1]
