@@ -22,8 +22,8 @@ NAMES = ("b ä.png", "day 1/a.jpg")
 def two_views(a=NAMES[0], b=NAMES[1], model="fundamental", matrix=True):
     matches = np.array([[0, 3], [1, 2], [4, 4]], np.uint32)
     inliers = np.array([0, 2], np.uint32)
-    found = np.eye(3) if matrix else None
-    return TwoViews(a, b, matches, np.zeros(3, "f4"), inliers, found, model)
+    geometry = np.eye(3) if matrix else None
+    return TwoViews(a, b, matches, np.zeros(3, "f4"), inliers, geometry, model)
 
 
 def export(features, target, pairs=(), **options):

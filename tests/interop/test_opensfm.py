@@ -57,10 +57,10 @@ def extracted(images, name):
 
 def pair(features, model="fundamental", matrix=True):
     matches = caloric.match(*features, ratio=None)
-    found = np.eye(3) if matrix else None
+    geometry = np.eye(3) if matrix else None
     indices = matches.indices.astype(np.uint32)
     inliers = np.arange(0, len(indices), 2, dtype=np.uint32)
-    return TwoViews(*NAMES, indices, matches.distances.astype("f4"), inliers, found, model)
+    return TwoViews(*NAMES, indices, matches.distances.astype("f4"), inliers, geometry, model)
 
 
 def export(images, target, pairs=()):
