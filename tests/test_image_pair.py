@@ -131,7 +131,7 @@ def test_12_bit_data_cause_a_warning(caplog):
     image = photographs.gray("brick", (300, 300)).astype(np.uint16) * 16
     assert len(caloric.extract(image)) < 400
     assert "the brightest pixel is" in caplog.text
-    assert "12 bits, use image / 4095" in caplog.text
+    assert "12 bits, set the white level to 4095" in caplog.text
     caplog.clear()
     assert len(caloric.extract(image / 4095)) > 500
     assert not caplog.text

@@ -308,7 +308,7 @@ def test_the_skimage_interface_requires_detection_before_extraction():
 
 
 def test_bright_floats_are_clipped_not_wrapped():
-    image = 1.6 * photographs.gray("camera").astype(np.float32) / 255
+    image = 1.4 * photographs.gray("camera").astype(np.float32) / 255
     clipped = np.clip(image, 0, 1)
     bright = caloric.detect(image, detector="opencv", max_features=100, upright=True)
     np.testing.assert_array_equal(

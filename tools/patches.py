@@ -24,7 +24,7 @@ from caloric.bench.metrics import Interval, average_precision, bootstrap
 from caloric.descriptor import engine, normalize
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.image.reading import read_image
+from caloric.image.inputs import read_image
 from caloric.matching.neighbors import match_descriptors
 from caloric.types import FloatArray
 

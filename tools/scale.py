@@ -20,7 +20,7 @@ from caloric.bench.report import versions
 from caloric.collection import engines, extraction, index, matching, pairing, retrieval, sources
 from caloric.collection.extraction import StoredImage
 from caloric.collection.sources import ImageFile
-from caloric.image import reading
+from caloric.image import inputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.types import Log, Report
@@ -84,7 +84,7 @@ def rates(photographs: Path, progress: Log) -> Report:
             progress(f"{name}: {count / seconds:.1f} images/s")
         out, serial = root / "one process", engines.InProcess()
         features = sum(image.count for image in extraction.stored_images(out).values())
-        pixels = [reading.read_image(path) for path in datasets.photographs(photographs)]
+        pixels = [inputs.read_image(path) for path in datasets.photographs(photographs)]
         report |= {
             "images": count,
             "megapixels": float(np.mean([p.shape[0] * p.shape[1] / 1e6 for p in pixels])),

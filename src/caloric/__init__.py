@@ -17,7 +17,7 @@ from caloric.descriptor.training import learn_whitening
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.image.reading import open_image, read_image
+from caloric.image.inputs import open_image, read_image
 from caloric.image_pair import ImageMatch, match_images
 from caloric.kernels import kernel
 from caloric.matching.geometry import Geometry
@@ -25,6 +25,7 @@ from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.pipeline import describe, detect, extract, extract_many, match, refine
+from caloric.types import ImageLike
 from caloric.verification import verify
 
 if _TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "Frames",
     "Geometry",
     "Grid",
+    "ImageLike",
     "ImageMatch",
     "InputError",
     "Matches",

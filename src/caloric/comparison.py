@@ -5,16 +5,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.errors import InputError
 from caloric.features import Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
-from caloric.image.pixels import to_gray
+from caloric.image import inputs
 from caloric.matching import refinement
 from caloric.matching.neighbors import Matches, check_options, match_descriptors, one_per_position
-from caloric.types import FloatArray
+from caloric.types import FloatArray, ImageLike
 
 
 def checked_pairs(pairs: Any) -> list[tuple[Any, Any]]:
@@ -92,10 +91,10 @@ def descent(device: str) -> refinement.Descent:
 
 
 def refined(
-    a: Features, b: Features, matches: Matches, images: tuple[ArrayLike, ArrayLike], device: str
+    a: Features, b: Features, matches: Matches, images: tuple[ImageLike, ImageLike], device: str
 ) -> Matches:
     """Return matches with refined frames and covariances."""
-    pixels = [to_gray(image) for image in images]
+    pixels = [inputs.gray(image) for image in images]
     for name, gray, features in zip("ab", pixels, (a, b), strict=True):
         if gray.shape != features.image_size:
             raise InputError(

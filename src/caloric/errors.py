@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+import numpy as np
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -28,6 +30,12 @@ def unknown(what: str, value: object, known: Iterable[str]) -> InputError:
     similar = get_close_matches(str(value), names, 1)
     suggestion = f"; did you mean {similar[0]!r}?" if similar else ";"
     return InputError(f"unknown {what} {value!r}{suggestion} choose from {', '.join(names)}")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise InputError unless an option is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
 
 
 def check_options(given: Iterable[str], known: Iterable[str]) -> None:

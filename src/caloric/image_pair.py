@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import import_module
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
 
@@ -14,19 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from caloric import pipeline, verification, viz
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
-from caloric.errors import Failure, InputError
+from caloric.errors import Failure, InputError, check_bool
 from caloric.extraction import dispatch, oblique
 from caloric.features import Features
 from caloric.gpu import devices
-from caloric.image import tiles
-from caloric.image.pixels import as_list
-from caloric.image.reading import read_image
+from caloric.image import inputs, tiles
+from caloric.image.pixels import is_tensor
 from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry, check_options
 from caloric.matching.neighbors import Matches, check_ratio
 from caloric.options import ExtractOptions
 from caloric.runtime import keywords, progress
-from caloric.types import FloatArray, GeometryModel
+from caloric.types import FloatArray, GeometryModel, ImageLike, Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +156,8 @@ def views_argument(choice: ViewsChoice) -> Literal["auto"] | int | None:
 
 @keywords.takes(DetectOptions)
 def match_images(
-    image_a: ArrayLike | str | Path,
-    image_b: ArrayLike | str | Path,
+    image_a: ImageLike,
+    image_b: ImageLike,
     descriptor: DescriptorLike = "caloric",
     *,
     model: GeometryModel = "homography",
@@ -168,7 +166,8 @@ def match_images(
     views: Literal["auto"] | int | None = "auto",
     refine: bool = True,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
-    masks: Sequence[ArrayLike | None] | None = None,
+    masks: Sequence[ImageLike | None] | None = None,
+    white_level: float | None = None,
     seed: int = 0,
     device: str = "cpu",
     **options: Unpack[DetectKeywords],
@@ -177,8 +176,8 @@ def match_images(
 
     Parameters
     ----------
-    image_a, image_b : array (h, w) or (h, w, 3 or 4), or path
-        The images.
+    image_a, image_b : array, PIL image, path, bytes, file object or tensor
+        The images: see :func:`read_image`.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
     model : "homography", "fundamental", "essential" or "affine"
@@ -201,6 +200,8 @@ def match_images(
         The calibration matrices of both cameras, for "essential".
     masks : (mask_a, mask_b), optional
         Masks (h, w), nonzero where features may be detected; either may be None.
+    white_level : float, optional
+        The value of white in both images, such as 4095 for 12-bit data: see :func:`read_image`.
     seed : int
         Seed of the robust estimation.
     device : str
@@ -231,16 +232,20 @@ def match_images(
     first = None if views == "auto" else views
     extract_options = ExtractOptions(descriptor=descriptor, views=first, **options)
     check_ratio(ratio)
+    check_bool("refine", refine)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
-    images = [_opened(image) for image in (image_a, image_b)]
+    names = inputs.label(image_a, ""), inputs.label(image_b, "")
+    labels = [names[0] or "the first image", names[1] or "the second image"]
+    images = [
+        _opened(image, label, white_level)
+        for image, label in zip((image_a, image_b), labels, strict=True)
+    ]
     progress.report(
         "extracting features" if first is None else f"simulated views up to tilt {first}"
     )
-    a, b = _extracted(images, masks, (image_a, image_b), extract_options, device)
+    a, b = _extracted(images, masks, labels, extract_options, device)
     counts = len(a), len(b)
-    name_a, name_b = (str(image) if _is_path(image) else "" for image in (image_a, image_b))
-    names = name_a, name_b
 
     def matched(a: Features, b: Features) -> ImageMatch:
         matches = pipeline.match(
@@ -261,8 +266,9 @@ def match_images(
     best = matched(a, b)
     limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
-    # Simulated views are rotated, which upright frames do not allow.
-    for tilt in TILTS if views == "auto" and not extract_options.upright else ():
+    # Simulated views are rotated, which upright frames do not allow; they add no texture.
+    can_simulate = views == "auto" and not extract_options.upright and len(a) and len(b)
+    for tilt in TILTS if can_simulate else ():
         is_reliable = best.geometry.confidence > _RELIABLE
         if is_reliable and len(best) >= few:
             break
@@ -286,22 +292,22 @@ def match_images(
 def _extracted(
     images: Sequence[Any],
     masks: Sequence[Any],
-    names: Sequence[object],
+    names: Sequence[str],
     options: ExtractOptions,
     device: str,
 ) -> tuple[Features, Features]:
     """Return the features of two images, extracted in parallel."""
 
-    def extracted(image: Any, mask: Any, name: object, which: str) -> Features:
-        ((_, features),) = dispatch.extract_each([(image, mask)], options, device)
+    def extracted(image: Any, mask: Any, name: str) -> Features:
+        work = dispatch.extract_each([(image, mask)], options, device, names=[name])
+        ((_, features),) = work
         if isinstance(features, Failure):
-            label = name if _is_path(name) else f"the {which} image"
-            raise InputError(f"{label}: {features.reason}")
+            raise inputs.named(features.reason, name)
         return cast(Features, features)
 
     pool = ThreadPoolExecutor(2)
     try:
-        a, b = pool.map(progress.inherited(extracted), images, masks, names, ("first", "second"))
+        a, b = pool.map(progress.inherited(extracted), images, masks, names)
         return a, b
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other image
@@ -316,13 +322,10 @@ def _order(pair: ImageMatch) -> tuple[float, int]:
     return min(pair.geometry.confidence, _RELIABLE), len(pair)
 
 
-def _is_path(image: object) -> bool:
-    return isinstance(image, str | PathLike)
-
-
-def _opened(image: Any) -> Any:
-    if _is_path(image):
-        return read_image(image)
-    if as_list(image) is not None:
+def _opened(image: Any, name: str, white_level: float | None) -> Any:
+    if inputs.as_list(image) is not None:
         raise InputError("match_images expects two single images, not lists or batches")
-    return image
+    if white_level is None and (is_tensor(image) or isinstance(image, Windows)):
+        return image
+    with inputs.naming(name):
+        return inputs.read_image(image, white_level=white_level)

@@ -16,25 +16,25 @@ from caloric.descriptor.options import DescribeKeywords, DescribeOptions
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import InputError, known_options
-from caloric.extraction import dispatch, tiled
+from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
-from caloric.image import tiles
-from caloric.image.pixels import as_list, source, to_gray
+from caloric.image import inputs, tiles
 from caloric.matching import refinement
 from caloric.matching.neighbors import Matches
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractKeywords, ExtractOptions
 from caloric.runtime import keywords, threads
+from caloric.types import ImageLike, TorchTensor
 
 
 @keywords.takes(DetectOptions)
 @threads.single_threaded_blas
 def detect(
-    image: ArrayLike,
+    image: ImageLike,
     *,
-    mask: ArrayLike | None = None,
+    mask: ImageLike | None = None,
     memory: int = tiles.MEMORY,
     **options: Unpack[DetectKeywords],
 ) -> Frames:
@@ -42,9 +42,9 @@ def detect(
 
     Parameters
     ----------
-    image : array (h, w) or (h, w, 3 or 4)
-        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1].
-    mask : array (h, w), optional
+    image : array, PIL image, path, bytes, file object or tensor
+        See :func:`read_image`.
+    mask : array (h, w) or any other image, optional
         Features are detected only where the mask is nonzero.
     memory : int
         Working memory in bytes. Images that need more are processed in tiles; the result is
@@ -64,18 +64,13 @@ def detect(
     >>> len(caloric.detect(image, max_features=50))
     50
     """
-    chosen = DetectOptions(**options)
-    pixels = source(image)
-    allowed = tiled.allowed_by(mask, pixels.size)
-    frames, _ = tiled.find(pixels, allowed, chosen, tiles.checked_memory(memory))
-    dispatch.advise(image, len(frames), chosen)
-    return frames
+    return dispatch.detect(image, mask, DetectOptions(**options), tiles.checked_memory(memory))
 
 
 @keywords.takes(DescribeOptions)
 @threads.single_threaded_blas
 def describe(
-    image: ArrayLike,
+    image: ImageLike,
     frames: Frames,
     descriptor: DescriptorLike = "caloric",
     *,
@@ -87,8 +82,8 @@ def describe(
 
     Parameters
     ----------
-    image : array (h, w) or (h, w, 3 or 4)
-        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1].
+    image : array, PIL image, path, bytes, file object or tensor
+        See :func:`read_image`.
     frames : Frames
         n frames; see ``Frames.from_opencv``, ``Frames.from_colmap`` and ``Frames.from_laf``.
     descriptor : str, Descriptor or Kernel
@@ -136,7 +131,7 @@ def extract(
 ) -> list[Features]: ...
 @overload
 def extract(
-    image: Any, descriptor: DescriptorLike = ..., **options: Unpack[_Keywords]
+    image: ImageLike, descriptor: DescriptorLike = ..., **options: Unpack[_Keywords]
 ) -> Features: ...
 @keywords.takes(ExtractOptions)
 def extract(
@@ -153,12 +148,12 @@ def extract(
 
     Parameters
     ----------
-    image : array (h, w) or (h, w, 3 or 4), or tensor (c, h, w)
-        Grayscale, RGB or RGBA image: uint8, uint16, bool, or floats in [0, 1]. For a list of images
-        or a tensor (b, c, h, w) the result is a list: see :func:`extract_many`.
+    image : array, PIL image, path, bytes, file object or tensor
+        See :func:`read_image`. For a list of images or a 4-D tensor the result is a list: see
+        :func:`extract_many`.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
-    mask : array (h, w), optional
+    mask : array (h, w) or any other image, optional
         Features are detected only where the mask is nonzero.
     device : str
         "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
@@ -185,16 +180,20 @@ def extract(
     ((50, 128), (50, 2))
     """
     request = ExtractOptions.of(descriptor, options, extract)
-    memory, images = tiles.checked_memory(memory), as_list(image)
+    memory, images = tiles.checked_memory(memory), inputs.as_list(image)
     if images is not None:
         return dispatch.extract_list(images, mask, request, device, memory, on_device)
-    result: Features = dispatch.extract_one(image, mask, request, device, memory, on_device)
+    name = inputs.label(image, "image")
+    with inputs.naming(name):
+        result: Features = dispatch.extract_one(
+            inputs.opened(image), mask, request, device, memory, on_device, name
+        )
     return result
 
 
 @keywords.takes(ExtractOptions)
 def extract_many(
-    images: Sequence[Any],
+    images: Sequence[ImageLike] | TorchTensor,
     descriptor: DescriptorLike = "caloric",
     *,
     masks: Sequence[Any] | None = None,
@@ -207,12 +206,12 @@ def extract_many(
 
     Parameters
     ----------
-    images : sequence of arrays, or tensor (b, c, h, w)
-        The images: see :func:`extract`.
+    images : sequence of images, or 4-D tensor
+        The images, in any of the forms of :func:`read_image`. An error names the image.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
-    masks : sequence of arrays, optional
-        For each image a mask (h, w) or None: see :func:`extract`.
+    masks : sequence of masks, optional
+        For each image a mask or None: see :func:`extract`.
     device : str
         "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
     memory : int
@@ -237,7 +236,7 @@ def extract_many(
     """
     request = ExtractOptions.of(descriptor, options, extract_many)
     memory = tiles.checked_memory(memory)
-    return dispatch.extract_list(list(images), masks, request, device, memory, on_device)
+    return dispatch.extract_list(inputs.listed(images), masks, request, device, memory, on_device)
 
 
 class _MatchKeywords(TypedDict, total=False):
@@ -245,7 +244,7 @@ class _MatchKeywords(TypedDict, total=False):
     ratio: float | None
     radius: float
     refine: bool
-    images: tuple[ArrayLike, ArrayLike] | None
+    images: tuple[ImageLike, ImageLike] | None
     device: str
 
 
@@ -265,7 +264,7 @@ def match(
     ratio: float | None = 0.9,
     radius: float = 10.0,
     refine: bool = False,
-    images: tuple[ArrayLike, ArrayLike] | None = None,
+    images: tuple[ImageLike, ImageLike] | None = None,
     device: str = "cpu",
 ) -> Matches | list[Matches]:
     """Match the descriptors of two images by exact nearest-neighbor search.
@@ -333,8 +332,8 @@ POINT_SIGMA = 2.5  # pixels; default scale of points
 @known_options
 @threads.single_threaded_blas
 def refine(
-    image_a: ArrayLike,
-    image_b: ArrayLike,
+    image_a: ImageLike,
+    image_b: ImageLike,
     frames_a: Features | Frames | ArrayLike | Sequence[Any],
     frames_b: Features | Frames | ArrayLike | Sequence[Any],
     *,
@@ -349,8 +348,8 @@ def refine(
 
     Parameters
     ----------
-    image_a, image_b : array (h, w) or (h, w, 3 or 4)
-        The two images.
+    image_a, image_b : array, PIL image, path, bytes, file object or tensor
+        The two images: see :func:`read_image`.
     frames_a, frames_b : Frames, Features, OpenCV keypoints, or array (m, 2) or (m, 2, 3)
         The m matched frames of each image. Points (m, 2) are given circular, upright frames.
     sigma : float
@@ -384,4 +383,4 @@ def refine(
     if len(a) != len(b):
         raise InputError(f"{len(a)} frames_a but {len(b)} frames_b; they must match row by row")
     descent = comparison.descent(device)
-    return refinement.refine(to_gray(image_a), to_gray(image_b), a, b, descent)
+    return refinement.refine(inputs.gray(image_a), inputs.gray(image_b), a, b, descent)

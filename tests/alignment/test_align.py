@@ -93,7 +93,7 @@ BAD = [
     ({"initial": "center"}, "numbers"),
     ({"initial": [[1, 0, 60], [0, 1, 120]], "method": "single"}, "detector"),
     ({"image": np.full((90, 90), np.inf)}, "NaN"),
-    ({"image": "photo.jpg"}, "read_image"),
+    ({"image": "photo.jpg"}, "photo.jpg: no such file"),
     ({"initial": np.eye(2)}, "2 x 3"),
     ({"initial": np.full((2, 3), np.nan)}, "2 x 3"),
     ({"initial": [[1, 0, 900], [0, 1, 0]]}, "0% of the template"),

@@ -149,7 +149,7 @@ def test_errors_name_the_image(pair, tmp_path, command):
         out = ("--json", "-") if name == "match" else ("-o", tmp_path / "f.h5")
         code, _, err = command(name, pair[0], bad, *out)
         assert code in (1, 2)
-        assert "nan.tiff: image: NaN" in err
+        assert "nan.tiff: NaN" in err
 
 
 def test_file_names_that_are_not_utf8_are_errors(pair, tmp_path, command):
@@ -166,3 +166,49 @@ def test_extract_checks_its_options_first(pair, tmp_path, command):
     assert code == 2
     assert err.startswith("caloric: Invalid value for '--detector': 'foo' is not one of 'dog'")
     assert err.count("\n") == 1
+
+
+def test_an_image_without_texture_is_reported_without_views(command, pair, tmp_path):
+    flat = tmp_path / "flat.png"
+    cv2.imwrite(str(flat), np.full((60, 80), 40, np.uint8))
+    code, out, err = command("match", flat, pair[0])
+    assert code == 1
+    assert f"{flat}: no features found (the image has no texture)\n" in err
+    assert err.count("flat.png") <= 2  # "matching ..." is printed after a second
+    assert "tilt" not in out
+
+
+def test_white_level(command, pair, tmp_path):
+    deep = tmp_path / "deep.tif"
+    cv2.imwrite(str(deep), cv2.imread(str(pair[0]), 0).astype(np.uint16) * 16)
+    _, _, err = command("extract", deep, "-o", tmp_path / "a.h5")
+    assert f"{deep}: only" in err
+    assert "--white-level" in err
+    before = int(err.split(" features")[0].rsplit(" ", 1)[1])
+    code, _, err = command("extract", deep, "-o", tmp_path / "b.h5", "--white-level", 4080)
+    assert code == 0
+    assert int(err.split(" features")[0].rsplit(" ", 1)[1]) > before
+    assert command("match", deep, pair[0], "--white-level", 0)[0] == 2
+    assert "white level must be" in command("match", deep, pair[0], "--white-level", 0)[2]
+    code, _, _ = command("align", deep, deep, "--white-level", 4080, "--initial", "1,0,0,0,1,0")
+    assert code == 0
+
+
+@pytest.mark.parametrize("path", ["https://example.org/a.jpg", "-"])
+def test_urls_and_standard_input_are_clear_errors(command, pair, path, tmp_path):
+    for call in (
+        ("match", path, pair[0]),
+        ("align", path, pair[0]),
+        ("extract", path, "-o", tmp_path / "x.h5"),
+        ("view", path),
+    ):
+        code, _, err = command(*call)
+        assert code == 2
+        assert f"{path}: " in err
+        assert "not supported" in err
+
+
+def test_a_file_is_not_a_directory(command, pair, tmp_path):
+    code, _, err = command("collection", "run", pair[0], "-o", tmp_path / "out")
+    assert code == 2
+    assert f"{pair[0]}: not a directory" in " ".join(err.split())

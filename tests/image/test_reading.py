@@ -24,8 +24,8 @@ def color():
 def test_color_order_is_rgb(tmp_path):
     path = tmp_path / "a name with spaces é.png"
     path.write_bytes(saved(Image.fromarray(color()), format="PNG"))
-    np.testing.assert_array_equal(reading.read_image(path), color())
-    np.testing.assert_array_equal(reading.read_image(str(path)), color())
+    np.testing.assert_array_equal(caloric.read_image(path), color())
+    np.testing.assert_array_equal(caloric.read_image(str(path)), color())
 
 
 def test_the_exif_orientation_is_applied():
@@ -66,7 +66,7 @@ def test_palette_alpha_gray_cmyk_and_bilevel_images():
     assert gray.shape == (40, 60)
     cmyk = reading.decode(saved(image.convert("CMYK"), format="JPEG", quality=95))
     assert np.abs(cmyk.astype(int) - color()).mean() < 12
-    bilevel = reading.decode(saved(image.convert("1"), format="PNG"))
+    bilevel = reading.decode(saved(Image.fromarray(color()[..., 0] > 128), format="PNG"))
     assert set(np.unique(bilevel)) <= {0, 255}
     tiff = reading.decode(saved(image.convert("CMYK"), format="TIFF"))
     np.testing.assert_allclose(tiff.astype(int), color(), atol=2)
@@ -83,7 +83,7 @@ def test_transparent_pixels_are_white():
 def test_broken_files_are_one_line_errors(tmp_path):
     for name, message in broken_files(tmp_path).items():
         with pytest.raises(caloric.InputError, match=f"{name}: .*{message}|{message}") as caught:
-            reading.read_image(tmp_path / name)
+            caloric.read_image(tmp_path / name)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 400
 

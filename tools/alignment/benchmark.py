@@ -18,7 +18,7 @@ from caloric.alignment.align import Alignment
 from caloric.alignment.schedule import SCHEDULE
 from caloric.bench.pair_data import Camera, fundamental
 from caloric.bench.report import versions
-from caloric.image.reading import read_image
+from caloric.image.inputs import read_image
 from caloric.matching import fitting
 from caloric.types import FloatArray, Log, Report
 from tools.alignment import confidence as align_confidence

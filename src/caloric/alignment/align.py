@@ -20,9 +20,9 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.descriptor import fields
 from caloric.descriptor.fields import Feature
 from caloric.errors import InputError, known_options, unknown
-from caloric.image.pixels import to_gray
+from caloric.image import inputs
 from caloric.runtime import progress, threads
-from caloric.types import FloatArray, Pixels, TransformModel
+from caloric.types import FloatArray, ImageLike, Pixels, TransformModel
 
 __all__ = ["Alignment", "Diffusion", "Method", "align"]
 
@@ -77,13 +77,13 @@ def _initial(initial: ArrayLike, template: Pixels, image: Pixels) -> FloatArray:
     return start
 
 
-def checked(template: object, image: object) -> tuple[Pixels, Pixels]:
+def checked(template: ImageLike, image: ImageLike) -> tuple[Pixels, Pixels]:
     """Return both images in grayscale; the template must be large enough and fit into the image."""
     try:
-        small = to_gray(template)
+        small = inputs.gray(template)
     except InputError as error:
         raise InputError(str(error).replace("image:", "template:", 1)) from None
-    large = to_gray(image)
+    large = inputs.gray(image)
     if min(small.shape) < SCHEDULE.min_template:
         raise InputError(
             f"template: {small.shape[0]} x {small.shape[1]} pixels; at least "
@@ -107,8 +107,8 @@ def check_choice(value: str, kind: object, what: str) -> None:
 @known_options
 @threads.single_threaded_blas
 def align(
-    template: ArrayLike,
-    image: ArrayLike,
+    template: ImageLike,
+    image: ImageLike,
     *,
     model: TransformModel = "affine",
     initial: ArrayLike | None = None,
@@ -122,8 +122,8 @@ def align(
 
     Parameters
     ----------
-    template, image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order. The template must have at
+    template, image : array, PIL image, path, bytes, file object or tensor
+        See :func:`caloric.read_image`. The template must have at
         least 8 x 8 pixels and fit into the image.
     model : "affine", "similarity" or "translation"
         The class of transforms.

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from caloric.alignment import align, paths, scenes, starts
 from caloric.alignment.align import Alignment, Options
@@ -27,9 +26,10 @@ from caloric.descriptor.fields import Feature
 from caloric.descriptor.layout import Grid
 from caloric.descriptor.recipes import descriptor
 from caloric.errors import InputError, known_options
+from caloric.image import inputs
 from caloric.kernels import Kernel
 from caloric.runtime import threads
-from caloric.types import FloatArray, Pixels, TransformModel
+from caloric.types import FloatArray, ImageLike, Pixels, TransformModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +151,8 @@ def scores(kernel: Kernel, patches: Pixels, templates: Pixels) -> FloatArray:
 @known_options
 @threads.single_threaded_blas
 def find_template(
-    image: ArrayLike,
-    templates: Sequence[ArrayLike],
+    image: ImageLike,
+    templates: Sequence[ImageLike],
     *,
     kernel: str | Kernel = "heat",
     model: TransformModel = "affine",
@@ -168,9 +168,9 @@ def find_template(
 
     Parameters
     ----------
-    image : array (h, w) or (h, w, 3 or 4)
-        uint8, uint16, bool, or floats in [0, 1]; colors in RGB order.
-    templates : sequence of n arrays
+    image : array, PIL image, path, bytes, file object or tensor
+        See :func:`caloric.read_image`.
+    templates : sequence of n images
         Images of any size from 8 x 8 pixels to the size of ``image``; others are skipped.
     kernel : str or Kernel
         The kernel of the scores: a name, or the result of :func:`caloric.kernel`.
@@ -198,26 +198,29 @@ def find_template(
     >>> match.template, match.found
     (1, True)
     """
+    is_single = inputs.is_encoded(templates) or getattr(templates, "ndim", 3) == 2
+    if is_single:
+        raise InputError("templates: got a single image; expected a list of images")
     if len(templates) == 0:
         raise InputError("templates: the list is empty; expected at least one image")
-    if isinstance(templates, np.ndarray) and templates.ndim == 2:
-        raise InputError("templates: got a single image; expected a list of images")
     align.check_choice(model, TransformModel, "model")
     chosen = kernel if isinstance(kernel, Kernel) else descriptor(kernel).kernel
     if chosen.feature != "orientation":
         raise InputError(f"kernel {chosen.name!r} is not a kernel of gradient orientations")
     kind = fields.feature(feature, inverted)
-    labels = [f"template {i}" for i in range(len(templates))] if names is None else names
+    if names is None:
+        names = [inputs.label(t, f"template {i}") for i, t in enumerate(templates)]
+    pixels = inputs.gray(image)
     checked: dict[int, Pixels] = {}
     unusable: dict[int, str] = {}
     for index, template in enumerate(templates):
         try:
-            checked[index], large = align.checked(template, image)
+            checked[index], large = align.checked(template, pixels)
         except InputError as error:
             unusable[index] = str(error)
     if not checked:
         first = min(unusable)
-        raise InputError(f"{labels[first]}: {unusable[first]}")
+        raise inputs.named(unusable[first], names[first])
     textured = {i: t for i, t in checked.items() if not align.is_flat(t)}
     if textured:
         flat = checked.keys() - textured.keys()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from caloric.errors import InputError
+from caloric.runtime.files import check_input_directory
 from caloric.types import FloatArray
 
 _IMAGES = (".png", ".ppm", ".pgm", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
@@ -52,10 +53,7 @@ def _homography(path: Path) -> FloatArray:
 
 def _scenes(directory: Path, pattern: str) -> list[Path]:
     """Return the subdirectories that contain a file matching a pattern."""
-    if not directory.is_dir():
-        raise InputError(
-            f"{directory}: no such directory; name the directory of the data set with --data"
-        )
+    check_input_directory(directory, "; name the directory of the data set with --data")
     scenes = sorted(p for p in directory.iterdir() if p.is_dir() and any(p.glob(pattern)))
     if not scenes:
         raise InputError(f"{directory}: no subdirectory contains {pattern}; is this the data set?")

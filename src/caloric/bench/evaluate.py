@@ -39,7 +39,7 @@ from caloric.bench.metrics import (
 )
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.image.reading import read_image
+from caloric.image.inputs import read_image
 from caloric.matching import geometry, neighbors
 from caloric.runtime import threads
 from caloric.runtime.files import replacing

@@ -14,8 +14,8 @@ from caloric.bench import datasets
 from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.gpu import devices
+from caloric.image.inputs import read_image
 from caloric.image.pixels import to_gray
-from caloric.image.reading import read_image
 from caloric.runtime import threads
 from caloric.types import Log, Pixels, Report
 

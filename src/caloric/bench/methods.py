@@ -17,8 +17,8 @@ from caloric import pipeline
 from caloric.descriptor import normalize, recipes
 from caloric.descriptor.sampling import SquarePatch
 from caloric.frames import Frames
+from caloric.image.inputs import read_image
 from caloric.image.pixels import as_unit_range
-from caloric.image.reading import read_image
 from caloric.runtime import native
 
 KEYPOINTS = 1500

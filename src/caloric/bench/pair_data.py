@@ -17,6 +17,7 @@ from caloric.bench.correspondence import project
 from caloric.bench.methods import read_gray
 from caloric.errors import InputError
 from caloric.matching import fitting
+from caloric.runtime.files import check_input_directory
 from caloric.synthetic import View
 from caloric.types import FloatArray
 
@@ -147,10 +148,7 @@ def _synthetic(directory: Path) -> list[Pair]:
 
 def read(directory: Path) -> list[Pair]:
     """Return the pairs of a data set; its layout is recognized by its files."""
-    if not directory.is_dir():
-        raise InputError(
-            f"{directory}: no such directory; name the directory of the data set with --data"
-        )
+    check_input_directory(directory, "; name the directory of the data set with --data")
     for pattern, layout in (("*/H1to2p", "oxford"), ("*/H_1_2", "hpatches"), ("*/H_*", "fischer")):
         if any(directory.glob(pattern)):
             return _homographies(layout, directory)

@@ -79,6 +79,7 @@ def main() -> None:
     # --debug is accepted at any position.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     console.raise_on_interrupt()
+    console.print_warnings()
     try:
         code = app(arguments, prog_name="caloric", standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)

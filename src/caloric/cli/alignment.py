@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Device, Figure, Json
+from caloric.cli.options import Device, Figure, Json, WhiteLevel
 from caloric.errors import InputError
 from caloric.runtime import threads
 
@@ -59,6 +59,7 @@ def align(
             "scales (all; slower)."
         ),
     ] = "partial",
+    white_level: WhiteLevel = None,
     device: Device = "cpu",
 ) -> None:
     """Locate a template in an image by coarse-to-fine alignment.
@@ -66,11 +67,13 @@ def align(
     Exits with status 1 if the alignment is not reliable.
     """
     from caloric.alignment import align
-    from caloric.image import reading
+    from caloric.image.inputs import read_image
     from caloric.types import TransformModel as Motion
 
     console.check_outputs(json_path, output, inputs=(template, image))
-    template_pixels, image_pixels = reading.read_image(template), reading.read_image(image)
+    template_pixels, image_pixels = (
+        read_image(path, white_level=white_level) for path in (template, image)
+    )
     start = None
     if initial is not None:
         numbers = console.numbers(initial, "--initial", float)
@@ -178,6 +181,7 @@ def find(
     ] = "heat",
     inverted: Inverted = False,
     feature: FeatureName = "orientation",
+    white_level: WhiteLevel = None,
     device: Device = "cpu",
 ) -> None:
     """Find which of several templates are in an image, and where.
@@ -187,12 +191,12 @@ def find(
     Exits with status 1 if none is found.
     """
     from caloric.alignment import templates as template_search
-    from caloric.image import reading
+    from caloric.image.inputs import read_image
     from caloric.types import TransformModel as Motion
 
     console.check_outputs(json_path, output, inputs=(image, *templates))
-    image_pixels = reading.read_image(image)
-    pixels, unusable = _readable(templates)
+    image_pixels = read_image(image, white_level=white_level)
+    pixels, unusable = _readable(templates, white_level)
     readable = list(pixels)
     with console.working(f"searching {image} for {len(readable)} templates"):
         result = template_search.find_template(
@@ -236,14 +240,14 @@ def find(
         raise typer.Exit(1)
 
 
-def _readable(paths: list[str]) -> tuple[dict[int, Any], dict[int, str]]:
+def _readable(paths: list[str], white_level: float | None) -> tuple[dict[int, Any], dict[int, str]]:
     """Return the readable templates, and the errors of the others, both by index."""
-    from caloric.image import reading
+    from caloric.image.inputs import read_image
 
     pixels, unusable = {}, {}
     for index, path in enumerate(paths):
         try:
-            pixels[index] = reading.read_image(path)
+            pixels[index] = read_image(path, white_level=white_level)
         except InputError as error:
             unusable[index] = str(error).removeprefix(f"{path}: ")
     if not pixels:

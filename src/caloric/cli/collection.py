@@ -63,11 +63,6 @@ Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homogr
 Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
 
 
-@app.callback()
-def _collection() -> None:
-    console.print_warnings()
-
-
 def _reporter() -> "Reporter":
     """Return a reporter that prints the progress and the result of each step."""
     from caloric.collection import Reporter

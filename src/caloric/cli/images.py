@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, Device, takes_extract_options
+from caloric.cli.options import DEFAULTS, Device, WhiteLevel, takes_extract_options
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
 from caloric.image_pair import ViewsChoice
@@ -69,6 +69,7 @@ def match(
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
+    white_level: WhiteLevel = None,
     device: Device = "cpu",
 ) -> None:
     """Match two images and verify the matches geometrically.
@@ -87,7 +88,7 @@ def match(
         pair = match_images(
             image_a, image_b, model=model, ratio=None if ratio == 1 else ratio,
             threshold=threshold, views=views_argument(views), refine=refine, seed=seed,
-            device=device, **options.to_json(),
+            white_level=white_level, device=device, **options.to_json(),
         )  # fmt: skip
     if json_path is not None:
         console.write_text(json_path, json.dumps(files.as_json(pair)))
@@ -143,6 +144,7 @@ def extract(
     ] = None,
     options: ExtractOptions = DEFAULTS,
     memory: Memory = 500,
+    white_level: WhiteLevel = None,
     device: Device = "cpu",
     decode: Annotated[
         Decoder,
@@ -157,7 +159,7 @@ def extract(
     from caloric import features
     from caloric.extraction import dispatch
     from caloric.gpu import devices
-    from caloric.image import loading, reading
+    from caloric.image import inputs, loading, reading
     from caloric.interop import exporters
     from caloric.interop.conversion import in_file_axes
 
@@ -175,15 +177,17 @@ def extract(
     target = devices.resolve(device)
     dispatch.check_device(target, options, on_device=False)
     loading.check_decoder(decode, target)
+    inputs.check_white_level(white_level)
     skipped = []
 
     def extracted() -> Iterator[tuple[str, features.Features]]:
-        pixels = ((image, None) for image in loading.open_images(images, target, decode))
-        each = dispatch.extract_each(pixels, options, device, 10**6 * memory)
+        opened = loading.open_images(images, target, decode, white_level)
+        pixels = ((image, None) for image in opened)
+        each = dispatch.extract_each(pixels, options, device, 10**6 * memory, names=images)
         for number, (index, result) in enumerate(each, 1):
             if isinstance(result, Failure):
                 skipped.append(images[index])
-                console.skipped(images[index], result.reason)
+                console.skipped(images[index], str(inputs.named(result.reason, images[index])))
                 continue
             name = names[index]
             views = f" with views up to tilt {result.views}" if result.views > 1 else ""

@@ -24,6 +24,13 @@ Device = Annotated[
         "available)."
     ),
 ]
+WhiteLevel = Annotated[
+    float | None,
+    typer.Option(
+        help="The pixel value of white, such as 4095 for 12-bit data in 16-bit files; by default "
+        "the maximum of the file's type."
+    ),
+]
 Figure = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a figure of the result to this file.")
 ]

@@ -8,6 +8,7 @@ import typer
 from caloric.cli import console
 from caloric.errors import InputError
 from caloric.pipeline import POINT_SIGMA
+from caloric.runtime.files import check_input_directory
 
 
 def refine(
@@ -40,8 +41,7 @@ def refine(
         raise InputError("--matches is for hloc only: a COLMAP database contains its matches")
     if is_hloc != (output.suffix.lower() in suffixes):
         raise InputError(f"{output}: the output must have the file type of {project.name}")
-    if not directory.is_dir():
-        raise InputError(f"{directory}: no such directory")
+    check_input_directory(directory)
     if not 0 < sigma < float("inf"):
         raise InputError(f"--sigma must be a positive number of pixels, got {sigma}")
     inputs = [str(path) for path in (project, matches) if path is not None]

@@ -11,7 +11,7 @@ import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, takes_extract_options
+from caloric.cli.options import DEFAULTS, WhiteLevel, takes_extract_options
 from caloric.descriptor import recipes
 from caloric.image_pair import ViewsChoice
 from caloric.options import ExtractOptions
@@ -53,14 +53,15 @@ def paper(
 @takes_extract_options
 def view(
     image_a: Annotated[
-        Path | None, typer.Argument(help="First image. If omitted, drop images onto the page.")
+        str | None, typer.Argument(help="First image. If omitted, drop images onto the page.")
     ] = None,
-    image_b: Annotated[Path | None, typer.Argument(help="Second image.")] = None,
+    image_b: Annotated[str | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
     model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
     views: Annotated[
         ViewsChoice, typer.Option(help="Simulated oblique views, as for caloric match.")
     ] = "auto",
+    white_level: WhiteLevel = None,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.")] = 8765,
     host: Annotated[
         str,
@@ -79,7 +80,7 @@ def view(
     shown = session.Session(options=options, initial_settings=settings)
     for side, path in (("a", image_a), ("b", image_b)):
         if path is not None:
-            shown.set_image(side, session.LoadedImage.of(path.name, path.read_bytes(), str(path)))
+            shown.set_image(side, session.LoadedImage.read(path, white_level))
 
     def ready(address: str) -> None:
         typer.echo(f"{address} (press Ctrl-C to stop)")

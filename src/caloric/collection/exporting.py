@@ -17,7 +17,7 @@ from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.image import reading
+from caloric.image import inputs, reading
 from caloric.interop import colmap, exporters
 from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
@@ -95,7 +95,7 @@ def describe_database(
     def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
         for name, keypoints in frames.items():
             try:
-                pixels = reading.read_image(directory / name)
+                pixels = inputs.read_image(directory / name)
             except InputError as error:
                 skipped[name] = str(error)
                 continue

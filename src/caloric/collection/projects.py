@@ -20,7 +20,7 @@ from caloric.collection.refining import Moved, Views, gathered
 from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
 from caloric.frames import Frames, sigmas
-from caloric.image import reading
+from caloric.image import inputs, reading
 from caloric.interop import colmap_tables, hdf5
 from caloric.runtime import threads
 from caloric.runtime.files import replacing_path
@@ -182,7 +182,7 @@ def refine(project: Project, directory: Path, progress: Callable[[str, int, int]
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
         try:
-            return reading.read_image(directory / name), reading.orientation(directory / name)
+            return inputs.read_image(directory / name), reading.orientation(directory / name)
         except InputError as error:
             skipped[name] = str(error)
             raise

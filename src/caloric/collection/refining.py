@@ -28,6 +28,7 @@ from caloric.image import reading
 from caloric.image.pixels import to_gray
 from caloric.matching import refinement
 from caloric.runtime import threads
+from caloric.runtime.files import check_input_directory
 from caloric.types import FloatArray
 
 COLUMNS = (
@@ -214,8 +215,8 @@ def refine(
 ) -> RefinementResult:
     """Refine the features of all tracks of a verified store."""
     directory, store = sources.absolute(directory), store.absolute()
-    if not sources.is_remote(directory) and not Path(directory).is_dir():
-        raise InputError(f"{directory}: no such directory")
+    if not sources.is_remote(directory):
+        check_input_directory(directory)
     if not matching.geometries(store).all():
         raise InputError(f"{store}: contains no geometries; verify first")
     known, stored = extraction.stored_images(store), shards(store)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.image import reading
+from caloric.runtime.files import check_input_directory
 
 _LOGGER = logging.getLogger(__name__)
 _BLOCK = 64  # images hashed by one task
@@ -72,9 +73,7 @@ def names(directory: str) -> list[str]:
             raise InputError(f"{directory}: cannot be listed ({error})") from None
         linked = []
     else:
-        base = Path(directory)
-        if not base.is_dir():
-            raise InputError(f"{directory}: no such directory")
+        base = check_input_directory(directory)
         paths = list(base.rglob("*"))
         result = [p.relative_to(base).as_posix() for p in paths if p.is_file() or not p.exists()]
         # Links to directories are not followed; they are reported as unreadable.

@@ -106,6 +106,8 @@ def _checked(options: ExtractOptions, workers: Workers) -> Workers:
 
 
 def _existing(out: str | Path) -> Path:
+    if Path(out).is_file():
+        raise InputError(f"{out}: not a directory; expected a store")
     if not Path(out).is_dir():
         raise InputError(f"{out}: no such store")
     return Path(out)

@@ -7,7 +7,7 @@ from typing import TypedDict, get_args
 import numpy as np
 
 from caloric.detector import affine_shape, extrema, orientation
-from caloric.errors import InputError, unknown
+from caloric.errors import InputError, check_bool, unknown
 from caloric.types import Detector
 
 # Default number of features per image. With 2,000, 4,000 and 8,000 features, the share of
@@ -57,6 +57,8 @@ class DetectOptions:
                 raise InputError(f"max_features must be an integer or None, got {limit!r}")
             if limit < 0:
                 raise InputError(f"max_features must be 0 or more, got {limit}")
+        check_bool("affine", self.affine)
+        check_bool("upright", self.upright)
         if self.detector not in get_args(Detector):
             raise unknown("detector", self.detector, get_args(Detector))
         contrast = extrema.CONTRAST if self.contrast is None else self.contrast

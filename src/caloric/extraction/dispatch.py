@@ -1,7 +1,7 @@
 """Dispatch of feature extraction to the CPU or a device, for one image or many."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,10 +14,11 @@ from caloric.extraction import oblique, tiled
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
-from caloric.image import tiles
-from caloric.image.pixels import low_contrast, unused_range
+from caloric.image import inputs, loading, tiles
+from caloric.image.pixels import lacks_texture, low_contrast, source, unused_range
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
+from caloric.types import ImageLike
 
 R = TypeVar("R")
 _log = logging.getLogger(__name__)
@@ -32,10 +33,12 @@ def extract_one(
     device: str = "cpu",
     memory: int = tiles.MEMORY,
     on_device: bool = False,
+    name: str = "image",
 ) -> Any:
     """Return the features of an image; with ``on_device`` they are left on the device.
 
-    An image that does not fit into device memory is processed on the CPU.
+    An image that does not fit into device memory is processed on the CPU. Warnings start with
+    ``name``.
     """
     target = devices.resolve(device)
     check_device(target, options, on_device)
@@ -57,8 +60,19 @@ def extract_one(
             features = _uploaded(features, target)
     if isinstance(features, Failure):
         raise InputError(features.reason)
-    advise(image, len(features), options)
+    advise(name, image, len(features), options)
     return features
+
+
+def detect(image: ImageLike, mask: Any, options: DetectOptions, memory: int) -> Frames:
+    """Return the frames of an image in any form; errors and warnings name its file."""
+    name = inputs.label(image, "image")
+    with inputs.naming(name):
+        opened = inputs.opened(image)
+        pixels = source(opened)
+        frames, _ = tiled.find(pixels, tiled.allowed_by(mask, pixels.size), options, memory)
+    advise(name, opened, len(frames), options)
+    return frames
 
 
 def check_device(target: Any, options: ExtractOptions, on_device: bool) -> None:
@@ -75,21 +89,27 @@ def extract_each(
     device: str = "cpu",
     memory: int = tiles.MEMORY,
     on_device: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield (index, features) for each image, with a :class:`Failure` if it has no features.
 
     ``images`` yields (image, mask or None); an image that is already a Failure is passed on. A
-    device processes images of the same size together, so results may be out of order.
+    device processes images of the same size together, so results may be out of order. Warnings
+    start with the name of the image.
     """
+
+    def name(index: int) -> str:
+        return f"images[{index}]" if names is None else names[index]
+
     target = devices.resolve(device)
     check_device(target, options, on_device)
     if options.views is not None:
-        yield from _each_oblique(images, options, device, memory)
+        yield from _each_oblique(images, options, device, memory, name)
     elif target is not None:
-        yield from _each_on_device(images, options, target, memory, on_device)
+        yield from _each_on_device(images, options, target, memory, on_device, name)
     else:
         for index, (image, mask) in enumerate(images):
-            work = partial(extract_one, image, mask, options, memory=memory)
+            work = partial(extract_one, image, mask, options, memory=memory, name=name(index))
             yield index, _or_failure(image, work)
 
 
@@ -105,19 +125,28 @@ def extract_list(
     count = len(images)
     if masks is not None and (not isinstance(masks, list | tuple) or len(masks) != count):
         raise InputError(f"masks: expected a list of {count} masks, one per image, or None")
-    pairs = zip(images, [None] * count if masks is None else masks, strict=True)
+    opened = loading.open_images(images, devices.resolve(device))
+    pairs = zip(opened, [None] * count if masks is None else masks, strict=True)
+    names = [inputs.label(image, f"images[{i}]") for i, image in enumerate(images)]
     results: dict[int, Features] = {}
-    for index, result in extract_each(pairs, options, device, memory, on_device):
+    for index, result in extract_each(pairs, options, device, memory, on_device, names):
         if isinstance(result, Failure):
-            raise InputError(result.reason)
+            raise inputs.named(result.reason, names[index])
         results[index] = result
     return [results[i] for i in range(count)]
 
 
 def describe_frames(
-    image: Any, frames: Frames, options: ExtractOptions, device: Any, memory: int
+    image: ImageLike, frames: Frames, options: ExtractOptions, device: Any, memory: int
 ) -> NDArray[np.generic]:
     """Return the descriptors (n, d) of given frames, on a device or, if it is None, on the CPU."""
+    with inputs.naming(inputs.label(image, "image")):
+        return _describe(inputs.opened(image), frames, options, device, memory)
+
+
+def _describe(
+    image: Any, frames: Frames, options: ExtractOptions, device: Any, memory: int
+) -> NDArray[np.generic]:
     pixels = tiled.checked_source(image, options.recipe.kernel)
     if 0 in pixels.size or len(frames) == 0:
         return np.zeros((len(frames), options.recipe.dimension), options.output)
@@ -132,14 +161,18 @@ def describe_frames(
 
 
 def _each_oblique(
-    images: Iterable[tuple[Any, Any]], options: ExtractOptions, device: str, memory: int
+    images: Iterable[tuple[Any, Any]],
+    options: ExtractOptions,
+    device: str,
+    memory: int,
+    name: Callable[[int], str],
 ) -> Iterator[tuple[int, Features | Failure]]:
     """Yield the features of all views of each image; a device processes the next one meanwhile."""
 
     def finished(index: int, image: Any, pending: Any) -> tuple[int, Features | Failure]:
         result = pending if isinstance(pending, Failure) else _or_failure(image, pending)
         if isinstance(result, Features):
-            advise(image, len(result), options)
+            advise(name(index), image, len(result), options)
         return index, result
 
     tilts = (1, *options.tilts)
@@ -160,6 +193,7 @@ def _each_on_device(
     device: Any,
     memory: int,
     on_device: bool,
+    name: Callable[[int], str],
 ) -> Iterator[tuple[int, Any]]:
     from caloric.gpu import batches
 
@@ -180,7 +214,8 @@ def _each_on_device(
 
     def on_cpu(index: int) -> Any:
         image, mask = pending.pop(index)
-        result = _or_failure(image, partial(extract_one, image, mask, options, memory=memory))
+        work = partial(extract_one, image, mask, options, memory=memory, name=name(index))
+        result = _or_failure(image, work)
         if on_device and isinstance(result, Features):
             return _uploaded(result, device)
         return result
@@ -193,7 +228,7 @@ def _each_on_device(
             continue
         image, _ = pending.pop(index)
         if not isinstance(result, Failure):
-            advise(image, len(result), options)
+            advise(name(index), image, len(result), options)
         yield index, result
     yield from early
 
@@ -223,13 +258,17 @@ def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:
         return Failure("not enough memory")
 
 
-def advise(image: Any, count: int, options: DetectOptions) -> None:
-    """Log a warning if there are few features because the image uses little of its range."""
-    advice = None
-    if count < max(_FEW, (options.max_features or 0) // 2):
-        advice = unused_range(image)
+def advise(name: str, image: Any, count: int, options: DetectOptions) -> None:
+    """Log a warning if an image has few features because of its texture or intensity range."""
+    limit = options.max_features
+    if count >= max(_FEW, (limit or 0) // 2) or limit == 0:
+        return
+    reason = lacks_texture(image) if count == 0 else None
+    if reason is not None:
+        _log.warning("%s: no features found (%s)", name, reason)
+        return
+    advice = unused_range(image)
     if advice is None and count < _FEW:
         advice = low_contrast(image)
     if advice is not None:
-        size = " x ".join(map(str, np.shape(image)[1::-1]))
-        _log.warning("only %d features in an image of %s pixels: %s", count, size, advice)
+        _log.warning("%s: only %d features: %s", name, count, advice)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from caloric.descriptor.engine import check_range, describe_levels
 from caloric.descriptor.options import DescribeOptions
@@ -15,11 +15,11 @@ from caloric.detector.extrema import Extrema, joined
 from caloric.detector.options import DetectOptions
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.image import tiles
-from caloric.image.pixels import Source, source
+from caloric.image import inputs, tiles
+from caloric.image.pixels import Source, as_array, is_tensor, source
 from caloric.kernels import Kernel
 from caloric.options import ExtractOptions
-from caloric.types import FloatArray, Mask
+from caloric.types import FloatArray, ImageLike, Mask, Windows
 
 Allowed: TypeAlias = Callable[[FloatArray], NDArray[np.bool_]]
 
@@ -118,17 +118,29 @@ def checked_source(image: Any, kernel: Kernel) -> Source:
     return replace(pixels, read=read) if kernel.feature == "intensity" else pixels
 
 
-def checked_mask(mask: ArrayLike | None, size: tuple[int, int]) -> Mask | None:
-    """Return a mask as booleans (h, w); raise InputError if its shape is not ``size``."""
+def checked_mask(mask: ImageLike | None, size: tuple[int, int]) -> Mask | None:
+    """Return a mask as booleans (h, w); raise InputError if its shape is not ``size``.
+
+    A mask can be any image. Where it has colors, all channels that are zero exclude a pixel, as
+    does an alpha of zero.
+    """
     if mask is None:
         return None
-    array = np.asarray(mask)
+    try:
+        # Unlike images, masks may be integers of any type.
+        is_image = inputs.is_encoded(mask) or is_tensor(mask) or isinstance(mask, Windows)
+        array = inputs.read_image(mask) if is_image else as_array(mask, "mask")
+    except InputError as error:
+        raise InputError(str(error).replace("image:", "mask:", 1)) from None
+    if array.ndim == 3 and array.shape[2] in (3, 4):
+        nonzero = (array[..., :3] != 0).any(-1)
+        array = nonzero & (array[..., 3] != 0) if array.shape[2] == 4 else nonzero
     if array.shape != size:
         raise InputError(f"mask: shape {array.shape} does not match the image's, {size}")
     return np.asarray(array != 0)
 
 
-def allowed_by(mask: ArrayLike | None, size: tuple[int, int]) -> Allowed | None:
+def allowed_by(mask: ImageLike | None, size: tuple[int, int]) -> Allowed | None:
     """Return a function that tests at which positions (n, 2) a mask is nonzero."""
     checked = checked_mask(mask, size)
     if checked is None:

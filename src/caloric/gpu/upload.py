@@ -13,9 +13,9 @@ from caloric.descriptor.engine import check_intensities
 from caloric.errors import InputError
 from caloric.gpu import cuda_streams
 from caloric.image.pixels import (
-    Windows,
     as_image,
     as_unit_range,
+    channels_first,
     check_finite,
     check_levels,
     is_tensor,
@@ -24,6 +24,7 @@ from caloric.image.pixels import (
 from caloric.image.pixels import to_gray as gray_on_host
 from caloric.kernels import Kernel
 from caloric.runtime import threads
+from caloric.types import Windows
 
 Image: TypeAlias = NDArray[np.generic] | Tensor
 
@@ -82,11 +83,8 @@ def prepared(image: Any) -> Image:
         if array.dtype.type not in _INTEGERS:
             as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
         return array
-    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[0] not in (1, 3)):
-        shape = tuple(image.shape)
-        raise InputError(f"image: expected a tensor (h, w), (1, h, w) or (3, h, w), got {shape}")
     check_type(image)
-    return torch.as_tensor(image).detach()
+    return torch.as_tensor(channels_first(image)).detach()
 
 
 def check_type(image: Tensor) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from caloric.errors import Failure, InputError
-from caloric.image import reading
+from caloric.image import inputs
 from caloric.runtime import threads
+from caloric.types import ImageLike
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +39,7 @@ def read_ahead(
         except InputError as error:
             return Failure(str(error))
         except MemoryError:
-            return Failure(f"{file}: not enough memory")
+            return Failure(f"{inputs.label(file, 'image')}: not enough memory")
 
     with ThreadPoolExecutor(min(threads.count(), ahead), "caloric-files") as pool:
         pending: deque[Future[Any]] = deque()
@@ -65,15 +66,26 @@ def check_decoder(decode: Decoder, device: Any) -> None:
         raise InputError("--decode gpu requires torchvision with nvJPEG") from None
 
 
-def open_images(files: Sequence[str], device: Any = None, decode: Decoder = "cpu") -> Iterator[Any]:
+def open_images(
+    images: Sequence[ImageLike],
+    device: Any = None,
+    decode: Decoder = "cpu",
+    white_level: float | None = None,
+) -> Iterator[Any]:
     """Yield each image or a Failure, in order.
 
     Many files are prefetched for a device, but only one for the CPU, whose threads are busy. With
-    ``decode="gpu"`` JPEGs are decoded by nvJPEG if possible.
+    ``decode="gpu"`` JPEGs are decoded by nvJPEG if possible. Arrays and tensors are passed on.
     """
-    if device is not None and decode == "gpu":
-        return _decoded_by_gpu(files, device)
-    return read_ahead(files, reading.open_image, 2 if device is None else _AHEAD)
+
+    def read(image: ImageLike) -> Any:
+        return inputs.opened(image, white_level)
+
+    if device is not None and decode == "gpu" and white_level is None:
+        return _decoded_by_gpu([str(image) for image in images], device)
+    if white_level is None and not any(map(inputs.is_encoded, images)):
+        return iter(images)
+    return read_ahead(images, read, 2 if device is None else _AHEAD)
 
 
 def jpeg_bytes(path: str) -> "Tensor | None":
@@ -119,7 +131,7 @@ def _decoded_by_gpu(files: Sequence[str], device: Any) -> Iterator[Any]:
 
     def read(path: str) -> Any:
         content = jpeg_bytes(path)
-        return reading.open_image(path) if content is None else (path, content)
+        return inputs.open_image(path) if content is None else (path, content)
 
     def decode(batch: list[Any]) -> list[Any]:
         jpegs = [i for i, item in enumerate(batch) if isinstance(item, tuple)]
@@ -128,7 +140,7 @@ def _decoded_by_gpu(files: Sequence[str], device: Any) -> Iterator[Any]:
             torch.cuda.synchronize(device)
             for i, image in zip(jpegs, pixels, strict=True):
                 path = batch[i][0]
-                batch[i] = next(read_ahead([path], reading.open_image)) if image is None else image
+                batch[i] = next(read_ahead([path], inputs.open_image)) if image is None else image
         return batch
 
     def batches() -> Iterator[list[Any]]:

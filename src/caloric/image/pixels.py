@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from caloric.errors import InputError
 from caloric.runtime import threads
+from caloric.types import Windows
 
 FLOATS = (np.float16, np.float32, np.float64)
 _PIXELS = 250_000  # per block, so that a block fits in the cache
@@ -38,15 +38,16 @@ def as_unit_range(pixels: object, what: str, dtype: DTypeLike = np.float32) -> N
 
 
 def as_array(pixels: object, what: str) -> NDArray[np.generic]:
-    """Return ``pixels`` as an array; masked arrays, paths and ragged lists raise InputError."""
+    """Return ``pixels`` as an array; masked arrays and ragged lists raise InputError."""
     if np.ma.isMaskedArray(pixels) and np.ma.getmaskarray(pixels).any():
         raise InputError(f"{what}: masked pixels are not supported; fill them first")
-    if isinstance(pixels, str | bytes | PathLike):
-        raise InputError(f"{what}: expected an array; to read a file use caloric.read_image")
     try:
-        return np.asarray(pixels)
+        array = np.asarray(pixels)
     except ValueError:
         raise InputError(f"{what}: not an array; all rows must have the same length") from None
+    if array.dtype == object:
+        raise InputError(f"{what}: expected pixels, got {type(pixels).__name__}")
+    return array
 
 
 def is_tensor(image: object) -> bool:
@@ -54,34 +55,46 @@ def is_tensor(image: object) -> bool:
     return type(image).__module__.partition(".")[0] == "torch" and hasattr(image, "detach")
 
 
-def as_list(image: Any) -> list[Any] | None:
-    """Return the images of a list, tuple or tensor (b, c, h, w); None for a single image."""
-    if is_tensor(image) and image.ndim == 4:
-        return list(image)
-    if isinstance(image, list | tuple) and image:
-        shapes = [getattr(item, "shape", ()) for item in image]
-        if all(len(shape) >= 2 for shape in shapes):
-            return list(image)
-    return None
+def channels_first(tensor: Any) -> Any:
+    """Return a tensor (h, w), (c, h, w) or (h, w, c) as (h, w) or (c, h, w), c = 1, 3 or 4.
+
+    Other shapes, and those that can be read both ways, raise InputError.
+    """
+    shape = tuple(tensor.shape)
+    if len(shape) == 2:
+        return tensor
+    first, last = (len(shape) == 3 and shape[axis] in _CHANNELS for axis in (0, -1))
+    if first and last:
+        raise InputError(
+            f"image: a tensor of shape {shape} can be (c, h, w) or (h, w, c); pass an array "
+            "(h, w, c), or a tensor (h, w)"
+        )
+    if not (first or last):
+        raise InputError(
+            "image: expected a tensor (h, w), (c, h, w) or (h, w, c) with 1, 3 or 4 channels, "
+            f"got {shape}"
+        )
+    return tensor if first else tensor.permute(2, 0, 1)
 
 
-def _tensor_to_array(image: Any) -> NDArray[np.generic]:
-    host = image.detach().cpu()
+_CHANNELS = (1, 3, 4)
+
+
+def _tensor_to_array(tensor: Any) -> NDArray[np.generic]:
+    host = channels_first(tensor).detach().cpu()
     try:
-        return np.asarray(host.numpy())
+        pixels = np.asarray(host.numpy())
     except TypeError:  # NumPy has no bfloat16
-        return np.asarray(host.float().numpy())
+        pixels = np.asarray(host.float().numpy())
+    return np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
 
 
 def as_image(image: object) -> NDArray[np.generic]:
-    """Return an array (h, w) or (h, w, 3 | 4) of an array or a tensor (h, w) or (c, h, w)."""
-    if is_tensor(image):
-        pixels = _tensor_to_array(image)
-        image = np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels
-    array = as_array(image, "image")
+    """Return an array (h, w) or (h, w, 3 | 4) of an array or a tensor: see channels_first."""
+    array = _tensor_to_array(image) if is_tensor(image) else as_array(image, "image")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[..., 0]
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in _CHANNELS):
         raise InputError(f"image: expected shape (h, w) or (h, w, 3 or 4), got {array.shape}")
     return array
 
@@ -92,9 +105,13 @@ def check_finite(finite: bool, what: str = "image") -> None:
         raise InputError(f"{what}: NaN or infinite pixels; replace them first")
 
 
+# Interpolation and noise exceed [0, 1] by less, images normalized to [-1, 1] by more.
+_LOWEST, _HIGHEST = -0.5, 1.5
+
+
 def check_levels(low: float, high: float) -> None:
-    """Raise InputError if the range of a float image is far from [0, 1]."""
-    if low < -1 or high > 2:
+    """Raise InputError if the range of a float image is clearly not [0, 1]."""
+    if low < _LOWEST or high > _HIGHEST:
         raise InputError(
             f"image: floats must be in [0, 1], got {low:g} to {high:g}; "
             "divide by 255, or by the white level of the data"
@@ -117,12 +134,35 @@ def unused_range(image: object) -> str | None:
     if not 0 < top < white / 4:
         return None
     if floats:
-        return f"the brightest pixel is {top:.3g} of 1; divide the image by that"
+        return f"the brightest pixel is {top:.3g} of 1; set the white level to {top:.3g} {_OPTION}"
     bits = int(np.ceil(np.log2(top + 1)))
     return (
-        f"the brightest pixel is {top:,.0f} of {white:,.0f}; if the data has {bits} bits, use "
-        f"image / {2**bits - 1}"
+        f"the brightest pixel is {top:,.0f} of {white:,.0f}; if the data has {bits} bits, set the "
+        f"white level to {2**bits - 1} {_OPTION}"
     )
+
+
+_OPTION = "(white_level of caloric.read_image, or --white-level)"
+
+
+def scaled_to_white(pixels: NDArray[np.generic], white: float) -> NDArray[np.float32]:
+    """Return pixels divided by the white level and clipped to 1."""
+    return np.asarray(np.minimum(pixels.astype(np.float32) / white, 1), np.float32)
+
+
+_FLAT = 1e-6  # range of the gray levels of an image without texture
+_SMALL = 16  # pixels
+
+
+def lacks_texture(image: object) -> str | None:
+    """Return why an image cannot have features; None if that is not known."""
+    if isinstance(image, Windows):
+        return None
+    gray = to_gray(image)
+    h, w = gray.shape
+    if gray.size and np.ptp(gray) > _FLAT:
+        return f"the image has only {w} x {h} pixels" if min(h, w) < _SMALL else None
+    return "the image has no texture" if gray.size else "the image has no pixels"
 
 
 def low_contrast(image: object) -> str | None:
@@ -183,18 +223,6 @@ def _convert(
     return value_range
 
 
-@runtime_checkable
-class Windows(Protocol):
-    """An image that is read window by window, such as a large TIFF (:func:`caloric.open_image`)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape (h, w) or (h, w, channels) of the image."""
-
-    def window(self, rows: slice, columns: slice) -> NDArray[np.generic]:
-        """Return the pixels of the given rows and columns."""
-
-
 @dataclass(frozen=True, eq=False)
 class Source:
     """An image of ``size`` (h, w); ``read(rows, columns)`` returns a window in grayscale."""
@@ -206,13 +234,36 @@ class Source:
 def source(image: object) -> Source:
     """Return an array or :class:`Windows` as a :class:`Source`, converted when it is read."""
     if isinstance(image, Windows):
-        windows = image
-        return Source(
-            (windows.shape[0], windows.shape[1]),
-            lambda rows, columns: to_gray(windows.window(rows, columns)),
-        )
-    array = as_image(image)
-    as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
-    return Source(
-        (array.shape[0], array.shape[1]), lambda rows, columns: to_gray(array[rows, columns])
-    )
+        size, window = (image.shape[0], image.shape[1]), image.window
+    else:
+        array = as_image(image)
+        as_unit_range(array[:0], "image")  # raises InputError if the type is not supported
+        size = (array.shape[0], array.shape[1])
+
+        def window(rows: slice, columns: slice) -> NDArray[np.generic]:
+            return array[rows, columns]
+
+    def read(rows: slice, columns: slice) -> NDArray[np.float32]:
+        pixels = window(rows, columns)
+        try:
+            return to_gray(pixels)
+        except InputError:
+            if pixels.dtype.type in FLOATS:  # the error is about a part: report the whole range
+                whole = _value_range(window, size)
+                if np.isfinite(whole).all():
+                    check_levels(*whole)
+            raise
+
+    return Source(size, read)
+
+
+def _value_range(
+    window: Callable[[slice, slice], NDArray[np.generic]], size: tuple[int, int]
+) -> tuple[float, float]:
+    """Return the lowest and the highest value of an image that is read by windows."""
+    lows, highs = [], []
+    for rows in threads.strips(size[0], 256):
+        values = np.asarray(window(slice(rows.start, rows.stop), slice(0, size[1])), np.float64)
+        lows.append(float(values.min()))
+        highs.append(float(values.max()))
+    return min(lows), max(highs)

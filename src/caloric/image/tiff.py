@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
+from caloric.image import reading
+from caloric.image.pixels import scaled_to_white
 
 SMALL = 4_000_000  # pixels: images up to this size are read as a whole
 KEPT = 128_000_000  # bytes of decoded strips and tiles in the cache
@@ -22,8 +24,11 @@ _GRAY, _RGB = 1, 2  # photometric interpretations that need no conversion
 class TiffWindows:
     """A grayscale or RGB TIFF file of 8 or 16 bits or floats, read by windows."""
 
-    def __init__(self, path: Path, file: IO[bytes], page: Any) -> None:
+    def __init__(
+        self, path: Path, file: IO[bytes], page: Any, white_level: float | None = None
+    ) -> None:
         """Wrap a ``page`` (tifffile.TiffPage) of an open file."""
+        self._white_level = white_level
         self._path, self._file, self._page = path, file, page
         weakref.finalize(self, file.close)
         self._lock = Lock()
@@ -58,7 +63,7 @@ class TiffWindows:
                 target[:, x0 - columns.start : x1 - columns.start] = part[
                     y0 - top : y1 - top, x0 - left : x1 - left
                 ]
-        return result
+        return result if self._white_level is None else scaled_to_white(result, self._white_level)
 
     def _decoded(self, index: int) -> NDArray[np.generic]:
         with self._lock:
@@ -91,13 +96,13 @@ class TiffWindows:
         return np.asarray(part[0] if len(self._shape) == 3 else part[0, ..., 0])
 
 
-def windows(path: Path) -> TiffWindows | None:
+def windows(path: Path, white_level: float | None = None) -> TiffWindows | None:
     """Return a TIFF file as windows; None for files that are read as a whole."""
     try:
         import tifffile
 
         file = path.open("rb")
-    except (OSError, ImportError):
+    except (OSError, ImportError, ValueError):
         return None
     result = None
     try:
@@ -105,9 +110,12 @@ def windows(path: Path) -> TiffWindows | None:
             file.seek(0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                page = tifffile.TiffFile(file).pages[0]
+                page: Any = tifffile.TiffFile(file).pages[0]
                 if _plain(page):
-                    result = TiffWindows(path, file, page)
+                    tags = {tag.code: tag.value for tag in page.tags}
+                    if white_level is None and page.dtype == np.uint16:
+                        white_level = reading.stated_white(tags, page.description.encode())
+                    result = TiffWindows(path, file, page, white_level)
                     result._read(0)
     except Exception:
         result = None  # reported when the whole file is read

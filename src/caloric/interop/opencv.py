@@ -25,16 +25,21 @@ from caloric.detector import extrema
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.image import scalespace
+from caloric.image import inputs, scalespace
 from caloric.interop import conversion
 
 DEFAULT = "caloric-unlearned"
 
 
 def _pixels(image: Any, what: str = "image") -> Any:
-    """Return an OpenCV image, an array or UMat in BGR order, as an array in RGB order."""
+    """Return an OpenCV image, an array or UMat in BGR order, as an array in RGB order.
+
+    Images in other forms, such as paths and PIL images, have their own order.
+    """
     if image is None:
         raise InputError(f"{what} is None: cv2.imread returns None for a file that it cannot read")
+    if inputs.is_encoded(image):
+        return inputs.read_image(image)
     array = np.asarray(image.get() if isinstance(image, cv2.UMat) else image)
     if array.ndim == 3 and array.shape[2] in (3, 4):
         return array[..., [2, 1, 0, *range(3, array.shape[2])]]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.features import Features
-from caloric.image import reading
+from caloric.image import inputs, reading
 from caloric.image.pixels import as_unit_range
 from caloric.interop.conversion import sift_floats
 from caloric.interop.exporters import Exporter, inside
@@ -108,7 +108,7 @@ def points(features: Features) -> NDArray[np.float32]:
 
 def colors(path: Path, features: Features) -> NDArray[np.uint8]:
     """Return the colors (n, 3) of the pixels nearest to features in the axes of the stored file."""
-    pixels = reading.read_image(path)
+    pixels = inputs.read_image(path)
     size = pixels.shape[0], pixels.shape[1]
     to_stored = reading.to_stored(size, reading.orientation(path))
     to_upright = np.asarray(cv2.invertAffineTransform(to_stored))

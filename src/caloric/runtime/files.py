@@ -31,6 +31,14 @@ def check_directory(path: Path) -> Path:
     return path
 
 
+def check_input_directory(path: str | Path, hint: str = "") -> Path:
+    """Return the path of an input directory; raise InputError if it does not exist or is a file."""
+    if not Path(path).is_dir():
+        problem = "not a directory" if Path(path).exists() else "no such directory"
+        raise InputError(f"{path}: {problem}{hint}")
+    return Path(path)
+
+
 @contextmanager
 def created_directory(path: Path) -> Iterator[Path]:
     """Create a directory and its parents; after an error, remove those that are new and empty."""

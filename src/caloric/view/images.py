@@ -2,13 +2,14 @@
 
 import base64
 from dataclasses import dataclass
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.image import reading
+from caloric.image import inputs
 from caloric.image.pixels import to_gray
 from caloric.viz.figure import rgb
 
@@ -30,12 +31,18 @@ class LoadedImage:
     path: str = ""
 
     @classmethod
+    def read(cls, path: str, white_level: float | None = None) -> "LoadedImage":
+        """Read a file: see :func:`caloric.read_image`."""
+        pixels = inputs.read_image(path, MAX_PIXELS, white_level)
+        return cls.of_pixels(Path(path).name, pixels, path)
+
+    @classmethod
     def of(cls, name: str, data: bytes, path: str = "") -> "LoadedImage":
-        """Decode a file; an error names it if it is not an image or too large."""
+        """Decode the bytes of a file; an error names it if it is not an image or too large."""
         try:
-            pixels = reading.decode(data, MAX_PIXELS)
+            pixels = inputs.read_image(data, MAX_PIXELS)
         except InputError as error:
-            raise InputError(f"{name}: {error}") from None
+            raise inputs.named(error, name) from None
         return cls.of_pixels(name, pixels, path)
 
     @classmethod

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
+from caloric.image.inputs import read_image
 from caloric.image.pixels import to_gray
-from caloric.types import FloatArray
+from caloric.types import FloatArray, ImageLike
 from caloric.viz import plots
 from caloric.viz.figure import DIMMED, GAP, Figure, rgb, write
 
@@ -24,8 +25,8 @@ _OTHER = (90, 190, 255)
 
 
 def draw_alignment(
-    template: object,
-    image: object,
+    template: ImageLike,
+    image: ImageLike,
     start: FloatArray,
     steps: list[tuple[float, FloatArray, float]],
     title: str,
@@ -39,7 +40,7 @@ def draw_alignment(
 
     Parameters
     ----------
-    template, image : array
+    template, image : array, PIL image, path, bytes, file object or tensor
         The two images, as :func:`caloric.align` takes them.
     start : array (2, 3)
         The transform of the overlay titled "before".
@@ -69,6 +70,7 @@ def draw_alignment(
     >>> caloric.viz.draw_alignment(template, image, start, steps, "aligned").pixels.shape[1]
     1232
     """
+    template, image = read_image(template), read_image(image)
     template_gray, image_gray = to_gray(template), to_gray(image)
     template_rgb, image_rgb = rgb(template), rgb(image)
     shape = template_gray.shape

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.image.pixels import as_image, as_unit_range
+from caloric.image.inputs import read_image
+from caloric.image.pixels import as_unit_range
 from caloric.runtime.files import replacing
+from caloric.types import ImageLike
 
 GAP = 8  # pixels between panels
 DIMMED = 0.6  # brightness of images behind lines
@@ -73,12 +75,12 @@ def write(canvas: NDArray[np.uint8], text: str, at: tuple[int, int], size: int =
     canvas[...] = np.asarray(page)
 
 
-def rgb(image: object, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+def rgb(image: ImageLike, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
     """Return an image as RGB bytes (h, w, 3), resized to ``size`` (h, w).
 
     An image that uses less than a quarter of its range, such as 12 bits in 16, is stretched.
     """
-    pixels = as_unit_range(as_image(image), "image")
+    pixels = as_unit_range(read_image(image), "image")
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, -1)
     elif pixels.shape[2] == 4:

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.image.pixels import as_image
+from caloric.image.inputs import read_image
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
-from caloric.types import FloatArray
+from caloric.types import FloatArray, ImageLike
 from caloric.viz.figure import DIMMED, GAP, Figure, rgb, write
 
 MAX_LINES = 150
@@ -27,13 +27,13 @@ _TEXT = 14  # pixels
 _LEGEND = 214  # pixels
 
 
-def draw_features(image: ArrayLike, features: Features | Frames, max_features: int = 500) -> Figure:
+def draw_features(image: ImageLike, features: Features | Frames, max_features: int = 500) -> Figure:
     """Draw features onto their image: an ellipse at 3 σ for each, and a line in its direction.
 
     Parameters
     ----------
-    image : array (h, w) or (h, w, 3 or 4)
-        The image.
+    image : array, PIL image, path, bytes, file object or tensor
+        The image: see :func:`caloric.read_image`.
     features : Features or Frames
         Its features.
     max_features : int
@@ -68,8 +68,8 @@ def draw_features(image: ArrayLike, features: Features | Frames, max_features: i
 
 
 def draw_matches(
-    image_a: ArrayLike,
-    image_b: ArrayLike,
+    image_a: ImageLike,
+    image_b: ImageLike,
     a: Features | Frames | ArrayLike,
     b: Features | Frames | ArrayLike,
     matches: Matches | None = None,
@@ -84,8 +84,9 @@ def draw_matches(
 
     Parameters
     ----------
-    image_a, image_b : array (h, w) or (h, w, 3 or 4)
-        The images, drawn side by side, or stacked if both are very wide.
+    image_a, image_b : array, PIL image, path, bytes, file object or tensor
+        The images: see :func:`caloric.read_image`. They are drawn side by side, or stacked if both
+        are very wide.
     a, b : Features, Frames, or array (m, 2)
         The matched features; or points, where row i of ``a`` matches row i of ``b``.
     matches : Matches, optional
@@ -153,8 +154,8 @@ class MatchDrawing:
 
 
 def arranged(
-    image_a: ArrayLike,
-    image_b: ArrayLike,
+    image_a: ImageLike,
+    image_b: ImageLike,
     a: Features | Frames | ArrayLike,
     b: Features | Frames | ArrayLike,
     matches: Matches | None = None,
@@ -180,7 +181,7 @@ def arranged(
         distances = distances[geometry.inliers]
     if len(xy_a) != len(xy_b) or (distances is not None and len(distances) != len(xy_a)):
         raise InputError("draw_matches: points and errors must have the same length")
-    images = [as_image(image) for image in (image_a, image_b)]
+    images = [read_image(image) for image in (image_a, image_b)]
     if not all(image.size for image in images):
         raise InputError("draw_matches: an image has no pixels")
     sizes = [(image.shape[0], image.shape[1]) for image in images]
