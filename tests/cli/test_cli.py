@@ -14,7 +14,7 @@ import caloric
 from caloric import cli, pipeline
 from caloric.alignment import align, templates
 from caloric.descriptor import engine
-from caloric.image import reading
+from caloric.image import inputs
 from paths import README
 
 
@@ -144,7 +144,7 @@ def test_citations_name_the_sources_of_a_descriptor():
 
 
 def test_examples_in_docstrings():
-    for module in (caloric, pipeline, engine, align, templates, reading):
+    for module in (caloric, pipeline, engine, align, templates, inputs):
         result = doctest.testmod(module)
         assert result.attempted > 0, module
         assert result.failed == 0, module
