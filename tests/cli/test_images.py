@@ -123,7 +123,7 @@ def test_unusable_images_are_skipped(pair, tmp_path, command):
     assert store.read_bytes() == b"old contents"
     code, _, err = command("extract", pair[0], "-o", tmp_path / "x.unknown")
     assert code == 2
-    assert "file or a directory" in err
+    assert "file, or a directory" in err
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (1, 1), (3, 10_000)])
