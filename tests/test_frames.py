@@ -52,10 +52,13 @@ def test_colmap_keypoints_are_offset_by_half_a_pixel():
     np.testing.assert_allclose(Frames.from_colmap([[1.5, 2.5]]).xy, [[1, 2]])
 
 
-def test_kornia_lafs_are_the_maps():
+def test_the_scale_of_a_kornia_laf_is_6_sigma():
     frames = Frames.from_xysa([3.0], [4.0], [2.0], [0.5])
     laf = frames.to_laf()
     assert laf.shape == (1, 1, 2, 3)
+    assert laf.dtype == np.float32
+    np.testing.assert_allclose(laf[0, 0, :, 2], [3, 4])
+    np.testing.assert_allclose(np.hypot(*laf[0, 0, :, 0]), 12, rtol=1e-6)
     np.testing.assert_allclose(Frames.from_laf(laf).maps, frames.maps, rtol=1e-6)
 
 

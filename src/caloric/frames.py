@@ -3,7 +3,7 @@
 * Coordinates are (x, y); the center of the top-left pixel is (0, 0), as in OpenCV. COLMAP uses
   (0.5, 0.5); :meth:`Frames.from_colmap` and :meth:`Frames.to_colmap` convert.
 * A frame is a 2 x 3 affine map u ↦ A u + t from the plane of the unit disk to the image, with
-  σ = √|det A|. OpenCV's ``size`` is 2σ, COLMAP's scale is σ, and kornia's LAF is [A | t].
+  σ = √|det A|. OpenCV's ``size`` is 2σ, COLMAP's scale is σ, and kornia's LAF is [6A | t].
 * Angles are in radians, from +x towards +y: clockwise on the screen. OpenCV uses degrees.
 """
 
@@ -17,8 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
+from caloric.runtime.arrays import namespace
 from caloric.runtime.indexing import rows
 from caloric.types import ArrayOrTensor, FloatArray
+
+# kornia cuts patches of ±1 around a LAF, and its detectors return LAFs of 6σ.
+LAF_SCALE = 6.0
+
+
+def with_scale(maps: ArrayOrTensor, factor: float) -> ArrayOrTensor:
+    """Return frames (..., 2, 3) with scales multiplied by a factor and the same positions."""
+    return namespace(maps).concatenate([factor * maps[..., :2], maps[..., 2:]], -1)
 
 
 def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
@@ -178,15 +187,18 @@ class Frames:
 
     @classmethod
     def from_laf(cls, laf: ArrayLike, scores: ArrayLike | None = None) -> "Frames":
-        """Return the frames of kornia's local affine frames, (n, 2, 3) or (1, n, 2, 3)."""
+        """Return the frames of kornia's local affine frames, (n, 2, 3) or (1, n, 2, 3).
+
+        The scale of a LAF is 6σ.
+        """
         maps = np.asarray(laf, np.float64)
         if maps.ndim == 4 and len(maps) == 1:
             maps = maps[0]
-        return cls(maps, _scores(scores, len(maps)))
+        return cls(with_scale(maps, 1 / LAF_SCALE), _scores(scores, len(maps)))
 
     def to_laf(self) -> NDArray[np.float32]:
-        """Return kornia's local affine frames, (1, n, 2, 3) float32."""
-        return self.maps[None].astype(np.float32)
+        """Return kornia's local affine frames, (1, n, 2, 3) float32, of scale 6σ."""
+        return np.asarray(with_scale(self.maps[None], LAF_SCALE), np.float32)
 
     @classmethod
     def from_colmap(cls, keypoints: ArrayLike) -> "Frames":

@@ -110,7 +110,7 @@ def _opencv(root: bool) -> Method:
 
 
 def _kornia(name: str) -> Method:
-    """Return a kornia descriptor on patches of half-width 6σ, as in its SIFTFeature."""
+    """Return a kornia descriptor on patches of half-width 6σ, the scale of a LAF."""
 
     def run(image: NDArray[Any], keypoints: Keypoints) -> Described:
         import torch
@@ -119,8 +119,7 @@ def _kornia(name: str) -> Method:
         frames = Frames.from_opencv(keypoints)
         if not keypoints:
             return frames, np.zeros((0, 128 if name == "SIFT" else 238), np.float32)
-        laf = torch.from_numpy(frames.to_laf().copy())
-        laf[..., :2] *= 6.0
+        laf = torch.from_numpy(frames.to_laf())
         pixels = torch.from_numpy(gray(image).astype(np.float32) / 255)[None, None]
         size = 41 if name == "SIFT" else 32
         module = (

@@ -18,6 +18,7 @@ from caloric.descriptor.recipes import Descriptor as Recipe
 from caloric.descriptor.recipes import descriptor as recipe_of
 from caloric.descriptor.sampling import Sampling, SquarePatch
 from caloric.errors import InputError
+from caloric.frames import LAF_SCALE, with_scale
 from caloric.gpu import cuda_streams, density, graphs, pooling, scalespace
 from caloric.gpu.download import DeviceFeatures as DeviceFeatures
 from caloric.gpu.pyramid import FrameBlock, Measurement, pyramid
@@ -29,11 +30,16 @@ from caloric.options import ExtractOptions
 
 
 class Descriptor(nn.Module):
-    """A descriptor of patches (n, 1, S, S), or of images (b, 1, h, w) at frames (b, n, 2, 3).
+    """A descriptor of patches (n, 1, S, S), or of images (b, 1, h, w) at LAFs (b, n, 2, 3).
 
     ``forward(patches)`` returns (n, d), like kornia's ``SIFTDescriptor``; S is ``patch_size``.
-    ``forward(image, lafs)`` returns (b, n, d). Values are expected in [0, 1]. Descriptors that
-    sample rings, such as ``caloric``, need the image and do not work on patches.
+    ``forward(image, lafs)`` returns (b, n, d), the descriptors of ``Frames.from_laf(lafs)``: the
+    scale of a LAF is 6σ, as in kornia. Values are expected in [0, 1]. Descriptors that sample
+    rings, such as ``caloric``, need the image and do not work on patches.
+
+    A patch is described as it is. The half-width of kornia's patches is 6σ, while
+    ``forward(image, lafs)`` and :func:`caloric.describe` use 10σ with square patches. For patches
+    of this size, pass ``scale_laf(lafs, 10 / 6)`` to kornia.
     """
 
     def __init__(
@@ -126,7 +132,7 @@ class Descriptor(nn.Module):
         rows = scalespace.build(image[:, 0], layout)
         recipe = self.recipe
         measurement = Measurement(recipe.sampling, recipe.kernel, recipe.power, self.order)
-        block, frames = FrameBlock(0, n), lafs.reshape(-1, 2, 3)
+        block, frames = FrameBlock(0, n), with_scale(lafs.reshape(-1, 2, 3), 1 / LAF_SCALE)
         harmonics = density.measure(rows, layout, frames, block, measurement, rows.dtype)
         return harmonics @ self.table.to(harmonics.dtype)
 
@@ -139,11 +145,11 @@ def extract(
     affine: bool = False,
     upright: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return frames (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d) on the images' device.
+    """Return LAFs (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d) on the images' device.
 
-    The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``. Features are sorted
-    by strength, strongest first, and padded with a strength of 0. Gradients are not tracked; for
-    these use :class:`Descriptor`.
+    The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``. The scale of a LAF
+    is 6σ, as in kornia. Features are sorted by strength, strongest first, and padded with a
+    strength of 0. Gradients are not tracked; for these use :class:`Descriptor`.
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError("images: expected a tensor (b, 1, h, w) or (b, 3, h, w)")
@@ -164,7 +170,7 @@ def extract(
         for ranges in pixel_ranges(images, gray, "tensors", options.recipe.kernel).cpu().numpy():
             check(ranges, options.recipe.kernel)
         batch: Any = graphs.run(gray, options, None)
-        parts = (batch.maps.float(), batch.strengths, batch.descriptors)
+        parts = (with_scale(batch.maps.float(), LAF_SCALE), batch.strengths, batch.descriptors)
         results = tuple(_padded(part, max_features) for part in parts)
     if stream is not None:
         for result in results:
