@@ -94,6 +94,31 @@ def models(
 
 
 @app.command()
+def readers(
+    images: Annotated[list[Path], typer.Argument(help="Directories of images.")],
+    json_path: JsonOut = None,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features.")] = 4000,
+    limit: Annotated[
+        int | None, typer.Option(help="Use only the first images of each directory.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Use only these matchers, separated by semicolons."),
+    ] = None,
+) -> None:
+    """Match exported features as hloc and COLMAP do, and reconstruct; compare with RootSIFT."""
+    from tools import readers as benchmark
+
+    console.check_outputs(json_path, None)
+    rules = only.split(";") if only else [*benchmark.RULES]
+    for name in rules:
+        if name not in benchmark.RULES:
+            raise unknown("matcher", name, benchmark.RULES)
+    report = benchmark.run(images, max_features, limit, rules, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
 def wide(
     data: Annotated[
         Path, typer.Option("--data", help="A directory of photographs named SCENE_NUMBER.jpg.")

@@ -15,15 +15,17 @@ from caloric.interop.exporters import Request
 from caloric.matching.two_views import TwoViews
 
 
-def hloc_nearest(a, b, ratio=None):
+def hloc_nearest(a, b, ratio=None, distance=None):
     """Match descriptors (d, n) by dot products, as hloc's NearestNeighbor does."""
 
     def find(similarity):
         best, index = similarity.topk(2, dim=-1, largest=True)
-        distance = 2 * (1 - best)
+        squared = 2 * (1 - best)
         keep = torch.ones(index.shape[:-1], dtype=torch.bool)
         if ratio:
-            keep &= distance[..., 0] <= ratio**2 * distance[..., 1]
+            keep &= squared[..., 0] <= ratio**2 * squared[..., 1]
+        if distance:
+            keep &= squared[..., 0] <= distance**2
         return torch.where(keep, index[..., 0], index.new_tensor(-1))
 
     similarity = torch.einsum("dn,dm->nm", torch.from_numpy(a), torch.from_numpy(b))
@@ -43,9 +45,23 @@ def test_hlocs_matcher_matches_written_features(pair, tmp_path):
     for v in values:
         assert v.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(v, axis=0), 1, atol=1e-5)
-    theirs = hloc_nearest(*values, ratio=0.9)
+    theirs = hloc_nearest(*values, ratio=0.8)
     ours = caloric.match(a, b).indices
-    assert correct(a, b, theirs, change) >= 0.9 * correct(a, b, ours, change) > 100
+    assert correct(a, b, theirs, change) >= 0.8 * correct(a, b, ours, change) > 100
+    # NN-superpoint: distances of at most 0.7 instead of a ratio.
+    near = hloc_nearest(*values, distance=0.7)
+    assert correct(a, b, near, change) >= correct(a, b, theirs, change)
+    assert correct(a, b, near, change) >= 0.9 * correct(a, b, hloc_nearest(*values), change)
+
+
+def test_the_file_says_that_descriptors_are_not_whitened(pair, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    a, _, _ = pair
+    hdf5.write(tmp_path / "f.h5", [("a.jpg", a)])
+    with h5py.File(tmp_path / "f.h5") as file:
+        stored = file["a.jpg"]["descriptors"]
+        assert stored.attrs["descriptor"] == f"{a.descriptor}, SIFT-like"
+        assert stored[:].min() >= 0
 
 
 def features(count):

@@ -1,23 +1,29 @@
-"""Conversion of descriptors to the encodings of other tools: unit vectors, or SIFT-like bytes.
+"""Conversion of descriptors to the encodings of other tools: unit vectors, or SIFT-like values.
 
-Whitened descriptors have signed entries, which Caloric stores as bytes with an offset of 128. Tools
-that expect SIFT descriptors (non-negative, of length 512) cannot match such bytes: COLMAP's
-matcher, for example, computes angles from dot products.
+Tools that read descriptors have thresholds for SIFT: non-negative entries, a ratio of distances of
+0.8, a maximum distance. The whitened default descriptor has signed entries, and its distances are
+too similar for such thresholds. Exports therefore undo the whitening (:func:`sift_like`).
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.descriptor import normalize
+from caloric.descriptor import normalize, recipes, whitening
+from caloric.descriptor.recipes import Descriptor
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.image import reading
 
 LENGTH = float(normalize.UNSIGNED)  # the norm of SIFT descriptors as bytes
-# Offset of signed entries. Ratios of distances are preserved, and few entries are clipped at 0.
-SHIFT = 42.0
+# Length of the constant vector that is added to signed descriptors of unknown recipes, whose
+# whitening cannot be undone. Ratios of distances are preserved, and few entries are clipped at 0.
+SHIFT = 0.93
+# Rings of the default layout that are exported, 128 entries in all. Without the second and the
+# outermost ring more correct matches of difficult pairs pass a ratio of 0.8.
+RINGS = (0, 2, 3, 4)
 # Entries of smooth, non-negative descriptors are never near 0, so that all descriptors are similar.
 # Subtracting this fraction of the mean, clipped at 0, gives distances in the range of SIFT, for
 # which existing code has thresholds: on photographs, the median distance is 180 for correct matches
@@ -52,23 +58,73 @@ def unit_descriptors(features: Features) -> NDArray[np.float32]:
     return np.asarray(normalize.l2(values), np.float32)
 
 
+@cache
+def _exported(recipe: Descriptor) -> NDArray[np.intp]:
+    """Return the indices of the exported entries: all, or :data:`RINGS` of the default layout."""
+    if recipe.layout != recipes.descriptor("caloric").layout:
+        return np.arange(recipe.layout.dimension)
+    radii = np.linalg.norm(recipe.layout.positions(), axis=1).round(6)
+    kept = np.isin(np.unique(radii, return_inverse=True)[1], RINGS)
+    return np.flatnonzero(np.repeat(kept, recipe.layout.directions))
+
+
+@cache
+def _unwhitening(recipe: Descriptor, fingerprint: str) -> NDArray[np.float32]:
+    """Return the matrix (d, D) from whitened descriptors to the D exported entries.
+
+    ``fingerprint`` is that of the whitening matrix, whose file can change.
+    """
+    assert recipe.whitening is not None
+    inverse = np.linalg.pinv(whitening.load(recipe.whitening)[:, : recipe.dimension])
+    return np.ascontiguousarray(inverse[:, _exported(recipe)], np.float32)
+
+
+def _recipe(name: str) -> Descriptor | None:
+    """Return the recipe of a descriptor, or None if there is none of that name."""
+    try:
+        return recipes.descriptor(name)
+    except InputError:
+        return None
+
+
+def sift_like(features: Features) -> NDArray[np.float32]:
+    """Return the descriptors (n, d) as non-negative unit vectors with distances similar to SIFT's.
+
+    The whitening is undone, which gives the entries before it, up to the discarded directions. For
+    the default descriptor and its variants, d is 128.
+    """
+    values, recipe = unit_descriptors(features), _recipe(features.descriptor)
+    if recipe is not None and values.shape[1] == recipe.dimension:
+        if recipe.whitening is None:
+            values = values[:, _exported(recipe)]
+        else:
+            matrix = _unwhitening(recipe, whitening.fingerprint(recipe.whitening))
+            values = whitening.apply(values, matrix)
+    elif features.encoding == "uint8+128" or (values < 0).any():
+        shift = SHIFT / np.sqrt(values.shape[1])
+        values = np.maximum(np.sqrt(1 - SHIFT**2) * values + shift, 0)
+        return np.asarray(normalize.l2(values), np.float32)
+    values = normalize.l2(np.maximum(values, 0))
+    floor = FLOOR * values.mean(1, keepdims=True)
+    return np.asarray(normalize.l2(np.maximum(values - floor, 0)), np.float32)
+
+
+def sift_dimension(recipe: Descriptor) -> int:
+    """Return the dimension d of :func:`sift_like` for a descriptor."""
+    return len(_exported(recipe))
+
+
 def sift_floats(features: Features) -> NDArray[np.float32]:
-    """Return the descriptors (n, d) in the range of SIFT: non-negative, of length 512."""
-    unit = unit_descriptors(features)
-    # The encoding of bytes tells whether entries are signed; for floats the values do.
-    if features.encoding == "uint8+128" or (features.encoding == "unit" and (unit < 0).any()):
-        scale = np.sqrt(LENGTH**2 - unit.shape[1] * SHIFT**2)
-        unit = np.maximum(scale * unit + SHIFT, 0)
-    else:
-        unit = np.maximum(unit - FLOOR * unit.mean(1, keepdims=True), 0)
-    return np.asarray(LENGTH * normalize.l2(unit), np.float32)
+    """Return the descriptors (n, d) of :func:`sift_like` in the range of SIFT, of length 512."""
+    return np.float32(LENGTH) * sift_like(features)
 
 
 def sift_bytes(features: Features) -> NDArray[np.uint8]:
     """Return the descriptors (n, 128) of :func:`sift_floats` as bytes."""
-    if features.descriptors.shape[1] != 128:
+    values = sift_like(features)
+    if values.shape[1] != 128:
         raise InputError(
             f"COLMAP descriptors have 128 dimensions, {features.descriptor!r} has "
-            f"{features.descriptors.shape[1]}; use caloric or caloric-unlearned"
+            f"{values.shape[1]}; use caloric or caloric-unlearned"
         )
-    return np.asarray(normalize.to_uint8(sift_floats(features) / LENGTH))
+    return np.asarray(normalize.to_uint8(values))

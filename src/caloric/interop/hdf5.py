@@ -1,7 +1,9 @@
 """Features and matches in hloc's HDF5 format, one group per image or pair. Needs h5py.
 
 Conventions of hloc: keypoints (n, 2) with pixel centers at integers, ``oris`` in degrees,
-descriptors (d, n) as unit vectors, and match scores (similarity + 1) / 2.
+descriptors (d, n) as unit vectors, and match scores (similarity + 1) / 2. hloc's matchers have
+thresholds for SIFT, so the descriptors are those of :func:`caloric.interop.conversion.sift_like`;
+the attribute ``descriptor`` says so. Match scores are similarities of Caloric's descriptors.
 """
 
 from collections.abc import Iterable
@@ -13,7 +15,7 @@ import numpy as np
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop import exporters
-from caloric.interop.conversion import NORMS, unit_descriptors
+from caloric.interop.conversion import NORMS, sift_like
 from caloric.interop.exporters import Exporter, Request
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import replacing_path
@@ -68,8 +70,9 @@ class Hloc(Exporter):
         group["scales"] = frames.sigma.astype("f4")
         group["oris"] = np.degrees(frames.angle).astype("f4")
         group["scores"] = features.scores
-        descriptors = group.create_dataset("descriptors", data=unit_descriptors(features).T)
+        descriptors = group.create_dataset("descriptors", data=sift_like(features).T)
         descriptors.attrs["encoding"] = "unit"
+        descriptors.attrs["descriptor"] = f"{features.descriptor}, SIFT-like"
         group["image_size"] = np.array(features.image_size[::-1])
         self.images[name] = len(features), np.float32(NORMS[features.encoding])
 

@@ -1,10 +1,9 @@
 """A drop-in replacement of ``cv2.SIFT_create()``: ``caloric.interop.opencv.SIFT_create()``.
 
-By default, descriptors have the range that code for SIFT expects: non-negative float32 entries up
-to 255 and a length of 512, so that RootSIFT, ``astype(np.uint8)``, distance thresholds, FLANN and
-BFMatcher work unchanged. ``SIFT_create(descriptor="caloric")`` returns the whitened default
-descriptor of the library instead, which has signed entries and unit length: compare it by ratios of
-L2 distances only.
+Descriptors have the range that code for SIFT expects: non-negative float32 entries up to 255 and a
+length of 512, so that RootSIFT, ``astype(np.uint8)``, distance thresholds, FLANN and BFMatcher work
+unchanged. ``SIFT_create(descriptor="caloric")`` converts the default descriptor of the library to
+this range; :func:`caloric.extract` returns its whitened form.
 
 A ``cv2.KeyPoint`` is circular. With ``affine`` the descriptors of :meth:`Detector.detectAndCompute`
 use the affine shape, but the keypoints have only its position, size and angle.
@@ -69,11 +68,9 @@ class Detector:
         }
 
     def _as_opencv(self, features: Features) -> NDArray[Any]:
-        """Return descriptors in the range of SIFT; whitened float descriptors are unchanged."""
+        """Return descriptors in the range of SIFT."""
         if self.descriptor_type == cv2.CV_8U:
             return conversion.sift_bytes(features)
-        if recipes.descriptor(self.descriptor).whitening is not None:
-            return features.descriptors
         return conversion.sift_floats(features)
 
     def detect(self, image: Any, mask: Any = None) -> tuple[Any, ...]:
@@ -116,7 +113,7 @@ class Detector:
 
     def descriptorSize(self) -> int:  # noqa: N802
         """Return the dimension of the descriptors."""
-        return recipes.descriptor(self.descriptor).dimension
+        return conversion.sift_dimension(recipes.descriptor(self.descriptor))
 
     def descriptorType(self) -> int:  # noqa: N802
         """Return ``cv2.CV_32F`` or ``cv2.CV_8U``."""
