@@ -12,8 +12,8 @@ from tools import readers
 def test_rules_of_hloc_compare_squared_distances():
     angles = np.radians([0, 30, 90, 100])
     a = np.float32(np.stack([np.cos(angles), np.sin(angles)], 1))
-    turned = np.radians([5, 33, 95])
-    b = np.float32(np.stack([np.cos(turned), np.sin(turned)], 1))
+    rotated = np.radians([5, 33, 95])
+    b = np.float32(np.stack([np.cos(rotated), np.sin(rotated)], 1))
     # Rows 2 and 3 are equally far from row 2 of b; the ratio test rejects them.
     assert readers.hloc()(a, b)[:2].tolist() == [[0, 0], [1, 1]]
     assert readers.hloc(ratio=0.8)(a, b).tolist() == [[0, 0], [1, 1]]
