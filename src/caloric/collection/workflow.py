@@ -28,6 +28,7 @@ from caloric.gpu import devices
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 from caloric.options import ExtractOptions
+from caloric.runtime.files import check_input_directory
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -334,6 +335,8 @@ def run(
     CollectionResult
         Registered images, missing ones with the reasons, models, and numbers.
     """
+    if not sources.is_remote(sources.absolute(str(folder))):
+        check_input_directory(folder)
     colmap.require()
     _check_types(pairing=(pairing, Pairing), matching=(matching, Matching))
     resolved, store = _checked(options, workers), Path(out)
