@@ -287,7 +287,7 @@ def twelve_bits(path, **options):
     "options",
     [{"extratags": [(281, "H", 1, 4095, True)]}, {"extratags": [(281, "H", 1, 3871, True)]},
      {"extratags": [(50717, "H", 1, 4095, True)]},
-     {"description": '<OME><Pixels SignificantBits="12"/></OME>'}],
+     {"description": '<OME><Pixels SignificantBits="12"/></OME>', "metadata": None}],
 )  # fmt: skip
 def test_the_bit_depth_of_a_tiff_file_is_read(options, tmp_path, monkeypatch):
     path = twelve_bits(tmp_path / "a.tif", **options)
