@@ -190,7 +190,7 @@ def model(images: list[Image], directory: Path, rule: Rule | None) -> Report:
             "inliers": inliers or 0,
             "images": len(best.images) if best else 0,
             "points": best.points if best else 0,
-            "mean error, pixels": best.error if best else float("nan"),
+            "mean error, pixels": best.error if best else None,
         }
 
 
@@ -217,10 +217,14 @@ def run(
 
 def lines(report: Report) -> list[str]:
     """Return a Markdown table of all models."""
+
+    def error(value: float | None) -> str:
+        return "no model" if value is None else f"{value:.2f} px"
+
     head = ["images", "matcher", "features", "registered", "points", "mean error", "inliers"]
     rows = [
         [source, rule, method, f"{v['images']} of {v['of']}", f"{v['points']:,}",
-         f"{v['mean error, pixels']:.2f} px", f"{v['inliers']:,} of {v['matches']:,}"]
+         error(v["mean error, pixels"]), f"{v['inliers']:,} of {v['matches']:,}"]
         for source, results in report.items() if source != "about"
         for rule, methods in results.items() for method, v in methods.items()
     ]  # fmt: skip

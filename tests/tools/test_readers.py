@@ -25,9 +25,11 @@ def test_the_table_has_a_row_per_matcher_and_method():
         "of": 5, "matches": 900, "inliers": 800, "images": 5, "points": 1234,
         "mean error, pixels": 0.5,
     }  # fmt: skip
-    report = {"about": {}, "lund": {"hloc, NN-ratio": {"caloric": result}}}
+    none = result | {"images": 0, "points": 0, "mean error, pixels": None}
+    report = {"about": {}, "lund": {"hloc, NN-ratio": {"caloric": result, "RootSIFT": none}}}
     (text,) = readers.lines(report)
     assert "| lund | hloc, NN-ratio | caloric | 5 of 5 | 1,234 | 0.50 px | 800 of 900 |" in text
+    assert "| RootSIFT | 0 of 5 | 0 | no model |" in text
 
 
 @pytest.mark.slow
