@@ -2,6 +2,8 @@
 
 import io
 import logging
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -341,3 +343,8 @@ def test_labels():
     assert inputs.label(GRAY, "images[1]") == "images[1]"
     assert str(inputs.named("image: bad", "a.png")) == "a.png: bad"
     assert str(inputs.named("a.png: bad", "a.png")) == "a.png: bad"
+
+
+def test_images_can_be_read_while_another_thread_imports_pillow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", types.ModuleType("PIL.Image"))
+    assert not inputs.is_pillow(GRAY)

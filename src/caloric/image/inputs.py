@@ -142,8 +142,9 @@ def is_path(image: object) -> TypeGuard[str | os.PathLike[str]]:
 
 def is_pillow(image: object) -> bool:
     """Return whether this is an image of Pillow, without importing Pillow."""
-    module = sys.modules.get("PIL.Image")
-    return module is not None and isinstance(image, module.Image)
+    # While another thread imports Pillow, the module has no class yet, and nobody has an image.
+    kind = getattr(sys.modules.get("PIL.Image"), "Image", None)
+    return kind is not None and isinstance(image, kind)
 
 
 def is_encoded(image: object) -> bool:
