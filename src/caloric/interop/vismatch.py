@@ -20,7 +20,7 @@ class Caloric:
         "cpu", "cuda", "cuda:1", "auto" (a GPU if available) or "torch:cpu".
     max_num_keypoints : int
         The largest number of keypoints per image, without those of simulated views.
-    descriptor : str, Descriptor or Kernel
+    descriptor : str, caloric.Descriptor or caloric.kernels.Kernel
         Name of a descriptor, a recipe, or a kernel.
     views : "auto", 2, 4, 8 or None
         Simulated oblique views: see :func:`caloric.match_images`.
