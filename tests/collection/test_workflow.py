@@ -17,7 +17,7 @@ from caloric.collection import Pairing, Reporter, Workers, engines, store
 from caloric.interop import colmap, colmap_command
 from caloric.options import ExtractOptions
 from paths import DOCS
-from stores import SETTINGS, content
+from stores import SETTINGS, content, run
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
@@ -158,8 +158,10 @@ def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, mo
     result = collection.run("memory://photos", tmp_path / "out", SETTINGS, workers=HERE)
     assert calls == [None]
     assert (result.registered, result.models) == ((), ())
-    assert set(result.missing.values()) == {"no model"}
+    assert "local images" in result.failure
+    assert set(result.missing) == {path.name for path in (directory / "eins").glob("*.png")}
     assert result.numbers["images"] == 3
+    assert result.report.is_file()
 
 
 @pytest.mark.skipif(
@@ -177,7 +179,9 @@ def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
     assert result.registered == ("0.png", "1.png", "2.png", "3.png")
     assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
     assert result.missing["flat.png"] == "no features"
-    assert result.missing["other.png"] == "no geometry with another image"
+    assert result.missing["other.png"].startswith(("weak match", "no match"))
+    assert result.summary == "4 of 7 images registered in 1 model"
+    assert list(result.seconds) == ["extract", "match", "verify", "refine", "export", "reconstruct"]
     assert result.missing["bad.png"] == result.skipped["bad.png"]
     assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
     assert (result.models[0].directory / "images.bin").is_file()
@@ -189,6 +193,30 @@ def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
     again = collection.run(directory, out, refine=False, workers=Workers(2, device="cpu"))
     assert content(out / "features") == before
     assert "tracks" not in again.numbers
+
+
+@pytest.mark.skipif(
+    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
+)
+def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
+    """Copies of an image have no parallax, and unrelated images no geometry."""
+    same, unrelated = tmp_path / "same", tmp_path / "unrelated"
+    for path in (same, unrelated):
+        path.mkdir()
+    for i in range(3):
+        cv2.imwrite(str(same / f"{i}.png"), photographs.gray("camera", (160, 160)))
+    for name in ("camera", "coins"):
+        cv2.imwrite(str(unrelated / f"{name}.png"), photographs.gray(name, (160, 160)))
+    for images, reason in (
+        (same, "no pair of images to start from|no point"),
+        (unrelated, "no two"),
+    ):
+        out = tmp_path / f"{images.name}-out"
+        result = run("collection", "run", images, "-o", out, "--workers", 1, "--max-features", 300)
+        assert result.exit_code == 1
+        assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
+        assert not (out / "colmap" / "sparse").exists()
+        assert (out / "report.html").is_file()
 
 
 def test_optional_libraries_are_imported_when_used():

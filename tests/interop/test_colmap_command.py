@@ -1,7 +1,6 @@
 """The ``colmap`` executable."""
 
 import sqlite3
-import subprocess
 from contextlib import closing
 
 import numpy as np
@@ -75,6 +74,24 @@ def test_images_that_colmap_cannot_read_are_left_out(tmp_path, monkeypatch, capl
 def test_the_reason_of_a_failure_is_not_from_the_stack_trace():
     check = "E1116 file.cc:7] Check failed: image.Exists()"
     log = f"{check}\n*** Check failure stack trace: ***\n    @ 0x7f (unknown)"
-    result = subprocess.CompletedProcess([], -6, "working\n", log)
-    assert colmap_command._reason(result) == check
-    assert colmap_command._reason(subprocess.CompletedProcess([], 1, "", "")) == "no message"
+    assert colmap_command._reason(f"working\n{log}") == check
+    assert colmap_command._reason("") == "no message"
+
+
+def test_the_output_of_the_executable_is_observed_line_by_line(tmp_path, monkeypatch):
+    program = tmp_path / "colmap"
+    program.write_text(
+        "#!/bin/sh\n"
+        "echo 'Registering image #7 (3)'\n"
+        "echo 'Registering image #9 (num_reg_frames=4)' >&2\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(colmap_command, "executable", lambda: str(program))
+    counts = []
+    (tmp_path / "models").mkdir()
+    models = colmap_command.map_images(
+        tmp_path / "database.db", tmp_path, tmp_path / "models", counts.append
+    )
+    assert (models, counts) == ([], [3, 4])
+    with pytest.raises(ZeroDivisionError):  # the process is not left behind
+        colmap_command.call("mapper", observe=lambda line: 1 / 0)

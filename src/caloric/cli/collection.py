@@ -1,5 +1,6 @@
 """``caloric collection``: one command for each step, and ``run`` for all steps."""
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -9,12 +10,11 @@ import typer
 
 from caloric.cli import console
 from caloric.cli.options import DEFAULTS, DescriptorName, Device, takes_extract_options
-from caloric.errors import InputError
 from caloric.interop.exporters import FORMATS
 from caloric.options import ExtractOptions
 
 if TYPE_CHECKING:
-    from caloric.collection import Pairing, Reconstruction, Reporter
+    from caloric.collection import Pairing, Reporter
 
 app = typer.Typer(help="Turn a directory of images into features, matches and a COLMAP model. "
                   "Results are kept in a directory called the store.",
@@ -67,16 +67,19 @@ def _reporter() -> "Reporter":
     """Return a reporter that prints the progress and the result of each step."""
     from caloric.collection import Reporter
 
-    progress = console.Progress()
+    progress, start = console.Progress(), time.monotonic()
 
     @contextmanager
     def working(what: str) -> Iterator[None]:
-        nonlocal progress
-        progress = console.Progress()
+        nonlocal progress, start
+        progress, start = console.Progress(), time.monotonic()
         with console.working(what):
             yield
 
-    return Reporter(lambda *counts: progress(*counts), working, typer.echo)
+    def finished(result: object) -> None:
+        typer.echo(f"{result} ({console.duration(time.monotonic() - start)})")
+
+    return Reporter(lambda *counts: progress(*counts), working, finished)
 
 
 def _pairing(how: str, overlap: int, nearest: int) -> "Pairing":
@@ -89,12 +92,6 @@ def _keeping() -> AbstractContextManager[None]:
     from caloric.collection.workflow import KEPT
 
     return console.keeping(KEPT)
-
-
-def _check_model(models: "tuple[Reconstruction, ...]", output: Path) -> None:
-    if not models:
-        database = output / "colmap" / "database.db"
-        raise InputError(f"{database}: COLMAP found no initial image pair; add overlapping images")
 
 
 def _finish(skipped: dict[str, str]) -> None:
@@ -240,12 +237,16 @@ def reconstruct(
         Path, typer.Option("--output", "-o", help="Store directory with an exported database.")
     ],
 ) -> None:
-    """Run COLMAP's mapper on the exported database; models are written to OUT/colmap/sparse."""
+    """Run COLMAP's mapper on the exported database; models are written to OUT/colmap/sparse.
+
+    Exits with status 1 if there is no model with points.
+    """
     from caloric import collection
 
     with console.keeping("features, matches and the database are kept"):
         result = collection.reconstruct(folder, output, report=_reporter())
-    _check_model(result.models, output)
+    if not result.models:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -266,9 +267,9 @@ def run(
     cluster: Scheduler = None,
     device: Device = "auto",
 ) -> None:
-    """Run all steps, from the images to a COLMAP database and model.
+    """Run all steps, from the images to a COLMAP database, models and a report.
 
-    Exits with status 1 if any image was skipped.
+    Exits with status 1 if there is no model with points, or if any image was skipped.
     """
     from caloric import collection
     from caloric.collection import sources
@@ -279,8 +280,7 @@ def run(
             matching=collection.Matching(ratio, threshold=threshold), refine=refine,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip
-    if sources.is_remote(sources.absolute(folder)):
-        typer.echo("no model: COLMAP needs local images; copy them and run `reconstruct`")
-    else:
-        _check_model(result.models, output)
+    typer.echo(result)
+    if not result and not sources.is_remote(sources.absolute(folder)):
+        raise typer.Exit(1)
     _finish(result.skipped)

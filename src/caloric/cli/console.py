@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 _SECONDS_BETWEEN_LINES = 10
+# Each image takes longer than the one before, so that the remaining time cannot be estimated.
+_UNEVEN = ("images registered",)
 
 
 def tables() -> Console:
@@ -178,10 +180,15 @@ class Progress:
     def __init__(self) -> None:
         """Start the clock."""
         from rich import progress
+        from rich.text import Text
+
+        class Remaining(progress.TimeRemainingColumn):
+            def render(self, task: progress.Task) -> Text:
+                return Text() if task.description in _UNEVEN else super().render(task)
 
         self._bars = progress.Progress(
             progress.TextColumn("  {task.description}"), progress.BarColumn(),
-            progress.MofNCompleteColumn(), progress.TimeRemainingColumn(),
+            progress.MofNCompleteColumn(), Remaining(),
             console=Console(stderr=True),
         )  # fmt: skip
         self._tasks: dict[str, TaskID] = {}
@@ -206,6 +213,9 @@ class Progress:
         if done < total and now - self._printed < _SECONDS_BETWEEN_LINES:
             return
         self._printed = now
+        if what in _UNEVEN:
+            self._bars.console.print(f"  {done:,} of {total:,} {what}", highlight=False)
+            return
         rate = done / max(now - self._started, 1e-9)
         left = f"{duration((total - done) / max(rate, 1e-9))} left" if done < total else "done"
         line = f"  {done:,} of {total:,} {what}, {rate:.3g} per second, {left}"

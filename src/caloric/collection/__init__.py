@@ -14,8 +14,8 @@ from caloric.collection.extraction import ExtractionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
+from caloric.collection.results import CollectionResult
 from caloric.collection.workflow import (
-    CollectionResult,
     Reporter,
     export,
     extract,

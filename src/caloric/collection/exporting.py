@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, refining
-from caloric.collection.matching import two_views
+from caloric.collection import extraction, refining, results
+from caloric.collection.matching import summaries, two_views
+from caloric.collection.steps import Progress, no_progress
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
@@ -111,16 +112,25 @@ def describe_database(
 
 @dataclass(frozen=True)
 class ReconstructionResult:
-    """The models that COLMAP reconstructed, largest first."""
+    """The models with points that COLMAP reconstructed, largest first.
+
+    ``failure`` is the reason if there are none.
+    """
 
     models: tuple[Reconstruction, ...]
+    failure: str = ""
 
     def __str__(self) -> str:
         """Return the summary of the largest model in one line."""
-        return str(self.models[0]) if self.models else "no model"
+        if not self.models:
+            return f"no model: {self.failure}"
+        number = f"{len(self.models)} models, the largest: " if len(self.models) > 1 else ""
+        return f"{number}{self.models[0]}"
 
 
-def reconstruct(store: Path, directory: Path) -> ReconstructionResult:
+def reconstruct(
+    store: Path, directory: Path, progress: Progress = no_progress
+) -> ReconstructionResult:
     """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse."""
     colmap.require()
     database = store / "colmap" / "database.db"
@@ -128,13 +138,20 @@ def reconstruct(store: Path, directory: Path) -> ReconstructionResult:
         raise InputError(f"{database}: does not exist; export it first")
     target = store / "colmap" / "sparse"
     colmap.check_space(target.parent, 0)
+    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+
+    def registered(count: int) -> None:
+        progress("images registered", min(count, total), total)
+
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
-        models = colmap.map_images(database, directory, Path(temporary))
+        mapped = colmap.map_images(database, directory, Path(temporary), registered)
+        models = sorted((m for m in mapped if m.points), key=lambda m: (-len(m.images), -m.points))
         # Remove old models even if there are no new ones.
         shutil.rmtree(target, ignore_errors=True)
-        if models:
-            shutil.copytree(temporary, target)
-    models.sort(key=lambda model: -len(model.images))
+        for number, model in enumerate(models):
+            shutil.copytree(model.directory, target / str(number))
+    if not models:
+        return ReconstructionResult((), results.failure(summaries(store), tuple(mapped)))
     return ReconstructionResult(
-        tuple(replace(model, directory=target / model.directory.name) for model in models)
+        tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
     )

@@ -33,7 +33,8 @@ MATCHES = (
 )  # fmt: skip
 GEOMETRIES = (
     ("name_a", "string"), ("name_b", "string"), ("model", "string"),
-    ("matrix", "float64s"), ("inliers", "uint32s"), ("matches", "string"), ("made_from", "string"),
+    ("matrix", "float64s"), ("inliers", "uint32s"), ("count", "int32"), ("confidence", "float64"),
+    ("matches", "string"), ("made_from", "string"),
 )  # fmt: skip
 
 
@@ -52,14 +53,14 @@ class Matching:
         The geometric model of a pair.
     threshold : float
         The maximum residual of an inlier, in pixels.
-    least : int
-        The minimum number of inliers of a geometry.
+    confidence : float
+        The minimum confidence of a geometry (:attr:`caloric.Geometry.confidence`).
     """
 
     ratio: float = 0.85
     model: Model = "fundamental"
     threshold: float = 1.5
-    least: int = 15
+    confidence: float = 0.5
 
     def __post_init__(self) -> None:
         """Raise an error if an option is invalid."""
@@ -67,6 +68,8 @@ class Matching:
             raise unknown("model", self.model, get_args(Model))
         if not 0 < self.ratio <= 1 or not self.threshold > 0:
             raise InputError("ratio must be in (0, 1], threshold must be positive")
+        if not 0 <= self.confidence < 1:
+            raise InputError("confidence must be at least 0 and below 1")
 
 
 def shards(store: Path) -> Shards:
@@ -167,21 +170,24 @@ def verify_shard(task: Task) -> int:
         for row in shards(Path(task.store)).read(Path(task.matches))
     }
     keys = task.keyed
-    for (a, b), features in _rows(task, ["name", "frames"], new):
+    for (a, b), features in _rows(task, ["name", "frames", "height", "width"], new):
         pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
         p, q = (
             features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i], :, 2].astype(np.float64)
             for i, name in enumerate((a, b))
         )
+        size_a, size_b = ((features[name]["height"], features[name]["width"]) for name in (a, b))
         estimate = geometry.estimate(
-            p, q, model=task.matching.model, threshold=task.matching.threshold
-        )
-        inliers = np.flatnonzero(estimate.inliers).astype(np.uint32)
-        is_valid = estimate.matrix is not None and len(inliers) >= task.matching.least
-        matrix = estimate.matrix if is_valid and estimate.matrix is not None else np.zeros(0)
+            p, q, model=task.matching.model, threshold=task.matching.threshold,
+            size_a=size_a, size=size_b,
+        )  # fmt: skip
+        matrix, inliers = np.zeros(0), np.flatnonzero(estimate.inliers).astype(np.uint32)
+        if estimate.matrix is not None and estimate.confidence > task.matching.confidence:
+            matrix = estimate.matrix.ravel()
         rows[a, b] = {
-            "name_a": a, "name_b": b, "model": task.matching.model, "matrix": matrix.ravel(),
-            "inliers": inliers if is_valid else [], "matches": matched[a, b]["made_from"],
+            "name_a": a, "name_b": b, "model": task.matching.model, "matrix": matrix,
+            "inliers": inliers if len(matrix) else [], "count": len(inliers),
+            "confidence": estimate.confidence, "matches": matched[a, b]["made_from"],
             "made_from": keys[a, b],
         }  # fmt: skip
     stored.write(Path(task.path), [rows[pair] for pair in task.pairs])
@@ -289,7 +295,7 @@ def verify(
     """Verify all matched pairs."""
     store = store.absolute()
     stored, matched, known = geometries(store), shards(store), extraction.stored_images(store)
-    options = (matching.model, matching.threshold, matching.least)
+    options = (matching.model, matching.threshold, matching.confidence)
     planned = {}
     for path in matched.all():
         rows = list(matched.read(path, ["name_a", "name_b", "ratio", "made_from"]))
@@ -361,10 +367,40 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
     return TwoViews(row["name_a"], row["name_b"], indices, distances, inliers, matrix, model)
 
 
-def verified_images(store: Path) -> set[str]:
-    """Return the names of the images that have a geometry with another image."""
-    stored = geometries(store)
-    rows = (
-        row for path in stored.all() for row in stored.read(path, ["name_a", "name_b", "matrix"])
-    )
-    return {row[side] for row in rows if len(row["matrix"]) for side in ("name_a", "name_b")}
+@dataclass(frozen=True)
+class PairSummary:
+    """The numbers of matches and inliers of two images.
+
+    ``confidence`` is that of their geometry, 0 if there is none; ``is_verified`` is true if it was
+    accepted.
+    """
+
+    name_a: str
+    name_b: str
+    matches: int
+    inliers: int
+    confidence: float
+    is_verified: bool
+
+
+def summaries(store: Path) -> list[PairSummary]:
+    """Return a summary of each matched pair of a store, sorted by names."""
+    matched, stored = shards(store), geometries(store)
+    columns = ["name_a", "name_b", "count", "confidence", "matrix"]
+    verified = {
+        (row["name_a"], row["name_b"]): row
+        for path in stored.all()
+        for row in stored.read(path, columns)
+    }
+    result = []
+    for path in matched.all():
+        for row in matched.read(path, ["name_a", "name_b", "count"]):
+            a, b = row["name_a"], row["name_b"]
+            geometry = verified.get((a, b), {"count": 0, "confidence": 0.0, "matrix": ()})
+            result.append(
+                PairSummary(
+                    a, b, row["count"], geometry["count"], geometry["confidence"],
+                    len(geometry["matrix"]) > 0,
+                )
+            )  # fmt: skip
+    return sorted(result, key=lambda pair: (pair.name_a, pair.name_b))

@@ -5,13 +5,14 @@ and waiting for another run are logged as warnings of ``caloric.collection``.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from caloric.collection import exporting, extraction, refining, sources
+from caloric.collection import exporting, extraction, refining, reporting, results, sources
 from caloric.collection import matching as pair_matching
 from caloric.collection import pairing as pair_choice
 from caloric.collection.engines import Engine, InProcess, Workers
@@ -20,18 +21,20 @@ from caloric.collection.extraction import ExtractionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
+from caloric.collection.results import CollectionResult
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import locked
 from caloric.errors import InputError
 from caloric.extraction import dispatch
 from caloric.gpu import devices
 from caloric.interop import colmap
-from caloric.interop.colmap_model import Reconstruction
 from caloric.options import ExtractOptions
 from caloric.runtime.files import check_input_directory
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
+P = ParamSpec("P")
+_REMOTE = "COLMAP needs local images; copy them and run `reconstruct`"
 KEPT = "finished work is kept: run the same command again to continue"
 
 
@@ -266,33 +269,9 @@ def reconstruct(
     store = _existing(out)
     with locked(store):
         return report.step(
-            "running COLMAP's mapper", lambda: exporting.reconstruct(store, Path(folder))
+            "running COLMAP's mapper",
+            lambda: exporting.reconstruct(store, Path(folder), report.progress),
         )
-
-
-@dataclass(frozen=True)
-class CollectionResult:
-    """The result of :func:`run`.
-
-    Attributes
-    ----------
-    registered : tuple of str
-        Names of the images in the largest model.
-    missing : dict
-        All other images of the directory, with the reasons.
-    models : tuple of Reconstruction
-        The models, largest first; empty if COLMAP found none, or if ``folder`` is a URL.
-    numbers : dict
-        Counts of images, features, pairs, ..., and the reprojection error of the largest model.
-    skipped : dict
-        Images skipped by a step, with the reasons.
-    """
-
-    registered: tuple[str, ...]
-    missing: dict[str, str]
-    models: tuple[Reconstruction, ...]
-    numbers: dict[str, float]
-    skipped: dict[str, str]
 
 
 def run(
@@ -308,8 +287,9 @@ def run(
 ) -> CollectionResult:
     """Run all steps, from the images to a COLMAP database and models.
 
-    Finished work is not repeated. The database and the models are in ``out``/colmap. COLMAP needs
-    local images: if ``folder`` is a URL, such as ``s3://bucket/photos``, there are no models.
+    Finished work is not repeated. The database and the models are in ``out``/colmap, the report in
+    ``out``/report.html and ``out``/report.json. COLMAP needs local images: if ``folder`` is a URL,
+    such as ``s3://bucket/photos``, there are no models.
 
     Parameters
     ----------
@@ -340,9 +320,16 @@ def run(
     colmap.require()
     _check_types(pairing=(pairing, Pairing), matching=(matching, Matching))
     resolved, store = _checked(options, workers), Path(out)
+    name = sources.absolute(str(folder))
+    local = None if sources.is_remote(name) else Path(name)
+    times = _Times()
     with _started(store, resolved) as started:
-        extracted = extract(folder, store, options, workers=started, report=report)
-        matched = match(store, matching, pairing=pairing, workers=started, report=report)
+        extracted = times("extract", extract)(
+            folder, store, options, workers=started, report=report
+        )
+        matched = times("match", match)(
+            store, matching, pairing=pairing, workers=started, report=report
+        )
         # One process is enough for a GPU; verification uses all cores.
         more = (
             nullcontext(started.running_engine)
@@ -351,48 +338,60 @@ def run(
         )
         with more as engine:
             started = replace(started, running_engine=engine)
-            verified = verify(store, matching, workers=started, report=report)
-            refined = _refine(folder, store, workers=started, report=report) if refine else None
+            verified = times("verify", verify)(store, matching, workers=started, report=report)
+            refined = (
+                times("refine", _refine)(folder, store, workers=started, report=report)
+                if refine
+                else None
+            )
     if refined is None:
         refining.clear(store)
-    name = sources.absolute(str(folder))
-    local = None if sources.is_remote(name) else Path(name)
-    export(store, images=local, report=report)
-    models = () if local is None else reconstruct(local, store, report=report).models
+    times("export", export)(store, images=local, report=report)
+    models = ReconstructionResult((), _REMOTE)
+    if local is not None:
+        models = times("reconstruct", reconstruct)(local, store, report=report)
     numbers: dict[str, float] = {
         "images": len(extracted.found), "features": extracted.features, "pairs": matched.pairs,
-        "verified pairs": verified.verified, "models": len(models),
+        "verified pairs": verified.verified,
     }  # fmt: skip
     if refined is not None:
         numbers |= {"tracks": refined.tracks, "refined features": refined.moved}
-    if models:
-        best = models[0]
-        numbers |= {"registered": len(best.images), "points": best.points, "error": best.error}
-    return CollectionResult(
-        models[0].images if models else (), _missing(store, extracted, models), models, numbers,
-        extracted.skipped | ({} if refined is None else refined.skipped),
-    )  # fmt: skip
+    pairs = pair_matching.summaries(store)
+    registered = {image for model in models.models for image in model.images}
+    numbers |= {"registered": len(registered), "models": len(models.models)}
+    if models.models:
+        best = models.models[0]
+        numbers |= {
+            "cameras": best.cameras, "points": best.points, "track length": best.track_length,
+            "error": best.error,
+        }  # fmt: skip
+    result = CollectionResult(
+        registered=tuple(sorted(registered)),
+        missing=results.missing(extracted.found, pairs, registered),
+        models=models.models,
+        numbers=numbers,
+        skipped=extracted.skipped | ({} if refined is None else refined.skipped),
+        failure=models.failure,
+        seconds=times.seconds,
+        report=store / "report.html",
+    )
+    reporting.write(result, extracted.found, pairs, Path(name).name)
+    return result
 
 
-def _missing(
-    store: Path, extracted: ExtractionResult, models: tuple[Reconstruction, ...]
-) -> dict[str, str]:
-    """Return the images that are not in the largest model, with the reasons."""
-    registered = set(models[0].images) if models else set()
-    others = {name: str(model.directory) for model in models[1:] for name in model.images}
-    verified = pair_matching.verified_images(store)
-    missing: dict[str, str] = {}
-    for name, outcome in extracted.found.items():
-        if name in registered:
-            continue
-        if isinstance(outcome, str):
-            missing[name] = outcome
-        elif outcome == 0:
-            missing[name] = "no features"
-        elif name in others:
-            missing[name] = f"in another model: {others[name]}"
-        elif name not in verified:
-            missing[name] = "no geometry with another image"
-        else:
-            missing[name] = "not registered by COLMAP" if models else "no model"
-    return missing
+class _Times:
+    """Measures the durations of steps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
+        """Return a function that runs a step and adds its duration."""
+
+        def timed(*arguments: P.args, **options: P.kwargs) -> R:
+            start = time.monotonic()
+            result = step(*arguments, **options)
+            self.seconds[name] = round(time.monotonic() - start, 2)
+            return result
+
+        return timed

@@ -214,17 +214,35 @@ def read_frames(path: Path) -> dict[str, Frames]:
         database.close()
 
 
-def map_images(database: Path, directory: Path, output: Path) -> list[Reconstruction]:
-    """Run COLMAP's mapper on a database; return the models, written to ``output``."""
+def map_images(
+    database: Path,
+    directory: Path,
+    output: Path,
+    registered: Callable[[int], None] = lambda count: None,
+    start: Path | None = None,
+) -> list[Reconstruction]:
+    """Run COLMAP's mapper on a database; return the models, written to ``output``.
+
+    ``registered`` is called with the number of images in the model so far. ``start`` is a model to
+    which images are added, instead of starting new ones.
+    """
     if not available():
-        return colmap_command.map_images(database, directory, output)
-    models: dict[int, Any] = call(
-        lambda: pycolmap().incremental_mapping(str(database), str(directory), str(output)), database
-    )
-    return [
-        colmap_model.summary(
-            output / str(number), model.num_points3D(),
-            float(model.compute_mean_reprojection_error()),
-        )
-        for number, model in models.items()
-    ]  # fmt: skip
+        return colmap_command.map_images(database, directory, output, registered, start)
+    library = pycolmap()
+    options = library.IncrementalPipelineOptions()
+    options.min_model_size = colmap_command.MIN_MODEL
+    count = 0
+
+    def add(images: int) -> None:
+        nonlocal count
+        count += images
+        registered(count)
+
+    call(
+        lambda: library.incremental_mapping(
+            str(database), str(directory), str(output), options, str(start or ""),
+            initial_image_pair_callback=lambda: add(2), next_image_callback=lambda: add(1),
+        ),
+        database,
+    )  # fmt: skip
+    return [colmap_model.summary(path) for path in colmap_model.models(output)]

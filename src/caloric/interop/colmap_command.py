@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from caloric.interop.exporters import inside
 from caloric.matching.two_views import TwoViews
 
 _log = logging.getLogger(__name__)
+MIN_MODEL = 3  # images of a model; by default, COLMAP discards further models below 10
 
 
 def executable() -> str | None:
@@ -30,27 +32,42 @@ def executable() -> str | None:
     return shutil.which("colmap")
 
 
-def call(command: str, *options: str | Path) -> str:
-    """Run ``colmap COMMAND OPTIONS`` and return its output; raise InputError if it fails."""
+def call(
+    command: str, *options: str | Path, observe: Callable[[str], None] = lambda line: None
+) -> str:
+    """Run ``colmap COMMAND OPTIONS`` and return its output; raise InputError if it fails.
+
+    ``observe`` is called with each line of the output as it is printed.
+    """
     program = executable()
     if program is None:
         raise InputError("no colmap executable on the PATH; install COLMAP")
     # COLMAP uses Qt, which aborts without a display.
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-    result = subprocess.run(
-        [program, command, *map(str, options)],
-        env=environment, capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    if result.returncode and "--help" not in options:
+    lines = []
+    with subprocess.Popen(
+        [program, command, *map(str, options)], env=environment, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                observe(line)
+        except BaseException:
+            process.kill()
+            raise
+    output = "".join(lines)
+    if process.returncode and "--help" not in options:
         raise InputError(
-            f"colmap {command} failed with status {result.returncode}: {_reason(result)}"
+            f"colmap {command} failed with status {process.returncode}: {_reason(output)}"
         )
-    return result.stdout + result.stderr
+    return output
 
 
-def _reason(result: subprocess.CompletedProcess[str]) -> str:
+def _reason(output: str) -> str:
     """Return the line of the output that has the error, not a line of the stack trace."""
-    lines = [line.strip() for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line or "Check failed" in line]
     rest = [line for line in lines if not line.startswith(("@", "***"))]
     return (errors or rest or ["no message"])[-1]
@@ -104,24 +121,33 @@ class CommandWriter:
         return self.tables
 
 
-def map_images(database: Path, directory: Path, output: Path) -> list[Reconstruction]:
-    """Run COLMAP's mapper; return a summary of each model."""
-    paths = ("--database_path", database, "--image_path", directory)
+# Printed when an image is added to the model, by COLMAP 3 and 4; the number counts images.
+_REGISTERED = re.compile(r"Registering \w+ #\d+ \((?:\w+=)?(\d+)\)")
+
+
+def map_images(
+    database: Path,
+    directory: Path,
+    output: Path,
+    registered: Callable[[int], None] = lambda count: None,
+    start: Path | None = None,
+) -> list[Reconstruction]:
+    """Run COLMAP's mapper; return the models, written to ``output``.
+
+    ``registered`` is called with the number of images in the model so far. ``start`` is a model to
+    which images are added, instead of starting new ones.
+    """
+
+    def observe(line: str) -> None:
+        match = _REGISTERED.search(line)
+        if match is not None:
+            registered(int(match.group(1)))
+
+    paths = ("--database_path", database, "--image_path", directory, "--output_path", output)
+    given = () if start is None else ("--input_path", start)
     try:
-        call("mapper", *paths, "--output_path", output)
+        call("mapper", *paths, *given, "--Mapper.min_model_size", str(MIN_MODEL), observe=observe)
     except InputError as error:
         if "failed to create" not in str(error).lower():
             raise
-    return [_summary(path) for path in sorted(output.iterdir()) if path.is_dir()]
-
-
-def _summary(model: Path) -> Reconstruction:
-    output = call("model_analyzer", "--path", model)
-
-    def number(label: str) -> float:
-        match = re.search(rf"{label}: *([0-9.]+)", output)
-        if match is None:
-            raise InputError(f"colmap model_analyzer: no {label!r} in the output")
-        return float(match.group(1))
-
-    return colmap_model.summary(model, int(number("Points")), number("Mean reprojection error"))
+    return [colmap_model.summary(path) for path in colmap_model.models(output)]

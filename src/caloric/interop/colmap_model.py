@@ -1,4 +1,4 @@
-"""COLMAP models: their summary and their registered images."""
+"""COLMAP models: their cameras, images and points, read from the binary files of any version."""
 
 import struct
 from collections.abc import Iterator
@@ -7,6 +7,18 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from caloric.errors import InputError
+from caloric.runtime.files import replacing
+from caloric.types import FloatArray
+
+# Number of focal lengths, which come first, and of parameters, by COLMAP's id of the camera model.
+CAMERA_MODELS = {
+    0: ("SIMPLE_PINHOLE", 1, 3), 1: ("PINHOLE", 2, 4), 2: ("SIMPLE_RADIAL", 1, 4),
+    3: ("RADIAL", 1, 5), 4: ("OPENCV", 2, 8), 5: ("OPENCV_FISHEYE", 2, 8),
+    6: ("FULL_OPENCV", 2, 12), 7: ("FOV", 2, 5), 8: ("SIMPLE_RADIAL_FISHEYE", 1, 4),
+    9: ("RADIAL_FISHEYE", 1, 5), 10: ("THIN_PRISM_FISHEYE", 2, 12),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,12 +35,18 @@ class Reconstruction:
         The number of 3-D points.
     error : float
         The mean reprojection error in pixels.
+    track_length : float
+        The mean number of images that observe a point.
+    cameras : int
+        The number of cameras.
     """
 
     directory: Path
     images: tuple[str, ...]
     points: int
     error: float
+    track_length: float
+    cameras: int
 
     def __str__(self) -> str:
         """Return the summary in one line."""
@@ -38,36 +56,158 @@ class Reconstruction:
         )
 
 
+@dataclass(frozen=True)
+class Camera:
+    """A camera: COLMAP's model name, the image size in pixels, and the parameters of the model."""
+
+    model: str
+    width: int
+    height: int
+    parameters: tuple[float, ...]
+
+    @property
+    def focal(self) -> float:
+        """Return the (first) focal length in pixels."""
+        return self.parameters[0]
+
+
 @dataclass(frozen=True, eq=False)
 class RegisteredImage:
     """An image of a model.
 
-    ``rotation`` (w, x, y, z) and ``translation`` (3,) map world to camera coordinates; ``points``
-    (n,) has the id of the 3-D point of each keypoint, or -1.
+    ``rotation`` (w, x, y, z) and ``translation`` (3,) map world to camera coordinates; ``xy``
+    (n, 2) has the keypoints in COLMAP's coordinates, and ``points`` (n,) the id of the 3-D point
+    of each keypoint, or -1.
     """
 
+    number: int
     name: str
+    camera: int
     rotation: tuple[float, ...]
     translation: tuple[float, ...]
+    xy: FloatArray
     points: NDArray[np.int64]
+
+    @property
+    def matrix(self) -> FloatArray:
+        """Return the rotation (3, 3) from world to camera coordinates."""
+        w, x, y, z = self.rotation
+        return np.array(
+            [
+                [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+            ]
+        )
+
+    @property
+    def center(self) -> FloatArray:
+        """Return the camera center (3,) in world coordinates."""
+        return np.asarray(-self.matrix.T @ np.array(self.translation))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The points of a model.
+
+    ``ids`` (n,), ``xyz`` (n, 3), ``colors`` (n, 3) of uint8, ``errors`` (n,) are the mean
+    reprojection errors in pixels, ``lengths`` (n,) the numbers of images that observe each point.
+    """
+
+    ids: NDArray[np.int64]
+    xyz: FloatArray
+    colors: NDArray[np.uint8]
+    errors: FloatArray
+    lengths: NDArray[np.int64]
+
+
+def _read(directory: Path, name: str) -> bytes:
+    try:
+        return (directory / name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{directory / name}: cannot be read ({error.strerror})") from None
+
+
+def cameras(directory: Path) -> dict[int, Camera]:
+    """Return the cameras of a model by id."""
+    data = _read(directory, "cameras.bin")
+    (count,), offset = struct.unpack_from("<Q", data), 8
+    result = {}
+    for _ in range(count):
+        number, kind, width, height = struct.unpack_from("<IiQQ", data, offset)
+        if kind not in CAMERA_MODELS:
+            raise InputError(f"{directory}: unknown camera model {kind}")
+        name, _, size = CAMERA_MODELS[kind]
+        parameters = struct.unpack_from(f"<{size}d", data, offset + 24)
+        result[number] = Camera(name, width, height, parameters)
+        offset += 24 + 8 * size
+    return result
 
 
 def registered(directory: Path) -> Iterator[RegisteredImage]:
-    """Yield the registered images of a model from images.bin, which all COLMAP versions write."""
-    data = (directory / "images.bin").read_bytes()
+    """Yield the registered images of a model."""
+    data = _read(directory, "images.bin")
     (count,), offset = struct.unpack_from("<Q", data), 8
     for _ in range(count):
-        _, *pose, _ = struct.unpack_from("<I7dI", data, offset)
+        number, *pose, camera = struct.unpack_from("<I7dI", data, offset)
         end = data.index(b"\0", offset + 64)
         name = data[offset + 64 : end].decode()
         (keypoints,) = struct.unpack_from("<Q", data, end + 1)
         rows = np.frombuffer(data, np.dtype("<f8, <f8, <i8"), keypoints, end + 9)
         offset = end + 9 + 24 * keypoints
-        yield RegisteredImage(name, tuple(pose[:4]), tuple(pose[4:]), rows["f2"])
+        xy = np.stack([rows["f0"], rows["f1"]], 1)
+        yield RegisteredImage(
+            number, name, camera, tuple(pose[:4]), tuple(pose[4:]), xy, rows["f2"]
+        )
 
 
-def summary(directory: Path, points: int, error: float) -> Reconstruction:
+def points(directory: Path) -> Points:
+    """Return the points of a model."""
+    data = _read(directory, "points3D.bin")
+    (count,), offset = struct.unpack_from("<Q", data), 8
+    layout = struct.Struct("<Q3d3BdQ")
+    rows = []
+    for _ in range(count):
+        row = layout.unpack_from(data, offset)
+        rows.append(row)
+        offset += layout.size + 8 * row[-1]
+    table = np.array(rows, np.float64).reshape(-1, 9)
+    return Points(
+        table[:, 0].astype(np.int64), table[:, 1:4], table[:, 4:7].astype(np.uint8), table[:, 7],
+        table[:, 8].astype(np.int64),
+    )  # fmt: skip
+
+
+def summary(directory: Path) -> Reconstruction:
     """Return the summary of the model in a directory."""
+    content = points(directory)
+    count = len(content.ids)
     return Reconstruction(
-        directory, tuple(sorted(i.name for i in registered(directory))), points, error
+        directory,
+        tuple(sorted(image.name for image in registered(directory))),
+        count,
+        float(content.errors.mean()) if count else 0.0,
+        float(content.lengths.mean()) if count else 0.0,
+        len(cameras(directory)),
     )
+
+
+def models(directory: Path) -> list[Path]:
+    """Return the directories of the models in a directory, or the directory if it is a model."""
+    if (directory / "images.bin").is_file():
+        return [directory]
+    directories = [path.parent for path in directory.glob("*/images.bin")]
+    return sorted(directories, key=lambda path: (len(path.name), path.name))
+
+
+def write_ply(directory: Path, file: Path) -> None:
+    """Write the points of a model to a binary PLY file, with their colors."""
+    content = points(directory)
+    rows = np.zeros(len(content.ids), "<f4, <f4, <f4, u1, u1, u1")
+    for i in range(3):
+        rows[f"f{i}"], rows[f"f{i + 3}"] = content.xyz[:, i], content.colors[:, i]
+    properties = [f"property float {axis}" for axis in "xyz"]
+    properties += [f"property uchar {color}" for color in ("red", "green", "blue")]
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}", *properties]
+    with replacing(file) as target:
+        target.write("\n".join([*header, "end_header\n"]).encode("ascii") + rows.tobytes())

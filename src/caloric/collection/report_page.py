@@ -1,0 +1,174 @@
+"""The report of a run as one HTML file without scripts and external content."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+import cv2
+import numpy as np
+
+from caloric.types import Report
+
+_MATRIX = 1000  # maximum number of images for which the matrix of pairs is drawn
+_STYLE = """
+:root { color-scheme: light dark; --ink: light-dark(#1b222c, #e9edf2); --soft: light-dark(#4f5a67, #a8b3c0);
+  --line: light-dark(#d5dbe2, #313a45); --page: light-dark(#fff, #171c22); --field: light-dark(#f1f4f7, #232a33);
+  --accent: light-dark(#a83a14, #ff9d6b); }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 72rem;
+  margin: 0 auto; padding: 1.2rem 1.2rem 3rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.lead { font-size: 1.15rem; margin: 0 0 1rem; } .failure { color: var(--accent); font-weight: 600; }
+.soft, figcaption, caption, th { color: var(--soft); }
+.scroll { overflow: auto; max-height: 34rem; border: 1px solid var(--line); border-radius: .4rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.scroll table { width: 100%; }
+th, td { text-align: left; padding: .2rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th { font-weight: 600; position: sticky; top: 0; background: var(--page); }
+.n { text-align: right; white-space: nowrap; }
+td { overflow-wrap: anywhere; } td:last-child { min-width: 9rem; }
+.cards { display: flex; flex-wrap: wrap; gap: .7rem; margin: 0; padding: 0; }
+.cards div { background: var(--field); border-radius: .5rem; padding: .5rem .9rem; }
+.cards dt { color: var(--soft); font-size: .87rem; } .cards dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
+figure { margin: .8rem 0; } figure img { display: block; max-width: 100%; height: auto; background: var(--field); border-radius: .5rem; }
+img.matrix { image-rendering: pixelated; width: min(100%, 30rem); border-radius: 0; }
+.charts { display: flex; flex-wrap: wrap; gap: 1.5rem; } .charts svg { width: 26rem; max-width: 100%; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft); } svg rect { fill: var(--accent); }
+code { background: var(--field); padding: .1em .35em; border-radius: .3em; overflow-wrap: anywhere; }
+"""  # noqa: E501
+
+
+def _formatted(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table; numbers are aligned to the right."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, int | float):
+            return f'<td class="n">{_formatted(value)}</td>'
+        return f"<td>{escape(str(value))}</td>"
+
+    numeric = [
+        rows and all(isinstance(row[i], int | float) for row in rows) for i in range(len(names))
+    ]
+    head = "".join(
+        f'<th scope="col"{" class=n" if is_number else ""}>{escape(name)}</th>'
+        for name, is_number in zip(names, numeric, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def _chart(title: str, bins: list[Report], unit: str = "") -> str:
+    """Return a histogram as an SVG figure."""
+    largest = max((b["count"] for b in bins), default=0) or 1
+    parts = []
+    for i, b in enumerate(bins):
+        y = 18 * i
+        if b["to"] is None:
+            label = f"{b['from']:g} or more"
+        elif unit:
+            label = f"{b['from']:g} to {b['to']:g}"
+        else:
+            label = (
+                f"{b['from']:g}" if b["to"] == b["from"] + 1 else f"{b['from']:g}–{b['to'] - 1:g}"
+            )
+        width = 190 * b["count"] / largest
+        parts.append(
+            f'<text x="92" y="{y + 13}" text-anchor="end">{label}</text>'
+            f'<rect x="100" y="{y + 2}" width="{width:.1f}" height="13" rx="2"/>'
+            f'<text x="{width + 106:.1f}" y="{y + 13}">{b["count"]:,}</text>'
+        )
+    caption = f"{title}{f', {unit}' if unit else ''}"
+    return (
+        f'<figure><figcaption>{caption}</figcaption><svg viewBox="0 0 370 {18 * len(bins)}" '
+        f'role="img" aria-label="{caption}">{"".join(parts)}</svg></figure>'
+    )
+
+
+def _png(data: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def _matrix(images: list[Report], pairs: list[Report]) -> str:
+    """Return the matrix of pairs as an image, one pixel for each pair."""
+    number = {image["name"]: i for i, image in enumerate(images)}
+    count = len(number)
+    if not 1 < count <= _MATRIX:
+        return ""
+    pixels = np.zeros((count, count, 4), np.uint8)
+    for pair in pairs:
+        i, j = number[pair["name_a"]], number[pair["name_b"]]
+        if pair["is_verified"]:
+            # Logarithmic: 10 inliers are visible and 1,000 opaque.
+            alpha = round(255 * min(1.0, np.log10(1 + pair["inliers"]) / 3))
+            pixels[[i, j], [j, i]] = (30, 90, 220, alpha)  # BGR
+        else:
+            pixels[[i, j], [j, i]] = (128, 128, 128, 40)
+    _, data = cv2.imencode(".png", pixels)
+    return (
+        "<h2>Pairs</h2><figure>"
+        f'<img class="matrix" alt="Matrix of matched pairs" src="{_png(data.tobytes())}">'
+        f"<figcaption>{count} images in the order of their names. Colored: verified, stronger "
+        "with more inliers. Gray: matched, but no reliable geometry.</figcaption></figure>"
+    )
+
+
+def _model(number: int, model: Report, picture: bytes) -> str:
+    names = ["camera", "model", "images", "width", "height", "focal length, px"]
+    rows = [
+        [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
+        for c in model["cameras"]
+    ]
+    error = model["mean reprojection error, pixels"]
+    return (
+        f"<h2>Model {number}</h2>"
+        f"<p>{model['images']:,} images, {model['points']:,} points, mean track length "
+        f"{model['mean track length']:.2f}, mean reprojection error {error:.2f} px: "
+        f"<code>{escape(model['directory'])}</code></p>"
+        f'<figure><img alt="Points and cameras of model {number}" src="{_png(picture)}"></figure>'
+        '<div class="charts">'
+        + _chart("Images that observe a point", model["track lengths"])
+        + _chart("Reprojection errors of points", model["reprojection errors, pixels"], "px")
+        + f"</div>{_table(names, rows)}"
+    )
+
+
+def page(report: Report, pictures: list[bytes], title: str) -> str:
+    """Return the page of a report; ``pictures`` are PNG files of its models."""
+    lead = "lead" if report["models"] else "lead failure"
+    numbers = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}</dd></div>"
+        for name, value in report["numbers"].items()
+    )
+    missing = [[i["name"], i["reason"]] for i in report["images"] if i["reason"] is not None]
+    parts = [
+        f'<h1>{escape(title)}</h1><p class="{lead}">{escape(report["summary"])}</p>',
+        f'<dl class="cards">{numbers}</dl>',
+        f"<h2>Not registered</h2>{_table(['image', 'reason'], missing)}" if missing else "",
+        *(
+            _model(i, model, picture)
+            for i, (model, picture) in enumerate(zip(report["models"], pictures, strict=True))
+        ),
+        _matrix(report["images"], report["pairs"]),
+        "<h2>Images</h2>",
+        _table(
+            ["image", "features", "verified pairs", "points", "model"],
+            [
+                [i["name"], i["features"], i["verified pairs"], i["points"],
+                 "–" if i["model"] is None else str(i["model"])]
+                for i in report["images"]
+            ],
+        ),
+        "<h2>Time</h2>",
+        _table(["step", "seconds"], [[k, float(v)] for k, v in report["seconds"].items()]),
+    ]  # fmt: skip
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "img-src data:; style-src 'unsafe-inline'\">"
+        f"<title>{escape(title)}: report</title><style>{_STYLE}</style></head>\n"
+        f"<body>{''.join(parts)}</body></html>"
+    )

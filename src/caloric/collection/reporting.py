@@ -1,0 +1,137 @@
+"""The report of a run: ``report.json`` with all numbers, and ``report.html`` to look at."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caloric.collection import report_page
+from caloric.collection.matching import PairSummary
+from caloric.collection.results import CollectionResult
+from caloric.interop import colmap_model
+from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.files import replacing
+from caloric.types import Report
+from caloric.viz import model_figure
+
+_LENGTHS = (2, 3, 4, 5, 6, 8, 11, 16, 32, 10**9)  # bounds of the histogram of track lengths
+_ERRORS = (*np.arange(0, 2.01, 0.2).round(1).tolist(), 10**9)  # pixels
+
+
+def histogram(values: ArrayLike, bounds: Sequence[float]) -> list[Report]:
+    """Return the number of values in each range, from a bound up to but excluding the next."""
+    counts, _ = np.histogram(np.asarray(values, np.float64), np.array(bounds, np.float64))
+    ranges = zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
+    return [
+        {"from": low, "to": None if high == 10**9 else high, "count": count}
+        for low, high, count in ranges
+    ]
+
+
+def _model(model: Reconstruction) -> Report:
+    points = colmap_model.points(model.directory)
+    cameras = colmap_model.cameras(model.directory)
+    used: dict[int, int] = {}
+    for image in colmap_model.registered(model.directory):
+        used[image.camera] = used.get(image.camera, 0) + 1
+    return {
+        "directory": str(model.directory),
+        "images": len(model.images),
+        "points": model.points,
+        "mean track length": model.track_length,
+        "mean reprojection error, pixels": model.error,
+        "track lengths": histogram(points.lengths, _LENGTHS),
+        "reprojection errors, pixels": histogram(points.errors, _ERRORS),
+        "cameras": [
+            {"id": number, "images": used.get(number, 0)} | asdict(cameras[number])
+            for number in sorted(cameras)
+        ],
+    }
+
+
+def _images(
+    result: CollectionResult, outcomes: dict[str, int | str], pairs: list[PairSummary]
+) -> list[Report]:
+    """Return a row for each image, sorted by name."""
+    observed: dict[str, dict[str, Any]] = {}
+    for number, model in enumerate(result.models):
+        for image in colmap_model.registered(model.directory):
+            if image.name not in observed:  # in the largest model, if it is in several
+                points = int((image.points >= 0).sum())
+                observed[image.name] = {"model": number, "camera": image.camera, "points": points}
+    matched: dict[str, int] = {}
+    for pair in pairs:
+        for name in (pair.name_a, pair.name_b):
+            matched[name] = matched.get(name, 0) + pair.is_verified
+    unregistered = {"model": None, "camera": None, "points": 0}
+    return [
+        {
+            "name": name,
+            "features": outcome if isinstance(outcome, int) else 0,
+            "verified pairs": matched.get(name, 0),
+            **observed.get(name, unregistered),
+            "reason": result.missing.get(name),
+        }
+        for name, outcome in sorted(outcomes.items())
+    ]
+
+
+def content(
+    result: CollectionResult, outcomes: dict[str, int | str], pairs: list[PairSummary]
+) -> Report:
+    """Return the content of ``report.json``."""
+    return {
+        "summary": result.summary,
+        "failure": result.failure,
+        "numbers": result.numbers,
+        "seconds": result.seconds,
+        "models": [_model(model) for model in result.models],
+        "images": _images(result, outcomes, pairs),
+        "pairs": [asdict(pair) for pair in pairs if pair.matches],
+    }
+
+
+def write(
+    result: CollectionResult,
+    outcomes: dict[str, int | str],
+    pairs: list[PairSummary],
+    title: str,
+) -> None:
+    """Write ``report.json`` and ``report.html`` next to each other.
+
+    Parameters
+    ----------
+    result : CollectionResult
+        The result of the run, with the path of the page.
+    outcomes : dict
+        The number of features of each image, or the reason why it was skipped.
+    pairs : list of PairSummary
+        The matched pairs.
+    title : str
+        The name of the collection.
+    """
+    report = content(result, outcomes, pairs)
+    pictures = [picture(model.directory) for model in result.models]
+    page = report_page.page(report, pictures, title)
+    for path, text in (
+        (result.report.with_suffix(".json"), json.dumps(report, indent=1)),
+        (result.report, page),
+    ):
+        with replacing(path) as file:
+            file.write(f"{text}\n".encode())
+
+
+def picture(directory: Path) -> bytes:
+    """Return a PNG of a model."""
+    import cv2
+
+    points, images = colmap_model.points(directory), list(colmap_model.registered(directory))
+    rotations = np.stack([image.matrix for image in images])
+    centers = np.stack([image.center for image in images])
+    pixels = model_figure.draw(points.xyz, points.colors, rotations, centers)
+    _, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGRA))
+    return bytes(data.tobytes())

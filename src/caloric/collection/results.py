@@ -1,0 +1,124 @@
+"""The result of a whole run: registered images, missing ones with the reasons, and numbers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from caloric.collection.matching import PairSummary
+from caloric.interop.colmap_model import Reconstruction
+
+_LISTED = 20  # missing images in the summary; the report has all
+_FEW = 8  # matches that are needed for a fundamental matrix
+
+
+@dataclass(frozen=True)
+class CollectionResult:
+    """The result of :func:`caloric.collection.run`.
+
+    It is true in a condition if there is a model.
+
+    Attributes
+    ----------
+    registered : tuple of str
+        Names of the images in at least one model.
+    missing : dict
+        All other images of the directory, with the reasons.
+    models : tuple of Reconstruction
+        The models that have points, largest first.
+    numbers : dict
+        Counts of images, features, pairs, ..., and the reprojection error of the largest model.
+    skipped : dict
+        Images skipped by a step, with the reasons.
+    failure : str
+        Why there is no model; "" if there is one.
+    seconds : dict
+        The duration of each step.
+    report : Path
+        The report as a page; ``report.json`` next to it has the same content for programs.
+    """
+
+    registered: tuple[str, ...]
+    missing: dict[str, str]
+    models: tuple[Reconstruction, ...]
+    numbers: dict[str, float]
+    skipped: dict[str, str]
+    failure: str
+    seconds: dict[str, float]
+    report: Path
+
+    def __bool__(self) -> bool:
+        """Return whether there is a model."""
+        return bool(self.models)
+
+    def __str__(self) -> str:
+        """Return the summary: a line with the number of images, then the missing images."""
+        lines = [self.summary]
+        lines += [f"  not registered: {_named(*item)}" for item in self.missing.items()][:_LISTED]
+        if len(self.missing) > _LISTED:
+            lines.append(f"  ... and {len(self.missing) - _LISTED} more: see the report")
+        return "\n".join([*lines, f"report: {self.report}"])
+
+    @property
+    def summary(self) -> str:
+        """Return the number of registered images and of models in one line."""
+        count = f"{len(self.registered)} of {len(self.registered) + len(self.missing)} images"
+        if not self.models:
+            return f"{count} registered: {self.failure}"
+        models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
+        return f"{count} registered in {models}"
+
+
+def _named(name: str, reason: str) -> str:
+    return reason if reason.startswith(name) else f"{name}: {reason}"
+
+
+def missing(
+    outcomes: dict[str, int | str], pairs: Iterable[PairSummary], registered: set[str]
+) -> dict[str, str]:
+    """Return the images that are in no model, with the reasons.
+
+    ``outcomes`` has the number of features of each image, or the reason why it was skipped.
+    """
+    by_image: dict[str, list[PairSummary]] = {}
+    for pair in pairs:
+        for name in (pair.name_a, pair.name_b):
+            by_image.setdefault(name, []).append(pair)
+    return {
+        name: outcome if isinstance(outcome, str) else _reason(name, outcome, by_image.get(name))
+        for name, outcome in outcomes.items()
+        if name not in registered
+    }
+
+
+def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
+    if features == 0:
+        return "no features"
+    if not pairs:
+        return "not paired with another image"
+    verified = [pair for pair in pairs if pair.is_verified]
+    best = max(verified or pairs, key=lambda pair: (pair.inliers, pair.matches))
+    other = best.name_b if best.name_a == name else best.name_a
+    if verified:
+        images = "1 image" if len(verified) == 1 else f"{len(verified)} images"
+        return f"not enough overlap: matches {images}, best {other} with {best.inliers} inliers"
+    if best.matches < _FEW:
+        return f"no match: at most {best.matches} matches with another image"
+    return (
+        f"weak match: no reliable geometry, best {other} with {best.inliers} inliers of "
+        f"{best.matches} matches"
+    )
+
+
+def failure(pairs: Iterable[PairSummary], discarded: tuple[Reconstruction, ...]) -> str:
+    """Return why there is no model; ``discarded`` are models without points."""
+    inliers = [pair.inliers for pair in pairs if pair.is_verified]
+    if not inliers:
+        return "no two images have a reliable geometry; add images that overlap"
+    if discarded:
+        images = len(discarded[0].images)
+        return f"COLMAP registered {images} images but no point; add images that overlap more"
+    count = "1 verified pair, with" if len(inliers) == 1 else f"{len(inliers)} verified pairs, with"
+    return (
+        f"COLMAP found no pair of images to start from ({count} at most {max(inliers)} inliers); "
+        "add images from other positions that overlap more"
+    )

@@ -1,0 +1,82 @@
+"""A picture of a model: its points in color and its cameras, seen obliquely from above."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.types import FloatArray
+
+_ELEVATION = np.radians(35)
+_MARGIN = 0.06  # of the picture, on each side
+_SHARE = 0.95  # of the points that must be in the picture
+_CAMERA = (230, 80, 40)  # color, RGB
+
+
+def up(rotations: FloatArray) -> FloatArray:
+    """Return the direction (3,) that is up on average in images with rotations (n, 3, 3)."""
+    mean = -np.asarray(rotations)[:, 1].mean(0)
+    return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12))
+
+
+def _axes(upward: FloatArray, points: FloatArray) -> FloatArray:
+    """Return the axes (3, 3) of the picture, right, down and away, as rows."""
+    flat = points - np.outer(points @ upward, upward)
+    _, _, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    right = directions[0] - (directions[0] @ upward) * upward
+    right /= max(float(np.linalg.norm(right)), 1e-12)
+    level = np.cross(upward, right)
+    away = np.cos(_ELEVATION) * level - np.sin(_ELEVATION) * upward
+    return np.stack([right, np.cross(away, right), away])
+
+
+def draw(
+    xyz: FloatArray,
+    colors: NDArray[np.uint8],
+    rotations: FloatArray,
+    centers: FloatArray,
+    size: tuple[int, int] = (540, 960),
+) -> NDArray[np.uint8]:
+    """Return a picture (h, w, 4) with a transparent background.
+
+    Parameters
+    ----------
+    xyz : array (n, 3)
+        The points.
+    colors : array (n, 3) of uint8
+        Their colors.
+    rotations : array (m, 3, 3)
+        The rotations from world to camera coordinates.
+    centers : array (m, 3)
+        The camera centers.
+    size : (int, int)
+        Height and width of the picture.
+    """
+    h, w = size
+    picture = np.zeros((h, w, 4), np.uint8)
+    axes = _axes(up(rotations), np.concatenate([xyz, centers]))
+    points, cameras = xyz @ axes.T, centers @ axes.T
+    # Distant points, which are few and inaccurate, may be outside of the picture.
+    low, high = np.quantile(points, [(1 - _SHARE) / 2, (1 + _SHARE) / 2], axis=0)
+    low, high = np.minimum(low, cameras.min(0)), np.maximum(high, cameras.max(0))
+    extent = np.maximum(high - low, 1e-9)[:2]
+    scale = float(((1 - 2 * _MARGIN) * np.array([w, h]) / extent).min())
+    offset = np.array([w, h]) / 2 - scale * (low + high)[:2] / 2
+    order = np.argsort(-points[:, 2])  # near points last
+    xy = np.round(scale * points[order, :2] + offset).astype(int)
+    inside = ((xy >= 0) & (xy < (w - 1, h - 1))).all(1)
+    opaque = np.full((len(colors), 1), 255, np.uint8)
+    pixels = np.concatenate([colors, opaque], 1)[order][inside]
+    x, y = xy[inside].T
+    for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        picture[y + dy, x + dx] = pixels
+    length = 0.03 * w / scale
+    for center, rotation in zip(centers, rotations, strict=True):
+        corners = np.array([[-0.8, -0.6, 1], [0.8, -0.6, 1], [0.8, 0.6, 1], [-0.8, 0.6, 1]])
+        world = center + length * corners @ rotation
+        outline = np.round(16 * (scale * (world @ axes.T)[:, :2] + offset)).astype(np.int32)
+        apex = np.round(16 * (scale * (axes @ center)[:2] + offset)).astype(np.int32)
+        lines = [outline.reshape(-1, 1, 2)]
+        lines += [np.stack([apex, corner]).reshape(-1, 1, 2) for corner in outline]
+        cv2.polylines(picture, lines[:1], True, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
+        cv2.polylines(picture, lines[1:], False, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
+    return picture

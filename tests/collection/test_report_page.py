@@ -1,0 +1,42 @@
+"""The page of a report."""
+
+import base64
+import re
+
+import cv2
+import numpy as np
+
+from caloric.collection import report_page
+
+IMAGE = {"features": 5, "verified pairs": 1, "points": 0, "model": None}
+
+
+def report(**changes):
+    images = [{**IMAGE, "name": name, "reason": "no match"} for name in ("a", "b", "c")]
+    pairs = [
+        {"name_a": "a", "name_b": "c", "matches": 2000, "inliers": 1500, "is_verified": True},
+        {"name_a": "a", "name_b": "b", "matches": 20, "inliers": 5, "is_verified": False},
+    ]
+    empty = {"summary": "0 of 3", "numbers": {"images": 3, "error": 0.5}, "models": []}
+    return {**empty, "seconds": {"match": 2}, "images": images, "pairs": pairs, **changes}
+
+
+def test_the_matrix_has_a_pixel_for_each_pair():
+    page = report_page.page(report(), [], "set")
+    (data,) = re.findall(r"base64,([^\"]+)", page)
+    matrix = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_UNCHANGED)
+    np.testing.assert_array_equal(matrix[..., 3], [[0, 40, 255], [40, 0, 0], [255, 0, 0]])
+
+
+def test_a_failure_is_marked_and_numbers_are_formatted():
+    page = report_page.page(report(numbers={"points": 12345, "error": 0.456}), [], "set")
+    assert '<p class="lead failure">0 of 3</p>' in page
+    assert "<dd>12,345</dd>" in page
+    assert "<dd>0.46</dd>" in page
+
+
+def test_many_images_have_no_matrix():
+    images = [{**IMAGE, "name": str(i), "reason": None} for i in range(1001)]
+    page = report_page.page(report(images=images, pairs=[]), [], "set")
+    assert "base64" not in page
+    assert "Not registered" not in page

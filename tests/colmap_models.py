@@ -1,0 +1,30 @@
+"""Small COLMAP models for tests."""
+
+import struct
+
+import numpy as np
+
+
+def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0):
+    """Write a model with one camera, whose images observe all points; return its points (n, 3)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    xyz = random.uniform(-1, 1, (points, 3))
+    (directory / "cameras.bin").write_bytes(
+        struct.pack("<QIiQQ4d", 1, 1, 2, 640, 480, 500, 320, 240, 0)
+    )
+    images = struct.pack("<Q", len(names))
+    for i, name in enumerate(names, 1):
+        pose = (1, 0, 0, 0, -0.5 * i, 0, 4)
+        images += struct.pack("<I7dI", i, *pose, 1) + name.encode() + b"\0"
+        images += struct.pack("<Q", points)
+        for number, (x, y, z) in enumerate(xyz, 1):
+            u, v = 500 * (x + pose[4]) / (z + 4) + 320, 500 * y / (z + 4) + 240
+            images += struct.pack("<ddq", u, v, number)
+    (directory / "images.bin").write_bytes(images)
+    data = struct.pack("<Q", points)
+    for number, position in enumerate(xyz, 1):
+        data += struct.pack("<Q3d3BdQ", number, *position, 200, number, 30, 0.5, len(names))
+        data += b"".join(struct.pack("<II", i, number - 1) for i in range(1, len(names) + 1))
+    (directory / "points3D.bin").write_bytes(data)
+    return xyz
