@@ -5,8 +5,11 @@ import struct
 import numpy as np
 
 
-def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0):
-    """Write a model with one camera, whose images observe all points; return its points (n, 3)."""
+def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0, shifts=None):
+    """Write a model with one camera, whose images observe all points; return its points (n, 3).
+
+    The images are in a row, or moved by ``shifts`` (m, 3).
+    """
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     xyz = random.uniform(-1, 1, (points, 3))
@@ -15,11 +18,13 @@ def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0)
     )
     images = struct.pack("<Q", len(names))
     for i, name in enumerate(names, 1):
-        pose = (1, 0, 0, 0, -0.5 * i, 0, 4)
+        shift = (0.5 * i, 0, 0) if shifts is None else shifts[i - 1]
+        tx, ty, tz = np.array([0, 0, 4]) - shift
+        pose = (1, 0, 0, 0, tx, ty, tz)
         images += struct.pack("<I7dI", i, *pose, 1) + name.encode() + b"\0"
         images += struct.pack("<Q", points)
         for number, (x, y, z) in enumerate(xyz, 1):
-            u, v = 500 * (x + pose[4]) / (z + 4) + 320, 500 * y / (z + 4) + 240
+            u, v = 500 * (x + tx) / (z + tz) + 320, 500 * (y + ty) / (z + tz) + 240
             images += struct.pack("<ddq", u, v, number)
     (directory / "images.bin").write_bytes(images)
     data = struct.pack("<Q", points)

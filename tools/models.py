@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from caloric.bench.report import versions
-from caloric.collection import engines, exporting, extraction, matching, pairing, refining
+from caloric.collection import engines, exporting, extraction, mapping, matching, pairing, refining
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.interop.colmap_model import Reconstruction
@@ -138,7 +138,7 @@ def _caloric_model(images: Path, out: Path, max_features: int) -> tuple[Reconstr
         done("refine")
     exporting.export(out, "colmap", images)
     done("export")
-    models = exporting.reconstruct(out, images).models
+    models = mapping.reconstruct(out, images).models
     done("COLMAP's mapper")
     if not models:
         raise InputError(f"{images}: COLMAP found no model from Caloric's features")

@@ -27,6 +27,7 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command, hdf5
 from caloric.interop.colmap_command import CommandWriter
+from caloric.interop.exporters import Request
 from caloric.types import Log, Report
 from tools.pages.markdown import table
 
@@ -132,7 +133,7 @@ METHODS: dict[str, Callable[[list[Path], int], list[Image]]] = {
 def _database(images: list[Image], directory: Path, path: Path) -> None:
     """Write a database with the features of a method; descriptors are bytes."""
     with ExitStack() as stack:
-        writer = CommandWriter(path, directory, stack)
+        writer = CommandWriter(path, Request(path, images=directory), stack)
         for image in images:
             writer.features(image.name, image.features)
         writer.imported()

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.collection import exporting, pairing, retrieval, store
+from caloric.collection import exporting, extraction, metadata, pairing, retrieval, store
+from caloric.collection.sources import ImageFile
+from caloric.image.exif import Exif
 from stores import HERE, extract, run
 
 if store.fcntl is None:
@@ -49,3 +51,19 @@ def test_the_last_selection_of_pairs_is_the_default(directory, tmp_path):
     assert pairing.pairs(out, None, HERE) == few
     assert pairing.last_pairing(out) == pairing.Pairing("retrieval", nearest=1)
     assert f"{len(few)} pairs" in run("collection", "match", out, "--workers", 1).output
+
+
+def test_large_collections_use_retrieval_and_gps(tmp_path, directory, monkeypatch):
+    out = tmp_path / "out"
+    extract(directory, out)
+    assert len(pairing.pairs(out, pairing.Pairing(nearest=1), HERE)) == 15
+    monkeypatch.setattr(pairing, "_EXHAUSTIVE", 5)
+    names = sorted(extraction.stored_images(out))
+    files = [
+        ImageFile(name, "", Exif(position=(50.0, 8 + 0.01 * 3**i, 0.0)))
+        for i, name in enumerate(names)
+    ]
+    metadata.write(out, files)
+    pairs = pairing.pairs(out, pairing.Pairing(nearest=1), HERE)
+    assert len(pairs) < 15
+    assert set(pairwise(names)) <= set(pairs)  # nearest by position

@@ -50,12 +50,12 @@ def test_the_report_has_the_numbers_of_the_run(tmp_path):
     assert page.count("data:image/png;base64,") == 2  # the model and the matrix
 
 
-def test_the_picture_of_a_model_is_a_png(tmp_path):
+def test_the_figure_of_a_model_is_a_png(tmp_path):
     write_model(tmp_path / "0")
-    data = np.frombuffer(reporting.picture(tmp_path / "0"), np.uint8)
-    picture = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
-    assert picture.shape[2] == 4
-    assert picture[..., 3].any()
+    data = np.frombuffer(reporting.figure(tmp_path / "0"), np.uint8)
+    figure = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
+    assert figure.shape[2] == 4
+    assert figure[..., 3].any()
 
 
 def test_a_run_without_a_model_has_a_report(tmp_path):

@@ -11,6 +11,7 @@ import caloric
 import photographs
 from caloric.collection import exporting, matching, pairing, store
 from caloric.interop import colmap, colmap_command
+from caloric.interop.cameras import Cameras
 from stores import HERE, extract
 
 if store.fcntl is None:
@@ -37,6 +38,27 @@ def test_a_database_is_exported_without_pycolmap(plainly_named, monkeypatch):
             np.testing.assert_allclose(keypoints[:, :2] - 0.5, stored[name].frames.xy, atol=1e-2)
         counts = [row[0] for row in database.execute("select rows from two_view_geometries")]
         assert sorted(counts) == sorted(len(pair.inliers) for pair in pairs)
+
+
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the PATH")
+def test_cameras_are_shared_as_requested(plainly_named, monkeypatch):
+    directory, out = plainly_named
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    count = len(dict(exporting.images(out)))
+    for cameras, shared in (
+        (Cameras(), 1),
+        (Cameras("per-image"), count),
+        (Cameras(model="OPENCV", focal=777), 1),
+    ):
+        (path,) = exporting.export(out, "colmap", directory, cameras).paths
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute("select model, params, prior_focal_length from cameras")
+            models, parameters, known = zip(*rows, strict=True)
+            used = database.execute("select count(distinct camera_id) from images").fetchone()
+        assert len(models) == used[0] == shared
+        if cameras.focal:
+            assert (models, known) == ((4,), (1,))
+            assert np.frombuffer(parameters[0])[:2].tolist() == [777, 777]
 
 
 def test_failures_of_the_executable_are_errors(plainly_named, tmp_path, monkeypatch):
@@ -90,7 +112,7 @@ def test_the_output_of_the_executable_is_observed_line_by_line(tmp_path, monkeyp
     counts = []
     (tmp_path / "models").mkdir()
     models = colmap_command.map_images(
-        tmp_path / "database.db", tmp_path, tmp_path / "models", counts.append
+        tmp_path / "database.db", tmp_path, tmp_path / "models", registered=counts.append
     )
     assert (models, counts) == ([], [3, 4])
     with pytest.raises(ZeroDivisionError):  # the process is not left behind

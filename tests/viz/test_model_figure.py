@@ -1,23 +1,23 @@
-"""The picture of a model."""
+"""The figure of a model."""
 
 import numpy as np
 
 from caloric.viz import model_figure
 
 
-def test_points_and_cameras_are_in_the_picture():
+def test_points_and_cameras_are_in_the_figure():
     random = np.random.default_rng(0)
     xyz = random.uniform(-1, 1, (2000, 3)) * (4, 1, 1)
     colors = np.full((2000, 3), (10, 200, 30), np.uint8)
     rotations = np.repeat(np.eye(3)[None], 3, 0)
     centers = np.array([[-2.0, 0, -4], [0, 0, -4], [2, 0, -4]])
-    picture = model_figure.draw(xyz, colors, rotations, centers, (180, 320))
-    assert picture.shape == (180, 320, 4)
-    green = (picture[..., :3] == (10, 200, 30)).all(-1)
+    figure = model_figure.draw(xyz, colors, rotations, centers, (180, 320))
+    assert figure.shape == (180, 320, 4)
+    green = (figure[..., :3] == (10, 200, 30)).all(-1)
     assert green.sum() > 1000
-    assert (picture[..., 0] > 200).sum() > 20  # the cameras
-    rows, columns = np.nonzero(picture[..., 3])
-    assert np.ptp(columns) / 320 > 0.5 or np.ptp(rows) / 180 > 0.5  # it fills the picture
+    assert (figure[..., 0] > 200).sum() > 20  # the cameras
+    rows, columns = np.nonzero(figure[..., 3])
+    assert np.ptp(columns) / 320 > 0.5 or np.ptp(rows) / 180 > 0.5  # it fills the figure
     np.testing.assert_allclose(model_figure.up(rotations), (0, -1, 0))
 
 

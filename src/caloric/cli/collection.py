@@ -39,14 +39,16 @@ Scheduler = Annotated[
 ]
 How = Annotated[
     str,
-    typer.Option("--pairs", help="How to select image pairs: exhaustive, sequential or retrieval."),
+    typer.Option(
+        "--pairs", help="How to select image pairs: auto, exhaustive, sequential or retrieval."
+    ),
 ]
 StoredHow = Annotated[
     str | None,
     typer.Option(
         "--pairs",
-        help="How to select image pairs: exhaustive, sequential or retrieval; default: the last "
-        "choice.",
+        help="How to select image pairs: auto, exhaustive, sequential or retrieval; default: the "
+        "last choice.",
     ),
 ]
 Store = Annotated[Path, typer.Argument(help="Store directory.")]
@@ -61,6 +63,23 @@ Nearest = Annotated[
 Ratio = Annotated[float, typer.Option(help="Threshold for the ratio test.")]
 Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homography.")]
 Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
+
+
+Sharing = Annotated[
+    str,
+    typer.Option(
+        "--camera",
+        help="Which images share a camera: auto (same EXIF data and size), shared (same size), "
+        "per-folder or per-image.",
+    ),
+]
+CameraModel = Annotated[
+    str, typer.Option(help="COLMAP's camera model, such as SIMPLE_RADIAL or OPENCV.")
+]
+Focal = Annotated[
+    float | None,
+    typer.Option(help="Focal length in pixels to start from; default: from EXIF data."),
+]
 
 
 def _reporter() -> "Reporter":
@@ -124,7 +143,7 @@ def extract(
 @app.command()
 def pairs(
     store: Store,
-    how: How = "exhaustive",
+    how: How = "auto",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     workers: Processes = 0,
@@ -203,11 +222,15 @@ def export(
         typer.Option(help="Image directory; focal lengths are read from the images' EXIF data."),
     ] = None,
     to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.")] = "colmap",
+    camera: Sharing = "auto",
+    camera_model: CameraModel = "SIMPLE_RADIAL",
+    focal: Focal = None,
 ) -> None:
     """Export features and matches for other tools, to a subdirectory of the store."""
     from caloric import collection
 
-    collection.export(store, to, images=images, report=_reporter())
+    cameras = collection.Cameras(cast(Any, camera), camera_model, focal)
+    collection.export(store, to, images=images, cameras=cameras, report=_reporter())
 
 
 @app.command()
@@ -255,11 +278,14 @@ def run(
     folder: Folder,
     output: Out,
     options: ExtractOptions = DEFAULTS,
-    how: How = "exhaustive",
+    how: How = "auto",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
     threshold: Threshold = 1.5,
+    camera: Sharing = "auto",
+    camera_model: CameraModel = "SIMPLE_RADIAL",
+    focal: Focal = None,
     refine: Annotated[
         bool, typer.Option(help="Refine the keypoints of verified matches to sub-pixel accuracy.")
     ] = True,
@@ -277,7 +303,8 @@ def run(
     with _keeping():
         result = collection.run(
             folder, output, options, pairing=_pairing(how, overlap, nearest),
-            matching=collection.Matching(ratio, threshold=threshold), refine=refine,
+            matching=collection.Matching(ratio, threshold=threshold),
+            cameras=collection.Cameras(cast(Any, camera), camera_model, focal), refine=refine,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip
     typer.echo(result)

@@ -9,8 +9,9 @@ writes the rest. The name of a shard contains a hash of its input.
 """
 
 from caloric.collection.engines import Workers
-from caloric.collection.exporting import ExportResult, ReconstructionResult
+from caloric.collection.exporting import ExportResult
 from caloric.collection.extraction import ExtractionResult
+from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
@@ -26,9 +27,11 @@ from caloric.collection.workflow import (
     run,
     verify,
 )
+from caloric.interop.cameras import Cameras
 from caloric.interop.colmap_model import Reconstruction
 
 __all__ = [
+    "Cameras",
     "CollectionResult",
     "ExportResult",
     "ExtractionResult",

@@ -1,7 +1,5 @@
-"""Export a store for other tools, and reconstruct a model with COLMAP."""
+"""Export a store for other tools, and describe the keypoints of COLMAP databases."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, refining, results
-from caloric.collection.matching import summaries, two_views
-from caloric.collection.steps import Progress, no_progress
+from caloric.collection import extraction, metadata, refining
+from caloric.collection.matching import two_views
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.image import inputs, reading
 from caloric.interop import colmap, exporters
-from caloric.interop.colmap_model import Reconstruction
+from caloric.interop.cameras import Cameras, groups
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Request
 from caloric.runtime.files import created_directory
@@ -59,7 +56,12 @@ class ExportResult:
         return "\n".join([*lines, self.hint] if self.hint else lines)
 
 
-def export(store: Path, to: str = "colmap", directory: Path | None = None) -> ExportResult:
+def export(
+    store: Path,
+    to: str = "colmap",
+    directory: Path | None = None,
+    cameras: Cameras = Cameras(),  # noqa: B008 - immutable
+) -> ExportResult:
     """Export the features and matches of a store to a format of :mod:`caloric.interop.exporters`.
 
     ``directory`` is the image directory, from which COLMAP's cameras are read.
@@ -71,7 +73,11 @@ def export(store: Path, to: str = "colmap", directory: Path | None = None) -> Ex
     target = store / kind.location
     count = sum(image.count for image in known.values())
     with created_directory(target.parent):
-        exporter = kind(Request(target, tuple(sorted(known)), directory, count, pairs=True))
+        request = Request(
+            target, tuple(sorted(known)), directory, count, True, cameras,
+            groups(extraction.sizes(store), metadata.read(store), cameras.sharing),
+        )  # fmt: skip
+        exporter = kind(request)
         paths = exporters.write(exporter, images(store), two_views(store))
     return ExportResult(tuple(paths), kind.hint)
 
@@ -108,50 +114,3 @@ def describe_database(
 
     colmap.replace_descriptors(database, described())
     return len(frames) - len(skipped), skipped
-
-
-@dataclass(frozen=True)
-class ReconstructionResult:
-    """The models with points that COLMAP reconstructed, largest first.
-
-    ``failure`` is the reason if there are none.
-    """
-
-    models: tuple[Reconstruction, ...]
-    failure: str = ""
-
-    def __str__(self) -> str:
-        """Return the summary of the largest model in one line."""
-        if not self.models:
-            return f"no model: {self.failure}"
-        number = f"{len(self.models)} models, the largest: " if len(self.models) > 1 else ""
-        return f"{number}{self.models[0]}"
-
-
-def reconstruct(
-    store: Path, directory: Path, progress: Progress = no_progress
-) -> ReconstructionResult:
-    """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse."""
-    colmap.require()
-    database = store / "colmap" / "database.db"
-    if not database.is_file():
-        raise InputError(f"{database}: does not exist; export it first")
-    target = store / "colmap" / "sparse"
-    colmap.check_space(target.parent, 0)
-    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
-
-    def registered(count: int) -> None:
-        progress("images registered", min(count, total), total)
-
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
-        mapped = colmap.map_images(database, directory, Path(temporary), registered)
-        models = sorted((m for m in mapped if m.points), key=lambda m: (-len(m.images), -m.points))
-        # Remove old models even if there are no new ones.
-        shutil.rmtree(target, ignore_errors=True)
-        for number, model in enumerate(models):
-            shutil.copytree(model.directory, target / str(number))
-    if not models:
-        return ReconstructionResult((), results.failure(summaries(store), tuple(mapped)))
-    return ReconstructionResult(
-        tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
-    )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import sources
+from caloric.collection import metadata, sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import ImageFile
 from caloric.collection.steps import Progress, check_written, missing, no_progress
@@ -75,6 +75,17 @@ def stored_images(store: Path) -> dict[str, StoredImage]:
         row["name"]: StoredImage(path, f"{row['content']} {row['settings']}", row["count"])
         for path in stored.all()
         for row in stored.read(path, ["name", "content", "settings", "count"])
+    }
+
+
+def sizes(store: Path) -> dict[str, tuple[int, int]]:
+    """Return the sizes (h, w) of the stored images that have features, by name."""
+    stored = shards(store)
+    return {
+        row["name"]: (row["height"], row["width"])
+        for path in stored.all()
+        for row in stored.read(path, ["name", "height", "width", "count"])
+        if row["count"]
     }
 
 
@@ -254,7 +265,12 @@ def extract(
                 files.append(result)
     unreadable = dict(outcomes)
     if unreadable:
-        files += [p for p in _known(stored, set(), key) if p.name in unreadable]
+        old = metadata.read(store)
+        files += [
+            replace(p, exif=old.get(p.name, p.exif))
+            for p in _known(stored, set(), key)
+            if p.name in unreadable
+        ]
     groups = planned(stored, files, key)
     to_make = missing(stored, groups)
     known = _known(stored, set(groups), key) if to_make else {}
@@ -275,6 +291,7 @@ def extract(
         done += len(shard.outcomes)
         progress("images", done, total)
     check_written(written)
+    metadata.write(store, files)
     kept = groups.keys() - to_make.keys()
     stored.tidy(kept | written)
     for path in kept:

@@ -6,13 +6,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from caloric.collection import extraction, retrieval
+from caloric.collection import extraction, metadata, positions, retrieval
 from caloric.collection.engines import Engine
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, unknown
 
-How = Literal["exhaustive", "sequential", "retrieval"]
+How = Literal["auto", "exhaustive", "sequential", "retrieval"]
 Pair = tuple[str, str]
 COLUMNS = (("name_a", "string"), ("name_b", "string"))
 
@@ -23,16 +23,18 @@ class Pairing:
 
     Parameters
     ----------
-    how : "exhaustive", "sequential" or "retrieval"
-        All pairs; each image with the following ones in the order of names, and every tenth image
-        also by retrieval, to close loops; or each image with the most similar ones.
+    how : "auto", "exhaustive", "sequential" or "retrieval"
+        "exhaustive": all pairs. "sequential": each image with the following ones in the order of
+        names, and every tenth image also by retrieval, to close loops. "retrieval": each image with
+        the most similar ones, and with those nearest to its GPS position. "auto": all pairs of up
+        to 100 images, and retrieval for more.
     overlap : int
         Sequential pairs: the number of following images.
     nearest : int
-        Retrieval: the number of most similar images.
+        Retrieval: the number of most similar images, and of nearest ones.
     """
 
-    how: How = "exhaustive"
+    how: How = "auto"
     overlap: int = 10
     nearest: int = 20
 
@@ -60,6 +62,7 @@ def shards(store: Path) -> Shards:
     return Shards(store / "pairs", COLUMNS)
 
 
+_EXHAUSTIVE = 100  # auto: maximum number of images of which all pairs are matched
 _LOOP_STEP = 10  # sequential: every tenth image is also paired by retrieval
 
 
@@ -81,7 +84,8 @@ def pairs(
     store = store.absolute()
     pairing = last_pairing(store) if pairing is None else pairing
     stored, files = shards(store), extraction.shards(store).all()
-    key = fingerprint(asdict(pairing), [path.name for path in files])
+    known = [*files, *metadata.shards(store).all()]
+    key = fingerprint(asdict(pairing), [path.name for path in known])
     path = stored.path(f"{pairing.how}.{pairing.overlap}.{pairing.nearest}", key)
     if not stored.is_complete(path):
         selected = sorted(set(_selected(store, pairing, engine, progress)))
@@ -94,7 +98,7 @@ def _selected(store: Path, pairing: Pairing, engine: Engine, progress: Progress)
     names = sorted(name for name, image in extraction.stored_images(store).items() if image.count)
     if not names:
         raise InputError(f"{store}: contains no features; extract them first")
-    if pairing.how == "exhaustive":
+    if pairing.how == "exhaustive" or (pairing.how == "auto" and len(names) <= _EXHAUSTIVE):
         yield from combinations(names, 2)
         return
     if pairing.how == "sequential":
@@ -102,5 +106,6 @@ def _selected(store: Path, pairing: Pairing, engine: Engine, progress: Progress)
             yield from ((name, other) for other in names[i + 1 : i + 1 + pairing.overlap])
         names = names[::_LOOP_STEP]
     similar = retrieval.nearest(store, names, pairing.nearest, engine, progress)
-    for name, others in similar.items():
+    near = positions.nearest(metadata.read(store), names, pairing.nearest)
+    for name, others in [*similar.items(), *near.items()]:
         yield from ((min(name, other), max(name, other)) for other in others)

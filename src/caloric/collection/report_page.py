@@ -115,7 +115,7 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
     )
 
 
-def _model(number: int, model: Report, picture: bytes) -> str:
+def _model(number: int, model: Report, figure: bytes) -> str:
     names = ["camera", "model", "images", "width", "height", "focal length, px"]
     rows = [
         [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
@@ -127,7 +127,7 @@ def _model(number: int, model: Report, picture: bytes) -> str:
         f"<p>{model['images']:,} images, {model['points']:,} points, mean track length "
         f"{model['mean track length']:.2f}, mean reprojection error {error:.2f} px: "
         f"<code>{escape(model['directory'])}</code></p>"
-        f'<figure><img alt="Points and cameras of model {number}" src="{_png(picture)}"></figure>'
+        f'<figure><img alt="Points and cameras of model {number}" src="{_png(figure)}"></figure>'
         '<div class="charts">'
         + _chart("Images that observe a point", model["track lengths"])
         + _chart("Reprojection errors of points", model["reprojection errors, pixels"], "px")
@@ -135,8 +135,8 @@ def _model(number: int, model: Report, picture: bytes) -> str:
     )
 
 
-def page(report: Report, pictures: list[bytes], title: str) -> str:
-    """Return the page of a report; ``pictures`` are PNG files of its models."""
+def page(report: Report, renderings: list[bytes], title: str) -> str:
+    """Return the page of a report; ``renderings`` are PNG files of its models."""
     lead = "lead" if report["models"] else "lead failure"
     numbers = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}</dd></div>"
@@ -148,8 +148,8 @@ def page(report: Report, pictures: list[bytes], title: str) -> str:
         f'<dl class="cards">{numbers}</dl>',
         f"<h2>Not registered</h2>{_table(['image', 'reason'], missing)}" if missing else "",
         *(
-            _model(i, model, picture)
-            for i, (model, picture) in enumerate(zip(report["models"], pictures, strict=True))
+            _model(i, model, figure)
+            for i, (model, figure) in enumerate(zip(report["models"], renderings, strict=True))
         ),
         _matrix(report["images"], report["pairs"]),
         "<h2>Images</h2>",

@@ -115,8 +115,8 @@ def write(
         The name of the collection.
     """
     report = content(result, outcomes, pairs)
-    pictures = [picture(model.directory) for model in result.models]
-    page = report_page.page(report, pictures, title)
+    renderings = [figure(model.directory) for model in result.models]
+    page = report_page.page(report, renderings, title)
     for path, text in (
         (result.report.with_suffix(".json"), json.dumps(report, indent=1)),
         (result.report, page),
@@ -125,7 +125,7 @@ def write(
             file.write(f"{text}\n".encode())
 
 
-def picture(directory: Path) -> bytes:
+def figure(directory: Path) -> bytes:
     """Return a PNG of a model."""
     import cv2
 

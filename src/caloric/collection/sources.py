@@ -4,7 +4,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.image import reading
+from caloric.image import exif, reading
+from caloric.image.exif import Exif
 from caloric.runtime.files import check_input_directory
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,10 +26,11 @@ SUFFIXES = (
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file: its path relative to the image directory, and the hash of its bytes."""
+    """An image file: its path relative to the image directory, the hash of its bytes, its EXIF."""
 
     name: str
     content: str
+    exif: Exif = field(default=Exif(), compare=False)
 
 
 class UnreadableError(InputError):
@@ -133,7 +135,8 @@ def hashed(block: Block) -> dict[str, ImageFile | InputError]:
     for name in names:
         try:
             name.encode()
-            result[name] = ImageFile(name, hashlib.sha256(content(directory, name)).hexdigest())
+            data = content(directory, name)
+            result[name] = ImageFile(name, hashlib.sha256(data).hexdigest(), exif.read(data))
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
             result[shown] = InputError(f"{shown}: the name is not UTF-8; rename the file")

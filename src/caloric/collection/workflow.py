@@ -12,12 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from caloric.collection import exporting, extraction, refining, reporting, results, sources
+from caloric.collection import (
+    exporting,
+    extraction,
+    mapping,
+    refining,
+    reporting,
+    results,
+    sources,
+)
 from caloric.collection import matching as pair_matching
 from caloric.collection import pairing as pair_choice
 from caloric.collection.engines import Engine, InProcess, Workers
-from caloric.collection.exporting import ExportResult, ReconstructionResult
+from caloric.collection.exporting import ExportResult
 from caloric.collection.extraction import ExtractionResult
+from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
@@ -28,6 +37,7 @@ from caloric.errors import InputError
 from caloric.extraction import dispatch
 from caloric.gpu import devices
 from caloric.interop import colmap
+from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
 from caloric.runtime.files import check_input_directory
 
@@ -68,7 +78,7 @@ class Reporter:
 
 # Defaults of the functions below.
 _OPTIONS, _PAIRING, _MATCHING = ExtractOptions(), Pairing(), Matching()
-_WORKERS, _SILENT = Workers(), Reporter()
+_CAMERAS, _WORKERS, _SILENT = Cameras(), Workers(), Reporter()
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,7 @@ def export(
     to: str = "colmap",
     *,
     images: str | Path | None = None,
+    cameras: Cameras = _CAMERAS,
     report: Reporter = _SILENT,
 ) -> ExportResult:
     """Export features and matches to a format of :data:`caloric.interop.exporters.FORMATS`.
@@ -256,7 +267,9 @@ def export(
     """
     store, directory = _existing(out), None if images is None else Path(images)
     with locked(store):
-        return report.step(f"exporting to {to}", lambda: exporting.export(store, to, directory))
+        return report.step(
+            f"exporting to {to}", lambda: exporting.export(store, to, directory, cameras)
+        )
 
 
 def reconstruct(
@@ -270,7 +283,7 @@ def reconstruct(
     with locked(store):
         return report.step(
             "running COLMAP's mapper",
-            lambda: exporting.reconstruct(store, Path(folder), report.progress),
+            lambda: mapping.reconstruct(store, Path(folder), report.progress),
         )
 
 
@@ -281,6 +294,7 @@ def run(
     *,
     pairing: Pairing = _PAIRING,
     matching: Matching = _MATCHING,
+    cameras: Cameras = _CAMERAS,
     refine: bool = True,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
@@ -303,6 +317,8 @@ def run(
         The selection of pairs.
     matching : Matching
         The options of matching and verification.
+    cameras : Cameras
+        Which images share a camera, and the camera model.
     refine : bool
         Refine the positions of verified features to sub-pixel accuracy.
     workers : Workers
@@ -318,7 +334,9 @@ def run(
     if not sources.is_remote(sources.absolute(str(folder))):
         check_input_directory(folder)
     colmap.require()
-    _check_types(pairing=(pairing, Pairing), matching=(matching, Matching))
+    _check_types(
+        pairing=(pairing, Pairing), matching=(matching, Matching), cameras=(cameras, Cameras)
+    )
     resolved, store = _checked(options, workers), Path(out)
     name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
@@ -346,7 +364,7 @@ def run(
             )
     if refined is None:
         refining.clear(store)
-    times("export", export)(store, images=local, report=report)
+    times("export", export)(store, images=local, cameras=cameras, report=report)
     models = ReconstructionResult((), _REMOTE)
     if local is not None:
         models = times("reconstruct", reconstruct)(local, store, report=report)

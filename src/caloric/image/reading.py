@@ -33,7 +33,7 @@ _before: tuple[Any, int] | None = None
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Suppress the warnings of decoders, so that error messages stay one line.
 
     Warning filters and OpenCV's log level are process-wide: the first of concurrent readers sets
@@ -66,7 +66,7 @@ def decode(
     """Return the pixels of an image file given as bytes: see :func:`caloric.read_image`."""
     if data[4:8] == b"ftyp" and data[8:12] in _HEIF and b"avif" not in data[:64]:
         _support_heif()
-    with _quiet():
+    with quiet():
         pixels = _decode(data, max_pixels)
         if white_level is None and pixels.dtype == np.uint16:
             white_level = stated_white(_tiff_tags(data), data)
@@ -93,7 +93,7 @@ def orientation(file: bytes | Path) -> int:
     from PIL import Image
 
     try:
-        with _quiet(), Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
+        with quiet(), Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
             number = int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # depends on the decoder; reported when the pixels are read
         return 1

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -15,15 +15,20 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command, colmap_model
-from caloric.interop.colmap_command import CommandWriter
+from caloric.interop.colmap_command import CommandWriter, Thresholds
 from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Exporter
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import replacing_path
+from caloric.types import FloatArray
 
 R = TypeVar("R")
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, average for the matches
+STRICT: Thresholds = colmap_command.MIN_MODEL  # otherwise COLMAP's defaults
+RELAXED: Thresholds = STRICT | {
+    "init_min_num_inliers": 40, "init_min_tri_angle": 8, "abs_pose_min_num_inliers": 20,
+}  # fmt: skip
 _NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
 
 
@@ -70,8 +75,8 @@ class Colmap(Exporter):
     """Writes a new database with pycolmap, or with the ``colmap`` executable if it is missing.
 
     Image ids are in the order of names. Cameras are inferred from the image files, which the
-    executable requires. Keypoints have their affine shapes and COLMAP's offset of half a pixel;
-    descriptors are bytes.
+    executable requires, and shared as requested. Keypoints have their affine shapes and COLMAP's
+    offset of half a pixel; descriptors are bytes.
     """
 
     location: ClassVar[str] = "colmap/database.db"
@@ -93,13 +98,14 @@ class Colmap(Exporter):
         path.unlink()  # COLMAP creates the file
         self.command: CommandWriter | None = None
         if self.request.images is not None and not available():
-            self.command = CommandWriter(path, self.request.images, self.stack)
+            self.command = CommandWriter(path, self.request, self.stack)
             return
         self.library = pycolmap()
         self.database = call(lambda: self.library.Database.open(str(path)), path)
         self.stack.callback(self.database.close)
         self.stack.enter_context(self.library.DatabaseTransaction(self.database))
         self.numbers = {name: i for i, name in enumerate(sorted(self.request.names), 1)}
+        self.cameras: dict[str, int] = {}  # camera ids by the first image that has the camera
 
     def features(self, name: str, features: Features) -> None:
         """Write an image, its camera, keypoints and descriptors."""
@@ -107,27 +113,33 @@ class Colmap(Exporter):
             self.command.features(name, features)
             return
         number = self.numbers.setdefault(name, len(self.numbers) + 1)
-        camera = self._camera(name, features)
-        camera.camera_id = number
-        self.database.write_camera(camera, use_camera_id=True)
-        image = self.library.Image(name=name, camera_id=number, image_id=number)
+        shared = self.request.camera_of.get(name, name)
+        if shared not in self.cameras:
+            camera = self._camera(name, features)
+            camera.camera_id = self.cameras[shared] = self.numbers.get(shared, number)
+            self.database.write_camera(camera, use_camera_id=True)
+        image = self.library.Image(name=name, camera_id=self.cameras[shared], image_id=number)
         self.database.write_image(image, use_image_id=True)
         self.database.write_keypoints(number, features.frames.to_colmap())
         self.database.write_descriptors(number, _descriptors(self.library, sift_bytes(features)))
 
     def _camera(self, name: str, features: Features) -> Any:
-        h, w = features.image_size
-        if self.request.images is not None:
+        (h, w), options = features.image_size, self.request.cameras
+        if self.request.images is not None and options.focal is None:
             try:
-                camera = self.library.infer_camera_from_image(str(self.request.images / name))
+                camera = self.library.infer_camera_from_image(
+                    str(self.request.images / name),
+                    self.library.ImageReaderOptions(camera_model=options.model),
+                )
             except (RuntimeError, ValueError):  # a format that COLMAP cannot read, such as WebP
                 camera = None
             if camera is not None and (camera.width, camera.height) == (w, h):
                 return camera
         # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
-        return self.library.Camera.create_from_model_id(
-            0, self.library.CameraModelId.SIMPLE_RADIAL, 1.2 * max(w, h), w, h
-        )
+        focal = 1.2 * max(w, h) if options.focal is None else options.focal
+        camera = self.library.Camera.create_from_model_name(0, options.model, focal, w, h)
+        camera.has_prior_focal_length = options.focal is not None
+        return camera
 
     def pair(self, pair: TwoViews) -> None:
         """Write the matches of two images, and their geometry if they have one."""
@@ -214,10 +226,38 @@ def read_frames(path: Path) -> dict[str, Frames]:
         database.close()
 
 
+def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_error: float) -> bool:
+    """Write a model in the coordinates of known camera locations; return whether it was possible.
+
+    Parameters
+    ----------
+    model, output : Path
+        The directories of the model and of the new one, which must exist.
+    locations : dict
+        The locations (3,) of cameras by image name.
+    max_error : float
+        The maximum error of a location.
+    """
+    if not available():
+        return colmap_command.align(model, output, locations, max_error)
+    library = pycolmap()
+    reconstruction = call(lambda: library.Reconstruction(str(model)), model)
+    transform = library.align_reconstruction_to_locations(
+        reconstruction, list(locations), np.stack(list(locations.values())), 3,
+        library.RANSACOptions(max_error=max_error),
+    )  # fmt: skip
+    if transform is None:
+        return False
+    reconstruction.transform(transform)
+    reconstruction.write(str(output))
+    return True
+
+
 def map_images(
     database: Path,
     directory: Path,
     output: Path,
+    thresholds: Thresholds = STRICT,
     registered: Callable[[int], None] = lambda count: None,
     start: Path | None = None,
 ) -> list[Reconstruction]:
@@ -227,10 +267,11 @@ def map_images(
     which images are added, instead of starting new ones.
     """
     if not available():
-        return colmap_command.map_images(database, directory, output, registered, start)
+        return colmap_command.map_images(database, directory, output, thresholds, registered, start)
     library = pycolmap()
     options = library.IncrementalPipelineOptions()
-    options.min_model_size = colmap_command.MIN_MODEL
+    for name, value in thresholds.items():
+        setattr(options if hasattr(options, name) else options.mapper, name, value)
     count = 0
 
     def add(images: int) -> None:

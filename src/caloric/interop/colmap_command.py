@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,11 +20,14 @@ from caloric.errors import InputError
 from caloric.features import Features
 from caloric.interop import colmap_model, colmap_tables, text
 from caloric.interop.colmap_model import Reconstruction
-from caloric.interop.exporters import inside
+from caloric.interop.exporters import Request, inside
 from caloric.matching.two_views import TwoViews
+from caloric.types import FloatArray
 
 _log = logging.getLogger(__name__)
-MIN_MODEL = 3  # images of a model; by default, COLMAP discards further models below 10
+Thresholds = dict[str, int]  # options of COLMAP's mapper, by name
+# By default, COLMAP discards all models but the first if they have fewer than 10 images.
+MIN_MODEL: Thresholds = {"min_model_size": 3}
 
 
 def executable() -> str | None:
@@ -80,14 +83,16 @@ def without_gpu(command: str) -> tuple[str, ...]:
 
 
 class CommandWriter:
-    """Writes a new database; cameras are inferred from the images in ``directory``.
+    """Writes a new database; cameras are inferred from the images, and shared as requested.
 
     COLMAP's importer creates the database from text files, before the first pair is written.
     """
 
-    def __init__(self, path: Path, directory: Path, stack: ExitStack) -> None:
+    def __init__(self, path: Path, request: Request, stack: ExitStack) -> None:
         """Prepare the import; ``stack`` removes temporary files and closes the database."""
-        self.path, self.directory, self.stack = path, directory, stack
+        assert request.images is not None
+        self.path, self.request, self.stack = path, request, stack
+        self.directory = request.images
         temporary = tempfile.TemporaryDirectory(dir=path.parent, prefix="text.")
         self.temporary = Path(stack.enter_context(temporary))
         self.names: list[str] = []
@@ -110,8 +115,13 @@ class CommandWriter:
         if self.tables is not None:
             return self.tables
         paths = ("--database_path", self.path, "--image_path", self.directory)
-        call("feature_importer", *paths, "--import_path", self.temporary / "text")
+        cameras = self.request.cameras
+        model = ("--ImageReader.camera_model", cameras.model)
+        call("feature_importer", *paths, "--import_path", self.temporary / "text", *model)
         self.tables = self.stack.enter_context(colmap_tables.opened(self.path))
+        self.tables.share_cameras(self.request.camera_of)
+        if cameras.focal is not None:
+            self.tables.set_focal(cameras.focal)
         for name in self.names:
             if name in self.tables.numbers:
                 keypoints = np.load(self.temporary / "keypoints" / f"{name}.npy")
@@ -119,6 +129,32 @@ class CommandWriter:
             else:
                 _log.warning("%s: not in the database, because COLMAP cannot read the file", name)
         return self.tables
+
+
+def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_error: float) -> bool:
+    """Write a model in the coordinates of known camera locations: see :func:`colmap.align`."""
+    # COLMAP reads names only up to a space.
+    lines = [
+        f"{name} {' '.join(f'{value:.6f}' for value in location)}\n"
+        for name, location in locations.items()
+        if " " not in name
+    ]
+    known = call("model_aligner", "--help")
+    names = ("robust_alignment_max_error", "alignment_max_error")  # of COLMAP 3.8, and of others
+    option = next(name for name in names if f"--{name} " in known)
+    references = output / "locations.txt"
+    references.write_text("".join(lines), "utf-8")
+    try:
+        call(
+            "model_aligner", "--input_path", model, "--output_path", output, "--ref_images_path",
+            references, "--ref_is_gps", "0", "--alignment_type", "custom", f"--{option}",
+            str(max_error),
+        )  # fmt: skip
+    except InputError:
+        return False
+    finally:
+        references.unlink()
+    return (output / "images.bin").is_file()
 
 
 # Printed when an image is added to the model, by COLMAP 3 and 4; the number counts images.
@@ -129,14 +165,11 @@ def map_images(
     database: Path,
     directory: Path,
     output: Path,
+    thresholds: Thresholds = MIN_MODEL,
     registered: Callable[[int], None] = lambda count: None,
     start: Path | None = None,
 ) -> list[Reconstruction]:
-    """Run COLMAP's mapper; return the models, written to ``output``.
-
-    ``registered`` is called with the number of images in the model so far. ``start`` is a model to
-    which images are added, instead of starting new ones.
-    """
+    """Run COLMAP's mapper: see :func:`caloric.interop.colmap.map_images`."""
 
     def observe(line: str) -> None:
         match = _REGISTERED.search(line)
@@ -145,8 +178,11 @@ def map_images(
 
     paths = ("--database_path", database, "--image_path", directory, "--output_path", output)
     given = () if start is None else ("--input_path", start)
+    options = [
+        word for name, value in thresholds.items() for word in (f"--Mapper.{name}", str(value))
+    ]
     try:
-        call("mapper", *paths, *given, "--Mapper.min_model_size", str(MIN_MODEL), observe=observe)
+        call("mapper", *paths, *given, *options, observe=observe)
     except InputError as error:
         if "failed to create" not in str(error).lower():
             raise

@@ -39,6 +39,9 @@ class Reconstruction:
         The mean number of images that observe a point.
     cameras : int
         The number of cameras.
+    origin : tuple of float
+        Latitude, longitude and altitude of the origin, if the coordinates are meters to the east,
+        to the north and up; () if orientation and scale are arbitrary.
     """
 
     directory: Path
@@ -47,6 +50,7 @@ class Reconstruction:
     error: float
     track_length: float
     cameras: int
+    origin: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         """Return the summary in one line."""

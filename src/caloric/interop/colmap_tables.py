@@ -5,13 +5,14 @@ neither limitation, and are the same in COLMAP 3 and 4.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.interop.colmap_model import CAMERA_MODELS
 from caloric.matching.two_views import TwoViews
 
 # COLMAP's TwoViewGeometry configurations UNCALIBRATED and PLANAR_OR_PANORAMIC.
@@ -40,6 +41,30 @@ class Tables:
             "UPDATE keypoints SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
             (*rows.shape, rows.tobytes(), self.numbers[name]),
         )
+
+    def share_cameras(self, camera_of: Mapping[str, str]) -> None:
+        """Give each image the camera of another image; remove the cameras without images."""
+        camera_ids = dict(self.database.execute("SELECT name, camera_id FROM images"))
+        first: dict[str, int] = {}  # the first image may be missing, if COLMAP cannot read it
+        for name in sorted(self.numbers):
+            shared = first.setdefault(camera_of.get(name, name), camera_ids[name])
+            self.database.execute(
+                "UPDATE images SET camera_id = ? WHERE image_id = ?", (shared, self.numbers[name])
+            )
+        self.database.execute(
+            "DELETE FROM cameras WHERE camera_id NOT IN (SELECT camera_id FROM images)"
+        )
+
+    def set_focal(self, focal: float) -> None:
+        """Set the focal length of all cameras, in pixels, which COLMAP then takes as known."""
+        rows = self.database.execute("SELECT camera_id, model, params FROM cameras").fetchall()
+        for number, model, data in rows:
+            parameters = np.frombuffer(data, np.float64).copy()
+            parameters[: CAMERA_MODELS[model][1]] = focal
+            self.database.execute(
+                "UPDATE cameras SET params = ?, prior_focal_length = 1 WHERE camera_id = ?",
+                (parameters.tobytes(), number),
+            )
 
     def add_pair(self, pair: TwoViews) -> None:
         """Add the matches of two images, and their geometry if they have one."""

@@ -5,15 +5,16 @@ in :data:`FORMATS`. ``caloric extract -o`` and ``caloric collection export`` the
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import ClassVar, cast
 
 from caloric.errors import InputError, unknown
 from caloric.features import Features
+from caloric.interop.cameras import Cameras
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_target
 
@@ -52,6 +53,10 @@ class Request:
         The total number of features; 0 if unknown.
     pairs : bool
         Whether pairs are exported as well.
+    cameras : Cameras
+        The model and focal length of the cameras, for formats that have cameras.
+    camera_of : dict
+        For each image, the image whose camera it has; others have separate cameras.
     """
 
     target: Path
@@ -59,6 +64,8 @@ class Request:
     images: Path | None = None
     count: int = 0
     pairs: bool = False
+    cameras: Cameras = Cameras()  # noqa: RUF009 - immutable
+    camera_of: Mapping[str, str] = field(default_factory=dict)
 
 
 class Exporter(ABC):

@@ -1,4 +1,4 @@
-"""A picture of a model: its points in color and its cameras, seen obliquely from above."""
+"""A figure of a model: its points in color and its cameras, obliquely from above."""
 
 import cv2
 import numpy as np
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from caloric.types import FloatArray
 
 _ELEVATION = np.radians(35)
-_MARGIN = 0.06  # of the picture, on each side
-_SHARE = 0.95  # of the points that must be in the picture
+_MARGIN = 0.06  # of the figure, on each side
+_SHARE = 0.95  # of the points that must be in the figure
 _CAMERA = (230, 80, 40)  # color, RGB
 
 
@@ -19,14 +19,14 @@ def up(rotations: FloatArray) -> FloatArray:
 
 
 def _axes(upward: FloatArray, points: FloatArray) -> FloatArray:
-    """Return the axes (3, 3) of the picture, right, down and away, as rows."""
+    """Return the axes (3, 3) of the figure, right, down and depth, as rows."""
     flat = points - np.outer(points @ upward, upward)
     _, _, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
     right = directions[0] - (directions[0] @ upward) * upward
     right /= max(float(np.linalg.norm(right)), 1e-12)
     level = np.cross(upward, right)
-    away = np.cos(_ELEVATION) * level - np.sin(_ELEVATION) * upward
-    return np.stack([right, np.cross(away, right), away])
+    depth = np.cos(_ELEVATION) * level - np.sin(_ELEVATION) * upward
+    return np.stack([right, np.cross(depth, right), depth])
 
 
 def draw(
@@ -36,7 +36,7 @@ def draw(
     centers: FloatArray,
     size: tuple[int, int] = (540, 960),
 ) -> NDArray[np.uint8]:
-    """Return a picture (h, w, 4) with a transparent background.
+    """Return a figure (h, w, 4) with a transparent background.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def draw(
     centers : array (m, 3)
         The camera centers.
     size : (int, int)
-        Height and width of the picture.
+        Height and width of the figure.
     """
     h, w = size
-    picture = np.zeros((h, w, 4), np.uint8)
+    figure = np.zeros((h, w, 4), np.uint8)
     axes = _axes(up(rotations), np.concatenate([xyz, centers]))
     points, cameras = xyz @ axes.T, centers @ axes.T
-    # Distant points, which are few and inaccurate, may be outside of the picture.
+    # Distant points, which are few and inaccurate, may be outside of the figure.
     low, high = np.quantile(points, [(1 - _SHARE) / 2, (1 + _SHARE) / 2], axis=0)
     low, high = np.minimum(low, cameras.min(0)), np.maximum(high, cameras.max(0))
     extent = np.maximum(high - low, 1e-9)[:2]
@@ -68,7 +68,7 @@ def draw(
     pixels = np.concatenate([colors, opaque], 1)[order][inside]
     x, y = xy[inside].T
     for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        picture[y + dy, x + dx] = pixels
+        figure[y + dy, x + dx] = pixels
     length = 0.03 * w / scale
     for center, rotation in zip(centers, rotations, strict=True):
         corners = np.array([[-0.8, -0.6, 1], [0.8, -0.6, 1], [0.8, 0.6, 1], [-0.8, 0.6, 1]])
@@ -77,6 +77,6 @@ def draw(
         apex = np.round(16 * (scale * (axes @ center)[:2] + offset)).astype(np.int32)
         lines = [outline.reshape(-1, 1, 2)]
         lines += [np.stack([apex, corner]).reshape(-1, 1, 2) for corner in outline]
-        cv2.polylines(picture, lines[:1], True, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
-        cv2.polylines(picture, lines[1:], False, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
-    return picture
+        cv2.polylines(figure, lines[:1], True, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
+        cv2.polylines(figure, lines[1:], False, (*_CAMERA, 255), 1, cv2.LINE_AA, 4)
+    return figure

@@ -1,0 +1,79 @@
+"""Reconstruct models with COLMAP's mapper."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from caloric.collection import extraction, metadata, positions, results
+from caloric.collection.matching import summaries
+from caloric.collection.steps import Progress, no_progress
+from caloric.errors import InputError
+from caloric.interop import colmap
+from caloric.interop.colmap_model import Reconstruction
+
+
+@dataclass(frozen=True)
+class ReconstructionResult:
+    """The models with points that COLMAP reconstructed, largest first.
+
+    ``failure`` is the reason if there are none.
+    """
+
+    models: tuple[Reconstruction, ...]
+    failure: str = ""
+
+    def __str__(self) -> str:
+        """Return the summary of the largest model in one line."""
+        if not self.models:
+            return f"no model: {self.failure}"
+        number = f"{len(self.models)} models, the largest: " if len(self.models) > 1 else ""
+        return f"{number}{self.models[0]}"
+
+
+def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:
+    """Return the models that have points, largest first."""
+    with_points = [model for model in models if model.points]
+    return sorted(with_points, key=lambda model: (-len(model.images), -model.points))
+
+
+def reconstruct(
+    store: Path, directory: Path, progress: Progress = no_progress
+) -> ReconstructionResult:
+    """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse.
+
+    If COLMAP finds no model, it is run again with lower thresholds. Models are aligned with GPS
+    positions if possible.
+    """
+    colmap.require()
+    database = store / "colmap" / "database.db"
+    if not database.is_file():
+        raise InputError(f"{database}: does not exist; export it first")
+    target = store / "colmap" / "sparse"
+    colmap.check_space(target.parent, 0)
+    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+    exif = metadata.read(store)
+
+    def registered(count: int) -> None:
+        progress("images registered", min(count, total), total)
+
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
+        discarded: list[Reconstruction] = []
+        for name, thresholds in (("strict", colmap.STRICT), ("relaxed", colmap.RELAXED)):
+            output = Path(temporary) / name
+            output.mkdir()
+            mapped = colmap.map_images(database, directory, output, thresholds, registered)
+            models = _ordered(mapped)
+            if models:
+                break
+            discarded += mapped
+        models = [positions.align(model, exif) for model in models]
+        # Remove old models even if there are no new ones.
+        shutil.rmtree(target, ignore_errors=True)
+        for number, model in enumerate(models):
+            shutil.copytree(model.directory, target / str(number))
+    if not models:
+        return ReconstructionResult((), results.failure(summaries(store), tuple(discarded)))
+    return ReconstructionResult(
+        tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
+    )
