@@ -8,7 +8,8 @@ import pytest
 
 import caloric
 import photographs
-from caloric.collection import exporting, extraction, sources, store
+from caloric import collection
+from caloric.collection import exporting, extraction, matching, refining, sources, store
 from caloric.options import ExtractOptions
 from stores import HERE, content, extract
 
@@ -98,7 +99,7 @@ def test_an_image_that_could_not_be_read_is_retried(directory, tmp_path, monkeyp
     extract(directory, whole)
     real = sources.pixels
 
-    def failing(directory, file):
+    def failing(directory, file, white_level):
         if file.name.endswith("eins/bild ä 1.png"):
             raise sources.UnreadableError(f"{file.name}: cannot be read (timed out)")
         return real(directory, file)
@@ -171,7 +172,7 @@ def test_shards_of_earlier_versions_are_read_and_copied(descriptor, directory, t
 
 
 def test_images_are_retried_after_a_lack_of_memory(directory, tmp_path, monkeypatch):
-    def failing(directory, file):
+    def failing(directory, file, white_level):
         if file.name.endswith("1.png"):
             raise MemoryError
         return real(directory, file)
@@ -183,3 +184,30 @@ def test_images_are_retried_after_a_lack_of_memory(directory, tmp_path, monkeypa
     assert all("not enough memory" in why for why in first.skipped.values())
     monkeypatch.setattr(sources, "pixels", real)
     assert extract(directory, tmp_path / "out").extracted == 2
+
+
+def test_the_white_level_applies_to_extraction_and_refinement(tmp_path):
+    gray = photographs.gray("brick", (240, 240))
+    deep, usual = tmp_path / "deep", tmp_path / "usual"
+    for folder, scale in ((deep, np.uint16(16)), (usual, np.uint16(257))):
+        folder.mkdir()
+        for name, pixels in (("a", gray), ("b", np.rot90(gray))):
+            cv2.imwrite(str(folder / f"{name}.tif"), pixels * scale)
+    out, expected = tmp_path / "out", tmp_path / "expected"
+    options = ExtractOptions(max_features=120, contrast=0.02)
+    with pytest.raises(caloric.InputError, match="white level must be"):
+        collection.extract(deep, out, options, white_level=0)
+
+    def extracted(folder, out, white_level=None):
+        return extraction.extract(str(folder), out, options, HERE, white_level=white_level)
+
+    assert max(extracted(deep, out).found.values()) < 60
+    assert extracted(deep, out, 4080).found == extracted(usual, expected).found
+    assert extracted(deep, out, 4080.0).extracted == 0
+    for store_path, folder in ((out, deep), (expected, usual)):
+        matching.match(store_path, [("a.tif", "b.tif")], matching.Matching(), HERE)
+        matching.verify(store_path, matching.Matching(), HERE)
+        assert refining.refine(str(folder), store_path, HERE).moved > 10
+    for name, features in exporting.images(out):
+        other = dict(exporting.images(expected))[name]
+        np.testing.assert_allclose(features.frames.maps, other.frames.maps, atol=2e-3)

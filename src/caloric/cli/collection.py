@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, DescriptorName, Device, takes_extract_options
+from caloric.cli.options import DEFAULTS, DescriptorName, Device, WhiteLevel, takes_extract_options
 from caloric.interop.exporters import FORMATS
 from caloric.options import ExtractOptions
 
@@ -124,6 +124,7 @@ def extract(
     folder: Folder,
     output: Out,
     options: ExtractOptions = DEFAULTS,
+    white_level: WhiteLevel = None,
     workers: Processes = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
@@ -136,7 +137,9 @@ def extract(
 
     runners = collection.Workers(workers, cluster, device)
     with _keeping():
-        result = collection.extract(folder, output, options, workers=runners, report=_reporter())
+        result = collection.extract(
+            folder, output, options, white_level=white_level, workers=runners, report=_reporter()
+        )
     _finish(result.skipped)
 
 
@@ -278,6 +281,7 @@ def run(
     folder: Folder,
     output: Out,
     options: ExtractOptions = DEFAULTS,
+    white_level: WhiteLevel = None,
     how: How = "auto",
     overlap: Overlap = 10,
     nearest: Nearest = 20,
@@ -302,7 +306,8 @@ def run(
 
     with _keeping():
         result = collection.run(
-            folder, output, options, pairing=_pairing(how, overlap, nearest),
+            folder, output, options, white_level=white_level,
+            pairing=_pairing(how, overlap, nearest),
             matching=collection.Matching(ratio, threshold=threshold),
             cameras=collection.Cameras(cast(Any, camera), camera_model, focal), refine=refine,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),

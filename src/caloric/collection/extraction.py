@@ -28,7 +28,8 @@ COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
     ("height", "int32"), ("width", "int32"), ("count", "int32"), ("dimension", "int32"),
     ("descriptor", "string"), ("recipe", "string"), ("encoding", "string"),
-    ("frames", "float32s"), ("scores", "float32s"), ("descriptors", "uint8s"),
+    ("white_level", "float64"), ("frames", "float32s"), ("scores", "float32s"),
+    ("descriptors", "uint8s"),
 )  # fmt: skip
 
 
@@ -44,13 +45,15 @@ def stored_as_bytes(options: ExtractOptions) -> ExtractOptions:
     return replace(options, dtype="uint8")
 
 
-def settings_hash(options: ExtractOptions) -> str:
+def settings_hash(options: ExtractOptions, white_level: float | None = None) -> str:
     """Return a hash of everything but the image that the features depend on."""
     settings: dict[str, Any] = {"descriptor": options.name}
     for field in fields(DetectOptions):
         value = getattr(options, field.name)
         if field.name in _HASHED or value != field.default:
             settings[field.name] = value
+    if white_level is not None:
+        settings["white_level"] = float(white_level)
     return fingerprint(settings, _VERSION, VERSION, options.fingerprint)
 
 
@@ -100,6 +103,7 @@ class Task:
     options: ExtractOptions
     device: str
     known: tuple[str, ...]
+    white_level: float | None
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,14 @@ class ShardResult:
     path: str
 
 
-def _row(file: ImageFile, settings: str, result: Features | Failure) -> dict[str, Any]:
+def _row(
+    file: ImageFile, settings: str, white_level: float | None, result: Features | Failure
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": file.name, "content": file.content, "settings": settings,
         "error": result.reason if isinstance(result, Failure) else None,
         "height": 0, "width": 0, "count": 0, "dimension": 0, "descriptor": "", "recipe": "",
-        "encoding": "", "frames": [], "scores": [], "descriptors": [],
+        "encoding": "", "white_level": white_level, "frames": [], "scores": [], "descriptors": [],
     }  # fmt: skip
     if isinstance(result, Failure):
         return row
@@ -144,7 +150,7 @@ def features_of(row: dict[str, Any]) -> Features:
 
 def make(task: Task) -> ShardResult:
     """Write one shard, on a worker: copy known rows and extract the other images."""
-    stored, settings = shards(Path(task.store)), settings_hash(task.options)
+    stored, settings = shards(Path(task.store)), settings_hash(task.options, task.white_level)
     wanted = {(p.name, p.content): p for p in task.files}
     rows: dict[str, dict[str, Any]] = {}
     for path in task.known:
@@ -152,7 +158,8 @@ def make(task: Task) -> ShardResult:
             for row in stored.read(Path(path)):
                 if (row["name"], row["content"]) in wanted and row["settings"] == settings:
                     rows[row["name"]] = row
-                    if "encoding" not in row:  # a shard of an earlier version
+                    row.setdefault("white_level", None)  # a shard of an earlier version
+                    if "encoding" not in row:
                         row["encoding"] = "" if row["error"] else features_of(row).encoding
         except InputError:  # removed by another run
             continue
@@ -162,7 +169,7 @@ def make(task: Task) -> ShardResult:
 
     def read(file: ImageFile) -> NDArray[np.generic]:
         try:
-            pixels, orientations[file.name] = sources.pixels(task.directory, file)
+            pixels, orientations[file.name] = sources.pixels(task.directory, file, task.white_level)
         except (sources.UnreadableError, MemoryError) as error:
             outcomes[file.name] = str(error) or f"{file.name}: not enough memory"
             raise
@@ -176,7 +183,7 @@ def make(task: Task) -> ShardResult:
         name = new[index].name
         if isinstance(result, Features):
             result = in_file_axes(result, orientations[name])
-        rows[name] = _row(new[index], settings, result)
+        rows[name] = _row(new[index], settings, task.white_level, result)
     # Unreadable images are left out of the shard and of its hash, so that the next run retries
     # them.
     readable = [p for p in task.files if p.name not in outcomes]
@@ -245,6 +252,7 @@ def extract(
     options: ExtractOptions,
     engine: Engine,
     *,
+    white_level: float | None = None,
     device: str = "cpu",
     progress: Progress = no_progress,
 ) -> ExtractionResult:
@@ -254,7 +262,7 @@ def extract(
     """
     directory, store = sources.absolute(directory), store.absolute()
     options = stored_as_bytes(options)
-    stored, key = shards(store), settings_hash(options)
+    stored, key = shards(store), settings_hash(options, white_level)
     outcomes: dict[str, int | str] = {}
     files = []
     for block in engine.read(sources.hashed, sources.blocks(directory)):
@@ -277,7 +285,7 @@ def extract(
     tasks = [
         Task(
             directory, str(store), str(path), tuple(group), options, device,
-            tuple(sorted({known[p] for p in group if p in known})),
+            tuple(sorted({known[p] for p in group if p in known})), white_level,
         )
         for path, group in to_make.items()
     ]  # fmt: skip

@@ -128,7 +128,10 @@ def make(task: Task) -> int:
     stored_rows = dict(_features(task, {name for pair, _ in new for name in pair}))
 
     def read(name: str) -> tuple[NDArray[np.generic], int]:
-        return sources.pixels(task.directory, ImageFile(name, stored_rows[name]["content"]))
+        row = stored_rows[name]
+        return sources.pixels(
+            task.directory, ImageFile(name, row["content"]), row.get("white_level")
+        )
 
     def frames(name: str, features: NDArray[np.uint32]) -> FloatArray:
         return np.asarray(stored_rows[name]["frames"].reshape(-1, 2, 3)[features], np.float64)
@@ -162,7 +165,7 @@ def _features(task: Task, names: set[str]) -> Iterator[tuple[str, dict[str, Any]
     by_shard = sorted((task.shards_of[name], name) for name in names)
     for path, group in groupby(by_shard, key=lambda pair: pair[0]):
         wanted = {name for _, name in group}
-        for row in stored.read(Path(path), ["name", "content", "frames"], wanted):
+        for row in stored.read(Path(path), ["name", "content", "white_level", "frames"], wanted):
             yield row["name"], row
 
 

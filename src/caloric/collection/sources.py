@@ -145,7 +145,9 @@ def hashed(block: Block) -> dict[str, ImageFile | InputError]:
     return result
 
 
-def pixels(directory: str, file: ImageFile) -> tuple[NDArray[np.generic], int]:
+def pixels(
+    directory: str, file: ImageFile, white_level: float | None = None
+) -> tuple[NDArray[np.generic], int]:
     """Return the decoded, upright image and its EXIF orientation.
 
     Raises InputError if the file has changed since it was hashed.
@@ -154,7 +156,7 @@ def pixels(directory: str, file: ImageFile) -> tuple[NDArray[np.generic], int]:
     if hashlib.sha256(data).hexdigest() != file.content:
         raise InputError(f"{file.name}: the file has changed; extract its features again")
     try:
-        return reading.decode(data), reading.orientation(data)
+        return reading.decode(data, white_level=white_level), reading.orientation(data)
     except InputError as error:
         raise InputError(f"{file.name}: {error}") from None
 

@@ -98,10 +98,16 @@ class Shards:
     def read(
         self, path: Path, columns: list[str] | None = None, names: set[str] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a shard, or only those with the given names; lists are NumPy arrays."""
+        """Yield the rows of a shard, or only those with the given names; lists are NumPy arrays.
+
+        Columns that a shard of an earlier version does not have are left out.
+        """
         arrow = _arrow()
         filters = None if names is None else [("name", "in", sorted(names))]
         try:
+            if columns is not None:
+                stored = set(arrow.parquet.read_schema(path).names)
+                columns = [name for name in columns if name in stored]
             table = arrow.parquet.read_table(
                 path, columns=columns, filters=filters, page_checksum_verification=True
             )

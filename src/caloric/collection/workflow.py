@@ -36,6 +36,7 @@ from caloric.collection.store import locked
 from caloric.errors import InputError
 from caloric.extraction import dispatch
 from caloric.gpu import devices
+from caloric.image import inputs
 from caloric.interop import colmap
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
@@ -132,6 +133,7 @@ def extract(
     out: str | Path,
     options: ExtractOptions = _OPTIONS,
     *,
+    white_level: float | None = None,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> ExtractionResult:
@@ -145,6 +147,9 @@ def extract(
         The store directory; created if it does not exist.
     options : ExtractOptions
         The extraction options; descriptors are stored as bytes.
+    white_level : float, optional
+        The pixel value of white in all images, such as 4095 for 12-bit data: see
+        :func:`caloric.read_image`. The store keeps it for the refinement.
     workers : Workers
         Processes or a cluster, and the device.
     report : Reporter
@@ -156,6 +161,7 @@ def extract(
         The number of features of each image; ``skipped`` has the skipped images with the reasons.
     """
     store, name = Path(out), str(folder)
+    inputs.check_white_level(white_level)
     with _started(store, _checked(options, workers)) as started:
         result = report.step(
             f"extracting features of {name}",
@@ -164,6 +170,7 @@ def extract(
                 store,
                 options,
                 started.running_engine,
+                white_level=white_level,
                 device=started.device,
                 progress=report.progress,
             ),
@@ -292,6 +299,7 @@ def run(
     out: str | Path,
     options: ExtractOptions = _OPTIONS,
     *,
+    white_level: float | None = None,
     pairing: Pairing = _PAIRING,
     matching: Matching = _MATCHING,
     cameras: Cameras = _CAMERAS,
@@ -313,6 +321,8 @@ def run(
         The store directory; created if it does not exist.
     options : ExtractOptions
         The extraction options; descriptors are stored as bytes.
+    white_level : float, optional
+        The pixel value of white in all images: see :func:`extract`.
     pairing : Pairing
         The selection of pairs.
     matching : Matching
@@ -343,7 +353,7 @@ def run(
     times = _Times()
     with _started(store, resolved) as started:
         extracted = times("extract", extract)(
-            folder, store, options, workers=started, report=report
+            folder, store, options, white_level=white_level, workers=started, report=report
         )
         matched = times("match", match)(
             store, matching, pairing=pairing, workers=started, report=report
