@@ -68,7 +68,7 @@ def test_pillow_images_are_converted_by_mode(mode):
 @pytest.mark.parametrize(
     ("mode", "kind"),
     [("P", "PNG"), ("LA", "PNG"), ("RGBA", "PNG"), ("1", "PNG"), ("CMYK", "TIFF"), ("LAB", "TIFF"),
-     ("I;16", "TIFF"), ("F", "TIFF"), ("1", "TIFF"), ("L", "PNG"), ("P", "GIF")],
+     ("I;16", "TIFF"), ("F", "TIFF"), ("1", "TIFF"), ("L", "PNG"), ("P", "GIF"), ("I", "TIFF")],
 )  # fmt: skip
 def test_a_pillow_image_is_read_as_its_file(mode, kind):
     image, file = in_mode(mode), io.BytesIO()

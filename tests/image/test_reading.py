@@ -155,9 +155,9 @@ def test_gray_with_alpha_is_blended_with_white():
     )
 
 
-def test_32_bit_integers_are_rejected():
-    data = cv2.imencode(".tiff", np.zeros((4, 4), np.int32))[1].tobytes()
-    with pytest.raises(caloric.InputError, match="pixels of type int32"):
+def test_32_bit_integers_beyond_16_bits_are_rejected():
+    data = cv2.imencode(".tiff", np.full((4, 4), 70_000, np.int32))[1].tobytes()
+    with pytest.raises(caloric.InputError, match="exceed the range of 16 bits"):
         reading.decode(data)
 
 
