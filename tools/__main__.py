@@ -101,6 +101,10 @@ def readers(
     limit: Annotated[
         int | None, typer.Option(help="Use only the first images of each directory.")
     ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(help="Match only images whose positions in the list differ by at most this."),
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(help="Use only these matchers, separated by semicolons."),
@@ -114,7 +118,7 @@ def readers(
     for name in rules:
         if name not in benchmark.RULES:
             raise unknown("matcher", name, benchmark.RULES)
-    report = benchmark.run(images, max_features, limit, rules, console.line_printer())
+    report = benchmark.run(images, max_features, limit, window, rules, console.line_printer())
     console.report_results(json_path, report, benchmark.lines(report))
 
 

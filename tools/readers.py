@@ -8,7 +8,7 @@ import itertools
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ RULES: dict[str, Rule | None] = {
     "hloc, NN-ratio": hloc(ratio=0.8),
     "hloc, NN-mutual": hloc(),
     "hloc, NN-superpoint": hloc(distance=0.7),
-    "COLMAP, exhaustive_matcher": None,
+    "COLMAP's matcher": None,
 }
 
 
@@ -147,20 +147,27 @@ def _database(images: list[Image], directory: Path, path: Path) -> None:
             )
 
 
-def _matches(images: list[Image], rule: Rule, path: Path) -> int:
-    """Write the matches of all pairs for COLMAP's importer; return their number."""
-    total = 0
+def _pairs(images: list[Image], window: int | None) -> Iterator[tuple[Image, Image]]:
+    """Yield all pairs, or those whose indices differ by at most ``window``."""
+    for (i, a), (j, b) in itertools.combinations(enumerate(images), 2):
+        if window is None or j - i <= window:
+            yield a, b
+
+
+def _write_matches(pairs: Iterable[tuple[Image, Image]], rule: Rule | None, path: Path) -> None:
+    """Write the matches of pairs for COLMAP's importer, or only the pairs if there is no rule."""
     with path.open("w", encoding="utf-8") as file:
-        for a, b in itertools.combinations(images, 2):
-            indices = rule(a.descriptors, b.descriptors)
-            total += len(indices)
-            if len(indices):
+        for a, b in pairs:
+            if rule is None:
+                file.write(f"{a.name} {b.name}\n")
+            elif len(indices := rule(a.descriptors, b.descriptors)):
                 rows = "".join(f"{i} {j}\n" for i, j in indices.tolist())
                 file.write(f"{a.name} {b.name}\n{rows}\n")
-    return total
 
 
-def model(images: list[Image], directory: Path, rule: Rule | None) -> Report:
+def model(
+    images: list[Image], directory: Path, rule: Rule | None, window: int | None = None
+) -> Report:
     """Match images by a rule, or with COLMAP if it is None; return the size of the largest model.
 
     COLMAP verifies the matches and reconstructs with its default settings.
@@ -170,16 +177,12 @@ def model(images: list[Image], directory: Path, rule: Rule | None) -> Report:
         database, sparse = out / "database.db", out / "sparse"
         sparse.mkdir()
         _database(images, directory, database)
-        if rule is None:
-            options = colmap_command.without_gpu("exhaustive_matcher")
-            colmap_command.call("exhaustive_matcher", "--database_path", database, *options)
-        else:
-            _matches(images, rule, out / "matches.txt")
-            colmap_command.call(
-                "matches_importer", "--database_path", database, "--match_type", "raw",
-                "--match_list_path", out / "matches.txt",
-                *colmap_command.without_gpu("matches_importer"),
-            )  # fmt: skip
+        _write_matches(_pairs(images, window), rule, out / "matches.txt")
+        colmap_command.call(
+            "matches_importer", "--database_path", database, "--match_list_path",
+            out / "matches.txt", "--match_type", "pairs" if rule is None else "raw",
+            *colmap_command.without_gpu("matches_importer"),
+        )  # fmt: skip
         with closing(sqlite3.connect(database)) as opened:
             ((matches,),) = opened.execute("SELECT SUM(rows) FROM matches")
             ((inliers,),) = opened.execute("SELECT SUM(rows) FROM two_view_geometries")
@@ -196,11 +199,21 @@ def model(images: list[Image], directory: Path, rule: Rule | None) -> Report:
 
 
 def run(
-    sources: list[Path], count: int, limit: int | None, rules: list[str], progress: Log
+    sources: list[Path],
+    count: int,
+    limit: int | None,
+    window: int | None,
+    rules: list[str],
+    progress: Log,
 ) -> Report:
     """Return the models of each directory of images, by rule and method."""
     report: Report = {
-        "about": {"versions": versions(), "cores": os.cpu_count(), "max_features": count}
+        "about": {
+            "versions": versions(),
+            "cores": os.cpu_count(),
+            "max_features": count,
+            "window": window,
+        }
     }
     for source in sources:
         with tempfile.TemporaryDirectory() as name:
@@ -210,7 +223,7 @@ def run(
                 images = extract(paths, count)
                 for rule in rules:
                     progress(f"{source.name}: {method}, {rule}")
-                    results[rule][method] = model(images, Path(name), RULES[rule])
+                    results[rule][method] = model(images, Path(name), RULES[rule], window)
                     progress(f"  {results[rule][method]}")
             report[source.name] = results
     return report
