@@ -149,7 +149,7 @@ def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, mo
     calls = []
     monkeypatch.setattr(colmap, "require", lambda: None)
     monkeypatch.setattr(
-        collection.workflow, "export", lambda out, images, report: calls.append(images)
+        collection.workflow, "export", lambda out, images, cameras, report: calls.append(images)
     )
     monkeypatch.setattr(Workers, "engine", lambda self: engines.Processes(1))
     monkeypatch.setattr(
@@ -181,7 +181,8 @@ def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
     assert result.missing["flat.png"] == "no features"
     assert result.missing["other.png"].startswith(("weak match", "no match"))
     assert result.summary == "4 of 7 images registered in 1 model"
-    assert list(result.seconds) == ["extract", "match", "verify", "refine", "export", "reconstruct"]
+    steps = ["extract", "match", "verify", "refine", "export", "reconstruct", "complete"]
+    assert list(result.seconds) == steps
     assert result.missing["bad.png"] == result.skipped["bad.png"]
     assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
     assert (result.models[0].directory / "images.bin").is_file()

@@ -293,6 +293,9 @@ def run(
     refine: Annotated[
         bool, typer.Option(help="Refine the keypoints of verified matches to sub-pixel accuracy.")
     ] = True,
+    complete: Annotated[
+        bool, typer.Option(help="Match images that are missing in the largest model again.")
+    ] = True,
     workers: Processes = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
@@ -309,7 +312,8 @@ def run(
             folder, output, options, white_level=white_level,
             pairing=_pairing(how, overlap, nearest),
             matching=collection.Matching(ratio, threshold=threshold),
-            cameras=collection.Cameras(cast(Any, camera), camera_model, focal), refine=refine,
+            cameras=collection.Cameras(cast(Any, camera), camera_model, focal),
+            refine=refine, complete=complete,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip
     typer.echo(result)

@@ -15,9 +15,9 @@ from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
+from caloric.collection.reporter import Reporter
 from caloric.collection.results import CollectionResult
 from caloric.collection.workflow import (
-    Reporter,
     export,
     extract,
     match,

@@ -1,6 +1,6 @@
 """Export a store for other tools, and describe the keypoints of COLMAP databases."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,10 @@ from caloric.interop import colmap, exporters
 from caloric.interop.cameras import Cameras, groups
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Request
+from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import created_directory
+
+Content = tuple[Iterable[tuple[str, Features]], Iterable[TwoViews]]
 
 
 def images(store: Path) -> Iterator[tuple[str, Features]]:
@@ -61,10 +64,12 @@ def export(
     to: str = "colmap",
     directory: Path | None = None,
     cameras: Cameras = Cameras(),  # noqa: B008 - immutable
+    content: Content | None = None,
 ) -> ExportResult:
     """Export the features and matches of a store to a format of :mod:`caloric.interop.exporters`.
 
-    ``directory`` is the image directory, from which COLMAP's cameras are read.
+    ``directory`` is the image directory, from which COLMAP's cameras are read. ``content`` has
+    other features and pairs of the same images.
     """
     kind = exporters.exporter(to)
     known = {name: image for name, image in extraction.stored_images(store).items() if image.count}
@@ -78,7 +83,8 @@ def export(
             groups(extraction.sizes(store), metadata.read(store), cameras.sharing),
         )  # fmt: skip
         exporter = kind(request)
-        paths = exporters.write(exporter, images(store), two_views(store))
+        features, pairs = content or (images(store), two_views(store))
+        paths = exporters.write(exporter, features, pairs)
     return ExportResult(tuple(paths), kind.hint)
 
 

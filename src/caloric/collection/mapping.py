@@ -12,6 +12,8 @@ from caloric.errors import InputError
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 
+_KEPT = 0.9  # of the points must be left after images were added to a model
+
 
 @dataclass(frozen=True)
 class ReconstructionResult:
@@ -77,3 +79,38 @@ def reconstruct(
     return ReconstructionResult(
         tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
     )
+
+
+def complete(
+    store: Path,
+    directory: Path,
+    result: ReconstructionResult,
+    progress: Progress = no_progress,
+) -> ReconstructionResult:
+    """Add images of the exported database to the largest model with COLMAP's mapper.
+
+    The model is replaced if it then has more images. Smaller models whose images are all in it are
+    removed.
+    """
+    largest = result.models[0]
+    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+    with tempfile.TemporaryDirectory(dir=largest.directory.parent, prefix="larger.") as temporary:
+        output = Path(temporary)
+        models = colmap.map_images(
+            store / "colmap" / "database.db", directory, output, colmap.RELAXED,
+            lambda count: progress("images registered", min(count, total), total),
+            largest.directory,
+        )  # fmt: skip
+        larger = max(models, key=lambda model: len(model.images), default=largest)
+        if len(larger.images) <= len(largest.images) or larger.points < _KEPT * largest.points:
+            return result
+        larger = positions.align(larger, metadata.read(store))
+        shutil.rmtree(largest.directory)
+        shutil.copytree(larger.directory, largest.directory)
+    kept = [replace(larger, directory=largest.directory)]
+    for model in result.models[1:]:
+        if set(model.images) <= set(larger.images):
+            shutil.rmtree(model.directory)
+        else:
+            kept.append(model)
+    return ReconstructionResult(tuple(kept))

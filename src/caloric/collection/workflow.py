@@ -5,14 +5,13 @@ and waiting for another run are logged as warnings of ``caloric.collection``.
 """
 
 import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
 
 from caloric.collection import (
+    completing,
     exporting,
     extraction,
     mapping,
@@ -27,11 +26,16 @@ from caloric.collection.engines import Engine, InProcess, Workers
 from caloric.collection.exporting import ExportResult
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import Matching, MatchingResult, VerificationResult
+from caloric.collection.matching import (
+    Matching,
+    MatchingResult,
+    PairSummary,
+    VerificationResult,
+)
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
+from caloric.collection.reporter import Reporter, Times
 from caloric.collection.results import CollectionResult
-from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import locked
 from caloric.errors import InputError
 from caloric.extraction import dispatch
@@ -43,38 +47,8 @@ from caloric.options import ExtractOptions
 from caloric.runtime.files import check_input_directory
 
 _log = logging.getLogger(__name__)
-R = TypeVar("R")
-P = ParamSpec("P")
 _REMOTE = "COLMAP needs local images; copy them and run `reconstruct`"
 KEPT = "finished work is kept: run the same command again to continue"
-
-
-@dataclass(frozen=True)
-class Reporter:
-    """Callbacks of a step.
-
-    Parameters
-    ----------
-    progress : callable
-        Called with the name of what is counted, the number done, and the total.
-    working : callable
-        Called with a description of the work; returns a context manager in which it runs.
-    finished : callable
-        Called with the result of each step.
-    """
-
-    progress: Progress = no_progress
-    working: Callable[[str], AbstractContextManager[Any]] = nullcontext
-    finished: Callable[[Any], None] = lambda result: None
-
-    def step(self, what: str, function: Callable[[], R]) -> R:
-        """Run a step, log its skipped images, and return its result."""
-        with self.working(what):
-            result = function()
-        for name, why in getattr(result, "skipped", {}).items():
-            _log.warning("skipped: %s", why if why.startswith(name) else f"{name}: {why}")
-        self.finished(result)
-        return result
 
 
 # Defaults of the functions below.
@@ -304,6 +278,7 @@ def run(
     matching: Matching = _MATCHING,
     cameras: Cameras = _CAMERAS,
     refine: bool = True,
+    complete: bool = True,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> CollectionResult:
@@ -331,6 +306,9 @@ def run(
         Which images share a camera, and the camera model.
     refine : bool
         Refine the positions of verified features to sub-pixel accuracy.
+    complete : bool
+        Match images that are missing in the largest model again, with features of simulated views
+        (:mod:`caloric.collection.completing`).
     workers : Workers
         Processes or a cluster, and the device.
     report : Reporter
@@ -350,7 +328,7 @@ def run(
     resolved, store = _checked(options, workers), Path(out)
     name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
-    times = _Times()
+    times = Times()
     with _started(store, resolved) as started:
         extracted = times("extract", extract)(
             folder, store, options, white_level=white_level, workers=started, report=report
@@ -375,16 +353,20 @@ def run(
     if refined is None:
         refining.clear(store)
     times("export", export)(store, images=local, cameras=cameras, report=report)
+    pairs = pair_matching.summaries(store)
     models = ReconstructionResult((), _REMOTE)
     if local is not None:
         models = times("reconstruct", reconstruct)(local, store, report=report)
+    if local is not None and complete and models.models:
+        models, pairs = times("complete", _complete)(
+            local, store, options, matching, cameras, workers, report, models, pairs
+        )
     numbers: dict[str, float] = {
         "images": len(extracted.found), "features": extracted.features, "pairs": matched.pairs,
         "verified pairs": verified.verified,
     }  # fmt: skip
     if refined is not None:
         numbers |= {"tracks": refined.tracks, "refined features": refined.moved}
-    pairs = pair_matching.summaries(store)
     registered = {image for model in models.models for image in model.images}
     numbers |= {"registered": len(registered), "models": len(models.models)}
     if models.models:
@@ -407,19 +389,34 @@ def run(
     return result
 
 
-class _Times:
-    """Measures the durations of steps."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def __call__(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
-        """Return a function that runs a step and adds its duration."""
-
-        def timed(*arguments: P.args, **options: P.kwargs) -> R:
-            start = time.monotonic()
-            result = step(*arguments, **options)
-            self.seconds[name] = round(time.monotonic() - start, 2)
-            return result
-
-        return timed
+def _complete(
+    directory: Path,
+    store: Path,
+    options: ExtractOptions,
+    matching: Matching,
+    cameras: Cameras,
+    workers: Workers,
+    report: Reporter,
+    models: ReconstructionResult,
+    pairs: list[PairSummary],
+) -> tuple[ReconstructionResult, list[PairSummary]]:
+    """Return the models, and summaries of pairs, after a second round for the missing images."""
+    registered = set(models.models[0].images)
+    work = completing.tasks(str(directory), store, options, matching, pairs, registered)
+    if not work:
+        return models, pairs
+    with locked(store), workers.engine() as engine:
+        with report.working(f"matching {len(work)} missing images again"):
+            completed = completing.complete(work, engine, report.progress)
+        pairs = completing.summaries(pairs, completed.values())
+        if completed:
+            content = (
+                completing.images(store, completed), completing.two_views(store, completed),
+            )  # fmt: skip
+            with report.working("exporting to colmap"):
+                exporting.export(store, "colmap", directory, cameras, content)
+            models = report.step(
+                f"adding {len(completed)} images to the model",
+                lambda: mapping.complete(store, directory, models, report.progress),
+            )
+    return models, pairs

@@ -1,0 +1,202 @@
+"""A second round for images that are missing in the largest model.
+
+Features of simulated oblique views are added to each missing image, after its stored features, and
+matched with the images that have the most matches with it and with their neighbors, by a less
+strict ratio test. COLMAP then adds the image to the existing model, whose images keep their
+features. Nothing is stored: the round is repeated by the next run.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caloric import pipeline
+from caloric.collection import exporting, extraction, matching, sources
+from caloric.collection.engines import Engine
+from caloric.collection.extraction import StoredImage
+from caloric.collection.matching import Matching, PairSummary
+from caloric.collection.sources import ImageFile
+from caloric.collection.steps import Progress, no_progress
+from caloric.errors import Failure, InputError
+from caloric.extraction import dispatch
+from caloric.features import Features
+from caloric.interop.conversion import in_file_axes
+from caloric.matching import geometry
+from caloric.matching.two_views import TwoViews
+from caloric.options import ExtractOptions
+
+_VIEWS = 2  # largest tilt of the simulated views
+_RATIO = 0.9  # threshold of the ratio test, less strict than in the first round
+_PARTNERS = 12  # images that a missing image is matched with
+_MOST = 500  # missing images; those with the most matches come first
+
+
+@dataclass(frozen=True)
+class Task:
+    """A missing image, the shards of its features and of other images, and the options."""
+
+    directory: str
+    store: str
+    name: str
+    shards_of: dict[str, str]
+    options: ExtractOptions
+    matching: Matching
+
+
+@dataclass(frozen=True, eq=False)
+class Completed:
+    """New features of an image, the stored ones first, and its verified pairs."""
+
+    name: str
+    features: Features
+    pairs: list[TwoViews]
+    summaries: list[PairSummary]
+
+
+def partners(name: str, pairs: Iterable[PairSummary], registered: set[str]) -> list[str]:
+    """Return the registered images to match with a missing image, the most promising first.
+
+    They are those with the most inliers or else matches with it, and then those with the most
+    inliers with the best of them.
+    """
+    scores: dict[str, dict[str, tuple[int, int]]] = {}
+    for pair in pairs:
+        score = (pair.inliers if pair.is_verified else 0, pair.matches)
+        scores.setdefault(pair.name_a, {})[pair.name_b] = score
+        scores.setdefault(pair.name_b, {})[pair.name_a] = score
+
+    def ranked(image: str) -> list[str]:
+        near = scores.get(image, {})
+        candidates = [other for other in near if other in registered and other != name]
+        return sorted(candidates, key=lambda other: (near[other], other), reverse=True)
+
+    direct = ranked(name)[: _PARTNERS // 2]
+    indirect = [other for partner in direct[:2] for other in ranked(partner)[: _PARTNERS // 2]]
+    return list(dict.fromkeys(direct + indirect))[:_PARTNERS]
+
+
+def complete_image(task: Task) -> Completed | None:
+    """Return the new features and pairs of an image, on a worker; None if it cannot be read."""
+    stored = extraction.shards(Path(task.store))
+
+    def row(name: str) -> dict[str, Any]:
+        return next(iter(stored.read(Path(task.shards_of[name]), None, {name})))
+
+    old = row(task.name)
+    try:
+        file = ImageFile(task.name, old["content"])
+        pixels, orientation = sources.pixels(task.directory, file)
+    except InputError:
+        return None
+    options = replace(extraction.stored_as_bytes(task.options), views=_VIEWS)
+    _, features = next(iter(dispatch.extract_each([(pixels, None)], options, "cpu", 10**9)))
+    if isinstance(features, Failure):
+        return None
+    features, maps = in_file_axes(features, orientation), extraction.features_of(old).frames.maps
+    if not np.allclose(features.frames.maps[: len(maps)], maps, atol=1e-3):
+        return None  # the stored features are from another device
+    pairs, summaries = [], []
+    for other in task.shards_of:
+        if other == task.name:
+            continue
+        partner = extraction.features_of(row(other))
+        matches = pipeline.match(features, partner, ratio=_RATIO)
+        indices = matches.indices.astype(np.uint32)
+        p, q = features.frames.xy[indices[:, 0]], partner.frames.xy[indices[:, 1]]
+        estimate = geometry.estimate(
+            p, q, model=task.matching.model, threshold=task.matching.threshold,
+            size_a=features.image_size, size=partner.image_size,
+        )  # fmt: skip
+        inliers = np.flatnonzero(estimate.inliers).astype(np.uint32)
+        valid = estimate.matrix is not None and estimate.confidence > task.matching.confidence
+        summaries.append(
+            PairSummary(
+                task.name, other, len(indices), len(inliers), estimate.confidence, valid
+            )
+        )  # fmt: skip
+        if valid:
+            pairs.append(
+                TwoViews(
+                    task.name, other, indices, matches.distances, inliers, estimate.matrix,
+                    task.matching.model,
+                )
+            )  # fmt: skip
+    return Completed(task.name, features, pairs, summaries)
+
+
+def tasks(
+    directory: str,
+    store: Path,
+    options: ExtractOptions,
+    matching: Matching,
+    pairs: list[PairSummary],
+    registered: set[str],
+) -> list[Task]:
+    """Return a task for each missing image that has partners, those with most matches first."""
+    known: dict[str, StoredImage] = extraction.stored_images(store)
+    best: dict[str, int] = {}
+    for pair in pairs:
+        for name in (pair.name_a, pair.name_b):
+            best[name] = max(best.get(name, 0), pair.matches)
+    missing = [name for name, image in known.items() if image.count and name not in registered]
+    missing.sort(key=lambda name: (-best.get(name, 0), name))
+    result = []
+    for name in missing[:_MOST]:
+        images = [name, *partners(name, pairs, registered)]
+        if len(images) > 1:
+            shards_of = {image: str(known[image].path) for image in images}
+            result.append(Task(directory, str(store), name, shards_of, options, matching))
+    return result
+
+
+def complete(
+    work: list[Task], engine: Engine, progress: Progress = no_progress
+) -> dict[str, Completed]:
+    """Return the new features and pairs of the images for which there are verified pairs."""
+    result = {}
+    for done, completed in enumerate(engine.run(complete_image, work), 1):
+        progress("missing images", done, len(work))
+        if completed is not None and completed.pairs:
+            result[completed.name] = completed
+    return dict(sorted(result.items()))
+
+
+def images(store: Path, completed: dict[str, Completed]) -> Iterator[tuple[str, Features]]:
+    """Yield the features of each image of a store, and the new features of completed images."""
+    for name, features in exporting.images(store):
+        if name in completed:
+            frames = completed[name].features.frames
+            maps = frames.maps.copy()
+            maps[: len(features)] = features.frames.maps  # refined positions
+            yield name, replace(completed[name].features, frames=replace(frames, maps=maps))
+        else:
+            yield name, features
+
+
+def two_views(store: Path, completed: dict[str, Completed]) -> Iterator[TwoViews]:
+    """Yield the pairs of a store; new pairs replace those with fewer inliers."""
+    new = {
+        frozenset((pair.name_a, pair.name_b)): pair
+        for image in completed.values()
+        for pair in image.pairs
+    }
+    for pair in matching.two_views(store):
+        replacement = new.pop(frozenset((pair.name_a, pair.name_b)), None)
+        better = replacement is not None and len(replacement.inliers) > len(pair.inliers)
+        yield replacement if replacement is not None and better else pair
+    yield from new.values()
+
+
+def summaries(pairs: list[PairSummary], completed: Iterable[Completed]) -> list[PairSummary]:
+    """Return summaries of pairs, with those of completed images instead of worse ones."""
+    result = {frozenset((pair.name_a, pair.name_b)): pair for pair in pairs}
+    for image in completed:
+        for pair in image.summaries:
+            key = frozenset((pair.name_a, pair.name_b))
+            old = result.get(key)
+            if old is None or (pair.is_verified, pair.inliers) > (old.is_verified, old.inliers):
+                result[key] = pair
+    return sorted(result.values(), key=lambda pair: (pair.name_a, pair.name_b))

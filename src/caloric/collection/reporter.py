@@ -1,0 +1,61 @@
+"""Callbacks and durations of steps."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from caloric.collection.steps import Progress, no_progress
+
+_log = logging.getLogger(__name__)
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Callbacks of a step.
+
+    Parameters
+    ----------
+    progress : callable
+        Called with the name of what is counted, the number done, and the total.
+    working : callable
+        Called with a description of the work; returns a context manager in which it runs.
+    finished : callable
+        Called with the result of each step.
+    """
+
+    progress: Progress = no_progress
+    working: Callable[[str], AbstractContextManager[Any]] = nullcontext
+    finished: Callable[[Any], None] = lambda result: None
+
+    def step(self, what: str, function: Callable[[], R]) -> R:
+        """Run a step, log its skipped images, and return its result."""
+        with self.working(what):
+            result = function()
+        for name, why in getattr(result, "skipped", {}).items():
+            _log.warning("skipped: %s", why if why.startswith(name) else f"{name}: {why}")
+        self.finished(result)
+        return result
+
+
+class Times:
+    """Measures the durations of steps."""
+
+    def __init__(self) -> None:
+        """Start without durations."""
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
+        """Return a function that runs a step and adds its duration."""
+
+        def timed(*arguments: P.args, **options: P.kwargs) -> R:
+            start = time.monotonic()
+            result = step(*arguments, **options)
+            self.seconds[name] = round(time.monotonic() - start, 2)
+            return result
+
+        return timed

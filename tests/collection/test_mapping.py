@@ -1,0 +1,87 @@
+"""COLMAP's mapper on a store: thresholds, models without points, added images."""
+
+import shutil
+
+import pytest
+
+import caloric
+from caloric.collection import mapping, store
+from caloric.collection.mapping import ReconstructionResult
+from caloric.interop import colmap, colmap_model
+from colmap_models import write_model
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+@pytest.fixture
+def exported(matched, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(matched[0], out)
+    (out / "colmap").mkdir(exist_ok=True)
+    (out / "colmap" / "database.db").touch()
+    return out
+
+
+def test_a_model_without_points_is_a_failure(exported, tmp_path, monkeypatch):
+    calls = []
+
+    def map_images(database, directory, output, thresholds, registered):
+        calls.append(thresholds)
+        registered(99)
+        write_model(output / "0", points=0)
+        return [colmap_model.summary(output / "0")]
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    counts = []
+    (exported / "colmap" / "sparse" / "0").mkdir(parents=True)  # of an earlier run
+    result = mapping.reconstruct(exported, tmp_path, lambda *count: counts.append(count))
+    assert result.models == ()
+    assert "3 images but no point" in result.failure
+    assert calls == [colmap.STRICT, colmap.RELAXED]
+    assert counts[0] == ("images registered", 6, 6)
+    assert not (exported / "colmap" / "sparse").exists()
+
+
+def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):
+    def map_images(database, directory, output, thresholds, registered):
+        write_model(output / "0", ["a", "b", "c"])
+        write_model(output / "1", ["d", "e", "f", "g"])
+        write_model(output / "2", ["h", "i", "j"], points=0)
+        return [colmap_model.summary(output / name) for name in "012"]
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    result = mapping.reconstruct(exported, tmp_path)
+    sparse = exported / "colmap" / "sparse"
+    assert [model.directory for model in result.models] == [sparse / "0", sparse / "1"]
+    assert [len(model.images) for model in result.models] == [4, 3]
+    assert colmap_model.summary(sparse / "0").images == ("d", "e", "f", "g")
+    assert str(result).startswith("2 models, the largest: 4 images registered, 40 points")
+    (exported / "colmap" / "database.db").unlink()
+    with pytest.raises(caloric.InputError, match="export it first"):
+        mapping.reconstruct(exported, tmp_path)
+
+
+@pytest.mark.parametrize(("added", "points", "grows"), [("d", 40, True), ("d", 9, False)])
+def test_a_model_is_replaced_if_it_grows(exported, tmp_path, monkeypatch, added, points, grows):
+    sparse = exported / "colmap" / "sparse"
+    write_model(sparse / "0", ["a", "b", "c"])
+    write_model(sparse / "1", ["a", "d"])
+    models = tuple(colmap_model.summary(sparse / name) for name in "01")
+
+    def map_images(database, directory, output, thresholds, registered, start):
+        assert start == sparse / "0"
+        write_model(output, ["a", "b", "c", added], points=points)
+        return [colmap_model.summary(output)]
+
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    result = mapping.complete(exported, tmp_path, ReconstructionResult(models))
+    if grows:
+        assert [model.images for model in result.models] == [("a", "b", "c", "d")]
+        assert colmap_model.summary(sparse / "0").images == ("a", "b", "c", "d")
+        assert [path.name for path in sparse.iterdir()] == ["0"]
+    else:
+        assert result.models == models
+        assert colmap_model.summary(sparse / "0").images == ("a", "b", "c")
