@@ -133,3 +133,13 @@ def test_the_api_page_has_every_public_name():
     examples = {path.stem for path in (DOCS / "examples").glob("*.py")}
     assert len(thumbnails) >= 4
     assert set(thumbnails) <= examples
+
+
+def test_the_results_of_other_matchers():
+    text = (DOCS / "matching.md").read_text("utf-8")
+    report = results("reader-pairs")
+    cells = [c for name, rules in report.items() if name != "about" for r in rules.values()
+             for c in r.values()]  # fmt: skip
+    assert len(cells) == 4 * 13 * 2
+    for correct, total in cells:
+        assert f"| {correct:,} of {total:,} |" in text

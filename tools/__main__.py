@@ -123,6 +123,21 @@ def readers(
 
 
 @app.command()
+def reader_pairs(
+    images: Annotated[list[Path], typer.Argument(help="Directories of images.")],
+    json_path: JsonOut = None,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features.")] = 2000,
+    pairs: Annotated[int, typer.Option(help="Pairs of each directory.")] = 4,
+) -> None:
+    """Match exported features of image pairs with other libraries; compare with RootSIFT."""
+    from tools import reader_pairs as benchmark
+
+    console.check_outputs(json_path, None)
+    report = benchmark.run(images, max_features, pairs, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
 def wide(
     data: Annotated[
         Path, typer.Option("--data", help="A directory of photographs named SCENE_NUMBER.jpg.")

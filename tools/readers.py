@@ -80,7 +80,7 @@ RULES: dict[str, Rule | None] = {
 }
 
 
-def _resized(source: Path, directory: Path, limit: int | None) -> Iterator[Path]:
+def resized(source: Path, directory: Path, limit: int | None) -> Iterator[Path]:
     """Write upright images of at most 1600 pixels, with EXIF data, and yield their paths."""
     paths = sorted(p for p in source.iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if len(paths) < 2:
@@ -217,7 +217,7 @@ def run(
     }
     for source in sources:
         with tempfile.TemporaryDirectory() as name:
-            paths = list(_resized(source, Path(name), limit))
+            paths = list(resized(source, Path(name), limit))
             results: Report = {rule: {} for rule in rules}
             for method, extract in METHODS.items():
                 images = extract(paths, count)
