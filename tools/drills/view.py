@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -30,10 +31,16 @@ _PHOTOGRAPHS = (
 
 @contextmanager
 def served(shown: session.Session) -> Iterator[str]:
-    """Yield the address of a running server; stop it afterwards."""
+    """Yield the address of a running server of a session; stop it afterwards."""
+    with served_application(server.application(shown, ["127.0.0.1", "localhost"])) as address:
+        yield address
+
+
+@contextmanager
+def served_application(application: Any) -> Iterator[str]:
+    """Yield the address of a running server of an application; stop it afterwards."""
     import uvicorn
 
-    application = server.application(shown, ["127.0.0.1", "localhost"])
     config = uvicorn.Config(application, port=0, log_level="error")
     listening = config.bind_socket()
     running = uvicorn.Server(config)

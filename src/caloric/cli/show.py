@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -13,10 +14,11 @@ from caloric import __version__
 from caloric.cli import console
 from caloric.cli.options import DEFAULTS, WhiteLevel, takes_extract_options
 from caloric.descriptor import recipes
+from caloric.errors import InputError
 from caloric.image_pair import ViewsChoice
 from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
-from caloric.runtime.files import check_directory
+from caloric.runtime.files import check_directory, check_input_directory
 from caloric.types import UncalibratedModel
 
 
@@ -53,7 +55,11 @@ def paper(
 @takes_extract_options
 def view(
     image_a: Annotated[
-        str | None, typer.Argument(help="First image. If omitted, drop images onto the page.")
+        str | None,
+        typer.Argument(
+            help="First image, or a directory with a COLMAP model, such as a store of caloric "
+            "collection. If omitted, drop images onto the page."
+        ),
     ] = None,
     image_b: Annotated[str | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
@@ -70,25 +76,69 @@ def view(
         ),
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Image directory of a model; default: that of the collection."),
+    ] = None,
+    number: Annotated[int, typer.Option(help="Which model of a directory, from 0.")] = 0,
+    ply: Annotated[
+        Path | None,
+        typer.Option(help="Write the points of a model to this PLY file instead of showing it."),
+    ] = None,
 ) -> None:
-    """Show the matches between two images on a local web page; press Ctrl-C to stop."""
+    """Show the matches between two images, or a model, on a local web page.
+
+    Press Ctrl-C to stop.
+    """
     import webbrowser
 
     from caloric.view import server, session
-
-    settings = {"descriptor": options.name, "model": model, "views": views}
-    shown = session.Session(options=options, initial_settings=settings)
-    for side, path in (("a", image_a), ("b", image_b)):
-        if path is not None:
-            shown.set_image(side, session.LoadedImage.read(path, white_level))
 
     def ready(address: str) -> None:
         typer.echo(f"{address} (press Ctrl-C to stop)")
         if browser:
             webbrowser.open(address)
 
+    if image_a is not None and image_b is None and Path(image_a).is_dir():
+        _view_model(Path(image_a), number, images, ply, host, port, ready)
+        return
+    if images is not None or ply is not None or number:
+        raise InputError("--images, --number and --ply are for a directory with a model")
+    settings = {"descriptor": options.name, "model": model, "views": views}
+    shown = session.Session(options=options, initial_settings=settings)
+    for side, path in (("a", image_a), ("b", image_b)):
+        if path is not None:
+            shown.set_image(side, session.LoadedImage.read(path, white_level))
+
     with suppress(console.Interrupted):  # Ctrl-C is the normal way to stop
         server.serve(shown, host, port, ready)
+
+
+def _view_model(
+    directory: Path,
+    number: int,
+    images: Path | None,
+    ply: Path | None,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+) -> None:
+    """Show a model, or write its points to a PLY file."""
+    from caloric.collection import viewing
+    from caloric.interop import colmap_model
+    from caloric.view import model_server, server
+
+    if images is not None:
+        check_input_directory(images)
+    shown = viewing.load(directory, number, images)
+    if ply is not None:
+        colmap_model.write_ply(viewing.models(directory)[number], ply)
+        typer.echo(f"written: {ply}")
+        return
+    with suppress(console.Interrupted):
+        server.serve_application(
+            lambda hosts: model_server.application(shown, hosts), host, port, ready
+        )
 
 
 def info() -> None:

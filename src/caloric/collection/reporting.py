@@ -81,10 +81,14 @@ def _images(
 
 
 def content(
-    result: CollectionResult, outcomes: dict[str, int | str], pairs: list[PairSummary]
+    result: CollectionResult,
+    outcomes: dict[str, int | str],
+    pairs: list[PairSummary],
+    directory: str,
 ) -> Report:
-    """Return the content of ``report.json``."""
+    """Return the content of ``report.json``; ``directory`` is the image directory."""
     return {
+        "directory": directory,
         "summary": result.summary,
         "failure": result.failure,
         "numbers": result.numbers,
@@ -99,7 +103,7 @@ def write(
     result: CollectionResult,
     outcomes: dict[str, int | str],
     pairs: list[PairSummary],
-    title: str,
+    directory: str,
 ) -> None:
     """Write ``report.json`` and ``report.html`` next to each other.
 
@@ -111,12 +115,12 @@ def write(
         The number of features of each image, or the reason why it was skipped.
     pairs : list of PairSummary
         The matched pairs.
-    title : str
-        The name of the collection.
+    directory : str
+        The image directory.
     """
-    report = content(result, outcomes, pairs)
+    report = content(result, outcomes, pairs, directory)
     renderings = [figure(model.directory) for model in result.models]
-    page = report_page.page(report, renderings, title)
+    page = report_page.page(report, renderings, Path(directory).name)
     for path, text in (
         (result.report.with_suffix(".json"), json.dumps(report, indent=1)),
         (result.report, page),

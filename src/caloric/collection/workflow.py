@@ -385,7 +385,7 @@ def run(
         seconds=times.seconds,
         report=store / "report.html",
     )
-    reporting.write(result, extracted.found, pairs, Path(name).name)
+    reporting.write(result, extracted.found, pairs, name)
     return result
 
 

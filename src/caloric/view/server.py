@@ -18,7 +18,7 @@ from caloric.view.standalone import STATIC
 
 MAX_UPLOAD = 64_000_000  # bytes per file
 _POLL = 0.1  # seconds between tests whether the client has disconnected
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; "
     "style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -91,7 +91,7 @@ def application(session: Session, hosts: list[str]) -> Any:
                 response = JSONResponse({"error": "out of memory"}, 400)
             except (progress.CancellationError, ClientDisconnect):  # nobody receives this
                 response = JSONResponse({"error": "request cancelled"}, 400)
-            response.headers.update(_HEADERS)
+            response.headers.update(HEADERS)
             return response
 
         return respond
@@ -217,13 +217,23 @@ def application(session: Session, hosts: list[str]) -> Any:
 
 def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve the page until interrupted; call ``ready`` with its URL first."""
+    serve_application(lambda hosts: application(session, hosts), host, port, ready)
+
+
+def serve_application(
+    build: Callable[[list[str]], Any], host: str, port: int, ready: Callable[[str], None]
+) -> None:
+    """Serve an application until interrupted; call ``ready`` with its URL first.
+
+    ``build`` returns the application that accepts requests for the given host names.
+    """
     try:
         import uvicorn
     except ImportError:
         raise InputError("the page needs uvicorn: pip install 'caloric[view]'") from None
     # Reject requests for other host names, against DNS rebinding.
     hosts = ["*"] if host not in ("127.0.0.1", "localhost") else ["127.0.0.1", "localhost"]
-    app = application(session, hosts)
+    app = build(hosts)
     config = uvicorn.Config(app, host=host, port=port, log_level="error")
     server = uvicorn.Server(config)
     if ":" in host or not 0 <= port < 65536:

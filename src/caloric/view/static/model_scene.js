@@ -1,0 +1,176 @@
+// The scene: points in color and cameras with thumbnails, drawn with three.js when something changes.
+
+import {
+  BufferAttribute, BufferGeometry, DoubleSide, LineBasicMaterial, LineSegments, Mesh, MeshBasicMaterial, OrbitControls,
+  PerspectiveCamera, Points, Raycaster, Scene, ShaderMaterial, SRGBColorSpace, Texture, Vector2, Vector3, WebGLRenderer,
+} from "./vendor/three.min.js";
+
+const ORANGE = 0xff9d6b, BLUE = 0x7cc4ff;
+const FRUSTUM = 0.06;  // depth of a camera, relative to the size of the scene
+const NEAR = 8;  // pixels around a click in which a point is selected
+const TEXTURES = 400;  // maximum number of cameras with thumbnails
+
+const VERTEX = `attribute vec3 color; uniform float size; varying vec3 shade;
+void main() { shade = color; gl_Position = projectionMatrix * modelViewMatrix * vec4(position, 1.0); gl_PointSize = size; }`;
+const FRAGMENT = `varying vec3 shade; uniform float fade;
+void main() { vec2 p = gl_PointCoord - 0.5; if (dot(p, p) > 0.25) discard; gl_FragColor = vec4(shade * fade, 1.0); }`;
+
+function pointsOf(buffer, count) {
+  const geometry = new BufferGeometry();
+  geometry.setAttribute("position", new BufferAttribute(new Float32Array(buffer, 0, 3 * count), 3));
+  const rgba = new Uint8Array(buffer, 12 * count, 4 * count), rgb = new Uint8Array(3 * count);
+  for (let i = 0; i < count; i += 1) rgb.set(rgba.subarray(4 * i, 4 * i + 3), 3 * i);
+  geometry.setAttribute("color", new BufferAttribute(rgb, 3, true));
+  const material = new ShaderMaterial({ vertexShader: VERTEX, fragmentShader: FRAGMENT, uniforms: { size: { value: 2 }, fade: { value: 1 } } });
+  const points = new Points(geometry, material);
+  points.frustumCulled = false;
+  return points;
+}
+
+// The center and the four corners of the image plane of a camera, in the coordinates of the scene.
+function corners(image, scale) {
+  const r = image.rotation, depth = FRUSTUM * scale;
+  const x = (image.width / 2 / image.focal) * depth, y = (image.height / 2 / image.focal) * depth;
+  const world = ([a, b, c]) => [0, 1, 2].map((i) => image.center[i] + r[i] * a + r[3 + i] * b + r[6 + i] * c);
+  return [[0, 0, 0], [-x, -y, depth], [x, -y, depth], [x, y, depth], [-x, y, depth]].map(world);
+}
+
+function frame(points, color) {
+  const pairs = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]].flat();
+  const geometry = new BufferGeometry();
+  geometry.setAttribute("position", new BufferAttribute(new Float32Array(pairs.flatMap((i) => points[i])), 3));
+  return new LineSegments(geometry, new LineBasicMaterial({ color }));
+}
+
+function plane(points) {
+  const geometry = new BufferGeometry();
+  const [, a, b, c, d] = points;
+  geometry.setAttribute("position", new BufferAttribute(new Float32Array([...a, ...b, ...c, ...d]), 3));
+  geometry.setAttribute("uv", new BufferAttribute(new Float32Array([0, 1, 1, 1, 1, 0, 0, 0]), 2));
+  geometry.setIndex([0, 1, 2, 0, 2, 3]);
+  return new Mesh(geometry, new MeshBasicMaterial({ color: 0x8892a0, side: DoubleSide, transparent: true, opacity: 0.85 }));
+}
+
+export class ModelScene {
+  constructor(canvas, description, buffer) {
+    this.canvas = canvas;
+    this.description = description;
+    this.renderer = new WebGLRenderer({ canvas, antialias: true });
+    this.renderer.setClearColor(0x0c0f13);
+    this.scene = new Scene();
+    this.camera = new PerspectiveCamera(50, 1, 0.001, 200);
+    this.camera.up.set(...description.up);
+    this.points = pointsOf(buffer, description.points);
+    this.scene.add(this.points);
+    this.cameras = description.images.map((image) => {
+      const outline = corners(image, 1), shown = { frame: frame(outline, ORANGE), plane: plane(outline) };
+      this.scene.add(shown.frame, shown.plane);
+      return shown;
+    });
+    this.marks = null;
+    this.controls = new OrbitControls(this.camera, canvas);
+    this.controls.addEventListener("change", () => this.draw());
+    this.controls.listenToKeyEvents(canvas);
+    new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
+    this.reset();
+    this.resize();
+  }
+
+  loadThumbnails(url) {
+    this.description.images.slice(0, TEXTURES).forEach((_, i) => {
+      const photograph = new Image();
+      photograph.onload = () => {
+        const texture = new Texture(photograph);
+        texture.colorSpace = SRGBColorSpace;
+        texture.needsUpdate = true;
+        const { material } = this.cameras[i].plane;
+        material.map = texture;
+        material.color.set(0xffffff);
+        material.needsUpdate = true;
+        this.draw();
+      };
+      photograph.src = url(i);
+    });
+  }
+
+  reset() {
+    const up = new Vector3(...this.description.up), side = new Vector3();
+    // From behind the cameras and slightly above them.
+    for (const { rotation } of this.description.images) side.sub(new Vector3(rotation[6], rotation[7], rotation[8]));
+    side.addScaledVector(up, -side.dot(up));
+    if (side.length() < 1e-6) side.set(1, 0, 0).cross(up);
+    this.camera.position.copy(side.normalize().multiplyScalar(1.6).addScaledVector(up, 0.7));
+    this.controls.target.set(0, 0, 0);
+    this.controls.update();
+    this.draw();
+  }
+
+  resize() {
+    const { clientWidth, clientHeight } = this.canvas.parentElement;
+    if (!clientWidth || !clientHeight) return;
+    this.renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
+    this.renderer.setSize(clientWidth, clientHeight, false);
+    this.camera.aspect = clientWidth / clientHeight;
+    this.camera.updateProjectionMatrix();
+    this.draw();
+  }
+
+  draw() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.renderer.render(this.scene, this.camera);
+    });
+  }
+
+  setSize(size) {
+    this.points.material.uniforms.size.value = size * Math.min(devicePixelRatio, 2);
+    this.draw();
+  }
+
+  showCameras(visible) {
+    for (const camera of this.cameras) camera.frame.visible = camera.plane.visible = visible;
+    this.draw();
+  }
+
+  // What is at a position of the page: {image: i}, {point: i}, or {}.
+  at(clientX, clientY) {
+    const box = this.canvas.getBoundingClientRect();
+    const x = clientX - box.left, y = clientY - box.top;
+    const position = this.points.geometry.attributes.position.array, projected = new Vector3();
+    let best = -1, nearest = Infinity, distance = Infinity;
+    for (let i = 0; i < this.description.points; i += 1) {
+      projected.fromArray(position, 3 * i).project(this.camera);
+      if (Math.abs(projected.z) > 1) continue;
+      const off = Math.hypot((projected.x + 1) * box.width / 2 - x, (1 - projected.y) * box.height / 2 - y);
+      // A nearer point is preferred to one a little closer to the click.
+      if (off < NEAR && off + 400 * projected.z < nearest) { nearest = off + 400 * projected.z; best = i; }
+    }
+    if (best >= 0) distance = new Vector3().fromArray(position, 3 * best).distanceTo(this.camera.position);
+    const ray = new Raycaster();
+    ray.setFromCamera(new Vector2(2 * x / box.width - 1, 1 - 2 * y / box.height), this.camera);
+    const planes = this.cameras.map((camera) => camera.plane).filter((shown) => shown.visible);
+    const [hit] = ray.intersectObjects(planes);
+    if (hit && hit.distance < distance) return { image: this.cameras.findIndex((camera) => camera.plane === hit.object) };
+    return best >= 0 ? { point: best } : {};
+  }
+
+  // Emphasize images by number; draw lines between points and camera centers.
+  select(images, points) {
+    this.cameras.forEach(({ frame: outline }, i) => { outline.material.color.set(images.includes(i) ? BLUE : ORANGE); });
+    if (this.marks) this.scene.remove(this.marks);
+    this.marks = null;
+    const position = this.points.geometry.attributes.position.array, lines = [];
+    for (const point of points) for (const i of images) lines.push(...position.subarray(3 * point, 3 * point + 3), ...this.description.images[i].center);
+    if (lines.length) {
+      const geometry = new BufferGeometry();
+      geometry.setAttribute("position", new BufferAttribute(new Float32Array(lines), 3));
+      this.marks = new LineSegments(geometry, new LineBasicMaterial({ color: BLUE, transparent: true, opacity: points.length > 1 ? 0.12 : 0.9 }));
+      this.marks.frustumCulled = false;
+      this.scene.add(this.marks);
+    }
+    this.points.material.uniforms.fade.value = images.length ? 0.6 : 1;
+    this.draw();
+  }
+}
