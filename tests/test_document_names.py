@@ -19,8 +19,8 @@ DIRECTORIES = ("src", "tests", "docs", "tools", "native", ".github")
 SOURCES = ("py", "md", "cpp", "hpp", "toml", "yml", "js")
 # Data files: a name such as features.h5 is not an attribute of a module.
 DATA = ("h5", "npz", "csv", "json", "png", "jpg", "txt", "db", "html")
-# The worked examples of CONTRIBUTING.
-EXAMPLES = ("student.py", "test_student.py", "csv.py", "test_csv.py")
+# The worked examples of CONTRIBUTING, and a program of gaussian-splatting.
+EXAMPLES = ("student.py", "test_student.py", "csv.py", "test_csv.py", "train.py")
 
 
 def code(text):
