@@ -18,8 +18,12 @@ def test_the_model_of_a_store_is_loaded(tmp_path):
     model = viewing.load(tmp_path / "out")
     assert (model.title, model.directory) == ("out", photos)
     assert [image.name for image in model.images] == ["a.jpg", "b.jpg", "c.jpg"]
-    np.testing.assert_array_equal(model.xyz, xyz)
-    np.testing.assert_array_equal(model.images[0].points, np.arange(40))
+    image = model.images[0]
+    np.testing.assert_array_equal(model.xyz[image.points], xyz)
+    projected = (image.rotation @ (xyz - image.center).T)[:2] * 500
+    depth = (image.rotation @ (xyz - image.center).T)[2]
+    np.testing.assert_allclose(image.xy + 0.5, (projected / depth).T + np.array((320, 240)))
+    assert model.colors[image.points[6]].tolist() == [200, 7, 30]
     np.testing.assert_allclose(model.up, (0, -1, 0))
     assert model.summary.startswith("3 images, 40 points, mean track length 3.00")
     with pytest.raises(caloric.InputError, match="has 1 models"):

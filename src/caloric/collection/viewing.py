@@ -50,8 +50,10 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
         raise InputError(f"{directory}: has {len(paths)} models; model {number} does not exist")
     path = paths[number]
     points, cameras = colmap_model.points(path), colmap_model.cameras(path)
-    order = np.argsort(points.ids)
-    ids = points.ids[order]
+    # The page draws the first points only while the view moves, so their order is random.
+    shuffled = np.random.default_rng(0).permutation(len(points.ids))
+    order = np.argsort(points.ids[shuffled])
+    ids = points.ids[shuffled][order]
     shown = []
     for image in sorted(colmap_model.registered(path), key=lambda image: image.name):
         rows = np.flatnonzero(image.points >= 0)
@@ -73,6 +75,7 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
         f"{model.track_length:.2f}, mean reprojection error {model.error:.2f} px"
     )
     return ShownModel(
-        directory.resolve().name, text, points.xyz, points.colors, points.errors, tuple(shown), up,
+        directory.resolve().name, text, points.xyz[shuffled], points.colors[shuffled],
+        points.errors[shuffled], tuple(shown), up,
         images if images is not None else images_of(directory),
     )  # fmt: skip

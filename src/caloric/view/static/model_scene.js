@@ -8,6 +8,9 @@ import {
 const ORANGE = 0xff9d6b, BLUE = 0x7cc4ff;
 const FRUSTUM = 0.06;  // depth of a camera, relative to the size of the scene
 const NEAR = 8;  // pixels around a click in which a point is selected
+const MANY = 100000;  // points, for which antialiasing is too slow without a GPU
+const SLOW = 33, FAST = 20;  // milliseconds per frame, to draw fewer or more points while moving
+const REST = 250;  // milliseconds without motion, after which all points are drawn
 const TEXTURES = 400;  // maximum number of cameras with thumbnails
 
 const VERTEX = `attribute vec3 color; uniform float size; varying vec3 shade;
@@ -55,7 +58,7 @@ export class ModelScene {
   constructor(canvas, description, buffer) {
     this.canvas = canvas;
     this.description = description;
-    this.renderer = new WebGLRenderer({ canvas, antialias: true });
+    this.renderer = new WebGLRenderer({ canvas, antialias: devicePixelRatio < 1.5 && description.points < MANY });
     this.renderer.setClearColor(0x0c0f13);
     this.scene = new Scene();
     this.camera = new PerspectiveCamera(50, 1, 0.001, 200);
@@ -68,8 +71,9 @@ export class ModelScene {
       return shown;
     });
     this.marks = null;
+    this.shown = description.points;  // while the view moves
     this.controls = new OrbitControls(this.camera, canvas);
-    this.controls.addEventListener("change", () => this.draw());
+    this.controls.addEventListener("change", () => this.draw(true));
     this.controls.listenToKeyEvents(canvas);
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
     this.reset();
@@ -115,11 +119,23 @@ export class ModelScene {
     this.draw();
   }
 
-  draw() {
+  // Draw in the next frame. While the view moves, as many points as are fast enough; then all.
+  draw(moving = false) {
+    this.moving = moving;
     if (this.pending) return;
     this.pending = true;
-    requestAnimationFrame(() => {
+    requestAnimationFrame((now) => {
       this.pending = false;
+      const { points } = this.description, duration = now - (this.drawn ?? 0);
+      this.drawn = now;
+      if (this.moving) {
+        if (duration > SLOW && duration < REST * 4) this.shown = Math.max(5000, this.shown * 0.7);
+        if (duration < FAST) this.shown *= 1.1;
+        clearTimeout(this.rest);
+        this.rest = setTimeout(() => this.draw(), REST);
+      }
+      this.shown = Math.min(this.shown, points);
+      this.points.geometry.setDrawRange(0, this.moving ? Math.round(this.shown) : points);
       this.renderer.render(this.scene, this.camera);
     });
   }
