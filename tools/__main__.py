@@ -74,6 +74,19 @@ def claims(json_path: JsonOut = None) -> None:
 
 
 @app.command()
+def registration(
+    directories: Annotated[list[Path], typer.Argument(help="Image directories.")],
+    work: Annotated[Path, typer.Option(help="Working directory; finished work in it is kept.")],
+    json_path: JsonOut = None,
+) -> None:
+    """Count the images registered by COLMAP's SIFT and by Caloric, both with their defaults."""
+    from tools import registration as benchmark
+
+    report = benchmark.run(directories, work, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
 def models(
     scenes: Annotated[
         list[Path], typer.Argument(help="Directories with images/ and cameras.json.")
