@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Modules are compiled at their first import, which saves a third of the installation time.
 PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-# Two sets of packages: for the command line tool and the demo, and for development.
+# Three sets of packages: for the command line tool and the demo, for development, for releases.
 TOOL := .venv/.tool
 READY := .venv/.ready
+RELEASE := .venv/.release
 
-.PHONY: demo paper test test-rest test-all test-plain golden lint docs wheels whitening sanitize cross clean
+.PHONY: demo paper test test-rest test-all test-plain test-oldest test-newest golden lint docs dist wheels release-check whitening sanitize cross clean
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
@@ -61,7 +62,7 @@ test-plain: $(READY)
 
 # Tests of the compiled core with the address and undefined-behavior sanitizers.
 sanitize: $(READY)
-	CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized ./native
+	CALORIC_NATIVE=1 CALORIC_SANITIZE=address,undefined $(PIP) --no-deps --upgrade --target .venv/sanitized .
 	PYTHONPATH=.venv/sanitized ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(PYTEST) tests/runtime/test_native.py $(CORE)
@@ -79,29 +80,56 @@ lint: $(READY)
 	$(BIN)/codespell
 	$(BIN)/python -m tools.language
 
-# Build the wheels, install them in a separate environment and test them.
-wheels: $(READY)
-	rm -rf dist .venv/installed
-	$(BIN)/python -m build --outdir dist .
-	$(BIN)/python -m build --outdir dist native
-	$(PYTHON) -m venv .venv/installed
-	.venv/installed/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  dist/caloric_native-*.whl "$$(ls dist/caloric-*.whl)[dev]"
-	.venv/installed/$(notdir $(BIN))/python -m pytest
+# Build the source distribution, a wheel from it, and a wheel without the core.
+dist: $(RELEASE)
+	rm -rf dist
+	CALORIC_NATIVE=1 $(BIN)/python -m build --outdir dist .
+	CALORIC_NATIVE=0 $(BIN)/python -m build --wheel --outdir dist/pure .
+
+# Install with pip in the empty environment .venv/$(1), and run the fast tests there.
+define test_in
+	$(PYTHON) -m venv --clear .venv/$(1)
+	.venv/$(1)/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check $(2)
+	.venv/$(1)/$(notdir $(BIN))/python -m pytest -m 'not slow' $(3)
+endef
+
+# Test the wheel in an empty environment.
+wheels: dist
+	$(call test_in,installed,-c constraints.txt "$$(ls dist/*.whl)[dev]")
+
+# Test with the oldest supported version of each dependency, and with the newest. Old packages give
+# warnings with a new Python.
+USED := [view,collection,viz,tiff,heic,demo,test]
+test-oldest: $(READY)
+	$(BIN)/python -m tools.floors > .venv/oldest.txt
+	$(call test_in,oldest,-c .venv/oldest.txt '.$(USED)',-o filterwarnings=default)
+
+test-newest: $(READY)
+	$(call test_in,newest,'.$(USED)')
+
+# All checks before a release: build, audit, metadata, links, citation; the README's code in an empty environment.
+release-check: dist
+	$(BIN)/python -m tools.release dist
+	$(PYTEST) tests/test_snippets.py tests/tools/test_release.py
 
 docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "Documentation: docs/_build/html/index.html"
 
-$(TOOL): pyproject.toml constraints.txt native/pyproject.toml native/CMakeLists.txt $(wildcard native/src/*)
+$(TOOL): pyproject.toml constraints.txt native/CMakeLists.txt $(wildcard native/src/*)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) ./native -e '.[demo]'
+	$(PIP) -e '.[demo]'
 	touch $(TOOL)
 
 $(READY): $(TOOL)
-	$(PIP) -e '.[dev]'
+	@$(BIN)/python -c 'import caloric_native' || { echo "The tests need the compiled core: install a C++ compiler, then make clean"; exit 1; }
+	$(PIP) 'caloric[dev]'
 	touch $(READY)
+
+$(RELEASE): $(READY)
+	$(PIP) 'caloric[release]'
+	touch $(RELEASE)
 
 clean:
 	rm -rf .venv .cross demo docs/_build docs/_figures docs/gallery dist native/build

@@ -53,8 +53,14 @@ class Page:
 
     @property
     def install(self):
-        lines = re.findall(r"pip install \./native[^`#\n]*", self.text)
+        """Install lines: ``pip install`` with a path, and packages after it."""
+        lines = re.findall(r"pip install '?\.[^`#\n]*", self.text)
         return [line.strip() for line in lines]
+
+    def extra(self, command):
+        """Return the extra that the comment after a command names, or None."""
+        match = re.search(rf"^    {re.escape(command)} +#.*caloric\[(\w+)\]", self.text, re.M)
+        return match and match.group(1)
 
     @property
     def commands(self):

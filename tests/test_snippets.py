@@ -1,17 +1,14 @@
 """Every command and every piece of Python in README and docs runs."""
 
-import re
-import shlex
 import shutil
-import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 
+import environments
 import snippets
-from paths import DOCS, README, ROOT
+from paths import DOCS, README
 from snippets import PAGES, Page
 
 PROGRAMS = Path(sys.executable).parent
@@ -60,58 +57,42 @@ def test_pages_with_code_have_an_install_line(page):
     assert page.install
 
 
-def needs(command):
-    """Return whether a command needs the extras of the README's second install line."""
-    return command.split()[1] in ("view", "collection")
+@pytest.mark.parametrize("page", FIRST, ids=lambda page: page.path.name)
+def test_the_first_pages_name_the_extra_of_a_command(page):
+    named = {command.split()[1]: page.extra(command) for command in page.commands}
+    expected = {"view": "view", "collection": "collection"}
+    assert named == dict.fromkeys(named) | {k: v for k, v in expected.items() if k in named}
 
 
-def extras(line):
-    """Return the extras and packages of an install line."""
-    return frozenset(re.findall(r"[a-z]+", line.removeprefix("pip install ./native")))
+def work():
+    """Return an install line, the Python code and the commands for each environment of a page."""
+    readme = Page(README)
+    minimum = readme.install[0]
+    yield minimum, readme.python, [c for c in readme.commands if readme.extra(c) is None]
+    for command in filter(readme.extra, readme.commands):
+        yield f"pip install '.[{readme.extra(command)}]'", [], [command]
+    for page in PAGES:
+        if page != readme:
+            yield page.install[0], page.python, page.commands
 
 
 @pytest.fixture(scope="module")
-def core(tmp_path_factory):
-    """A wheel of the compiled core, built once."""
-    wheels = tmp_path_factory.mktemp("wheels")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", wheels]
-    subprocess.run([*command, ROOT / "native"], check=True)
-    (wheel,) = map(str, wheels.glob("*.whl"))
-    return wheel
-
-
-def install(line, directory, core):
-    """Run an install line in an environment, and return its programs."""
-    programs = directory / PROGRAMS.name
-    if not programs.exists():
-        venv.create(directory, with_pip=True)
-    packages = [core if word == "./native" else word for word in shlex.split(line)[2:]]
-    command = [programs / "python", "-m", "pip", "install", "--quiet", "-c", "constraints.txt"]
-    subprocess.run([*command, *packages], cwd=ROOT, check=True)
-    return programs
+def wheel(tmp_path_factory):
+    """A wheel of the source tree."""
+    directory = tmp_path_factory.mktemp("wheels")
+    return environments.wheel(directory)
 
 
 @pytest.mark.slow
-def test_code_runs_in_the_environment_of_its_install_line(files, core, tmp_path):
-    """An environment is extended for a line that includes its packages, and otherwise a new one."""
-    minimum, more = Page(README).install[:2]
-    readme = Page(README)
-    work = [(minimum, readme.python, [c for c in readme.commands if not needs(c)])]
-    work.append((more, [], [c for c in readme.commands if needs(c)]))
-    work += [(p.install[0], p.python, p.commands) for p in PAGES if p.path != README]
-    environments = {}
-    lines = sorted({line for line, _, _ in work}, key=lambda line: (len(extras(line)), line))
-    for number, line in enumerate(lines):
-        base = max((e for e in environments if e <= extras(line)), key=len, default=None)
-        environment = environments.pop(base) if base is not None else tmp_path / f"env{number}"
-        programs = install(line, environment, core)
-        environments[extras(line)] = environment
-        for page, (needed, python, commands) in enumerate(work):
-            if needed != line:
-                continue
-            directory = shutil.copytree(files, tmp_path / f"page{page}")
-            if python:
-                (directory / "snippet.py").write_text("\n".join(python), "utf-8")
-                snippets.run("python snippet.py", directory, programs)
-            for command in commands:
-                snippets.run(command, directory, programs)
+def test_code_runs_in_the_environment_of_its_install_line(files, wheel, tmp_path):
+    made = {}
+    for number, (line, python, commands) in enumerate(work()):
+        if line not in made:
+            make = environments.empty if line == "pip install ." else environments.subset
+            made[line] = make(tmp_path / f"env{number}", line, wheel)
+        directory = shutil.copytree(files, tmp_path / f"page{number}")
+        if python:
+            (directory / "snippet.py").write_text("\n".join(python), "utf-8")
+            snippets.run("python snippet.py", directory, made[line])
+        for command in commands:
+            snippets.run(command, directory, made[line])

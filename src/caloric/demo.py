@@ -66,7 +66,7 @@ def _photograph(name: str) -> NDArray[np.uint8]:
         from skimage import data
     except ImportError:
         raise InputError(
-            "the demo uses photographs from scikit-image; install it with: pip install scikit-image"
+            "the demo needs photographs from scikit-image: pip install 'caloric[demo]'"
         ) from None
     return np.asarray(getattr(data, name)(), np.uint8)
 

@@ -411,6 +411,39 @@ def test_the_environment_variable_selects_a_build():
     assert "CALORIC_NATIVE must be one of 0, " in text
 
 
+def load(module):
+    """Return what a program prints that uses this text as the core, and then describes it."""
+    code = f"import sys; sys.modules['caloric_native'] = {module}\n"
+    code += "from caloric.runtime import native; native.core(); native.core.cache_clear()\n"
+    status, text = run("", code + "native.core(); print(native.about())")
+    assert status == 0
+    return text
+
+
+def test_a_missing_core_is_reported_once_with_what_to_do():
+    text = load("None")
+    assert text.count("two to three times slower: it was not compiled") == 1
+    assert "CALORIC_NATIVE=1 pip install --force-reinstall --no-deps ." in text
+    assert "NumPy (no compiled core: it was not compiled when Caloric was installed)" in text
+
+
+def test_an_outdated_core_is_reported():
+    text = load("type('Core', (), {'VERSION': 0})")
+    assert text.count(f"slower: it has interface 0 instead of {native.VERSION}") == 1
+
+
+def test_a_disabled_core_is_not_reported():
+    assert run("0", "from caloric.runtime import native; native.core()") == (0, "")
+
+
+def test_worker_processes_do_not_repeat_the_report(caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "caloric_native", None)
+    monkeypatch.delenv(native.SETTING, raising=False)
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: 1)
+    assert native.core.__wrapped__() is None
+    assert caplog.text == ""
+
+
 def test_extreme_frames_do_not_crash(image):
     """Centers and scales far outside of any image, as a corrupt file may contain."""
     far = caloric.Frames.from_xysa(

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,18 @@ from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
 from caloric.runtime.files import check_directory, check_input_directory
 from caloric.types import UncalibratedModel
+
+_REQUIRED = ("numpy", "scipy", "pillow")
+# The extras of pyproject.toml for users, with the modules that they install.
+EXTRAS = {
+    "view": ("starlette", "uvicorn"),
+    "collection": ("h5py", "pyarrow", "faiss", "distributed", "fsspec"),
+    "gpu": ("torch",),
+    "viz": ("matplotlib",),
+    "tiff": ("tifffile",),
+    "heic": ("pillow_heif",),
+    "demo": ("skimage",),
+}
 
 
 def demo(
@@ -142,19 +155,19 @@ def _view_model(
 
 
 def info() -> None:
-    """Print versions, and list devices, descriptors and kernels."""
+    """Print versions, the compiled core in use, devices, extras and descriptors."""
     typer.echo(f"caloric {__version__}, Python {platform.python_version()}, {platform.machine()}")
     import cv2
 
     from caloric.gpu import devices
 
-    typer.echo(f"opencv {cv2.__version__}")
-    for package in ("numpy", "scipy", "pillow", "matplotlib", "h5py"):
-        try:
-            typer.echo(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            typer.echo(f"{package} not installed")
+    versions = [f"{package} {metadata.version(package)}" for package in _REQUIRED]
+    typer.echo(", ".join([f"opencv {cv2.__version__}", *versions]))
+    typer.echo(f"implementation: {native.about()}")
     typer.echo(f"devices: cpu ({os.cpu_count()} cores, {threads.count()} threads)")
     typer.echo(f"PyTorch: {devices.about()}")
-    typer.echo(f"implementation: {native.about()}")
+    for extra, modules in EXTRAS.items():
+        missing = [module for module in modules if find_spec(module) is None]
+        state = f"missing {', '.join(missing)}: pip install 'caloric[{extra}]'"
+        typer.echo(f"extra {extra}: {state if missing else 'installed'}")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")

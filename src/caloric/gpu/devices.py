@@ -26,7 +26,7 @@ def about() -> str:
     try:
         import torch
     except ImportError:
-        return "not installed (caloric[torch])"
+        return "not installed"
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return f"{torch.__version__}, {', '.join(names) or 'no GPU'}"
 
@@ -48,7 +48,7 @@ def resolve(name: object) -> Any:
         import torch
     except ImportError:
         raise InputError(
-            f"device {name!r} needs PyTorch: pip install 'caloric[torch]', or use device='cpu'"
+            f"device {name!r} needs PyTorch: pip install 'caloric[gpu]', or use device='cpu'"
         ) from None
     if name == "torch:cpu":
         return torch.device("cpu")

@@ -4,6 +4,8 @@
 builds. Without it, NumPy is used; docs/platforms.md lists the differences.
 """
 
+import logging
+import multiprocessing
 import os
 from functools import cache
 from typing import Any
@@ -12,32 +14,55 @@ from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
 VERSION = 8
+_INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
+_log = logging.getLogger(__name__)
 
 
 @cache
 def core() -> Any:
-    """Return the module ``caloric_native``, or None if it is missing, outdated or disabled."""
+    """Return the module ``caloric_native``, or None if it is missing, outdated or disabled.
+
+    A core that is missing or outdated is logged as a warning, once per program.
+    """
+    module, problem = _load()
+    if problem and multiprocessing.parent_process() is None:
+        _warn(problem)
+    return module
+
+
+def about() -> str:
+    """Return a description of the implementation in use."""
+    module, problem = _load()
+    if module is not None:
+        return f"compiled core ({module.kind()})"
+    return f"NumPy (no compiled core: {problem})" if problem else f"NumPy ({SETTING}=0)"
+
+
+def _load() -> tuple[Any, str]:
+    """Return the module, or None, and why a core that is not disabled cannot be used."""
     setting = os.environ.get(SETTING, "")
     if setting == "0":
-        return None
+        return None, ""
     try:
         import caloric_native
-    except ImportError:
-        return None
+    except ModuleNotFoundError:
+        return None, "it was not compiled when Caloric was installed"
+    except ImportError as error:
+        return None, str(error)
     if caloric_native.VERSION != VERSION:
-        return None
+        return None, f"it has interface {caloric_native.VERSION} instead of {VERSION}"
     if setting not in ("", "1"):
         if setting not in caloric_native.kinds():
             known = ", ".join(("0", *caloric_native.kinds()))
             raise InputError(f"{SETTING} must be one of {known} on this machine, got {setting!r}")
         caloric_native.use(setting)
-    return caloric_native
+    return caloric_native, ""
 
 
-def about() -> str:
-    """Return a description of the implementation in use."""
-    if core() is not None:
-        return f"compiled core ({core().kind()})"
-    if os.environ.get(SETTING) == "0":
-        return f"NumPy ({SETTING}=0)"
-    return "NumPy (no compiled core of this version; from a clone: pip install ./native .)"
+@cache
+def _warn(problem: str) -> None:
+    _log.warning(
+        "Caloric runs without its compiled core, which makes it two to three times slower: %s. "
+        "Install a C++ compiler, then run %s in a clone of Caloric. %s=0 hides this message.",
+        problem, _INSTALL, SETTING,
+    )  # fmt: skip
