@@ -163,11 +163,11 @@ def test_32_bit_integers_beyond_16_bits_are_rejected():
 
 def test_reading_in_threads_restores_warning_filters():
     data = saved(Image.fromarray(color()), format="PNG")
-    before, level = list(warnings.filters), cv2.utils.logging.getLogLevel()
+    before, level = list(warnings.filters), reading.LOG.getLogLevel()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(reading.decode, [data] * 40))
     assert warnings.filters == before
-    assert cv2.utils.logging.getLogLevel() == level
+    assert reading.LOG.getLogLevel() == level
 
 
 def tiff(pixels, **tags):

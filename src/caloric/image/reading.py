@@ -30,6 +30,8 @@ _TIFF: dict[bytes, Literal["little", "big"]] = {b"II*\0": "little", b"MM\0*": "b
 _lock = Lock()
 _readers = 0
 _before: tuple[Any, int] | None = None
+LOG: Any = getattr(cv2.utils, "logging", cv2)  # the functions are in cv2 before OpenCV 4.13
+_SILENT = 0
 
 
 @contextmanager
@@ -40,14 +42,13 @@ def quiet() -> Iterator[None]:
     them and the last one restores them.
     """
     global _readers, _before
-    log = cv2.utils.logging
     with _lock:
         if _readers == 0:
             caught = warnings.catch_warnings()
-            _before = caught, log.getLogLevel()
+            _before = caught, LOG.getLogLevel()
             caught.__enter__()
             warnings.simplefilter("ignore")
-            log.setLogLevel(log.LOG_LEVEL_SILENT)
+            LOG.setLogLevel(_SILENT)
         _readers += 1
     try:
         yield
@@ -57,7 +58,7 @@ def quiet() -> Iterator[None]:
             if _readers == 0 and _before is not None:
                 caught, level = _before
                 caught.__exit__(None, None, None)
-                log.setLogLevel(level)
+                LOG.setLogLevel(level)
 
 
 def decode(
