@@ -14,6 +14,7 @@ from caloric.descriptor import recipes
 from caloric.kernels import KERNELS
 from caloric.runtime import native
 from golden import make
+from marks import exact_sampling
 from tools import builds
 
 GOLDEN = np.load(make.path("pipeline"))
@@ -77,6 +78,7 @@ def test_kernels(kind, name):
 
 
 @pytest.mark.parametrize("name", make.DEFAULTS)
+@exact_sampling
 def test_descriptors(device, name):
     descriptors = caloric.describe(make.image(), make.frames(), name, device=device)
     expected = load(name)["descriptors"]
@@ -87,6 +89,7 @@ def test_descriptors(device, name):
     assert cosines.min() > 0.9999
 
 
+@exact_sampling
 def test_frames(device):
     features = caloric.extract(make.image(), max_features=make.FEATURES, device=device)
     assert builds.share(features.frames.maps, GOLDEN["found_maps"]) >= 0.99
@@ -155,6 +158,7 @@ def shapes(maps):
     return np.concatenate([maps[:, :, 2], np.log(sigma)[:, None], linear.reshape(-1, 4)], 1)
 
 
+@exact_sampling
 def test_views(device):
     stored = load("views")
     features = caloric.extract(make.image(), **make.VIEWS, device=device)

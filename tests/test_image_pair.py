@@ -11,6 +11,7 @@ import caloric
 import photographs
 from caloric import image_pair
 from caloric.image.views import TILTS
+from marks import exact_sampling
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +150,7 @@ def oblique_pair():
     return image, photographs.warp(photographs.warp(image, narrow), rotation), change
 
 
+@exact_sampling
 def test_an_oblique_pair_is_matched_with_simulated_views(oblique_pair):
     image, other, change = oblique_pair
     assert not caloric.match_images(image, other, views=None)

@@ -33,7 +33,7 @@ def test_without_a_gpu_the_error_suggests_other_devices(monkeypatch):
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(caloric.InputError, match=r"caloric\[torch\]"):
+    with pytest.raises(caloric.InputError, match=r"caloric\[gpu\]"):
         devices.resolve("cuda")
     assert devices.resolve("cpu") is None
 

@@ -8,6 +8,7 @@ import photographs
 from caloric.image import views
 from caloric.image.pixels import Source, source, to_gray
 from caloric.image.views import TILTS, View, render, views_of
+from marks import exact_sampling
 
 SIZE = (300, 400)
 
@@ -65,6 +66,7 @@ def test_views_cover_all_tilts_up_to_the_largest(largest):
         assert np.min([transition(v.tilt, v.angle, tilts, angles) for v in fewer], 0).max() > 2
 
 
+@exact_sampling
 def test_a_window_of_a_view_equals_that_part_of_the_whole_view():
     image = photographs.gray("brick", SIZE[::-1])
     for view in (View(2, 0.5), View(4, 1.9)):

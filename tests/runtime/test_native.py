@@ -20,6 +20,7 @@ from caloric.detector import extrema
 from caloric.image import scalespace
 from caloric.matching import neighbors, refinement_steps
 from caloric.runtime import native
+from marks import exact_sampling
 from tools import builds
 
 core = pytest.importorskip("caloric_native")
@@ -110,6 +111,7 @@ def test_extrema_agree_with_numpy(kind, image):
         *((kind, name) for kind in core.kinds()[1:] for name in ("caloric", "heat", "sift")),
     ],
 )
+@exact_sampling
 def test_descriptors_agree_with_numpy(kind, name, image):
     ladder = scalespace.build(gray(image)).ladder()
     rng = np.random.default_rng(1)
@@ -245,6 +247,7 @@ def test_features_and_matches_of_builds_are_bit_identical(name, image):
 
 
 @pytest.mark.parametrize("kind", core.kinds())
+@exact_sampling
 def test_whole_pipeline_agrees_with_numpy(kind):
     """Agreement is as good as docs/platforms.md states."""
     images, results = ("camera", "coffee"), ({}, {})
