@@ -55,6 +55,20 @@ def patches(
 
 
 @app.command()
+def geometry(
+    data: Data,
+    json_path: JsonOut = None,
+    seeds: Annotated[int, typer.Option(help="Rendered pairs per photograph and kind.")] = 1,
+    processes: Annotated[int, typer.Option(help="Number of processes.")] = 2,
+) -> None:
+    """Compare estimators on rendered pairs, and calibrate the confidence."""
+    from tools.geometry import run as benchmark
+
+    report = benchmark.run(data, seeds, processes, console.line_printer())
+    console.write_text(json_path or "-", json.dumps(report, indent=1))
+
+
+@app.command()
 def claims(json_path: JsonOut = None) -> None:
     """Test the paper's claims on heat and the closed forms with images of scikit-image."""
     from rich.table import Table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caloric.matching import fitting, geometry, robust
+from caloric.matching import fitting, geometry, models, robust
 
 K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
 HOMOGRAPHY = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
@@ -30,7 +30,7 @@ def scene(model, rng, n=300, noise=0.0):
         x = points @ K.T
         y = (points @ rotation.T + translation) @ K.T
         p, q = x[:, :2] / x[:, 2:], y[:, :2] / y[:, 2:]
-        essential = fitting._cross(translation / np.linalg.norm(translation)) @ rotation
+        essential = models._cross(translation / np.linalg.norm(translation)) @ rotation
         truth = (
             essential if model == "essential" else np.linalg.inv(K).T @ essential @ np.linalg.inv(K)
         )
@@ -68,7 +68,7 @@ def test_exact_matches_give_the_exact_model_despite_outliers(model, seed):
     fitted = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 4.0)
     # Some outliers are close to the model by chance and have a small weight.
     tolerance = 0.01 if model in ("homography", "affine") else 0.05
-    assert fitting.residual(p[60:], q[60:], model, fitted, cameras).max() < tolerance
+    assert models.residual(p[60:], q[60:], model, fitted, cameras).max() < tolerance
     if model in ("fundamental", "essential"):
         assert abs(np.linalg.det(fitted / np.linalg.norm(fitted))) < 1e-12
 
@@ -83,8 +83,7 @@ def test_the_fit_of_noisy_matches_is_closer_to_the_truth_than_random_samples(mod
     sampled = robust._by_opencv(fitting.Correspondences(p, q, model, cameras), options)
     clean = scene(model, rng)[:2]
     error = [
-        np.sqrt(np.mean(fitting.residual(*clean, model, m, cameras) ** 2))
-        for m in (fitted, sampled)
+        np.sqrt(np.mean(models.residual(*clean, model, m, cameras) ** 2)) for m in (fitted, sampled)
     ]
     assert error[0] < 0.1
     assert error[0] < error[1]
@@ -99,7 +98,7 @@ def test_weights_follow_the_covariances():
     clean = scene("homography", np.random.default_rng(3))[:2]
     error = [
         np.median(
-            fitting.residual(*clean, "homography", geometry.estimate(p, q, covariances=c).matrix)
+            models.residual(*clean, "homography", geometry.estimate(p, q, covariances=c).matrix)
         )
         for c in (None, covariances)
     ]

@@ -19,7 +19,7 @@ from caloric.alignment.schedule import SCHEDULE
 from caloric.bench.pair_data import Camera, fundamental
 from caloric.bench.report import versions
 from caloric.image.inputs import read_image
-from caloric.matching import fitting
+from caloric.matching.models import residual
 from caloric.types import FloatArray, Log, Report
 from tools.alignment import confidence as align_confidence
 from tools.alignment import peers
@@ -344,8 +344,8 @@ def refining(directory: Path, progress: Log, max_features: int = 4000) -> Report
             p = a.frames.xy[plain.indices[good, 0]]
             frames = b.frames[plain.indices[good, 1]]
             q = refined.refined[good, :, 2]
-            before.append(fitting.residual(p, frames.xy, "fundamental", F))
-            after.append(fitting.residual(p, q, "fundamental", F))
+            before.append(residual(p, frames.xy, "fundamental", F))
+            after.append(residual(p, q, "fundamental", F))
             shift = np.linalg.norm(q - frames.xy, axis=1)
             moved.append(shift > 0)
             farthest = max(farthest, float((shift / frames.sigma).max()))

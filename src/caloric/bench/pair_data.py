@@ -16,7 +16,7 @@ from caloric.bench import datasets
 from caloric.bench.correspondence import project
 from caloric.bench.methods import read_gray
 from caloric.errors import InputError
-from caloric.matching import fitting
+from caloric.matching.models import residual
 from caloric.runtime.files import check_input_directory
 from caloric.synthetic import View
 from caloric.types import FloatArray
@@ -65,7 +65,7 @@ def relative_pose(a: Camera, b: Camera) -> tuple[FloatArray, FloatArray]:
 def distances(pair: Pair, p: FloatArray, q: FloatArray) -> FloatArray:
     """Return the errors (m,) of matches p, q in pixels, or their epipolar distances."""
     if isinstance(pair.truth, tuple):
-        return fitting.residual(p, q, "fundamental", fundamental(*pair.truth))
+        return residual(p, q, "fundamental", fundamental(*pair.truth))
     return np.asarray(np.linalg.norm(project(pair.truth, p) - q, axis=1))
 
 

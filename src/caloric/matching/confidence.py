@@ -1,32 +1,39 @@
 """The probability that an estimated geometry is correct.
 
-The evidence for a planar model has three parts:
+A geometry is correct if its mean error over the overlap of the images is below 5 pixels: the error
+of mapped points for homographies and affine maps, the distance of true correspondences from their
+epipolar lines for fundamental and essential matrices. The evidence is:
 
 * N, the logarithm of the number of false alarms (Moisan and Stival, 2004): of models with as many
-  inliers that unrelated matches are expected to give. Either all inliers are counted, or only those
-  whose frames agree with the model, which happens by chance for one unrelated match in twenty.
-* e, the predicted error in pixels: the median over the image of the standard deviation of mapped
-  points, which follows from the residuals of the inliers.
-* s, the share of inliers whose frames agree, or without frames the logarithm of the number of
-  inliers.
+  inliers that unrelated matches are expected to give. For planar models either all inliers are
+  counted, or only those whose frames agree with the model, which happens by chance for one
+  unrelated match in twenty.
+* for planar models, e, the expected error in pixels over the overlap, which follows from the
+  residuals and positions of the inliers (:meth:`caloric.Geometry.error_at`). It is large if the
+  inliers cover a small part. For epipolar geometries it did not improve the regression.
+* for planar models, the number k of inliers, and the number r of inliers of a rival: of a second
+  model of the same kind among the other matches. Another plane, a repeated motif or a scene with
+  depth have strong rivals.
 
 A logistic regression combines them, with N limited to −40 … 10::
 
-    confidence = 1 / (1 + exp(−(a + b N + c log e + d s)))
+    planar:   confidence = σ(a + b N + c log e + d log(1 + k) + f log(1 + r))
+    epipolar: confidence = σ(a + b N)
 
-The coefficients were fitted to whether the error is below 5 pixels, over related and unrelated
-image pairs (``python -m tools wide``). For epipolar geometries, N alone is used:
-1 / (1 + 10^(N + 2)).
+The coefficients were fitted to pairs of images rendered from photographs, and to unrelated
+photographs (``python -m tools geometry``; reliability diagrams are in docs/wide.md).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log10
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from caloric.frames import sigmas
-from caloric.matching import fitting
+from caloric.matching import fitting, models
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -36,46 +43,61 @@ _FRAMES = 2  # matches per sample of a planar model, with frames
 _AGREEMENT_THRESHOLD = 0.75
 _CHANCE_AGREEMENT = 0.05  # upper bound on the share of unrelated inliers whose frames agree
 _MIN_POWER, _MAX_POWER = -40.0, 10.0
-_MIN_ERROR, _MAX_ERROR = 0.05, 50.0  # pixels
+_MIN_ERROR, _MAX_ERROR = 0.02, 50.0  # pixels
+CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
+_MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
+_STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
-_EPIPOLAR_PENALTY = 2.0  # orders of magnitude: epipolar geometries are searched for in more ways
 _GRID = 8  # points across and down at which errors are predicted
-# Coefficients a, b, c, d of the regression, with and without frames.
-WITH_FRAMES = (-3.903, -0.286, -0.366, 3.594)
-WITHOUT = (-10.367, -0.226, -0.082, 4.174)
+_PARALLAX = 0.05  # share of the diagonal: points are moved by it along their epipolar lines
+# Coefficients of the regressions: see the module.
+PLANAR = (-1.79, -0.102, -1.144, 0.812, -2.443)
+EPIPOLAR = (-3.34, -0.248)
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The evidence for a geometry.
 
-    ``power`` is log10 of the expected number of false alarms, ``error`` the predicted error of a
-    planar model in pixels (None for others), ``agreement`` the share of inliers whose frames agree
-    (None without frames), and ``inliers`` the number of inliers.
+    ``power`` is log10 of the expected number of false alarms, ``error`` the expected error in
+    pixels, ``inliers`` the number of inliers, and ``rival`` that of a second planar model (None for
+    epipolar geometries).
     """
 
     power: float
-    error: float | None
-    agreement: float | None
+    error: float
     inliers: int
+    rival: int | None
 
     @property
-    def terms(self) -> tuple[float, float, float, float]:
-        """The regressors 1, N, log e and s, for planar models."""
-        assert self.error is not None
-        last = log(max(self.inliers, 1)) if self.agreement is None else self.agreement
-        error = min(max(self.error, _MIN_ERROR), _MAX_ERROR)
-        return 1.0, min(max(self.power, _MIN_POWER), _MAX_POWER), log(error), last
+    def terms(self) -> tuple[float, ...]:
+        """The regressors: 1, N and, for planar models, log e, log(1 + k) and log(1 + r)."""
+        power = min(max(self.power, _MIN_POWER), _MAX_POWER)
+        if self.rival is None:
+            return 1.0, power
+        error = log(min(max(self.error, _MIN_ERROR), _MAX_ERROR))
+        return 1.0, power, error, log(1 + self.inliers), log(1 + self.rival)
 
     @property
     def confidence(self) -> float:
         """The probability that the geometry is correct."""
         if self.power == inf:
             return 0.0
-        if self.error is None:
-            return 1 / (1 + 10 ** min(self.power + _EPIPOLAR_PENALTY, 99.0))
-        coefficients = WITHOUT if self.agreement is None else WITH_FRAMES
+        coefficients = EPIPOLAR if self.rival is None else PLANAR
         return 1 / (1 + exp(-sum(c * t for c, t in zip(coefficients, self.terms, strict=True))))
+
+    @property
+    def weakness(self) -> str:
+        """What speaks against the geometry, in words."""
+        if self.power > _MAX_CHANCE:
+            return f"{self.inliers} inliers may agree by chance"
+        if self.error > CORRECT_ERROR:
+            return f"the inliers determine it poorly: expected error {self.error:.0f} pixels"
+        if self.rival is not None and self.rival > _STRONG_RIVAL * self.inliers:
+            return (
+                f"a second geometry has {self.rival} inliers: several planes, or repeated texture"
+            )
+        return "the matches leave it uncertain"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,33 +116,44 @@ class Estimate:
     sizes: tuple[tuple[float, float], tuple[float, float]]
     frames: tuple[FloatArray, FloatArray] | None = None
     cameras: list[FloatArray] | None = None
+    covariance: FloatArray | None = None
+
+    @property
+    def inliers(self) -> NDArray[np.bool_]:
+        """Which matches agree with the model (m,)."""
+        return self.residuals <= self.threshold
+
+    @property
+    def near(self) -> NDArray[np.bool_]:
+        """Which matches determine the error of a planar model (m,): see :mod:`fitting`."""
+        return self.residuals <= fitting.PLANAR_WINDOW * self.threshold
 
     @property
     def planar(self) -> bool:
         """Whether the model maps points to points."""
-        return self.model in ("homography", "affine")
+        return models.is_planar(self.model)
 
 
-def evidence(estimate: Estimate) -> Evidence:
-    """Return the evidence for an estimated model."""
-    inliers = estimate.residuals <= estimate.threshold
+def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int]) -> Evidence:
+    """Return the evidence for an estimated model.
+
+    ``find_rival`` returns the number of inliers of another model among some matches (m,).
+    """
+    inliers = estimate.inliers
     count = int(inliers.sum())
-    counted = inliers
-    if not estimate.planar:
-        # Sampson's distance may be small far from one of the two epipolar lines, which would make
-        # inliers by chance more likely.
-        distances = fitting.line_distances(
-            estimate.p, estimate.q, estimate.matrix, estimate.cameras
-        )
-        counted = inliers & (distances <= _BAND * estimate.threshold)
+    error = predicted_error(estimate)
+    if estimate.planar:
+        power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
+        if estimate.frames is not None:
+            agreeing = agreeing_frames(estimate)
+            power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
+        return Evidence(power, error, count, find_rival(~estimate.near))
+    # Sampson's distance may be small far from one of the two epipolar lines, which would make
+    # inliers by chance more likely.
+    distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
+    counted = inliers & (distances <= _BAND * estimate.threshold)
     power = false_alarms(estimate, counted, NEEDED[estimate.model], 1.0)
-    agreement = None
-    if estimate.frames is not None and estimate.planar:
-        agreeing = inliers & agreeing_frames(estimate)
-        agreement = float(agreeing.sum() / max(count, 1))
-        power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
-    error = predicted_error(estimate) if estimate.planar else None
-    return Evidence(power, error, agreement, count)
+    return Evidence(power, error, count, None)
 
 
 def false_alarms(
@@ -148,7 +181,8 @@ def false_alarms(
 def _distinct(p: FloatArray, q: FloatArray, threshold: float) -> int:
     """Return the number of matches whose positions differ in both images."""
     for _ in range(2):
-        _, first = np.unique(np.round(p / (2 * threshold)), axis=0, return_index=True)
+        x, y = np.round(p / (2 * threshold)).T
+        _, first = np.unique(x + 1j * y, return_index=True)
         p, q = q[first], p[first]
     return len(p)
 
@@ -158,29 +192,46 @@ def _log_binomial(n: int, k: int) -> float:
 
 
 def agreeing_frames(estimate: Estimate) -> NDArray[np.bool_]:
-    """Return a mask (m,) of the matches whose frames the model maps onto each other."""
+    """Return a mask (m,) of the inliers whose frames the model maps onto each other."""
     assert estimate.frames is not None
-    a, b = estimate.frames
-    sigma, worst = sigmas(b), np.zeros(len(a))
-    for column in range(2):
-        for sign in (-1, 1):
-            p, q = (maps[:, :, 2] + sign * maps[:, :, column] for maps in (a, b))
-            residuals = fitting.residual(p, q, estimate.model, estimate.matrix, estimate.cameras)
-            worst = np.maximum(worst, residuals / sigma)
-    return np.asarray(worst <= _AGREEMENT_THRESHOLD)
+    inliers = estimate.inliers
+    a, b = (maps[inliers] for maps in estimate.frames)
+    corners = np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]], np.float64).T
+    p, q = (np.swapaxes(maps @ corners, 1, 2).reshape(-1, 2) for maps in (a, b))
+    residuals = models.residual(p, q, estimate.model, estimate.matrix).reshape(-1, 4)
+    agreeing = inliers.copy()
+    agreeing[inliers] = residuals.max(1) <= _AGREEMENT_THRESHOLD * sigmas(b)
+    return agreeing
 
 
 def predicted_error(estimate: Estimate) -> float:
-    """Return the predicted error of a planar model in pixels.
+    """Return the expected error in pixels, as root mean square over the overlap of the images.
 
-    It is the median standard deviation of points of the first image mapped into the second.
+    Points of a grid in the first image are mapped to the second by a planar model. For an epipolar
+    geometry, a point moves like the nearest inlier, and along its epipolar line.
     """
     (h, w), (height, width) = estimate.sizes
     across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
     points = np.stack(np.meshgrid(across, down), -1).reshape(-1, 2)
-    inliers = estimate.residuals <= estimate.threshold
-    mapped, deviations = fitting.uncertainty(
-        estimate.p[inliers], estimate.q[inliers], estimate.model, estimate.matrix, points
-    )
+    p, q = (v[estimate.inliers] for v in (estimate.p, estimate.q))
+    if estimate.covariance is None or len(p) == 0:
+        return inf
+    if estimate.planar:
+        mapped = models.mapped(points, estimate.matrix)
+    else:
+        _, nearest = cKDTree(p).query(points)
+        mapped = points + (q - p)[nearest]
     visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
-    return float(np.median(deviations[visible])) if visible.any() else inf
+    if not visible.any():
+        return inf
+    points, mapped = points[visible], mapped[visible]
+    if not estimate.planar:
+        # Points of a plane hardly constrain the epipolar lines of points in front of it.
+        parallax = _PARALLAX * float(np.hypot(height, width))
+        along = models.line_directions(points, estimate.matrix, estimate.cameras)
+        points = np.concatenate([points, points])
+        mapped = np.concatenate([mapped + parallax * along, mapped - parallax * along])
+    errors = models.errors(
+        (points, mapped), estimate.model, estimate.matrix, estimate.covariance, estimate.cameras
+    )
+    return float(np.sqrt((errors**2).mean()))

@@ -1,19 +1,45 @@
 """The geometry of matched points, with its inliers and confidence."""
 
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.matching import confidence as evidence
-from caloric.matching import fitting, robust
-from caloric.matching.confidence import NEEDED
+from caloric.matching import fitting, models, robust
+from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence
 from caloric.matching.fitting import Correspondences
 from caloric.matching.robust import GeometryEstimator
 from caloric.runtime import tables
 from caloric.types import FloatArray, GeometryModel
+
+
+class EstimateKeywords(TypedDict, total=False):
+    """Options of :func:`estimate`.
+
+    ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
+    and seed give the same result. ``size_a`` and ``size``, the sizes (h, w) of the first and of the
+    second image, are used for the confidence; by default the points are assumed to span the images.
+    ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
+    b are sampled if few matches agree, and are evidence for or against a planar model.
+    ``estimator`` estimates the model; it can wrap another library.
+    """
+
+    model: GeometryModel
+    threshold: float
+    seed: int
+    intrinsics: tuple[ArrayLike, ArrayLike] | None
+    size: tuple[int, int] | None
+    size_a: tuple[int, int] | None
+    covariances: FloatArray | None
+    frames: tuple[FloatArray, FloatArray] | None
+    estimator: GeometryEstimator
+
+
+_RELIABLE = 0.9  # confidence up to which the reason of a geometry says what speaks against it
+_TOO_FEW = "{} matches are too few, or at the same positions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +54,24 @@ class Geometry:
         "homography", "affine", "fundamental" or "essential".
     matrix : array or None
         The map of points from the first image to the second (homography, 3 x 3; affine, 2 x 3) or
-        their epipolar constraint (fundamental and essential, 3 x 3); None if no model was found.
+        their epipolar constraint (fundamental and essential, 3 x 3); None if no model was judged.
     inliers : array (m,) of bool
         Which matches agree with the model.
     residuals : array (m,)
-        The error of each match in pixels.
+        Sampson's distance of each match, in pixels, which does not depend on the order of the
+        images. For homographies and affine maps it is multiplied by the square root of 2, so that
+        for a translation it is the distance in either image.
     confidence : float
-        The probability that the model is correct (:mod:`caloric.matching.confidence`).
+        The probability that the mean error of the model over the overlap of the images is below 5
+        pixels: of mapped points for homographies and affine maps, of the distance between true
+        correspondences and their epipolar lines for fundamental and essential matrices.
+        :mod:`caloric.matching.confidence` says how and on which images it was calibrated.
+    reason : str
+        Why this model was chosen, if ``model="auto"``, and why its confidence is low, if it is.
+    covariance : array or None
+        The covariance (9, 9) of the entries of ``matrix``, row by row; (6, 6) for "affine".
+    intrinsics : (array (3, 3), array (3, 3)) or None
+        The calibration matrices, for "essential".
     """
 
     model: GeometryModel
@@ -42,6 +79,45 @@ class Geometry:
     inliers: NDArray[np.bool_]
     residuals: FloatArray
     confidence: float = 0.0
+    reason: str = ""
+    covariance: FloatArray | None = None
+    intrinsics: tuple[FloatArray, FloatArray] | None = None
+
+    def error_at(self, points_a: ArrayLike, points_b: ArrayLike | None = None) -> FloatArray:
+        """Return the expected error of the model at given points, in pixels.
+
+        It follows from the scatter of the inliers and their distribution in the image, and grows
+        with the distance from them. It does not include errors of the kind of model, such as a
+        homography for a scene that is not planar.
+
+        Parameters
+        ----------
+        points_a : array (k, 2)
+            Points of the first image.
+        points_b : array (k, 2), optional
+            The corresponding points of the second image. They are required for fundamental and
+            essential matrices, which map points to lines.
+
+        Returns
+        -------
+        array (k,)
+            The standard deviation of the position to which a point is mapped (homography and affine
+            map), or of Sampson's distance (fundamental and essential matrix); infinite without a
+            model.
+        """
+        p = _points(points_a)
+        q = None if points_b is None else _points(points_b)
+        if q is None and not models.is_planar(self.model):
+            raise InputError(
+                f"a {self.model} matrix maps points to lines: pass the corresponding points of the "
+                "second image, error_at(points_a, points_b)"
+            )
+        if q is not None and len(p) != len(q):
+            raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
+        if self.matrix is None or self.covariance is None:
+            return np.full(len(p), np.inf)
+        cameras = None if self.intrinsics is None else list(self.intrinsics)
+        return models.errors((p, q), self.model, self.matrix, self.covariance, cameras)
 
     def __bool__(self) -> bool:
         """Return whether the confidence exceeds 0.5."""
@@ -63,53 +139,55 @@ class Geometry:
         return tables.html(repr(self), [""] * 3, rows, len(rows))
 
 
-def estimate(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    model: GeometryModel = "homography",
-    threshold: float = 2.0,
-    seed: int = 0,
-    intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
-    size: tuple[int, int] | None = None,
-    size_a: tuple[int, int] | None = None,
-    covariances: FloatArray | None = None,
-    frames: tuple[FloatArray, FloatArray] | None = None,
-    estimator: GeometryEstimator = robust.estimate,
-) -> Geometry:
-    """Return the model estimated from matched points a and b, (m, 2) each.
+def estimate(a: ArrayLike, b: ArrayLike, **options: Unpack[EstimateKeywords]) -> Geometry:
+    """Return the geometry of matched points a and b, (m, 2) each: see :class:`EstimateKeywords`."""
+    return estimate_with_evidence(a, b, **options)[0]
 
-    ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
-    and seed give the same result. ``size_a`` and ``size``, the sizes (h, w) of the first and of the
-    second image, are used for the confidence; by default the points are assumed to span the images.
-    ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
-    b are sampled if few matches agree, and are evidence for or against a planar model.
-    ``estimator`` estimates the model; it can wrap another library.
-    """
-    cameras = check_options(model, threshold, seed, intrinsics)
-    p, q = (np.ascontiguousarray(v, np.float64) for v in (a, b))
-    for points in (p, q):
-        if points.ndim != 2 or points.shape[1] != 2:
-            raise InputError(f"matched points must have shape (m, 2), got {points.shape}")
+
+def estimate_with_evidence(
+    a: ArrayLike, b: ArrayLike, **options: Unpack[EstimateKeywords]
+) -> tuple[Geometry, Evidence | None]:
+    """Return the geometry of matched points, and the evidence for it if there is one."""
+    model, threshold = options.get("model", "homography"), options.get("threshold", 2.0)
+    seed, frames = options.get("seed", 0), options.get("frames")
+    cameras = check_options(model, threshold, seed, options.get("intrinsics"))
+    p, q = _points(a), _points(b)
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
-    if not (np.isfinite(p).all() and np.isfinite(q).all()):
-        raise InputError("matched points contain NaN or infinite coordinates")
-    no_geometry = Geometry(model, None, np.zeros(len(p), bool), np.full(len(p), np.inf))
-    if len(np.unique(np.concatenate([p, q], 1), axis=0)) < NEEDED[model]:
-        return no_geometry
-    factors = None if covariances is None else fitting.factors(covariances)
-    matches = Correspondences(p, q, model, cameras, factors, frames)
-    matrix = estimator(matches, threshold, seed)
+    no_geometry = Geometry(
+        model, None, np.zeros(len(p), bool), np.full(len(p), np.inf), reason=_TOO_FEW.format(len(p))
+    )
+    if len(np.unique(p[:, 0] + 1j * p[:, 1] + np.pi * (q[:, 0] + 1j * q[:, 1]))) < NEEDED[model]:
+        return no_geometry, None
+    covariances = options.get("covariances")
+    variances = None if covariances is None else fitting.variances(covariances)
+    matches = Correspondences(p, q, model, cameras, variances, frames)
+    matrix = options.get("estimator", robust.estimate)(matches, threshold, seed)
     if matrix is None:
-        return no_geometry
-    residuals = fitting.residual(p, q, model, matrix, cameras)
-    result = evidence.Estimate(
-        model, matrix, p, q, residuals, threshold, (size_a or _extent(p), size or _extent(q)),
-        frames, cameras,
-    )  # fmt: skip
-    confidence = evidence.evidence(result).confidence
-    return Geometry(model, matrix, residuals <= threshold, residuals, confidence)
+        return replace(no_geometry, reason="no sample of matches gives a model"), None
+    residuals = models.residual(p, q, model, matrix, cameras)
+    covariance = fitting.covariance(matches, matrix, threshold)
+    sizes = options.get("size_a") or _extent(p), options.get("size") or _extent(q)
+    result = Estimate(model, matrix, p, q, residuals, threshold, sizes, frames, cameras, covariance)
+
+    def find_rival(others: NDArray[np.bool_]) -> int:
+        return robust.rival(Correspondences(p[others], q[others], model), threshold, seed)
+
+    judged = evidence(result, find_rival)
+    return Geometry(
+        model, matrix, result.inliers, residuals, judged.confidence,
+        "" if judged.confidence > _RELIABLE else judged.weakness, covariance,
+        None if cameras is None else (cameras[0], cameras[1]),
+    ), judged  # fmt: skip
+
+
+def _points(values: ArrayLike) -> FloatArray:
+    points = np.ascontiguousarray(values, np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise InputError(f"matched points must have shape (m, 2), got {points.shape}")
+    if not np.isfinite(points).all():
+        raise InputError("matched points contain NaN or infinite coordinates")
+    return points
 
 
 def _extent(points: FloatArray) -> tuple[float, float]:

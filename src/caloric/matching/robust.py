@@ -8,20 +8,26 @@ import numpy as np
 
 from caloric.matching import fitting, sampling
 from caloric.matching.fitting import Correspondences
+from caloric.matching.models import residual
 from caloric.types import FloatArray
 
-# Thresholds of random sampling, as shares of the given one. A narrow one is more precise if many
-# matches are precise; a wide one is needed if few are.
-_SEARCHES = (0.25, 0.125, 1.0)
+# Thresholds of random sampling, as shares of the given one. For epipolar geometries a narrow one is
+# more precise if many matches are precise; a wide one is needed if few are. A scene is rarely
+# planar to a fraction of a pixel.
+_PLANAR_SEARCHES, _EPIPOLAR_SEARCHES = (1.0, 0.25), (0.25, 0.125, 1.0)
 _SUFFICIENT = 0.5  # share of matches: a higher score ends the search
 # If the score is below this share of the matches and below this number, frames are sampled too.
 _LOW_SHARE, _LOW_COUNT = 0.25, 50
-# Wider thresholds, and the factor by which each must increase the number of inliers: if the number
-# within the original threshold does not decrease, and if it does.
-_WIDER, _MIN_INCREASE, _MIN_LARGE_INCREASE = (2.0, 4.0), 1.3, 1.5
 _CONFIDENCE, _ITERATIONS = 0.9999, 10_000  # termination of random sampling
+_RIVAL_ITERATIONS = 1000
+# Planar models are ranked by the matches within a multiple of the threshold, because no scene is
+# exactly planar.
+_RANKING = 3.0
 _TRIES = 4  # with other seeds, if OpenCV fails
-_MIN_RELATIVE_SCORE = 0.95  # after the fit; otherwise the model from random samples is kept
+# Score after the fit, relative to the score before: below it, the model from random samples is
+# kept. The fit weights precise matches more and, for a planar model, those in sparse regions, which
+# may lower the score.
+_MIN_PLANAR_SCORE, _MIN_EPIPOLAR_SCORE = 0.5, 0.95
 
 
 class GeometryEstimator(Protocol):
@@ -46,7 +52,7 @@ class _Fit:
 def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArray | None:
     """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers."""
     best = None
-    for share in _SEARCHES:
+    for share in _PLANAR_SEARCHES if matches.planar else _EPIPOLAR_SEARCHES:
         parameters = _parameters(seed, share * threshold)
         best = _better(best, _fitted(matches, _sampled(matches, parameters), threshold))
         if best is not None and best.score > _SUFFICIENT * len(matches):
@@ -56,30 +62,20 @@ def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArra
         model, cameras = matches.model, matches.cameras
         matrix = sampling.search(matches.frames, model, threshold, seed, cameras)
         best = _better(best, _fitted(matches, matrix, threshold))
-    if best is None:
-        return None
-    if matches.model in ("homography", "affine"):
-        best = _widened(best, matches, threshold)
-    return best.matrix
+    return None if best is None else best.matrix
 
 
-def _widened(best: _Fit, matches: Correspondences, threshold: float) -> _Fit:
-    """Return a model fitted to more matches if the scene is not exactly planar.
-
-    In such a scene many more matches are within two or four thresholds than within one. A model
-    fitted to the few best matches would be inaccurate elsewhere in the image.
-    """
-    count = int((best.residuals <= threshold).sum())
-    for factor in _WIDER:
-        fitted = _fitted(matches, best.matrix, factor * threshold)
-        if fitted is None:
-            break
-        more = int((fitted.residuals <= factor * threshold).sum())
-        kept = (fitted.residuals <= threshold).sum() >= (best.residuals <= threshold).sum()
-        if more < (_MIN_INCREASE if kept else _MIN_LARGE_INCREASE) * count:
-            break
-        best, count = fitted, more
-    return best
+def rival(matches: Correspondences, threshold: float, seed: int) -> int:
+    """Return the number of inliers of the best model from few random samples."""
+    if len(matches) <= sampling.MIN_MATCHES:
+        return 0
+    parameters = _parameters(seed, threshold)
+    parameters.maxIterations = _RIVAL_ITERATIONS
+    matrix = _sampled(matches, parameters)
+    if matrix is None or not np.isfinite(matrix).all():
+        return 0
+    residuals = residual(matches.p, matches.q, matches.model, matrix, matches.cameras)
+    return int((residuals <= threshold).sum())
 
 
 def _better(one: _Fit | None, other: _Fit | None) -> _Fit | None:
@@ -94,17 +90,19 @@ def _fitted(matches: Correspondences, matrix: FloatArray | None, threshold: floa
         return None
     p, q, model, cameras = matches.p, matches.q, matches.model, matches.cameras
 
+    limit = _RANKING * threshold if matches.planar else threshold
+
     def scored(matrix: FloatArray) -> _Fit:
-        residuals = fitting.residual(p, q, model, matrix, cameras)
-        return _Fit(matrix, residuals, fitting.score(residuals, threshold))
+        residuals = residual(p, q, model, matrix, cameras)
+        return _Fit(matrix, residuals, fitting.score(residuals, limit))
 
     sampled = scored(matrix)
     fitted = fitting.fit(matches, matrix, threshold)
     if not np.isfinite(fitted).all():
         return sampled
-    # The fit weights precise matches more, which may lower the score slightly.
     final = scored(fitted)
-    return final if final.score >= _MIN_RELATIVE_SCORE * sampled.score else sampled
+    lowest = _MIN_PLANAR_SCORE if matches.planar else _MIN_EPIPOLAR_SCORE
+    return final if final.score >= lowest * sampled.score else sampled
 
 
 def _parameters(seed: int, threshold: float) -> cv2.UsacParams:
@@ -115,9 +113,7 @@ def _parameters(seed: int, threshold: float) -> cv2.UsacParams:
     p.maxIterations = _ITERATIONS
     p.score = cv2.SCORE_METHOD_MAGSAC
     p.sampler = cv2.SAMPLING_UNIFORM
-    p.loMethod = cv2.LOCAL_OPTIM_INNER_AND_ITER_LO
-    p.loIterations = 10
-    p.loSampleSize = 50
+    p.loMethod = cv2.LOCAL_OPTIM_SIGMA
     p.isParallel = False
     return p
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.frames import sigmas
 from caloric.matching import fitting
+from caloric.matching.models import homogeneous, residual
 from caloric.types import FloatArray, GeometryModel
 
 # If one match in ten is correct, so is one sample of two matches in a hundred, and one of three
@@ -25,6 +26,7 @@ _SAMPLE_SIZE = {
     "fundamental": 3,
     "essential": 3,
 }  # matches per sample
+MIN_MATCHES = 4
 _REACH = 2.0  # σ around a match within which its local map is assumed to hold
 _SCORED = 400  # matches with which all samples are scored
 _KEPT = 200  # best samples, which are solved again from all matches close to them
@@ -48,7 +50,7 @@ def search(
     """Return the best model from samples of matched frames (m, 2, 3), or None."""
     maps_a, maps_b = frames
     p, q, count = maps_a[:, :, 2], maps_b[:, :, 2], len(maps_a)
-    if count < 4:
+    if count < MIN_MATCHES:
         return None
     samples = _samples(count, _SAMPLE_SIZE[model], _SAMPLES[model], seed)
     if model == "affine":
@@ -72,7 +74,7 @@ def search(
             if not np.isfinite(fitted).all():
                 break
             matrix = fitted
-        residuals = fitting.residual(p, q, model, matrix, cameras)
+        residuals = residual(p, q, model, matrix, cameras)
         score = fitting.score(residuals, threshold)
         if score > highest:
             best, highest = matrix, score
@@ -106,7 +108,7 @@ def _weights(squares: FloatArray, limit: float) -> FloatArray:
 
 def _squares(models: FloatArray, p: FloatArray, q: FloatArray, model: GeometryModel) -> FloatArray:
     """Return the squared residuals (k, m) of models (k, 3, 3) or (k, 2, 3)."""
-    x, y = (fitting.homogeneous(v).astype(np.float32).T for v in (p, q))
+    x, y = (homogeneous(v).astype(np.float32).T for v in (p, q))
     scale = np.ones((len(models), 1, 1), np.float32)
     if model != "affine":  # residuals do not depend on the scale, but float32 could overflow
         scale = np.maximum(np.abs(models).max((1, 2), keepdims=True), 1e-300)
@@ -169,7 +171,7 @@ class _Equations:
         """Return the equations of matched frames (m, 2, 3)."""
         p, q = (maps[:, :, 2] for maps in frames)
         to_a, to_b = _units(p), _units(q)
-        x, y = (fitting.homogeneous(v) @ u.T for v, u in ((p, to_a), (q, to_b)))
+        x, y = (homogeneous(v) @ u.T for v, u in ((p, to_a), (q, to_b)))
         local = to_b[0, 0] / to_a[0, 0] * local_maps(*frames)
         reach = _REACH * to_a[0, 0] * sigmas(frames[0])
         make_rows = _plane_rows if model == "homography" else _epipolar_rows

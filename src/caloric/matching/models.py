@@ -1,0 +1,367 @@
+"""Models of two-view geometry: their parameters, residuals and derivatives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from caloric.types import FloatArray, GeometryModel
+
+_GENERATORS = np.array(  # of rotations about x, y and z
+    [[[0, 0, 0], [0, 0, -1], [0, 1, 0]], [[0, 0, 1], [0, 0, 0], [-1, 0, 0]],
+     [[0, -1, 0], [1, 0, 0], [0, 0, 0]]], np.float64,
+)  # fmt: skip
+
+
+def is_planar(model: GeometryModel) -> bool:
+    """Return whether a model maps points to points."""
+    return model in ("homography", "affine")
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Residuals (m, k) of a model and their derivatives (m, k, d) by its d parameters."""
+
+    residuals: FloatArray
+    slopes: FloatArray
+
+    @property
+    def squares(self) -> FloatArray:
+        """The squared lengths (m,) of the residuals."""
+        return np.asarray((self.residuals**2).sum(1))
+
+    def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the normal equations of weighted matches: Hessian (d, d) and gradient (d,)."""
+        _, k, d = self.slopes.shape
+        slopes = self.slopes.reshape(-1, d)
+        weighted = (slopes * np.repeat(weights, k)[:, None]).T
+        return weighted @ slopes, weighted @ self.residuals.ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneFit:
+    """Residuals (m, 2) of points ``mapped`` (m, 2) by a homography or an affine map.
+
+    ``ratio`` (m, 3) are the points before, divided by their depth after the homography. ``metric``
+    (3, m) are the entries xx, xy and yy of the metric of residuals.
+    """
+
+    residuals: FloatArray
+    mapped: FloatArray
+    ratio: FloatArray
+    metric: FloatArray
+
+    @property
+    def squares(self) -> FloatArray:
+        """The squared lengths (m,) of the residuals."""
+        (u, v), (a, b, c) = self.residuals.T, self.metric
+        return np.asarray(a * u * u + 2 * b * u * v + c * v * v)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The derivatives (m, 2, 9) of the residuals by the entries of the homography."""
+        slopes = np.zeros((len(self.ratio), 2, 9))
+        slopes[:, 0, :3] = slopes[:, 1, 3:6] = self.ratio
+        slopes[:, :, 6:] = -self.mapped[:, :, None] * self.ratio[:, None]
+        return slopes
+
+    def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
+        (u, v), (ru, rv), (a, b, c) = self.mapped.T, self.residuals.T, weights * self.metric
+        au, bv = a * u + b * v, b * u + c * v
+        hessian = np.empty((3, 3, 3, 3))
+        for i, j, factors in (
+            (0, 0, a), (0, 1, b), (1, 1, c), (0, 2, -au), (1, 2, -bv), (2, 2, au * u + bv * v),
+        ):  # fmt: skip
+            hessian[i, :, j] = hessian[j, :, i] = (self.ratio.T * factors) @ self.ratio
+        gu, gv = a * ru + b * rv, b * ru + c * rv
+        gradient = np.stack([gu, gv, -u * gu - v * gv]) @ self.ratio
+        return hessian.reshape(9, 9), gradient.ravel()
+
+
+def _metric(slopes: FloatArray) -> FloatArray:
+    """Return the metric (3, m) of residuals in the second image, for a map's slopes (m, 2, 2).
+
+    Errors of equal size in both images, with unit covariances, give residuals with the covariance
+    I + J Jᵀ (Sampson's approximation). Twice its inverse measures residuals in the same way if the
+    images are exchanged; for a translation it is the distance in either image.
+    """
+    xx, xy, yx, yy = slopes.reshape(-1, 4).T
+    a, b, c = 1 + xx * xx + xy * xy, xx * yx + xy * yy, 1 + yx * yx + yy * yy
+    return np.stack([c, -b, a]) * (2 / (a * c - b * b))
+
+
+def _planar(
+    matrix: FloatArray, x: FloatArray, q: FloatArray, metric: FloatArray | None = None
+) -> PlaneFit:
+    """Return the residuals of a homography (3, 3) at points x (m, 3) and q (m, 2)."""
+    z = x @ matrix.T
+    depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
+    mapped = z[:, :2] / depth
+    if metric is None:
+        slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
+        metric = _metric(slopes)
+    return PlaneFit(mapped - q, mapped, x / depth, metric)
+
+
+def homogeneous(points: FloatArray) -> FloatArray:
+    """Return points (m, 2) with a third coordinate of 1."""
+    return np.concatenate([points, np.ones((len(points), 1))], 1)
+
+
+def _cross(t: FloatArray) -> FloatArray:
+    return np.asarray(np.tensordot(t, _GENERATORS, 1))
+
+
+def _rotation(w: FloatArray) -> FloatArray:
+    return np.asarray(cv2.Rodrigues(w)[0], np.float64)
+
+
+class _Plane:
+    """A homography, parametrized by its nine entries; their norm does not matter."""
+
+    changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
+
+    def __init__(self, matrix: FloatArray, metric: FloatArray | None = None) -> None:
+        self.matrix, self.metric = matrix / np.linalg.norm(matrix), metric
+
+    def at(self, x: FloatArray, y: FloatArray) -> PlaneFit:
+        fit = _planar(self.matrix, x, y[:, :2], self.metric)
+        self.metric = fit.metric  # hardly changes with the next steps
+        return fit
+
+    def moved(self, step: FloatArray) -> "_Plane":
+        return _Plane(self.matrix + step.reshape(3, 3), self.metric)
+
+
+class _Affine(_Plane):
+    """An affine map: a homography whose last row stays 0, 0, 1."""
+
+    changes = np.eye(9).reshape(9, 3, 3)[:6]
+
+    def __init__(self, matrix: FloatArray, metric: FloatArray | None = None) -> None:
+        self.matrix, self.metric = matrix, metric
+
+    def moved(self, step: FloatArray) -> "_Affine":
+        matrix = np.concatenate([self.matrix[:2] + step.reshape(2, 3), self.matrix[2:]])
+        return _Affine(matrix, self.metric)
+
+
+def _sampson(matrix: FloatArray, changes: FloatArray, x: FloatArray, y: FloatArray) -> Fit:
+    """Return Sampson's distances (m, 1) and their derivatives along changes (d, 3, 3) of F."""
+    line_b, line_a = x @ matrix.T, y @ matrix
+    normal_b, normal_a = line_b * (1.0, 1.0, 0.0), line_a * (1.0, 1.0, 0.0)
+    square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
+    length = np.sqrt(np.maximum(square, 1e-300))[:, None]
+    distance = (y * line_b).sum(1, keepdims=True) / length
+    along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
+    products = y[:, :, None] * x[:, None] - (distance / length)[:, :, None] * along
+    slopes = products.reshape(-1, 9) @ changes.reshape(-1, 9).T / length
+    return Fit(distance, slopes[:, None])
+
+
+class _Fundamental:
+    """F = U diag(1, s, 0) Vᵀ, parametrized by rotations of U and V, and s."""
+
+    def __init__(self, matrix: FloatArray) -> None:
+        self.u, values, self.vt = np.linalg.svd(matrix)
+        self.s = values[1] / values[0] if values[0] > 0 else 0.0
+
+    @property
+    def matrix(self) -> FloatArray:
+        return np.asarray(self.u * (1.0, self.s, 0.0) @ self.vt)
+
+    @property
+    def changes(self) -> FloatArray:
+        middle = np.diag([1.0, self.s, 0.0])
+        left = self.u @ _GENERATORS @ middle @ self.vt
+        right = -self.u @ middle @ _GENERATORS @ self.vt
+        return np.concatenate([left, right, (self.u[:, 1:2] @ self.vt[1:2])[None]])
+
+    def at(self, x: FloatArray, y: FloatArray) -> Fit:
+        return _sampson(self.matrix, self.changes, x, y)
+
+    def moved(self, step: FloatArray) -> "_Fundamental":
+        new = _Fundamental.__new__(_Fundamental)
+        new.u = self.u @ _rotation(step[:3])
+        new.vt = _rotation(step[3:6]).T @ self.vt
+        new.s = self.s + float(step[6])
+        return new
+
+
+class _Essential:
+    """E = [t]× R, parametrized by a rotation of R and two changes of the unit vector t."""
+
+    def __init__(self, matrix: FloatArray, cameras: Sequence[FloatArray]) -> None:
+        self.rotation, _, translation = cv2.decomposeEssentialMat(matrix)
+        self.translation = np.asarray(translation[:, 0], np.float64)
+        self.inverses = tuple(np.linalg.inv(k) for k in cameras)
+
+    @property
+    def matrix(self) -> FloatArray:
+        return _cross(self.translation) @ self.rotation
+
+    @property
+    def across(self) -> FloatArray:
+        """Two unit vectors (2, 3) orthogonal to the translation."""
+        return np.asarray(np.linalg.svd(self.translation[None])[2][1:])
+
+    @property
+    def changes(self) -> FloatArray:
+        rotations = _cross(self.translation) @ _GENERATORS @ self.rotation
+        translations = np.tensordot(self.across, _GENERATORS, 1) @ self.rotation
+        return np.concatenate([rotations, translations])
+
+    def at(self, x: FloatArray, y: FloatArray) -> Fit:
+        first, second = self.inverses
+        return _sampson(second.T @ self.matrix @ first, second.T @ self.changes @ first, x, y)
+
+    def moved(self, step: FloatArray) -> "_Essential":
+        new = _Essential.__new__(_Essential)
+        new.rotation = _rotation(step[:3]) @ self.rotation
+        translation = self.translation + step[3:] @ self.across
+        new.translation = translation / np.linalg.norm(translation)
+        new.inverses = self.inverses
+        return new
+
+
+Model = _Plane | _Affine | _Fundamental | _Essential
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Normalized coordinates, in which the parameters of a model have a similar magnitude."""
+
+    shift: FloatArray
+    scale: float
+
+    @classmethod
+    def of(cls, p: FloatArray, q: FloatArray) -> "Units":
+        """Return the units of points (m, 2)."""
+        both = np.concatenate([p, q])
+        return cls(both.mean(0), max(1.0, float(np.abs(both).max())))
+
+    @property
+    def unit(self) -> FloatArray:
+        """The map (3, 3) from pixels."""
+        (x, y), scale = self.shift, self.scale
+        return np.array([[1 / scale, 0, -x / scale], [0, 1 / scale, -y / scale], [0, 0, 1]])
+
+    def of_points(self, points: FloatArray) -> FloatArray:
+        """Return points (m, 2) in these units, with a third coordinate of 1."""
+        return np.asarray(homogeneous(points) @ self.unit.T)
+
+    def start(
+        self, model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
+    ) -> Model:
+        """Return the model with a matrix in pixels."""
+        unit = self.unit
+        back = np.linalg.inv(unit)
+        if model == "homography":
+            return _Plane(unit @ matrix @ back)
+        if model == "affine":
+            return _Affine(unit @ np.concatenate([matrix, [[0, 0, 1]]]) @ back)
+        if model == "fundamental":
+            return _Fundamental(back.T @ matrix @ back)
+        assert cameras is not None
+        return _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
+
+    def finish(self, model: GeometryModel, matrix: FloatArray) -> FloatArray:
+        """Return the matrix of a model in pixels."""
+        unit = self.unit
+        back = np.linalg.inv(unit)
+        if model == "homography":
+            matrix = back @ matrix @ unit
+        elif model == "affine":
+            matrix = (back @ matrix @ unit)[:2]
+        elif model == "fundamental":
+            matrix = unit.T @ matrix @ unit
+        return np.asarray(matrix)
+
+
+def residual(
+    p: FloatArray,
+    q: FloatArray,
+    model: GeometryModel,
+    matrix: FloatArray,
+    cameras: list[FloatArray] | None = None,
+) -> FloatArray:
+    """Return the residual (m,) of each match, in pixels.
+
+    It is Sampson's distance, times the square root of 2 for homographies and affine maps, so that
+    for a translation it is the distance in either image. It does not depend on the order of the
+    images.
+    """
+    x, y = homogeneous(p), homogeneous(q)
+    if model in ("homography", "affine"):
+        whole = matrix if len(matrix) == 3 else np.concatenate([matrix, [[0, 0, 1]]])
+        with np.errstate(all="ignore"):
+            lengths = np.sqrt(_planar(whole, x, q).squares)
+        return np.where(np.isfinite(lengths), lengths, np.inf)
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    line_b, line_a = x @ matrix.T, y @ matrix
+    numerator = np.einsum("ni,ni->n", y, line_b)
+    denominator = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
+    return np.asarray(np.abs(numerator) / np.sqrt(np.maximum(denominator, 1e-300)))
+
+
+def line_distances(
+    p: FloatArray, q: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
+) -> FloatArray:
+    """Return the larger distance (m,) of each match from its two epipolar lines, in pixels."""
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    x, y = homogeneous(p), homogeneous(q)
+    line_b, line_a = x @ matrix.T, y @ matrix
+    product = np.abs((y * line_b).sum(1))
+    shorter = np.minimum(*(np.linalg.norm(v[:, :2], axis=1) for v in (line_a, line_b)))
+    return np.asarray(product / np.maximum(shorter, 1e-300))
+
+
+def line_directions(
+    points: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
+) -> FloatArray:
+    """Return unit vectors (k, 2) along the epipolar lines of points (k, 2) in the second image."""
+    if cameras is not None:
+        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    a, b, _ = (homogeneous(points) @ matrix.T).T
+    return np.asarray(np.stack([-b, a], 1) / np.maximum(np.hypot(a, b), 1e-300)[:, None])
+
+
+def mapped(points: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Return points (k, 2) mapped by a homography (3, 3) or an affine map (2, 3)."""
+    z = homogeneous(points) @ matrix.T
+    if len(matrix) == 2:
+        return np.asarray(z)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(z[:, :2] / z[:, 2:])
+
+
+def errors(
+    points: tuple[FloatArray, FloatArray | None],
+    model: GeometryModel,
+    matrix: FloatArray,
+    covariance: FloatArray,
+    cameras: list[FloatArray] | None = None,
+) -> FloatArray:
+    """Return the expected errors (k,) of a model in pixels, from the covariance of its entries.
+
+    For a planar model it is the root mean square of the error of the first points (k, 2) mapped to
+    the second image; otherwise that of Sampson's distance of points (k, 2) in both images.
+    """
+    p, q = points
+    x = homogeneous(p)
+    if is_planar(model):
+        whole = matrix if len(matrix) == 3 else np.concatenate([matrix, [[0, 0, 1]]])
+        slopes = _planar(whole, x, np.zeros_like(p)).slopes[:, :, : len(covariance)]
+    else:
+        assert q is not None
+        changes = np.eye(9).reshape(9, 3, 3)
+        if cameras is not None:
+            first, second = (np.linalg.inv(k) for k in cameras)
+            matrix, changes = second.T @ matrix @ first, second.T @ changes @ first
+        slopes = _sampson(matrix, changes, x, homogeneous(q)).slopes
+    spread = np.einsum("mki,ij,mkj->m", slopes, covariance, slopes)
+    return np.asarray(np.sqrt(np.maximum(spread, 0.0)))
