@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caloric import Frames
-from caloric.matching import confidence
+from caloric.matching import confidence, fitting
 from caloric.matching.geometry import estimate
 
 SHIFT = np.array([7.0, -3])
@@ -22,9 +22,9 @@ def test_random_matches_are_not_reliable():
     assert reliable == 0
     p = rng.uniform(0, 500, (100, 2))
     q = p + rng.normal(0, 0.5, p.shape)
-    q[12:] = rng.uniform(0, 500, (88, 2))
+    q[25:] = rng.uniform(0, 500, (75, 2))
     assert estimate(p, q, size=(500, 500))
-    assert estimate(p[:30], q[:30], size=(500, 500)).confidence > 0.8
+    assert estimate(p[:40], q[:40], size=(500, 500)).confidence > 0.8
     # Five features at one position count as one.
     same = np.repeat(p[:4], 5, 0)
     assert not estimate(same, same, size=(500, 500))
@@ -42,18 +42,27 @@ def shifted():
     b[40:, :, 2] = rng.uniform(20, 480, (10, 2))
     p, q = a[:, :, 2], b[:, :, 2]
     residuals = np.linalg.norm(p + SHIFT - q, axis=1)
+    covariance = fitting.covariance(fitting.Correspondences(p, q, "homography"), matrix, 2.0)
     return confidence.Estimate(
-        "homography", matrix, p, q, residuals, 2.0, ((500, 500), (500, 500)), (a, b)
-    )
+        "homography", matrix, p, q, residuals, 2.0, ((500, 500), (500, 500)), (a, b), None,
+        covariance,
+    )  # fmt: skip
 
 
 def test_correct_matches_are_evidence(shifted):
-    evidence = confidence.evidence(shifted)
+    evidence = confidence.evidence(shifted, lambda others: 0)
     assert evidence.inliers == 40
-    assert evidence.agreement == 1
     assert evidence.power < -40
     assert evidence.error < 1
     assert evidence.confidence > 0.99
+
+
+def test_the_rival_is_sought_among_the_other_matches(shifted):
+    masks = []
+    evidence = confidence.evidence(shifted, lambda others: masks.append(others) or 30)
+    np.testing.assert_array_equal(np.flatnonzero(masks[0]), np.arange(40, 50))
+    assert evidence.confidence < 0.9
+    assert "second geometry" in evidence.weakness
 
 
 def test_rotated_frames_do_not_agree(shifted):
@@ -78,7 +87,12 @@ def test_fewer_inliers_and_wider_thresholds_are_more_likely_by_chance(shifted):
 
 
 def test_the_error_is_larger_where_matches_cover_less(shifted):
-    small = replace(shifted, p=0.1 * shifted.p, q=0.1 * shifted.p + SHIFT, residuals=np.zeros(50))
+    p = 0.1 * shifted.p
+    matches = fitting.Correspondences(p, p + SHIFT, "homography")
+    covariance = fitting.covariance(matches, shifted.matrix, 2.0)
+    small = replace(
+        shifted, p=p, q=p + SHIFT, residuals=np.zeros(50), covariance=covariance, frames=None
+    )
     assert confidence.predicted_error(small) > 3 * confidence.predicted_error(shifted)
     # No position of the first image is mapped into the second.
     far = shifted.matrix.copy()
@@ -86,11 +100,24 @@ def test_the_error_is_larger_where_matches_cover_less(shifted):
     assert confidence.predicted_error(replace(shifted, matrix=far)) == np.inf
 
 
-def test_the_confidence_of_epipolar_geometries_depends_on_false_alarms_alone():
-    certain, likely, chance = (
-        confidence.Evidence(power, None, None, 30).confidence for power in (-20.0, -2.0, 5.0)
-    )
-    assert certain > 0.999
-    assert likely == 0.5
-    assert chance < 1e-6
-    assert confidence.Evidence(np.inf, None, None, 0).confidence == 0
+def test_more_evidence_raises_the_confidence():
+    def of(power, error, inliers, rival):
+        return confidence.Evidence(power, error, inliers, rival).confidence
+
+    assert of(-20, 1.0, 30, 0) > of(-2, 1.0, 30, 0)
+    assert of(-20, 1.0, 30, 0) > of(-20, 9.0, 30, 0)
+    assert of(-20, 1.0, 30, 0) > of(-20, 1.0, 30, 20)
+    assert of(np.inf, 0.1, 4, 0) == 0
+    assert of(-30, 1.0, 30, None) > 0.9 > 0.1 > of(3, 1.0, 30, None)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        (confidence.Evidence(3.0, 1.0, 6, 5), "6 inliers may agree by chance"),
+        (confidence.Evidence(-30.0, 40.0, 30, 0), "expected error 40 pixels"),
+        (confidence.Evidence(-30.0, 1.0, 30, 20), "a second geometry has 20 inliers"),
+    ],
+)
+def test_a_weakness_is_named(evidence, text):
+    assert text in evidence.weakness

@@ -86,7 +86,8 @@ def test_the_fit_of_noisy_matches_is_closer_to_the_truth_than_random_samples(mod
         np.sqrt(np.mean(models.residual(*clean, model, m, cameras) ** 2)) for m in (fitted, sampled)
     ]
     assert error[0] < 0.1
-    assert error[0] < error[1]
+    # Weights by density, for scenes that are not exactly planar, cost some accuracy on a plane.
+    assert error[0] < (1.3 if models.is_planar(model) else 1.0) * error[1]
 
 
 def test_weights_follow_the_covariances():
@@ -102,7 +103,7 @@ def test_weights_follow_the_covariances():
         )
         for c in (None, covariances)
     ]
-    assert error[1] < 0.5 * error[0]
+    assert error[1] < 0.6 * error[0]
     # Unrefined matches have a small weight, but still give a model if there are no others.
     covariances[::3] = np.diag([np.inf, np.inf])
     assert geometry.estimate(p, q, covariances=covariances)
@@ -119,3 +120,59 @@ def test_degenerate_matches_give_a_finite_model(model):
         assert np.isfinite(
             fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 2.0)
         ).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_fit_does_not_depend_on_the_order_of_the_images(model):
+    rng = np.random.default_rng(4)
+    p, q, truth = scene(model, rng, noise=0.4)
+    cameras = [K, K] if model == "essential" else None
+    start = disturbed(truth, rng, model)
+    whole = start if len(start) == 3 else np.concatenate([start, [[0, 0, 1]]])
+    back = np.linalg.inv(whole)[: len(start)] if models.is_planar(model) else start.T
+    there = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 2.0)
+    again = fitting.fit(fitting.Correspondences(q, p, model, cameras), back, 2.0)
+    residuals = models.residual(p, q, model, there, cameras)
+    np.testing.assert_allclose(models.residual(q, p, model, again, cameras), residuals, atol=0.02)
+
+
+def test_a_bent_plane_is_fitted_over_the_whole_overlap():
+    """Most matches are in one corner, and the surface is not exactly planar."""
+    rng = np.random.default_rng(0)
+    p = np.concatenate([rng.uniform(0, 300, (600, 2)), rng.uniform(0, [1000, 800], (100, 2))])
+    truth = np.eye(3)
+
+    def bent(points):
+        return points + 2 * np.sin(points / 250) * [1, -1]
+
+    start = np.asarray(cv2.findHomography(p[:600], bent(p[:600]), 0)[0])
+    fitted = fitting.fit(fitting.Correspondences(p, bent(p), "homography"), start, 2.0)
+    grid = np.stack(np.meshgrid(np.linspace(0, 999, 12), np.linspace(0, 799, 12)), -1)
+    points = grid.reshape(-1, 2)
+    errors = [
+        np.linalg.norm(models.mapped(points, m) - bent(points), axis=1).mean()
+        for m in (fitted, start, truth)
+    ]
+    assert errors[0] < 0.5 * errors[1]
+    assert errors[0] < errors[2]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_covariance_is_the_scatter_over_noisy_copies(model):
+    cameras = [K, K] if model == "essential" else None
+    squares, predicted = [], []
+    p, q, truth = scene(model, np.random.default_rng(5), n=60)
+    at = scene(model, np.random.default_rng(6), n=50)[:2]
+    for seed in range(60):
+        noise = np.random.default_rng(seed).normal(0, 0.5, (2, len(p), 2))
+        matches = fitting.Correspondences(p + noise[0], q + noise[1], model, cameras)
+        matrix = fitting.fit(matches, truth, 4.0)
+        covariance = fitting.covariance(matches, matrix, 4.0)
+        predicted.append(models.errors(at, model, matrix, covariance, cameras) ** 2)
+        if models.is_planar(model):
+            squares.append(((models.mapped(at[0], matrix) - at[1]) ** 2).sum(1))
+        else:
+            squares.append(models.residual(*at, model, matrix, cameras) ** 2)
+    ratio = np.sqrt(np.mean(squares, 0) / np.mean(predicted, 0))
+    # Neighboring matches are counted as one, so that the prediction is cautious.
+    assert 0.6 < np.median(ratio) < 1.2

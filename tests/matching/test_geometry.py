@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.matching import geometry
+from caloric.errors import InputError
+from caloric.matching import geometry, models, selection
 
 
 def scene(model, outliers=0.4, seed=0):
@@ -63,3 +64,83 @@ def test_invalid_arguments_are_reported():
         geometry.estimate(np.zeros((9, 2)), np.zeros((9, 2)), model="essential")
     with pytest.raises(caloric.InputError, match="9 points in the first image but 8"):
         geometry.estimate(np.zeros((9, 2)), np.zeros((8, 2)))
+
+
+def _rotated(points, angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return points @ np.array([[c, s], [-s, c]])
+
+
+@pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "auto"])
+@pytest.mark.parametrize(
+    "kind", ["collinear", "duplicates", "one position", "four", "wrong", "tiny overlap"]
+)
+def test_degenerate_matches_have_a_low_confidence_and_a_reason(model, kind):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0, 500, (60, 2))
+    if kind == "collinear":
+        p = np.stack([np.arange(60.0), 2 * np.arange(60.0)], 1)
+    elif kind == "duplicates":
+        p = np.repeat(p[:4], 15, 0)
+    elif kind == "one position":
+        p = np.zeros((60, 2))
+    elif kind == "four":
+        p = p[:4]
+    elif kind == "tiny overlap":
+        p = rng.uniform(498, 499, (60, 2))
+    q = rng.uniform(0, 500, p.shape) if kind == "wrong" else p + 3
+    if kind == "tiny overlap":
+        q = p - 498
+    options = {"size": (500, 500), "size_a": (500, 500)}
+    if model == "auto":
+        result = selection.estimate(p, q, **options)
+    else:
+        result = geometry.estimate(p, q, model=model, **options)
+    assert result.confidence < 0.5
+    assert result.reason
+
+
+def test_mirrored_images_have_no_homography():
+    p = np.random.default_rng(0).uniform(0, 500, (80, 2))
+    result = geometry.estimate(p, p * [-1, 1] + [500, 0])
+    assert not result
+    assert result.reason
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4])
+def test_exact_maps_are_reliable(angle):
+    p = np.random.default_rng(0).uniform(0, 500, (80, 2))
+    q = _rotated(p, angle)
+    result = geometry.estimate(p, q, size=(500, 500), size_a=(500, 500))
+    assert result.confidence > 0.9
+    assert result.reason == ""
+    assert result.inliers.all()
+
+
+def test_the_expected_error_grows_away_from_the_inliers():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0, 150, (60, 2))
+    result = geometry.estimate(p, p + rng.normal(0, 0.5, p.shape), size=(500, 500))
+    near, far = result.error_at([[75, 75], [490, 490]])
+    assert near < 1
+    assert far > 5 * near
+    lines = geometry.estimate(p, p + rng.normal(0, 20, p.shape) * (1, 0), model="fundamental")
+    with pytest.raises(InputError, match="error_at"):
+        lines.error_at(p)
+    assert lines.error_at(p, p).shape == (60,)
+    none = geometry.estimate(p[:3], p[:3])
+    assert np.isinf(none.error_at(p)).all()
+
+
+def test_the_geometry_does_not_depend_on_the_order_of_the_images():
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0, 800, (300, 2))
+    matrix = np.array([[0.3, 0.05, 100], [-0.02, 0.9, 40], [1e-4, 0, 1]])
+    q = models.mapped(p, matrix) + rng.normal(0, 0.4, p.shape)
+    q[:90] = rng.uniform(0, 600, (90, 2))
+    there, back = geometry.estimate(p, q), geometry.estimate(q, p)
+    grid = np.stack(np.meshgrid(np.linspace(0, 800, 9), np.linspace(0, 800, 9)), -1).reshape(-1, 2)
+    returned = models.mapped(models.mapped(grid, there.matrix), back.matrix)
+    assert np.abs(returned - grid).max() < 0.5
+    assert (there.inliers == back.inliers).mean() > 0.98
+    assert abs(there.confidence - back.confidence) < 0.05

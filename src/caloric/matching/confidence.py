@@ -8,9 +8,10 @@ epipolar lines for fundamental and essential matrices. The evidence is:
   inliers that unrelated matches are expected to give. For planar models either all inliers are
   counted, or only those whose frames agree with the model, which happens by chance for one
   unrelated match in twenty.
-* for planar models, e, the expected error in pixels over the overlap, which follows from the
-  residuals and positions of the inliers (:meth:`caloric.Geometry.error_at`). It is large if the
-  inliers cover a small part. For epipolar geometries it did not improve the regression.
+* e, the expected error in pixels over the overlap, which follows from the residuals and positions
+  of the inliers (:meth:`caloric.Geometry.error_at`). It is large if the inliers cover a small part.
+  The last factor for epipolar geometries is not fitted: it is close to 1 unless the matches do not
+  determine the geometry, as on a line.
 * for planar models, the number k of inliers, and the number r of inliers of a rival: of a second
   model of the same kind among the other matches. Another plane, a repeated motif or a scene with
   depth have strong rivals.
@@ -18,7 +19,7 @@ epipolar lines for fundamental and essential matrices. The evidence is:
 A logistic regression combines them, with N limited to −40 … 10::
 
     planar:   confidence = σ(a + b N + c log e + d log(1 + k) + f log(1 + r))
-    epipolar: confidence = σ(a + b N)
+    epipolar: confidence = σ(a + b N) / (1 + (e / 5)²)
 
 The coefficients were fitted to pairs of images rendered from photographs, and to unrelated
 photographs (``python -m tools geometry``; reliability diagrams are in docs/wide.md).
@@ -49,10 +50,9 @@ _MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
 _STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
 _GRID = 8  # points across and down at which errors are predicted
-_PARALLAX = 0.05  # share of the diagonal: points are moved by it along their epipolar lines
 # Coefficients of the regressions: see the module.
-PLANAR = (-1.79, -0.102, -1.144, 0.812, -2.443)
-EPIPOLAR = (-3.34, -0.248)
+PLANAR = (-1.806, -0.102, -1.143, 0.812, -2.442)
+EPIPOLAR = (-3.303, -0.247)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class Evidence:
         if self.power == inf:
             return 0.0
         coefficients = EPIPOLAR if self.rival is None else PLANAR
-        return 1 / (1 + exp(-sum(c * t for c, t in zip(coefficients, self.terms, strict=True))))
+        sum_of_terms = sum(c * t for c, t in zip(coefficients, self.terms, strict=True))
+        determined = 1.0 if self.rival is not None else 1 / (1 + (self.error / CORRECT_ERROR) ** 2)
+        return determined / (1 + exp(-sum_of_terms))
 
     @property
     def weakness(self) -> str:
@@ -168,7 +170,7 @@ def false_alarms(
     """
     p, q, threshold = estimate.p, estimate.q, estimate.threshold
     n, k = _distinct(p, q, threshold), _distinct(p[inliers], q[inliers], threshold)
-    if k <= needed:
+    if k <= needed + 1:  # one more match agrees too easily
         return inf
     h, w = estimate.sizes[1]
     covered = np.pi * threshold**2 if estimate.planar else 2 * _BAND * threshold * np.hypot(h, w)
@@ -208,7 +210,7 @@ def predicted_error(estimate: Estimate) -> float:
     """Return the expected error in pixels, as root mean square over the overlap of the images.
 
     Points of a grid in the first image are mapped to the second by a planar model. For an epipolar
-    geometry, a point moves like the nearest inlier, and along its epipolar line.
+    geometry, a point moves like the nearest inlier.
     """
     (h, w), (height, width) = estimate.sizes
     across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
@@ -224,14 +226,8 @@ def predicted_error(estimate: Estimate) -> float:
     visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
     if not visible.any():
         return inf
-    points, mapped = points[visible], mapped[visible]
-    if not estimate.planar:
-        # Points of a plane hardly constrain the epipolar lines of points in front of it.
-        parallax = _PARALLAX * float(np.hypot(height, width))
-        along = models.line_directions(points, estimate.matrix, estimate.cameras)
-        points = np.concatenate([points, points])
-        mapped = np.concatenate([mapped + parallax * along, mapped - parallax * along])
     errors = models.errors(
-        (points, mapped), estimate.model, estimate.matrix, estimate.covariance, estimate.cameras
-    )
+        (points[visible], mapped[visible]), estimate.model, estimate.matrix, estimate.covariance,
+        estimate.cameras,
+    )  # fmt: skip
     return float(np.sqrt((errors**2).mean()))

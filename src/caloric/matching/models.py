@@ -320,16 +320,6 @@ def line_distances(
     return np.asarray(product / np.maximum(shorter, 1e-300))
 
 
-def line_directions(
-    points: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
-) -> FloatArray:
-    """Return unit vectors (k, 2) along the epipolar lines of points (k, 2) in the second image."""
-    if cameras is not None:
-        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
-    a, b, _ = (homogeneous(points) @ matrix.T).T
-    return np.asarray(np.stack([-b, a], 1) / np.maximum(np.hypot(a, b), 1e-300)[:, None])
-
-
 def mapped(points: FloatArray, matrix: FloatArray) -> FloatArray:
     """Return points (k, 2) mapped by a homography (3, 3) or an affine map (2, 3)."""
     z = homogeneous(points) @ matrix.T

@@ -41,14 +41,13 @@ def estimate(
 def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
     """Return the better of two geometries of the same matches, with the reason."""
     in_plane, in_all, name = len(plane), len(epipolar), _NAMES[epipolar.model]
-    if bool(plane) != bool(epipolar):
-        chosen = plane if plane else epipolar
-        other = f"the {name if plane else 'homography'} is not reliable"
-        return replace(chosen, reason=_joined(f"{chosen.model}: {other}", chosen.reason))
     share = in_plane / max(in_all, 1)
     counts = f"{in_plane} matches agree with a homography, {in_all} with a {name}"
-    if share >= _PLANAR:
+    if share >= _PLANAR and (plane or not epipolar):
         text = f"homography: the scene is planar or the camera only rotated ({counts})"
+        return replace(plane, reason=_joined(text, plane.reason))
+    if plane and not epipolar:
+        text = f"homography: the {name} is not reliable ({counts})"
         return replace(plane, reason=_joined(text, plane.reason))
     part = "most of the scene is planar, with parallax" if share >= _MOSTLY_PLANAR else (
         "the scene has depth"
