@@ -6,6 +6,8 @@ the working directory is kept, as by ``caloric collection run``.
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from caloric import collection
@@ -34,7 +36,10 @@ def _colmap(images: Path, work: Path) -> Report:
         unfinished.mkdir()
         colmap_command.map_images(database, images, unfinished, {})
         unfinished.rename(sparse)
-    return _numbers([colmap_model.summary(path) for path in colmap_model.models(sparse)])
+    with closing(sqlite3.connect(database)) as opened:
+        ((features,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
+    numbers = _numbers([colmap_model.summary(path) for path in colmap_model.models(sparse)])
+    return numbers | {"features per image": features}
 
 
 def _numbers(models: list[collection.Reconstruction]) -> Report:
@@ -55,7 +60,9 @@ def _caloric(images: Path, out: Path) -> Report:
     report = json.loads((out / "report.json").read_text("utf-8"))
     models = [colmap_model.summary(Path(model["directory"])) for model in report["models"]]
     missing = {i["name"]: i["reason"] for i in report["images"] if i["reason"] is not None}
-    return _numbers(models) | {"missing": missing, "seconds": report["seconds"]}
+    features = report["numbers"]["features"] / report["numbers"]["images"]
+    extra = {"missing": missing, "seconds": report["seconds"], "features per image": features}
+    return _numbers(models) | extra
 
 
 def run(directories: list[Path], work: Path, progress: Log) -> Report:
@@ -76,7 +83,8 @@ def run(directories: list[Path], work: Path, progress: Log) -> Report:
 
 def lines(report: Report) -> list[str]:
     """Return the Markdown table of the results."""
-    head = ["set", "images", "COLMAP SIFT", "points", "error", "caloric", "points", "error"]
+    values_of = ["features", "points", "error"]
+    head = ["set", "images", "COLMAP SIFT", *values_of, "caloric", *values_of]
     rows = []
     for name, result in report["sets"].items():
         row = [name, str(result["images"])]
@@ -84,7 +92,8 @@ def lines(report: Report) -> list[str]:
             values = result[method]
             error = values["mean error, pixels"]
             row += [
-                str(values["registered"]), f"{values['points']:,}",
+                str(values["registered"]), f"{values['features per image']:,.0f}",
+                f"{values['points']:,}",
                 "–" if error is None else f"{error:.2f} px",
             ]  # fmt: skip
         rows.append(row)

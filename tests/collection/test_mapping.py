@@ -49,7 +49,8 @@ def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):
         write_model(output / "0", ["a", "b", "c"])
         write_model(output / "1", ["d", "e", "f", "g"])
         write_model(output / "2", ["h", "i", "j"], points=0)
-        return [colmap_model.summary(output / name) for name in "012"]
+        write_model(output / "3", ["e", "f", "g"], points=50)  # contained in the second
+        return [colmap_model.summary(output / name) for name in "0123"]
 
     monkeypatch.setattr(colmap, "require", lambda: None)
     monkeypatch.setattr(colmap, "map_images", map_images)

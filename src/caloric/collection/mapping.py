@@ -34,9 +34,16 @@ class ReconstructionResult:
 
 
 def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:
-    """Return the models that have points, largest first."""
+    """Return the models that have points, largest first, without those contained in a larger one.
+
+    COLMAP's models may have common images.
+    """
     with_points = [model for model in models if model.points]
-    return sorted(with_points, key=lambda model: (-len(model.images), -model.points))
+    ordered: list[Reconstruction] = []
+    for model in sorted(with_points, key=lambda model: (-len(model.images), -model.points)):
+        if not any(set(model.images) <= set(larger.images) for larger in ordered):
+            ordered.append(model)
+    return ordered
 
 
 def reconstruct(
