@@ -90,6 +90,10 @@ def write_files(directory):
         cv2.imwrite(str(directory / "IMAGES" / name), view)
     pair = caloric.match_images(*views[:2], model="fundamental", refine=False)
     keypoints = dict(zip(names, (pair.points_a, pair.points_b), strict=False))
+    grid = np.stack(np.meshgrid(range(20, 280, 20), range(20, 280, 20)), -1).reshape(-1, 2)
+    np.savez(directory / "matches.npz", points_a=grid, points_b=photographs.apply(motion, grid))
+    points = np.concatenate([pair.points_a, pair.points_b], 1)
+    np.savetxt(directory / "matches.csv", points, delimiter=",")
     rows = np.repeat(np.arange(len(pair.points_a)), 2).reshape(-1, 2)
     colmap_project.write(directory / "DATABASE.db", keypoints, {(names[0], names[1]): rows})
     if shutil.which("colmap"):

@@ -31,7 +31,7 @@ def test_the_command_writes_a_page(tmp_path):
 def test_the_homography_of_the_changed_view_is_correct():
     """Measured with refined matches; ECC does not tolerate the shading."""
     view = demo.changed_view()
-    pair = caloric.match_images(view.original, view.changed)
+    pair = caloric.match_images(view.original, view.changed, model="homography")
     mapped = cv2.perspectiveTransform(pair.points_a[None], view.homography)[0]
     assert len(pair) > 100
     assert np.abs(np.median(mapped - pair.points_b, 0)).max() < 0.05

@@ -42,6 +42,12 @@ def test_match_images_gives_the_result_of_the_separate_steps(pair, views):
     np.testing.assert_array_equal(pair.geometry.matrix, geometry.matrix)
 
 
+def test_the_model_is_chosen_by_default(pair, views):
+    assert pair.geometry.model == "homography"
+    assert pair.geometry.reason.startswith("homography: ")
+    assert "inliers of a homography" in pair.summary
+
+
 def test_files_masks_and_refinement(views, tmp_path):
     paths = [tmp_path / f"{name}.png" for name in "ab"]
     for path, image in zip(paths, views[:2], strict=True):

@@ -30,7 +30,7 @@ def test_commands_of_the_first_pages(command, files):
 
 def test_the_first_pages_show_each_command():
     shown = {command.split()[1] for page in FIRST for command in page.commands}
-    assert shown == {"match", "refine", "view", "extract", "align", "find", "collection"}
+    assert shown == {"match", "verify", "refine", "view", "extract", "align", "find", "collection"}
 
 
 def test_the_readme_is_one_screen_and_starts_with_the_two_commands():

@@ -55,6 +55,55 @@ def test_matches_of_opencv_are_verified(features):
     assert error(caloric.verify(*points, model="homography")) < 2
 
 
+@pytest.fixture(scope="module")
+def scene():
+    """Return points of a scene with depth, and their projections (60, 2) in two images."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform((-1, -1, 4), (1, 1, 8), (60, 3))
+    intrinsics = np.array([[500.0, 0, 200], [0, 500, 200], [0, 0, 1]])
+    sides = (points, points + np.array([-1, 0.2, 0.1]))
+    p, q = ((side @ intrinsics.T)[:, :2] / side[:, 2:] for side in sides)
+    return p, q, intrinsics
+
+
+def test_the_model_is_chosen_from_the_matches(scene):
+    p, q, k = scene
+    sizes = (400, 400), (400, 400)
+    plane = caloric.verify(p, photographs.apply(CHANGE, p), image_sizes=sizes, model="auto")
+    assert plane
+    assert plane.model == "homography"
+    assert plane.reason.startswith("homography: the scene is planar")
+    depth = caloric.verify(p, q, image_sizes=sizes, model="auto")
+    assert depth
+    assert depth.model == "fundamental"
+    assert "60 with a fundamental matrix" in depth.reason
+    calibrated = caloric.verify(p, q, image_sizes=sizes, model="auto", intrinsics=(k, k))
+    assert calibrated
+    assert calibrated.model == "essential"
+    assert "60 with an essential matrix" in calibrated.reason
+    # A model that is passed is kept.
+    assert caloric.verify(p, q, model="homography").model == "homography"
+    assert caloric.verify(p, q, intrinsics=(k, k)).model == "homography"
+
+
+def test_no_choice_without_a_reliable_model():
+    p, q = np.random.default_rng(0).uniform(0, 300, (2, 50, 2))
+    geometry = caloric.verify(p, q, model="auto")
+    assert not geometry
+    assert geometry.reason.startswith("not reliable (")
+    nothing = caloric.verify(p[:3], q[:3], model="auto")
+    assert nothing.matrix is None
+    assert "3 matches are too few" in nothing.reason
+
+
+def test_invalid_choices(scene):
+    p, q, k = scene
+    with pytest.raises(caloric.InputError, match="choose from auto, homography"):
+        caloric.verify(p, q, model="plane")
+    with pytest.raises(caloric.InputError, match="two 3 x 3 matrices"):
+        caloric.verify(p, q, model="auto", intrinsics=(k, k[:2]))
+
+
 def test_descriptors_have_no_positions(features):
     a, b = features
     matches = caloric.match(a.descriptors, b.descriptors)

@@ -21,6 +21,7 @@ second = (0.7 * cv2.GaussianBlur(second, (0, 0), 1)).astype(np.uint8)
 
 pair = caloric.match_images(first, second)
 print(pair)
+print(pair.geometry.reason)
 
 # %%
 # The matched points are two arrays (m, 2), one row per match:
@@ -39,6 +40,6 @@ print("median error:", np.median(np.linalg.norm(truth - points_second, axis=1)).
 # %%
 # ``save()`` writes a drawing of the matches, and ``show()`` opens it in a viewer. A notebook
 # displays it if ``pair`` is the last line of a cell. Colors show the residuals of the estimated
-# homography.
+# geometry.
 
 pair.save("matches.png")

@@ -19,7 +19,7 @@ change = np.array([[0.95, -0.09, -150.0], [0.10, 0.98, -20.0], [1.5e-4, -5e-5, 1
 right = cv2.warpPerspective(scene, change, (400, 380), borderMode=cv2.BORDER_REFLECT)
 right = np.clip(1.25 * right.astype(float), 0, 255).astype(np.uint8)
 
-pair = caloric.match_images(left, right)
+pair = caloric.match_images(left, right, model="homography")
 print(pair)
 
 # %%

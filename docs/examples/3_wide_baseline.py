@@ -15,14 +15,15 @@ from caloric import demo
 
 view = demo.oblique_view()
 first, second = view.original, view.changed
-pair = caloric.match_images(first, second)
+pair = caloric.match_images(first, second, model="homography")  # the scene is planar
 print(pair)
 print("simulated views up to a tilt of", pair.level)
 
 # %%
 # For comparison: the same without simulated views, and OpenCV's SIFT with a ratio test.
 
-print("without views:", caloric.match_images(first, second, views=None))
+without = caloric.match_images(first, second, model="homography", views=None)
+print("without views:", without)
 
 sift, matcher = cv2.SIFT_create(8000), cv2.BFMatcher()
 (points_a, a), (points_b, b) = (sift.detectAndCompute(image, None) for image in (first, second))

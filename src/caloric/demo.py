@@ -122,7 +122,7 @@ def _opencv_matches(views: View) -> tuple[FloatArray, FloatArray]:
 
 def compare_oblique(views: View) -> tuple[str, viz.Figure]:
     """Return the scores of OpenCV's SIFT and Caloric on an oblique view, and a figure of both."""
-    pair = match_images(views.original, views.changed)
+    pair = match_images(views.original, views.changed, model="homography")
     matches = {"OpenCV SIFT": _opencv_matches(views), "Caloric": (pair.points_a, pair.points_b)}
     scores = [Score(name, *points, views.errors(*points)) for name, points in matches.items()]
     return "; ".join(map(str, scores)), viz.Figure(_draw_both(views, scores))
@@ -310,7 +310,7 @@ def run(out: Path) -> tuple[list[Score], str, Path]:
             "If the original images yield no reliable geometry, Caloric simulates oblique views. "
             "Correct matches are green.",
             oblique, oblique_figure.png(),
-            "pair = caloric.match_images(a, b)   # pair.points_a, pair.points_b",
+            "pair = caloric.match_images(a, b, model='homography')  # pair.points_a, pair.points_b",
         ),
         _Section(
             "Aligning a template with a rotated, shaded, partly hidden view",

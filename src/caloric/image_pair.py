@@ -20,11 +20,12 @@ from caloric.gpu import devices
 from caloric.image import inputs, tiles
 from caloric.image.pixels import is_tensor
 from caloric.image.views import TILTS
-from caloric.matching.geometry import Geometry, check_options
+from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches, check_ratio
+from caloric.matching.selection import check_options
 from caloric.options import ExtractOptions
 from caloric.runtime import keywords, progress
-from caloric.types import FloatArray, GeometryModel, ImageLike, Windows
+from caloric.types import FloatArray, GeometryModel, ImageLike, ModelChoice, Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class ImageMatch:
 
     @property
     def summary(self) -> str:
-        """The numbers of features, matches and inliers, as text."""
+        """The numbers of features, matches and inliers, and the model, as text."""
         model = _MODELS[self.geometry.model]
         a, b = self.view_features
         views = f" and {a} and {b} of simulated views" if a or b else ""
@@ -160,7 +161,7 @@ def match_images(
     image_b: ImageLike,
     descriptor: DescriptorLike = "caloric",
     *,
-    model: GeometryModel = "homography",
+    model: ModelChoice = "auto",
     ratio: float | None = 0.9,
     threshold: float = 2.0,
     views: Literal["auto"] | int | None = "auto",
@@ -180,9 +181,11 @@ def match_images(
         The images: see :func:`read_image`.
     descriptor : str, Descriptor or Kernel
         Name of a descriptor (see :func:`descriptors`), a recipe, or a kernel.
-    model : "homography", "fundamental", "essential" or "affine"
+    model : "auto", "homography", "fundamental", "essential" or "affine"
         "homography" for planes and for a rotating camera; "fundamental" or "essential" (which needs
-        ``intrinsics``) for scenes with depth; "affine" for small parts.
+        ``intrinsics``) for scenes with depth; "affine" for small parts. "auto" chooses between a
+        homography and a fundamental matrix, or an essential matrix if there are ``intrinsics``;
+        ``geometry.model`` is the choice and ``geometry.reason`` says why.
     ratio : float or None
         Lowe's ratio test: keep a match only if its distance is below this fraction of the distance
         to the second nearest feature. Smaller is stricter; None keeps all.
@@ -197,7 +200,7 @@ def match_images(
     refine : bool
         Refine the matches: see :func:`refine`.
     intrinsics : (array (3, 3), array (3, 3)), optional
-        The calibration matrices of both cameras, for "essential".
+        The calibration matrices of both cameras, for "essential" and "auto".
     masks : (mask_a, mask_b), optional
         Masks (h, w), nonzero where features may be detected; either may be None.
     white_level : float, optional

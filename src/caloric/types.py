@@ -17,7 +17,8 @@ Log: TypeAlias = Callable[[str], None]  # prints a progress message
 Detector = Literal["dog", "opencv"]
 Normalization = Literal["none", "l2", "clip", "root"]
 GeometryModel = Literal["homography", "fundamental", "essential", "affine"]
-UncalibratedModel = Literal["homography", "fundamental", "affine"]  # models without intrinsics
+ModelChoice = Literal["auto", GeometryModel]  # "auto" chooses the model from the matches
+UncalibratedChoice = Literal["auto", "homography", "fundamental", "affine"]  # without intrinsics
 Encoding = Literal["unit", "uint8", "uint8+128"]  # of descriptors: see caloric.Features
 TransformModel = Literal["translation", "similarity", "affine"]
 

@@ -9,10 +9,11 @@ from caloric import comparison
 from caloric.errors import InputError, known_options
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.matching import geometry
+from caloric.matching import geometry, robust, selection
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
-from caloric.types import FloatArray, GeometryModel
+from caloric.matching.robust import GeometryEstimator
+from caloric.types import FloatArray, ModelChoice
 
 _SIGMA = 1.0  # of points; their frames are not used
 
@@ -24,10 +25,11 @@ def verify(
     matches: Matches | None = None,
     *,
     image_sizes: tuple[tuple[int, int], tuple[int, int]] | None = None,
-    model: GeometryModel = "homography",
+    model: ModelChoice = "homography",
     seed: int = 0,
     threshold: float = 2.0,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
+    estimator: GeometryEstimator = robust.estimate,
 ) -> Geometry:
     """Estimate the two-view geometry of matches robustly.
 
@@ -44,19 +46,25 @@ def verify(
     image_sizes : ((h_a, w_a), (h_b, w_b)), optional
         Heights and widths of the images, for the confidence. :class:`Features` have them; by
         default, points are assumed to span the images.
-    model : "homography", "affine", "fundamental" or "essential"
-        Model that maps points of the first image to points or epipolar lines of the second.
+    model : "homography", "affine", "fundamental", "essential" or "auto"
+        Model that maps points of the first image to points or epipolar lines of the second. "auto"
+        chooses from the matches: a homography if the scene is planar or the camera only rotated,
+        otherwise a fundamental matrix, or an essential matrix if there are ``intrinsics``.
     seed : int
         Seed of the random sampling.
     threshold : float
         Maximum residual of an inlier, in pixels.
     intrinsics : (K_a, K_b), optional
         Camera matrices (3, 3), required for "essential".
+    estimator : function, optional
+        Another estimator, such as that of :mod:`caloric.interop.poselib`; by default MAGSAC++ and
+        a nonlinear fit.
 
     Returns
     -------
     Geometry
-        ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,) and ``confidence``.
+        ``model``, ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,), ``confidence`` and its
+        ``reason``; ``error_at(points)`` returns the expected error in pixels.
         ``bool(geometry)`` is True if the confidence exceeds 0.5.
 
     Examples
@@ -70,6 +78,8 @@ def verify(
     >>> points = np.random.default_rng(0).uniform(0, 100, (50, 2))
     >>> caloric.verify(points, points + (5, 7)).matrix.round(3)[:2, 2]
     array([5., 7.])
+    >>> caloric.verify(points, points + (5, 7), model="auto").model
+    'homography'
     """
     if matches is not None and not isinstance(matches, Matches):
         raise InputError(
@@ -88,10 +98,7 @@ def verify(
     has_frames = all(isinstance(features, Features | Frames) for features, _ in sides)
     known = [f.image_size if isinstance(f, Features) else None for f, _ in sides]
     size_a, size_b = known if image_sizes is None else _checked_sizes(image_sizes)
-    return geometry.estimate(
-        first[:, :, 2],
-        second[:, :, 2],
-        model=model,
+    options = geometry.EstimateKeywords(
         seed=seed,
         threshold=threshold,
         intrinsics=intrinsics,
@@ -99,7 +106,13 @@ def verify(
         size_a=size_a,
         covariances=None if matches is None else matches.covariances,
         frames=(first, second) if has_frames else None,
+        estimator=estimator,
     )
+    selection.check_options(model, threshold, seed, intrinsics)
+    if model == "auto":
+        return selection.estimate(first[:, :, 2], second[:, :, 2], **options)
+    options["model"] = model
+    return geometry.estimate(first[:, :, 2], second[:, :, 2], **options)
 
 
 def _maps(features: Any, which: str) -> FloatArray:

@@ -27,9 +27,11 @@ def test_match_prints_json_and_nothing_else(pair, command):
     report = json.loads(out)
     assert list(report) == [
         "image_a", "image_b", "descriptor", "features", "columns", "matches", "model", "matrix",
-        "inliers", "confidence", "level", "refined",
+        "inliers", "confidence", "reason", "level", "refined",
     ]  # fmt: skip
     assert report["descriptor"] == "caloric"
+    assert report["model"] == "homography"
+    assert report["reason"].startswith("homography: the scene is planar")
     assert report["features"] == [600, 600]
     assert all(len(row) == 6 for row in report["matches"])
     assert sum(row[5] for row in report["matches"]) == report["inliers"] > 150
@@ -65,7 +67,7 @@ def test_broken_images_print_one_line_and_exit_with_status_2(pair, tmp_path, com
     ("option", "message"),
     [
         (("--descriptor", "surf"), "unknown descriptor 'surf'; choose from caloric, sift"),
-        (("--model", "plane"), "'plane' is not one of 'homography'"),
+        (("--model", "plane"), "'plane' is not one of 'auto', 'homography'"),
         (("--max-features", "-3"), "max_features must be 0 or more"),
         (("--ratio", "7"), "ratio must be above 0"),
         (("-o", "figure.xyz"), "cannot write matches as '.xyz'"),

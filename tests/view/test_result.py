@@ -23,6 +23,7 @@ def test_the_result_is_that_of_match_images(viewer):
         np.testing.assert_allclose(shown, points, atol=0.006)
     assert summary["inlier"] == expected.geometry.inliers.astype(int).tolist()
     assert summary["confidence"] == expected.geometry.confidence
+    assert summary["reason"] == expected.geometry.reason
     assert summary["matrix"] == expected.geometry.matrix.tolist()
     assert (summary["level"], summary["refined"]) == (1, True)
 
@@ -34,6 +35,7 @@ def test_an_unreliable_geometry_has_no_matrix(viewer):
     summary = viewer.summary(Settings(views="none", ratio=0.95))
     assert summary["inlier"]
     assert not summary["reliable"]
+    assert summary["reason"].startswith("not reliable")
     assert (summary["matrix"], summary["square"]) == (None, None)
     assert '"alignment": null' in standalone.render(viewer.both(), summary, None, "two")
 

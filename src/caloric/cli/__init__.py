@@ -9,7 +9,17 @@ import typer
 from typer.core import TyperGroup
 
 from caloric import __version__
-from caloric.cli import alignment, bench, collection, completion, console, images, projects, show
+from caloric.cli import (
+    alignment,
+    bench,
+    collection,
+    completion,
+    console,
+    geometry,
+    images,
+    projects,
+    show,
+)
 from caloric.errors import InputError
 
 _INTERRUPTED = 130  # exit status of shells after Ctrl-C
@@ -47,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    images.match, images.extract, projects.refine, alignment.align, alignment.find,
+    images.match, geometry.verify, images.extract, projects.refine, alignment.align, alignment.find,
     show.demo, show.paper, show.view, show.info,
 ):  # fmt: skip
     app.command()(command)

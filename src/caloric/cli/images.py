@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, Device, WhiteLevel, takes_extract_options
+from caloric.cli.options import DEFAULTS, Device, Model, WhiteLevel, takes_extract_options
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
 from caloric.image_pair import ViewsChoice
@@ -18,7 +18,6 @@ from caloric.interop.exporters import FORMATS, outputs
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.runtime.files import replacing
-from caloric.types import UncalibratedModel
 
 Image = Annotated[str, typer.Argument(help="Image file.")]
 Memory = Annotated[
@@ -52,7 +51,7 @@ def match(
         ),
     ] = None,
     options: ExtractOptions = DEFAULTS,
-    model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
+    model: Model = "auto",
     ratio: Annotated[
         float, typer.Option(help="Threshold for the ratio test; 1 disables it.")
     ] = 0.9,
@@ -100,6 +99,8 @@ def match(
             file.write(text.encode())
     if json_path != "-":
         typer.echo(pair.summary)
+        if pair.geometry.reason:
+            typer.echo(pair.geometry.reason)
         for path in (output, html, json_path):
             if path is not None:
                 typer.echo(f"written: {path}")

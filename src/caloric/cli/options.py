@@ -12,6 +12,7 @@ import typer
 from caloric.detector.options import DetectOptions
 from caloric.options import ExtractOptions
 from caloric.runtime import keywords
+from caloric.types import UncalibratedChoice
 
 DEFAULTS = ExtractOptions()
 DescriptorName = Annotated[
@@ -22,6 +23,12 @@ Device = Annotated[
     typer.Option(
         help="Device: cpu, cuda, cuda:1, torch:cpu (PyTorch on the CPU), or auto (a GPU if "
         "available)."
+    ),
+]
+Model = Annotated[
+    UncalibratedChoice,
+    typer.Option(
+        help="Geometric model; auto chooses between homography and fundamental from the matches."
     ),
 ]
 WhiteLevel = Annotated[

@@ -13,14 +13,13 @@ import typer
 
 from caloric import __version__
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, WhiteLevel, takes_extract_options
+from caloric.cli.options import DEFAULTS, Model, WhiteLevel, takes_extract_options
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.image_pair import ViewsChoice
 from caloric.options import ExtractOptions
 from caloric.runtime import native, threads
 from caloric.runtime.files import check_directory, check_input_directory
-from caloric.types import UncalibratedModel
 
 _REQUIRED = ("numpy", "scipy", "pillow")
 # The extras of pyproject.toml for users, with the modules that they install.
@@ -76,7 +75,7 @@ def view(
     ] = None,
     image_b: Annotated[str | None, typer.Argument(help="Second image.")] = None,
     options: ExtractOptions = DEFAULTS,
-    model: Annotated[UncalibratedModel, typer.Option(help="Geometric model.")] = "homography",
+    model: Model = "auto",
     views: Annotated[
         ViewsChoice, typer.Option(help="Simulated oblique views, as for caloric match.")
     ] = "auto",

@@ -80,8 +80,9 @@ class Caloric:
             (k, 2).
         """
         pair = image_pair.match_images(
-            _pixels(img0), _pixels(img1), self.descriptor, views=self.views, device=self.device,
-            threshold=self.ransac_reproj_thresh, max_features=self.max_num_keypoints,
+            _pixels(img0), _pixels(img1), self.descriptor, model="homography", views=self.views,
+            device=self.device, threshold=self.ransac_reproj_thresh,
+            max_features=self.max_num_keypoints,
         )  # fmt: skip
         inliers = pair.geometry.inliers if pair else np.zeros(len(pair.matches), bool)
         result: dict[str, Any] = {

@@ -12,13 +12,34 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
+from caloric.errors import unknown
 from caloric.matching import geometry
+from caloric.matching.confidence import NEEDED
 from caloric.matching.geometry import EstimateKeywords, Geometry
+from caloric.types import GeometryModel, ModelChoice
 
 # Inliers of the homography relative to those of the epipolar geometry: above the first, the scene
 # is planar; above the second, most of it is.
 _PLANAR, _MOSTLY_PLANAR = 0.92, 0.6
 _NAMES = {"fundamental": "fundamental matrix", "essential": "essential matrix"}
+
+
+def check_options(
+    model: ModelChoice,
+    threshold: float,
+    seed: int,
+    intrinsics: tuple[ArrayLike, ArrayLike] | None,
+) -> None:
+    """Raise InputError if an option of an estimate, with or without a choice, is invalid."""
+    if model not in ("auto", *NEEDED):
+        raise unknown("model", model, ("auto", *NEEDED))
+    checked = epipolar_model(intrinsics) if model == "auto" else model
+    geometry.check_options(checked, threshold, seed, intrinsics)
+
+
+def epipolar_model(intrinsics: tuple[ArrayLike, ArrayLike] | None) -> GeometryModel:
+    """Return the kind of epipolar geometry: "essential" if the cameras are calibrated."""
+    return "fundamental" if intrinsics is None else "essential"
 
 
 def estimate(
@@ -33,7 +54,7 @@ def estimate(
     """
     options["model"] = "homography"
     plane = geometry.estimate(a, b, **options)
-    options["model"] = "fundamental" if options.get("intrinsics") is None else "essential"
+    options["model"] = epipolar_model(options.get("intrinsics"))
     epipolar = geometry.estimate(a, b, **options)
     return choose(plane, epipolar)
 
@@ -41,18 +62,21 @@ def estimate(
 def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
     """Return the better of two geometries of the same matches, with the reason."""
     in_plane, in_all, name = len(plane), len(epipolar), _NAMES[epipolar.model]
+    article = "an" if epipolar.model == "essential" else "a"
+    counts = f"{in_plane} matches agree with a homography, {in_all} with {article} {name}"
     share = in_plane / max(in_all, 1)
-    counts = f"{in_plane} matches agree with a homography, {in_all} with a {name}"
-    if share >= _PLANAR and (plane or not epipolar):
-        text = f"homography: the scene is planar or the camera only rotated ({counts})"
-        return replace(plane, reason=_joined(text, plane.reason))
-    if plane and not epipolar:
-        text = f"homography: the {name} is not reliable ({counts})"
-        return replace(plane, reason=_joined(text, plane.reason))
-    part = "most of the scene is planar, with parallax" if share >= _MOSTLY_PLANAR else (
-        "the scene has depth"
-    )  # fmt: skip
-    return replace(epipolar, reason=_joined(f"{name}: {part} ({counts})", epipolar.reason))
+    if not plane and not epipolar:
+        chosen = plane if share >= _PLANAR or epipolar.matrix is None else epipolar
+        text = "not reliable"
+    elif plane and share >= _PLANAR:
+        chosen, text = plane, "homography: the scene is planar or the camera only rotated"
+    elif not epipolar:
+        chosen, text = plane, f"homography: the {name} is not reliable"
+    elif share >= _MOSTLY_PLANAR:
+        chosen, text = epipolar, f"{name}: most of the scene is planar, with parallax"
+    else:
+        chosen, text = epipolar, f"{name}: the scene has depth"
+    return replace(chosen, reason=_joined(f"{text} ({counts})", chosen.reason))
 
 
 def _joined(*parts: str) -> str:

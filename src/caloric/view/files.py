@@ -81,6 +81,7 @@ def as_json(pair: ImageMatch) -> Report:
         "matrix": matrix.tolist() if pair and matrix is not None else None,
         "inliers": len(pair),
         "confidence": pair.geometry.confidence,
+        "reason": pair.geometry.reason,
         "level": pair.level,
         "refined": pair.matches.refined is not None,
     }

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image_pair import ImageMatch, ViewsChoice, views_argument
-from caloric.types import FloatArray, GeometryModel, Report, UncalibratedModel
+from caloric.types import FloatArray, Report, UncalibratedChoice
 
-MODELS = get_args(UncalibratedModel)
+MODELS = get_args(UncalibratedChoice)
 VIEWS = get_args(ViewsChoice)
 _NO_RESIDUAL = 1e6  # residual in pixels if there is no geometry
 _SQUARE_SIDES = (64, 192)  # smallest and largest side of the suggested square in pixels
@@ -24,7 +24,7 @@ class Settings:
     """The options of ``caloric match`` that the page offers."""
 
     descriptor: str = "caloric"
-    model: GeometryModel = "homography"
+    model: UncalibratedChoice = "auto"
     views: ViewsChoice = "auto"
     ratio: float = 0.9
     threshold: float = 2.0
@@ -112,6 +112,7 @@ def summary(pair: ImageMatch) -> Report:
         "matrix": None if matrix is None else matrix.tolist(),
         "reliable": bool(pair),
         "confidence": float(geometry.confidence),
+        "reason": geometry.reason,
         "level": pair.level,
         "threshold": pair.threshold,
         "refined": pair.matches.refined is not None,

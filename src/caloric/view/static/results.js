@@ -88,6 +88,7 @@ export function showCounts(panel) {
     return;
   }
   counts.replaceChildren();
+  counts.title = result?.reason ?? "";
   if (result) {
     const [headline, ...rest] = summary(result);
     counts.append(element("b", { textContent: headline }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));

@@ -37,5 +37,6 @@ export function properties(result) {
     ["Geometry", MODELS[result.model] ?? result.model],
     ["Inliers", `${number(countInliers(result))} within ${result.threshold} px`],
     ["Confidence", `${confidence(result)}${result.reliable ? "" : ", not reliable"}`],
+    ...(result.reason ? [["Reason", result.reason]] : []),
     ["Views", result.level > 1 ? `up to tilt ${result.level}` : "not used"]];
 }
