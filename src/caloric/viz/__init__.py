@@ -9,6 +9,7 @@
 """
 
 from caloric.viz.alignment_figure import draw_alignment
+from caloric.viz.error_figure import draw_error
 from caloric.viz.figure import Figure, check_format, write
 from caloric.viz.match_figure import (
     MAX_LINES,
@@ -21,5 +22,5 @@ from caloric.viz.match_figure import (
 
 __all__ = [
     "MAX_LINES", "Figure", "MatchDrawing", "arranged", "check_format", "draw_alignment",
-    "draw_features", "draw_matches", "spread", "write",
+    "draw_error", "draw_features", "draw_matches", "spread", "write",
 ]  # fmt: skip
