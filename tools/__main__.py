@@ -178,7 +178,7 @@ def wide(
     pairs: Annotated[int, typer.Option(help="Number of related and of unrelated pairs.")] = 300,
     seed: Annotated[int, typer.Option(help="Random seed for the pairs.")] = 0,
 ) -> None:
-    """Match oblique views and unrelated pairs; fit and test the confidence of geometries."""
+    """Match oblique views, unrelated pairs and real pairs with wide baselines."""
     from tools import wide as benchmark
     from tools.pages import wide as pages
 

@@ -1,8 +1,7 @@
-"""``python -m tools wide``: oblique views, unrelated pairs, and the confidence fitted to both.
+"""``python -m tools wide``: oblique views, unrelated pairs and real pairs with wide baselines.
 
 A related pair is a photograph and an oblique view of it, rendered in front of another photograph,
-with changes of illumination, noise and compression. An unrelated pair shows two scenes. Scenes are
-split into halves: coefficients fitted to one half are tested on the other.
+with changes of illumination, noise and compression. An unrelated pair shows two scenes.
 """
 
 import os
@@ -19,7 +18,6 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 import caloric
 from caloric import synthetic, verify
@@ -27,12 +25,12 @@ from caloric.bench.report import versions
 from caloric.errors import InputError
 from caloric.image.pixels import source
 from caloric.image.views import BLUR, TILTS, View, render
-from caloric.matching import confidence, neighbors
+from caloric.matching import neighbors
+from caloric.matching.confidence import CORRECT_ERROR
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
 
 LEVELS = (1, *TILTS)
-MAX_ERROR = 5.0  # pixels; the median error of a correct geometry over the visible part
 RENDERED = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)  # tilts
 _SAMPLE_IMAGES = (
     "camera", "coffee", "astronaut", "chelsea", "rocket", "brick", "grass", "gravel", "retina",
@@ -40,7 +38,6 @@ _SAMPLE_IMAGES = (
 )  # fmt: skip
 _SIZE = (640, 800)
 _MAX_SIDE = 800
-_DECAY = 0.1
 _TOLERATED = (1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4, 4.0)
 
 
@@ -51,7 +48,6 @@ class Job:
     first: str
     second: str
     tilt: float
-    half: int
     seed: int
 
 
@@ -99,7 +95,7 @@ def oblique(
 
 
 def _error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...]) -> float:
-    """Return the median error of a homography in pixels over the common field of view."""
+    """Return the mean error of a homography in pixels over the common field of view."""
     if estimate is None:
         return float("inf")
     h, w = shape
@@ -107,24 +103,7 @@ def _error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...
     points = grid.reshape(1, -1, 2)
     expected, mapped = (cv2.perspectiveTransform(points, m)[0] for m in (truth, estimate))
     inside = ((expected >= 0) & (expected < (_SIZE[1], _SIZE[0]))).all(1)
-    return float(np.median(np.linalg.norm(mapped - expected, axis=1)[inside]))
-
-
-def evidence(pair: caloric.ImageMatch, with_frames: bool) -> confidence.Evidence:
-    """Return the evidence for the geometry of two images."""
-    geometry, (p, q) = pair.geometry, pair.all_points()
-    assert geometry.matrix is not None
-    frames = None
-    if with_frames:
-        second = pair.matches.refined
-        assert second is not None
-        frames = (pair.features_a.frames.maps[pair.matches.indices[:, 0]], second)
-    return confidence.evidence(
-        confidence.Estimate(
-            geometry.model, geometry.matrix, p, q, geometry.residuals, pair.threshold,
-            (pair.features_a.image_size, pair.features_b.image_size), frames,
-        )
-    )  # fmt: skip
+    return float(np.linalg.norm(mapped - expected, axis=1)[inside].mean())
 
 
 def trial(job: Job) -> list[Report]:
@@ -136,81 +115,30 @@ def trial(job: Job) -> list[Report]:
         second, truth = oblique(first, second, job.tilt, rng)
     rows = []
     for level in LEVELS:
-        pair = caloric.match_images(first, second, views=None if level == 1 else level)
-        row: Report = vars(job) | {
-            "level": level, "matches": len(pair.matches), "inliers": len(pair), "evidence": {},
-        }  # fmt: skip
+        views = None if level == 1 else level
+        pair = caloric.match_images(first, second, model="homography", views=views)
         error = float("inf") if truth is None else _error(pair.geometry.matrix, truth, first.shape)
-        row["correct"] = error < MAX_ERROR
-        if pair.geometry.matrix is not None:
-            for name, with_frames in (("with frames", True), ("without", False)):
-                result = evidence(pair, with_frames)
-                if np.isfinite(result.power):
-                    row["evidence"][name] = [round(term, 4) for term in result.terms]
         epipolar = verify(pair.features_a, pair.features_b, pair.matches, model="fundamental")
-        row["confidence, fundamental"] = epipolar.confidence
-        rows.append(row)
+        rows.append(vars(job) | {
+            "level": level, "matches": len(pair.matches), "inliers": len(pair),
+            "correct": error < CORRECT_ERROR,
+            "confidence": round(pair.geometry.confidence, 4),
+            "confidence, fundamental": round(epipolar.confidence, 4),
+        })  # fmt: skip
     return rows
 
 
 def jobs(photographs: Sequence[str], count: int, seed: int) -> Iterator[Job]:
-    """Yield equal numbers of related and unrelated pairs, in two halves that share no scene."""
+    """Yield equal numbers of unrelated and related pairs."""
     rng = np.random.default_rng(seed)
-    scenes = sorted({scene(path) for path in photographs})
-    half_of = {name: i % 2 for i, name in enumerate(rng.permutation(scenes).tolist())}
-    for half in range(2):
-        members = [path for path in photographs if half_of[scene(path)] == half]
-        others = [(a, b) for a, b in combinations(members, 2) if scene(a) != scene(b)]
-        if len(others) < count // 2:
-            raise InputError(f"{len(photographs)} photographs have too few unrelated pairs")
-        for i in rng.permutation(len(others))[: count // 2]:
-            yield Job(others[i][0], others[i][1], 0.0, half, int(rng.integers(1 << 30)))
-        for i in rng.integers(0, len(others), count // 2):
-            pair = others[i] if rng.random() < 0.5 else others[i][::-1]
-            yield Job(
-                pair[0], pair[1], float(rng.choice(RENDERED)), half, int(rng.integers(1 << 30))
-            )
-
-
-def fit(rows: list[Report], name: str) -> FloatArray:
-    """Return the coefficients (4,) of a logistic regression of correctness on the evidence."""
-    terms = np.array([row["evidence"][name] for row in rows])
-    correct = np.array([row["correct"] for row in rows], float)
-    scale = np.array([1.0, 10.0, 1.0, 1.0])
-    terms = terms / scale
-
-    def loss(w: FloatArray) -> float:
-        z = terms @ w
-        return float(np.logaddexp(0, z).sum() - (correct * z).sum() + _DECAY * (w[1:] ** 2).sum())
-
-    return np.asarray(minimize(loss, np.zeros(4)).x / scale)
-
-
-def calibration(rows: list[Report], name: str) -> Report:
-    """Return coefficients fitted to all rows, and the cross-validated calibration."""
-    known = [row for row in rows if name in row["evidence"]]
-    predicted, correct, related = [], [], []
-    for run, half in sorted({(row["run"], row["half"]) for row in known}):
-        of_run = [row for row in known if row["run"] == run]
-        w = fit([row for row in of_run if row["half"] != half], name)
-        tested = [row for row in of_run if row["half"] == half]
-        z = np.array([row["evidence"][name] for row in tested]) @ w
-        predicted += (1 / (1 + np.exp(-z))).tolist()
-        correct += [row["correct"] for row in tested]
-        related += [row["tilt"] > 0 for row in tested]
-    edges = (0, 0.1, 0.5, 0.9, 0.99, 1.0)
-    c, ok = np.array(predicted), np.array(correct)
-    bins = np.digitize(c, edges[1:-1])
-    return {
-        "coefficients": fit(known, name).tolist(),
-        "bins": [
-            {"from": edges[i], "to": edges[i + 1], "geometries": int((bins == i).sum()),
-             "correct": float(ok[bins == i].mean()) if (bins == i).any() else None}
-            for i in range(len(edges) - 1)
-        ],
-        "above 0.9": int((c > 0.9).sum()), "correct above 0.9": float(ok[c > 0.9].mean()),
-        "unrelated, accepted": int((c[~np.array(related)] > 0.5).sum()),
-    }  # fmt: skip
+    others = [(a, b) for a, b in combinations(photographs, 2) if scene(a) != scene(b)]
+    if len(others) < count:
+        raise InputError(f"{len(photographs)} photographs have too few unrelated pairs")
+    for i in rng.permutation(len(others))[:count]:
+        yield Job(others[i][0], others[i][1], 0.0, int(rng.integers(1 << 30)))
+    for i in rng.integers(0, len(others), count):
+        pair = others[i] if rng.random() < 0.5 else others[i][::-1]
+        yield Job(pair[0], pair[1], float(rng.choice(RENDERED)), int(rng.integers(1 << 30)))
 
 
 def tolerance(photographs: Sequence[str], seed: int) -> Report:
@@ -278,14 +206,14 @@ def _evaluate(
         homography = cv2.findHomography(checked[:, :2], checked[:, 2:], cv2.LMEDS)[0]
         truth = np.asarray(homography, np.float64)
     started = time.perf_counter()
-    pair = caloric.match_images(first, second)
+    pair = caloric.match_images(first, second, model="homography")
     seconds = time.perf_counter() - started
     p, q = pair.all_points()
     expected = cv2.perspectiveTransform(p[None], truth)[0]
     report: Report = {
         "level": pair.level, "confidence": pair.geometry.confidence, "inliers": len(pair),
         "seconds": seconds, "reliable": bool(pair),
-        "correct": int((np.linalg.norm(expected - q, axis=1) < MAX_ERROR).sum()),
+        "correct": int((np.linalg.norm(expected - q, axis=1) < CORRECT_ERROR).sum()),
     }  # fmt: skip
     if pair.geometry.matrix is not None:
         mapped = cv2.perspectiveTransform(checked[None, :, :2], pair.geometry.matrix)[0]
@@ -316,10 +244,10 @@ def times(photographs: Sequence[str]) -> Report:
             if not best or row["extract"] < best["extract"]:
                 best = row
         started = time.perf_counter()
-        caloric.match_images(a, b, views=views)
+        caloric.match_images(a, b, model="homography", views=views)
         report[str(level)] = best | {"match_images": time.perf_counter() - started}
     started = time.perf_counter()
-    caloric.match_images(a, b)
+    caloric.match_images(a, b, model="homography")
     report["auto, all levels"] = time.perf_counter() - started
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 30_000, 128)).astype(np.float32)

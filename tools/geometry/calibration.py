@@ -57,16 +57,16 @@ def evidence(cases: Iterable[Case]) -> list[Report]:
             for model in MODELS:
                 for with_frames in (True, False):
                     for swapped in (False, True):
-                        found = _estimate(case, matched, model, with_frames, swapped)
-                        if found is None or found[1].power == np.inf:
+                        estimate = _estimate(case, matched, model, with_frames, swapped)
+                        if estimate is None or estimate[1].power == np.inf:
                             continue
-                        matrix = found[0].matrix
+                        matrix = estimate[0].matrix
                         assert matrix is not None
                         error = _error(case, model, matrix, swapped)
                         rows.append({
                             "kind": case.kind, "scene": case.scene, "level": level, "model": model,
                             "frames": with_frames, "swapped": swapped,
-                            "terms": list(found[1].terms), "error": error,
+                            "terms": list(estimate[1].terms), "error": error,
                             "correct": error < CORRECT_ERROR,
                         })  # fmt: skip
     return rows

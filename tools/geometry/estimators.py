@@ -17,7 +17,9 @@ import numpy as np
 from caloric.bench.metrics import corner_error
 from caloric.bench.pair_data import Camera, relative_pose
 from caloric.bench.pairs import auc
+from caloric.interop import poselib as library
 from caloric.matching import geometry
+from caloric.matching.fitting import Correspondences
 from caloric.matching.models import homogeneous
 from caloric.types import FloatArray, GeometryModel, Report
 from tools.geometry.scenes import NEARLY_PLANAR, SIZE, Case, Matched
@@ -50,7 +52,6 @@ def caloric_points(
 
 def magsac(threshold: float) -> Estimator:
     """Return OpenCV's MAGSAC++."""
-    options = {"maxIters": 10_000}
 
     def estimate(
         matched: Matched, model: GeometryModel, calibrations: tuple[FloatArray, FloatArray]
@@ -69,8 +70,7 @@ def magsac(threshold: float) -> Estimator:
                 ]
                 focal = float(np.mean([k[[0, 1], [0, 1]] for k in calibrations]))
                 matrix = cv2.findEssentialMat(
-                    *unit, np.eye(3), method=method, prob=0.9999, threshold=threshold / focal,
-                    **options,
+                    unit[0], unit[1], np.eye(3), method, 0.9999, threshold / focal, 10_000
                 )[0]  # fmt: skip
         except cv2.error:
             return None
@@ -81,27 +81,13 @@ def magsac(threshold: float) -> Estimator:
 
 def poselib(threshold: float) -> Estimator:
     """Return PoseLib's LO-RANSAC."""
-    import poselib as library  # type: ignore[import-not-found]
 
     def estimate(
         matched: Matched, model: GeometryModel, calibrations: tuple[FloatArray, FloatArray]
     ) -> FloatArray | None:
-        p, q = matched.a[:, :, 2], matched.b[:, :, 2]
-        epipolar = {"max_epipolar_error": threshold}
-        if model == "homography":
-            return np.asarray(
-                library.estimate_homography(p, q, {"max_reproj_error": threshold}, {})[0]
-            )
-        if model == "fundamental":
-            return np.asarray(library.estimate_fundamental(p, q, epipolar, {})[0])
-        cameras = [
-            {"model": "PINHOLE", "width": SIZE[1], "height": SIZE[0],
-             "params": [k[0, 0], k[1, 1], k[0, 2], k[1, 2]]}
-            for k in calibrations
-        ]  # fmt: skip
-        pose = library.estimate_relative_pose(p, q, *cameras, epipolar, {})[0]
-        x, y, z = pose.t
-        return np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ pose.R
+        cameras = list(calibrations) if model == "essential" else None
+        matches = Correspondences(matched.a[:, :, 2], matched.b[:, :, 2], model, cameras)
+        return library.estimate(matches, threshold, 0)
 
     return estimate
 
@@ -123,7 +109,7 @@ def pose_error(
         cv2.undistortPoints(v[:, None], camera.calibration, None)[:, 0]
         for v, camera in zip(points, cameras, strict=True)
     ]
-    _, rotation, translation, _ = cv2.recoverPose(matrix, *unit, np.eye(3))
+    _, rotation, translation, _ = cv2.recoverPose(matrix, unit[0], unit[1], np.eye(3))
     true_rotation, true_translation = relative_pose(*cameras)
     cosines = (
         (np.trace(rotation @ true_rotation.T) - 1) / 2,

@@ -33,10 +33,12 @@ def run(directory: Path, seeds: int, processes: int, log: Log) -> Report:
             for target, part in zip(rows, parts, strict=True):
                 target.extend(part)
             log(f"{len(rows[0])} geometries")
-    evidence, chosen, compared = rows
+    return {"versions": versions(), "photographs": len(paths), "seeds": seeds} | report(*rows)
+
+
+def report(evidence: list[Report], chosen: list[Report], compared: list[Report]) -> Report:
+    """Return the results of all pairs: reliability, choices of models, estimators compared."""
     return {
-        "versions": versions(),
-        "photographs": len(paths), "seeds": seeds,
         "calibration": calibration.calibrate(evidence),
         "auto": {
             kind: {
@@ -48,4 +50,4 @@ def run(directory: Path, seeds: int, processes: int, log: Log) -> Report:
             if (of_kind := [row for row in chosen if row["kind"] == kind])
         },
         "estimators": estimators.summary(compared),
-    }  # fmt: skip
+    }

@@ -205,8 +205,8 @@ def _projected(camera: Camera, points: FloatArray) -> FloatArray:
 
 
 def _degraded(image: Gray, rng: np.random.Generator) -> Gray:
-    light = np.clip(image / 255 * rng.uniform(0.8, 1.2), 0, 1) ** rng.uniform(0.75, 1.3)
-    noisy = 255 * light + rng.normal(0, rng.uniform(1, 5), image.shape)
+    changed = np.clip(image / 255 * rng.uniform(0.8, 1.2), 0, 1) ** rng.uniform(0.75, 1.3)
+    noisy = 255 * changed + rng.normal(0, rng.uniform(1, 5), image.shape)
     quality = int(rng.integers(60, 95))
     _, data = cv2.imencode(
         ".jpg", np.clip(noisy, 0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, quality]
@@ -220,8 +220,8 @@ def _spoiled(image: Gray, rng: np.random.Generator) -> Gray:
     factor = rng.uniform(0.3, 0.8)
     small = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
     blurred = cv2.resize(small, (w, h), interpolation=cv2.INTER_LINEAR)
-    light = 255 * (blurred / 255) ** np.exp(rng.uniform(-1, 1))
-    noisy = light + rng.normal(0, rng.uniform(5, 25), image.shape)
+    exposed = 255 * (blurred / 255) ** np.exp(rng.uniform(-1, 1))
+    noisy = exposed + rng.normal(0, rng.uniform(5, 25), image.shape)
     return np.asarray(np.clip(noisy, 0, 255), np.uint8)
 
 

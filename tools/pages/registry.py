@@ -10,6 +10,7 @@ from tools.pages import (
     alignment,
     collections,
     errata,
+    geometry,
     gpu,
     pairs,
     platforms,
@@ -29,7 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "platforms.md": platforms.page,
     "scale.md": lambda: collections.page(results("scale")),
     "speed.md": lambda: speed.page(results("speed")),
-    "wide.md": lambda: wide.page(wide.unpacked(results("wide"))),
+    "wide.md": lambda: wide.page(wide.unpacked(results("wide")), results("geometry")),
 }
 
 
@@ -37,5 +38,6 @@ def draw(directory: Path) -> None:
     """Draw the plots of the pages and the image of the README into a directory."""
     report.plot(results("oxford"), directory / accuracy.plot_name("oxford"))
     pairs.draw(directory / "pairs.png")
+    geometry.draw(results("geometry"), directory / geometry.PLOT)
     speed_report.plot(results("speed"), directory / "speed.png")
     demo.compare_oblique(demo.oblique_view())[1].save(directory / "first.jpg")

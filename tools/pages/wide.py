@@ -1,28 +1,20 @@
-"""docs/wide.md, from the merged results of ``python -m tools wide``."""
+"""docs/wide.md, from the results of ``python -m tools wide`` and ``python -m tools geometry``."""
 
 from pathlib import Path
 
 import numpy as np
 
-from caloric.matching import confidence
 from caloric.types import Report
 from tools import wide
+from tools.pages import geometry
 from tools.pages.markdown import render, table
 
-_COLUMNS = ("run", "half", "first", "second", "seed", "tilt", "level", "correct", "matches", "inliers",
-            "confidence, fundamental", "evidence")  # fmt: skip
+_COLUMNS = ("run", "first", "second", "seed", "tilt", "level", "correct", "matches", "inliers",
+            "confidence", "confidence, fundamental")  # fmt: skip
 
 
 def _share(values: list[bool]) -> str:
     return f"{np.mean(values):.0%}" if values else ""
-
-
-def confidence_of(row: Report) -> float:
-    """Return the confidence of the homography of a row, with the library's coefficients."""
-    if "with frames" not in row["evidence"]:
-        return 0.0
-    z = float(np.dot(confidence.WITH_FRAMES, row["evidence"]["with frames"]))
-    return float(1 / (1 + np.exp(-z)))
 
 
 def real(report: Report) -> str:
@@ -50,7 +42,7 @@ def rendered(report: Report) -> str:
         cells = []
         for tilt in tilts:
             chosen = _selected([row for row in related if row["tilt"] == tilt], level)
-            cells.append(_share([row["correct"] and confidence_of(row) > 0.5 for row in chosen]))
+            cells.append(_share([row["correct"] and row["confidence"] > 0.5 for row in chosen]))
         rows.append([str(level), *cells])
     return table(["views up to tilt", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
 
@@ -61,7 +53,7 @@ def unrelated(report: Report) -> str:
     for level in wide.LEVELS:
         selected = [row for row in report["pairs"] if not row["tilt"] and row["level"] == level]
         rows.append(
-            [str(level), str(len(selected)), str(sum(confidence_of(row) > 0.5 for row in selected)),
+            [str(level), str(len(selected)), str(sum(row["confidence"] > 0.5 for row in selected)),
              str(sum(row["confidence, fundamental"] > 0.5 for row in selected))]
         )  # fmt: skip
     return table(
@@ -73,33 +65,6 @@ def unrelated(report: Report) -> str:
         ],
         rows,
     )
-
-
-def calibrated(report: Report) -> str:
-    """Return tables of the share of correct geometries by confidence, on the held-out scenes."""
-    text = []
-    for name, title in (("with frames", "with frames"), ("without", "points only")):
-        result = wide.calibration(report["pairs"], name)
-        rows = [
-            [f"{b['from']:g} to {b['to']:g}", str(b["geometries"]),
-             "" if b["correct"] is None else f"{b['correct']:.1%}"]
-            for b in result["bins"]
-        ]  # fmt: skip
-        text += [
-            table([f"confidence, {title}", "geometries", "correct"], rows),
-            f"Of the {result['above 0.9']} geometries above 0.9, {result['correct above 0.9']:.1%} are correct.",
-        ]
-    return "\n\n".join(text)
-
-
-def lines(report: Report) -> list[str]:
-    """Return the tables of a report in Markdown, and the coefficients."""
-    text = [part(report) for part in (real, rendered, unrelated, calibrated)]
-    for name in ("with frames", "without"):
-        fitted = wide.calibration(report["pairs"], name)["coefficients"]
-        label = "with frames" if name == "with frames" else "points only"
-        text.append(f"coefficients, {label}: {', '.join(f'{c:.3f}' for c in fitted)}")
-    return text
 
 
 def times(report: Report) -> str:
@@ -114,12 +79,17 @@ def times(report: Report) -> str:
     return table(head, rows)
 
 
-def page(report: Report) -> str:
+def lines(report: Report) -> list[str]:
+    """Return the tables of a report in Markdown."""
+    return [part(report) for part in (real, rendered, unrelated)]
+
+
+def page(report: Report, geometry_report: Report) -> str:
     """Return the text of the page."""
     return render(
         "wide.md", real=real(report), rendered=rendered(report), unrelated=unrelated(report),
-        calibrated=calibrated(report), times_table=times(report), times=report["times"],
-        tolerance=report["tolerance"], pairs=len(report["pairs"]) // len(wide.LEVELS),
+        times_table=times(report), times=report["times"], tolerance=report["tolerance"],
+        **geometry.values(geometry_report),
     )  # fmt: skip
 
 
@@ -131,7 +101,7 @@ def packed(reports: list[Report]) -> Report:
         for row in report["pairs"]
     ]
     for row in rows:
-        for i in (2, 3):  # the images, without directories
+        for i in (1, 2):  # the images, without directories
             row[i] = Path(row[i]).name
     first = {k: v for k, v in reports[0].items() if k != "pairs"}
     return first | {"columns": _COLUMNS, "pairs": rows}
@@ -155,10 +125,10 @@ def _selected(rows: list[Report], level: int | str) -> list[Report]:
         group.sort(key=lambda row: row["level"])
         best = group[0]
         for row in group[1:]:
-            is_confident = confidence_of(best) > 0.9
+            is_confident = best["confidence"] > 0.9
             if is_confident and best["inliers"] >= 40:
                 break
-            best = max(best, row, key=lambda r: (min(confidence_of(r), 0.9), r["inliers"]))
+            best = max(best, row, key=lambda r: (min(r["confidence"], 0.9), r["inliers"]))
             if is_confident:
                 break
         chosen.append(best)
