@@ -11,13 +11,12 @@ import caloric
 from caloric.alignment.schedule import SCHEDULE
 from caloric.matching import confidence
 from paths import DOCS, README
-from tools import builds, models, wide
+from tools import builds, models
 from tools.alignment import benchmark as align_benchmark
 from tools.drills import kills
 from tools.gpu.report import failures
 from tools.pages import pairs as pairs_page
 from tools.pages import registry
-from tools.pages import wide as wide_page
 from tools.pages.markdown import results
 
 
@@ -97,12 +96,19 @@ def test_the_builds_agree():
 
 
 def test_the_confidence_uses_the_fitted_coefficients():
-    report = wide_page.unpacked(results("wide"))
-    for name, used in (("with frames", confidence.WITH_FRAMES), ("without", confidence.WITHOUT)):
-        fit = wide.calibration(report["pairs"], name)
-        np.testing.assert_allclose(fit["coefficients"], used, atol=0.02)
-        assert fit["correct above 0.9"] > 0.97
-    assert {v["reliable"] for v in (report["wide"] | report["oxford"]).values()} == {True}
+    report = results("geometry")["calibration"]
+    for group, used in (("planar", confidence.PLANAR), ("epipolar", confidence.EPIPOLAR)):
+        np.testing.assert_allclose(report[group]["coefficients"], used, atol=0.02)
+        errors = [v["error"] for name, v in report[group].items() if name != "coefficients"]
+        assert max(errors) < 0.05
+
+
+def test_accepted_homographies_of_real_pairs_are_correct():
+    report = results("wide")
+    pairs = (report["wide"] | report["oxford"]).values()
+    accepted = [pair["error"] for pair in pairs if pair["reliable"]]
+    assert max(accepted) < confidence.CORRECT_ERROR
+    assert len(accepted) >= 10
 
 
 def test_the_table_of_the_readme():

@@ -1,4 +1,4 @@
-"""Tables and figures of confidence and estimators, from results of ``python -m tools geometry``."""
+"""Tables and plots of confidence and estimators, from results of ``python -m tools geometry``."""
 
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,15 @@ def reliability(report: Report) -> str:
     )  # fmt: skip
     rows = []
     for name, values in _diagrams(report).items():
-        cells = [f"{values[k]:.3f}" if k == "error" else f"{values[k]:,}" for k in keys]
-        rows.append([name, *cells])
+        rows.append([name, *(_cell(values[k]) for k in keys)])
     return table(head, rows)
+
+
+def _cell(value: float | None) -> str:
+    """Return a number as text; empty if it was not measured."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 def choices(report: Report) -> str:
@@ -75,7 +81,7 @@ def values(report: Report) -> dict[str, object]:
     return {
         "photographs": report["photographs"], "scenes": len(report["calibration"]["scenes"]),
         "reliability": reliability(report), "reliability_plot": PLOT, "choices": choices(report),
-        "estimators": estimators(report),
+        "estimators": estimators(report), "calibration_note": report.get("note", ""),
     }  # fmt: skip
 
 

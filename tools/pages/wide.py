@@ -89,7 +89,7 @@ def page(report: Report, geometry_report: Report) -> str:
     return render(
         "wide.md", real=real(report), rendered=rendered(report), unrelated=unrelated(report),
         times_table=times(report), times=report["times"], tolerance=report["tolerance"],
-        **geometry.values(geometry_report),
+        note=report["about"].get("note", ""), **geometry.values(geometry_report),
     )  # fmt: skip
 
 

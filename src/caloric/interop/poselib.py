@@ -43,8 +43,8 @@ def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArra
         matrix = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ pose.R
     else:
         raise InputError(f"PoseLib does not estimate {matches.model!r}; use another estimator")
-    found = info.get("num_inliers", 0) > 0 and np.isfinite(matrix).all() and np.any(matrix)
-    return np.asarray(matrix, np.float64) if found else None
+    is_valid = info.get("num_inliers", 0) > 0 and np.isfinite(matrix).all() and np.any(matrix)
+    return np.asarray(matrix, np.float64) if is_valid else None
 
 
 def _camera(calibration: FloatArray) -> dict[str, Any]:
