@@ -11,8 +11,15 @@ from caloric.features import Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import inputs
-from caloric.matching import refinement
-from caloric.matching.neighbors import Matches, check_options, match_descriptors, one_per_position
+from caloric.matching import agreement, refinement
+from caloric.matching.neighbors import (
+    Matches,
+    check_options,
+    checked_neighbors,
+    match_descriptors,
+    one_per_position,
+    selected,
+)
 from caloric.types import FloatArray, ImageLike
 
 
@@ -52,6 +59,32 @@ def match_pairs(
 
     matches = on_device.match(pairs, mutual, ratio, radius, target)
     return [_without_duplicates(a, b, m) for (a, b), m in zip(pairs, matches, strict=True)]
+
+
+def match_by_agreement(
+    a: Features, b: Features, mutual: bool, ratio: float, radius: float, device: str
+) -> Matches:
+    """Return the matches that pass the ratio test or agree with their neighbors."""
+    check_comparable(a, b)
+    target = devices.resolve(device)
+    if target is None:
+        check_options(ratio, radius)
+        nearest = checked_neighbors(a.descriptors, b.descriptors, b.frames.xy, radius)
+        if nearest is None:
+            return Matches.empty()
+        passed = selected(nearest, mutual, ratio)
+        candidates = selected(nearest, mutual, None)
+    else:
+        passed, candidates = (
+            match_pairs([(a, b)], mutual, r, radius, device)[0] for r in (ratio, None)
+        )
+    maps_a, maps_b = matched_maps(a.frames.maps, b.frames.maps, candidates)
+    scores = agreement.scores(maps_a, maps_b, b.image_size)
+    # Each feature of the first image has at most one match.
+    is_passed = np.isin(candidates.indices[:, 0], passed.indices[:, 0])
+    origin = np.where(is_passed, 0, 1).astype(np.uint8)
+    kept = replace(candidates, origin=origin)[is_passed | (scores > agreement.MIN_SCORE)]
+    return _without_duplicates(a, b, kept)
 
 
 def _has_positions(features: Any) -> bool:

@@ -24,6 +24,7 @@ from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches, check_ratio
 from caloric.matching.selection import check_options
 from caloric.options import ExtractOptions
+from caloric.pair_propagation import Verified, propagated
 from caloric.runtime import keywords, progress
 from caloric.types import FloatArray, GeometryModel, ImageLike, ModelChoice, Windows
 
@@ -53,6 +54,8 @@ class ImageMatch:
         The paths of the images; "" for images that were not given as paths.
     view_features : (int, int)
         How many of the features were added from simulated views by ``views="auto"``.
+    propagated_features : (int, int)
+        How many of the features were added by propagation, at the end.
     """
 
     image_a: NDArray[np.generic]
@@ -65,6 +68,7 @@ class ImageMatch:
     level: int = 1
     names: tuple[str, str] = ("", "")
     view_features: tuple[int, int] = (0, 0)
+    propagated_features: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         """Return the number of inliers."""
@@ -84,9 +88,12 @@ class ImageMatch:
         model = _MODELS[self.geometry.model]
         a, b = self.view_features
         views = f" and {a} and {b} of simulated views" if a or b else ""
+        new_a, new_b = self.propagated_features
+        new = f" ({new_a + new_b} of them propagated)" if new_a or new_b else ""
+        counts = len(self.features_a) - a - new_a, len(self.features_b) - b - new_b
         return (
-            f"{len(self.features_a) - a} and {len(self.features_b) - b} features{views}, "
-            f"{len(self.matches)} matches, {len(self)} inliers of {model}"
+            f"{counts[0]} and {counts[1]} features{views}, "
+            f"{len(self.matches)} matches{new}, {len(self)} inliers of {model}"
             f"{'' if self else ' (not reliable)'}"
             f"{'' if self.level == 1 else f', simulated views up to tilt {self.level}'}"
         )
@@ -163,9 +170,11 @@ def match_images(
     *,
     model: ModelChoice = "auto",
     ratio: float | None = 0.9,
+    agreement: bool = True,
     threshold: float = 2.0,
     views: Literal["auto"] | int | None = "auto",
     refine: bool = True,
+    propagate: bool = True,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
     masks: Sequence[ImageLike | None] | None = None,
     white_level: float | None = None,
@@ -189,6 +198,9 @@ def match_images(
     ratio : float or None
         Lowe's ratio test: keep a match only if its distance is below this fraction of the distance
         to the second nearest feature. Smaller is stricter; None keeps all.
+    agreement : bool
+        Also keep matches that fail the ratio test but agree with their neighbors: see
+        :func:`match`.
     threshold : float
         Largest residual of an inlier, in pixels.
     views : "auto", 2, 4, 8 or None
@@ -199,6 +211,10 @@ def match_images(
         With ``upright`` no views are simulated.
     refine : bool
         Refine the matches: see :func:`refine`.
+    propagate : bool
+        If the geometry is reliable, predict features without a match in the other image from the
+        inliers around them, and refine them there. This usually doubles the number of inliers; the
+        new frames are appended to the features. Requires ``refine``.
     intrinsics : (array (3, 3), array (3, 3)), optional
         The calibration matrices of both cameras, for "essential" and "auto".
     masks : (mask_a, mask_b), optional
@@ -235,7 +251,10 @@ def match_images(
     first = None if views == "auto" else views
     extract_options = ExtractOptions(descriptor=descriptor, views=first, **options)
     check_ratio(ratio)
-    check_bool("refine", refine)
+    for name, value in (
+        ("agreement", agreement), ("refine", refine), ("propagate", propagate)
+    ):  # fmt: skip
+        check_bool(name, value)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
     names = inputs.label(image_a, ""), inputs.label(image_b, "")
@@ -252,8 +271,8 @@ def match_images(
 
     def matched(a: Features, b: Features) -> ImageMatch:
         matches = pipeline.match(
-            a, b, ratio=ratio, refine=refine, images=(images[0], images[1]) if refine else None,
-            device=device,
+            a, b, ratio=ratio, agreement=agreement, refine=refine,
+            images=(images[0], images[1]) if refine else None, device=device,
         )  # fmt: skip
         progress.check()
         geometry = verification.verify(
@@ -287,9 +306,21 @@ def match_images(
         best = max(best, matched(a, b), key=_order)
         if is_reliable:  # the additional level was for more inliers only
             break
-    if best:
+    if not best:
+        return replace(best, level=max(a.views, b.views))  # the last level that was tried
+    if not (refine and propagate):
         return best
-    return replace(best, level=max(a.views, b.views))  # the last level that was tried
+    progress.report("propagating matches")
+    options_of_features = replace(extract_options, views=None)
+    more = propagated(
+        Verified(best.features_a, best.features_b, best.matches, best.geometry),
+        (images[0], images[1]), options_of_features, threshold, device,
+    )  # fmt: skip
+    counts = len(more.a) - len(best.features_a), len(more.b) - len(best.features_b)
+    return replace(
+        best, features_a=more.a, features_b=more.b, matches=more.matches, geometry=more.geometry,
+        propagated_features=counts,
+    )  # fmt: skip
 
 
 def _extracted(

@@ -15,7 +15,7 @@ from caloric import comparison
 from caloric.descriptor.options import DescribeKeywords, DescribeOptions
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
-from caloric.errors import InputError, known_options
+from caloric.errors import InputError, check_bool, known_options
 from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.frames import Frames
@@ -243,6 +243,7 @@ class _MatchKeywords(TypedDict, total=False):
     mutual: bool
     ratio: float | None
     radius: float
+    agreement: bool
     refine: bool
     images: tuple[ImageLike, ImageLike] | None
     device: str
@@ -263,6 +264,7 @@ def match(
     mutual: bool = True,
     ratio: float | None = 0.9,
     radius: float = 10.0,
+    agreement: bool = False,
     refine: bool = False,
     images: tuple[ImageLike, ImageLike] | None = None,
     device: str = "cpu",
@@ -285,6 +287,10 @@ def match(
         nearest one are ignored when searching for the second nearest. None disables the test.
     radius : float
         Radius in pixels for ``ratio``.
+    agreement : bool
+        Also keep matches that fail the ratio test but agree with their neighbors: the local affine
+        map of a match, given by its two frames, predicts its neighbors better than chance. Requires
+        two :class:`Features`. ``Matches.origin`` says which they are.
     refine : bool
         Refine the second frame of each match to sub-pixel accuracy: see :func:`refine`. The result
         is in ``Matches.refined``, which :func:`verify` uses. Requires ``images`` and a single pair.
@@ -310,9 +316,11 @@ def match(
     >>> len(caloric.match([(a, b), (b, a), (a, a)]))
     3
     """
+    check_bool("agreement", agreement)
     if features_b is None:
-        if refine:
-            raise InputError("refine=True accepts only one pair at a time")
+        if refine or agreement:
+            option = "refine" if refine else "agreement"
+            raise InputError(f"{option}=True accepts only one pair at a time")
         return comparison.match_pairs(
             comparison.checked_pairs(features_a), mutual, ratio, radius, device
         )
@@ -320,7 +328,14 @@ def match(
     both = all(isinstance(features, Features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
-    (matches,) = comparison.match_pairs([pair], mutual, ratio, radius, device)
+    if agreement and not both:
+        raise InputError("agreement=True needs two caloric.Features")
+    if agreement and ratio is not None:
+        matches = comparison.match_by_agreement(
+            features_a, features_b, mutual, ratio, radius, device
+        )
+    else:
+        (matches,) = comparison.match_pairs([pair], mutual, ratio, radius, device)
     if not refine or images is None:
         return matches
     return comparison.refined(features_a, features_b, matches, images, device)

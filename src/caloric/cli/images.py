@@ -55,6 +55,9 @@ def match(
     ratio: Annotated[
         float, typer.Option(help="Threshold for the ratio test; 1 disables it.")
     ] = 0.9,
+    agreement: Annotated[
+        bool, typer.Option(help="Also keep matches that agree with their neighbors.")
+    ] = True,
     threshold: Annotated[
         float, typer.Option(help="Maximum residual of an inlier, in pixels.")
     ] = 2.0,
@@ -68,6 +71,9 @@ def match(
         ),
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
+    propagate: Annotated[
+        bool, typer.Option(help="Add matches that the inliers around a feature predict.")
+    ] = True,
     white_level: WhiteLevel = None,
     device: Device = "cpu",
 ) -> None:
@@ -86,8 +92,9 @@ def match(
     with console.working(f"matching {image_a} and {image_b}"):
         pair = match_images(
             image_a, image_b, model=model, ratio=None if ratio == 1 else ratio,
-            threshold=threshold, views=views_argument(views), refine=refine, seed=seed,
-            white_level=white_level, device=device, **options.to_json(),
+            agreement=agreement, threshold=threshold, views=views_argument(views), refine=refine,
+            propagate=propagate, seed=seed, white_level=white_level, device=device,
+            **options.to_json(),
         )  # fmt: skip
     if json_path is not None:
         console.write_text(json_path, json.dumps(files.as_json(pair)))

@@ -181,6 +181,28 @@ def estimate_with_evidence(
     ), judged  # fmt: skip
 
 
+def refitted(
+    known: Geometry, a: ArrayLike, b: ArrayLike, covariances: FloatArray | None, threshold: float
+) -> Geometry:
+    """Return a geometry fitted again to matched points a and b (m, 2) that include new ones.
+
+    The confidence stays the same: matches that were found with the geometry are no evidence for it.
+    """
+    assert known.matrix is not None
+    p, q = _points(a), _points(b)
+    cameras = None if known.intrinsics is None else list(known.intrinsics)
+    variances = None if covariances is None else fitting.variances(covariances)
+    matches = Correspondences(p, q, known.model, cameras, variances)
+    matrix = fitting.fit(matches, known.matrix, threshold)
+    if not np.isfinite(matrix).all():
+        matrix = known.matrix
+    residuals = models.residual(p, q, known.model, matrix, cameras)
+    return replace(
+        known, matrix=matrix, inliers=residuals <= threshold, residuals=residuals,
+        covariance=fitting.covariance(matches, matrix, threshold),
+    )  # fmt: skip
+
+
 def _points(values: ArrayLike) -> FloatArray:
     points = np.ascontiguousarray(values, np.float64)
     if points.ndim != 2 or points.shape[1] != 2:

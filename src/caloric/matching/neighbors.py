@@ -19,6 +19,9 @@ _CELL = 2.0  # pixels
 LARGEST = 1e15  # largest entry: products must not overflow float32
 
 
+ORIGINS = ("ratio", "agreement", "propagation")
+
+
 @dataclass(frozen=True, eq=False)
 class Matches:
     """Matches between the features of two images, nearest first.
@@ -33,12 +36,17 @@ class Matches:
         Refined frames in the second image, if the matches were refined.
     covariances : array (m, 2, 2) or None
         Covariances of the refined positions in square pixels, infinite if a frame was not refined.
+    origin : array (m,) of uint8 or None
+        How each match was found, as an index of :data:`ORIGINS`: it passed the ratio test, it
+        agrees with its neighbors, or it was propagated from verified matches. None if all passed
+        the ratio test.
     """
 
     indices: NDArray[np.intp]
     distances: NDArray[np.float32]
     refined: FloatArray | None = None
     covariances: FloatArray | None = None
+    origin: NDArray[np.uint8] | None = None
 
     @classmethod
     def empty(cls) -> "Matches":
@@ -52,10 +60,9 @@ class Matches:
     def __getitem__(self, index: Any) -> "Matches":
         """Return the matches selected by a slice, mask, indices, or a single index."""
         index = rows(index, len(self))
-        refined, covariances = (
-            None if v is None else v[index] for v in (self.refined, self.covariances)
-        )
-        return Matches(self.indices[index], self.distances[index], refined, covariances)
+        optional = (self.refined, self.covariances, self.origin)
+        refined, covariances, origin = (None if v is None else v[index] for v in optional)
+        return Matches(self.indices[index], self.distances[index], refined, covariances, origin)
 
     def __repr__(self) -> str:
         """Return a one-line summary."""
@@ -272,15 +279,21 @@ def match_descriptors(
     detected twice is not rejected.
     """
     check_options(ratio, radius)
+    nearest = checked_neighbors(a, b, xy_b if ratio is not None else None, radius)
+    return Matches.empty() if nearest is None else selected(nearest, mutual, ratio)
+
+
+def checked_neighbors(
+    a: object, b: object, xy_b: FloatArray | None, radius: float
+) -> Neighbors | None:
+    """Return :func:`neighbors` of any descriptors a (n, d) and b (m, d); None if there are none."""
     left, right = _checked(a, "first set"), _checked(b, "second set")
     if xy_b is not None and np.shape(xy_b) != (len(right), 2):
         raise InputError(f"xy_b: expected shape {(len(right), 2)}, got {np.shape(xy_b)}")
     if len(left) == 0 or len(right) == 0:
-        return Matches.empty()
+        return None
     check_dimensions(left.shape[1], right.shape[1])
-    return selected(
-        neighbors(left, right, xy_b if ratio is not None else None, radius), mutual, ratio
-    )
+    return neighbors(left, right, xy_b, radius)
 
 
 def selected(neighbors: Neighbors, mutual: bool, ratio: float | None) -> Matches:

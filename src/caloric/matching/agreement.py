@@ -1,0 +1,102 @@
+"""Agreement of a match with its neighbors, compared with chance.
+
+The frames of a match give its local affine map. It predicts where its neighbors in the first image
+appear in the second, and how they are rotated and scaled. On a surface correct matches predict each
+other; unrelated ones agree by chance. The score of a match is −log10 of the probability that at
+least as many of its neighbors agree by chance, for the best of several numbers of neighbors. It is
+computed twice: the second time, only neighbors that have some support themselves are counted.
+"""
+
+from dataclasses import dataclass
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.special import gammaincc, gammaln
+
+from caloric.types import FloatArray
+
+_NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
+_TOLERANCE = 3.0  # pixels of the first image, mapped to the second
+_RELATIVE_TOLERANCE = 0.25  # share of the distance of the neighbor
+_MAX_ROTATION = pi / 6
+_MAX_SCALE = 0.5 * log(2)  # logarithm of the ratio of scales
+_SCALE_RANGE = 4 * log(2)  # range of the logarithm over which unrelated scales are spread
+_SUPPORTED = 1.0  # score of neighbors that are counted the second time
+MIN_SCORE = 3.0  # of a match that is kept without the ratio test
+
+
+@dataclass(frozen=True, eq=False)
+class _Local:
+    """Positions (m, 2) of matches, their local maps (m, 2, 2), rotations and log scales (m,)."""
+
+    p: FloatArray
+    q: FloatArray
+    maps: FloatArray
+    rotation: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, a: FloatArray, b: FloatArray) -> "_Local":
+        maps = b[:, :, :2] @ np.linalg.inv(a[:, :, :2])
+        # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
+        rotation = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
+        scale = 0.5 * np.log(np.maximum(np.abs(np.linalg.det(maps)), 1e-12))
+        return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale)
+
+
+def scores(a: FloatArray, b: FloatArray, size_b: tuple[int, int]) -> FloatArray:
+    """Return the score (m,) of each match of frames a and b, (m, 2, 3) each.
+
+    ``size_b`` is the size (h, w) of the second image.
+    """
+    count = len(a)
+    if count < 2:
+        return np.zeros(count)
+    local = _Local.of(a, b)
+    supported = np.ones(count, bool)
+    result = np.zeros(count)
+    for _ in range(2):
+        result = _scores(local, supported, size_b[0] * size_b[1])
+        supported = result > _SUPPORTED
+        if supported.sum() < 2:
+            break
+    return result
+
+
+def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
+    """Return the scores (m,) of all matches, by their neighbors among those that are counted."""
+    rows = np.flatnonzero(counted)
+    number = min(_NEIGHBORS[-1] + 1, len(rows))
+    _, found = cKDTree(local.p[rows]).query(local.p, number)
+    near = rows[found.reshape(len(local.p), number)]
+    other = near != np.arange(len(near))[:, None]
+    offset = local.p[near] - local.p[:, None]
+    predicted = local.q[:, None] + np.einsum("mij,mkj->mki", local.maps, offset)
+    error = np.linalg.norm(predicted - local.q[near], axis=2)
+    distance = np.linalg.norm(offset, axis=2)
+    tolerance = np.exp(local.scale)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
+    turn = np.abs((local.rotation[near] - local.rotation[:, None] + pi) % (2 * pi) - pi)
+    stretch = np.abs(local.scale[near] - local.scale[:, None])
+    # Features at one position are one neighbor.
+    other &= distance > 1.0
+    agrees = other & (error < tolerance) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
+    chance = np.minimum(pi * tolerance**2 / area, 1.0) * (_MAX_ROTATION / pi)
+    chance = np.where(other, chance * (2 * _MAX_SCALE / _SCALE_RANGE), 0.0)
+    best = np.zeros(len(near))
+    for neighbors in _NEIGHBORS:
+        part = slice(0, neighbors + 1)
+        best = np.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))
+    return best
+
+
+def _surprise(count: NDArray[np.intp], expected: FloatArray) -> FloatArray:
+    """Return −log10 of the probability of at least ``count`` events; ``expected`` is the mean."""
+    k, mean = count.astype(np.float64), np.maximum(expected, 1e-12)
+    with np.errstate(divide="ignore"):
+        exact = np.log(1 - gammaincc(np.maximum(k, 1), mean))
+    # For small expectations the first term of the Poisson distribution, without rounding to 0.
+    first = k * np.log(mean) - mean - gammaln(k + 1)
+    logarithm = np.where(mean < 0.1 * (k + 1), first, exact)
+    return np.where(k == 0, 0.0, -logarithm / log(10))

@@ -1,0 +1,134 @@
+"""Propagation of the verified matches of two images: see :mod:`caloric.matching.propagation`."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric import comparison
+from caloric.extraction import dispatch
+from caloric.features import Features
+from caloric.frames import Frames
+from caloric.gpu import devices
+from caloric.image import inputs, tiles
+from caloric.matching import geometry as geometries
+from caloric.matching import propagation, refinement
+from caloric.matching.geometry import Geometry
+from caloric.matching.models import residual
+from caloric.matching.neighbors import ORIGINS, Matches
+from caloric.matching.propagation import Propagated, Side
+from caloric.matching.refinement import Refined
+from caloric.options import ExtractOptions
+from caloric.types import FloatArray
+
+_SIGNED = 128.0  # the byte of 0 in the encoding "uint8+128"
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """The features, matches and geometry of two images."""
+
+    a: Features
+    b: Features
+    matches: Matches
+    geometry: Geometry
+
+
+def propagated(
+    pair: Verified,
+    images: tuple[Any, Any],
+    options: ExtractOptions,
+    threshold: float,
+    device: str,
+) -> Verified:
+    """Return a pair with propagated matches, whose new frames are appended to its features.
+
+    ``options`` are those with which the features were extracted, ``threshold`` is the largest
+    residual of an inlier in pixels.
+    """
+    features, known = (pair.a, pair.b), pair.geometry
+    matrix = known.matrix
+    if matrix is None:
+        return pair
+    gray = [inputs.gray(image) for image in images]
+    target, descent = devices.resolve(device), comparison.descent(device)
+    cameras = None if known.intrinsics is None else list(known.intrinsics)
+
+    def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
+        return refinement.refine(gray[i], gray[1 - i], frames, predicted, descent)
+
+    def stored(i: int, maps: FloatArray) -> NDArray[np.generic]:
+        frames = Frames(maps, np.zeros(len(maps), np.float32))
+        return dispatch.describe_frames(images[i], frames, options, target, tiles.MEMORY)
+
+    def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
+        return residual(p, q, known.model, matrix, cameras) <= threshold
+
+    maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
+    inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
+    sides = [Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features]
+    found = propagation.propagate(
+        (sides[0], sides[1]), inliers, refine,
+        lambda i, maps: _decoded(features[i], stored(i, maps)), consistent,
+    )  # fmt: skip
+    if not any(len(part.rows) for part in found):
+        return pair
+    # Descriptors are stored in the encoding of the features.
+    extended = [
+        _extended(features[i], found[1 - i].maps, stored(i, found[1 - i].maps)) for i in range(2)
+    ]
+    matches = _joined(pair, maps_b, found)
+    a, b = extended
+    first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
+    fitted = geometries.refitted(
+        known, first[:, :, 2], second[:, :, 2], matches.covariances, threshold
+    )
+    return Verified(a, b, matches, fitted)
+
+
+def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
+    offset = _SIGNED if features.encoding == "uint8+128" else 0.0
+    return np.asarray(descriptors, np.float64) - offset
+
+
+def _extended(features: Features, maps: FloatArray, descriptors: NDArray[np.generic]) -> Features:
+    """Return features with new frames at the end, which have a score of 0."""
+    frames = Frames(
+        np.concatenate([features.frames.maps, maps]),
+        np.concatenate([features.scores, np.zeros(len(maps), np.float32)]),
+    )
+    return replace(
+        features, frames=frames, descriptors=np.concatenate([features.descriptors, descriptors])
+    )
+
+
+def _joined(pair: Verified, maps_b: FloatArray, found: tuple[Propagated, Propagated]) -> Matches:
+    """Return the matches of a pair, then those of frames of the first and of the second image."""
+    known, (forward, backward) = pair.matches, found
+    count_a, count_b = len(pair.a), len(pair.b)
+    indices = [
+        known.indices,
+        np.stack([forward.rows, count_b + np.arange(len(forward.rows))], 1),
+        np.stack([count_a + np.arange(len(backward.rows)), backward.rows], 1),
+    ]
+    starts = pair.a.frames.maps[forward.rows], pair.b.frames.maps[backward.rows]
+    # The position in the first image was refined: its covariance, mapped to the second image.
+    local = starts[1][:, :, :2] @ np.linalg.inv(backward.maps[:, :, :2])
+    mapped = local @ backward.covariances @ np.swapaxes(local, 1, 2)
+    unknown = np.broadcast_to(np.diag([np.inf, np.inf]), (len(known), 2, 2))
+    before = unknown if known.covariances is None else known.covariances
+    sides = _decoded(pair.a, pair.a.descriptors), _decoded(pair.b, pair.b.descriptors)
+    distances = [
+        np.linalg.norm(sides[i][part.rows] - part.descriptors, axis=1)
+        for i, part in enumerate(found)
+    ]
+    origin = np.zeros(len(known), np.uint8) if known.origin is None else known.origin
+    new = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
+    return Matches(
+        np.concatenate(indices),
+        np.concatenate([known.distances, *distances]).astype(np.float32),
+        np.concatenate([maps_b, forward.maps, starts[1]]),
+        np.concatenate([before, forward.covariances, mapped]),
+        np.concatenate([origin, new]),
+    )
