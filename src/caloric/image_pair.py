@@ -314,7 +314,7 @@ def match_images(
     options_of_features = replace(extract_options, views=None)
     more = propagated(
         Verified(best.features_a, best.features_b, best.matches, best.geometry),
-        (images[0], images[1]), options_of_features, threshold, device,
+        (images[0], images[1]), (masks[0], masks[1]), options_of_features, threshold, device,
     )  # fmt: skip
     counts = len(more.a) - len(best.features_a), len(more.b) - len(best.features_b)
     return replace(

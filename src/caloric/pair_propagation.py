@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import comparison
-from caloric.extraction import dispatch
+from caloric.extraction import dispatch, tiled
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
@@ -21,8 +21,6 @@ from caloric.matching.propagation import Propagated, Side
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray
-
-_SIGNED = 128.0  # the byte of 0 in the encoding "uint8+128"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,29 +36,36 @@ class Verified:
 def propagated(
     pair: Verified,
     images: tuple[Any, Any],
+    masks: tuple[Any, Any],
     options: ExtractOptions,
     threshold: float,
     device: str,
 ) -> Verified:
     """Return a pair with propagated matches, whose new frames are appended to its features.
 
-    ``options`` are those with which the features were extracted, ``threshold`` is the largest
-    residual of an inlier in pixels.
+    New frames are inside the ``masks`` (h, w), if these are not None. ``options`` are those with
+    which the features were extracted, ``threshold`` is the largest residual of an inlier in pixels.
     """
     features, known = (pair.a, pair.b), pair.geometry
     matrix = known.matrix
     if matrix is None:
         return pair
     gray = [inputs.gray(image) for image in images]
+    allowed = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
     target, descent = devices.resolve(device), comparison.descent(device)
     cameras = None if known.intrinsics is None else list(known.intrinsics)
 
     def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
-        return refinement.refine(gray[i], gray[1 - i], frames, predicted, descent)
+        refined = refinement.refine(gray[i], gray[1 - i], frames, predicted, descent)
+        inside = allowed[1 - i]
+        if inside is None:
+            return refined
+        return replace(refined, moved=refined.moved & inside(refined.xy))
 
-    def stored(i: int, maps: FloatArray) -> NDArray[np.generic]:
+    def describe(i: int, maps: FloatArray) -> FloatArray:
         frames = Frames(maps, np.zeros(len(maps), np.float32))
-        return dispatch.describe_frames(images[i], frames, options, target, tiles.MEMORY)
+        stored = dispatch.describe_frames(images[i], frames, options, target, tiles.MEMORY)
+        return _decoded(features[i], stored)
 
     def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
         return residual(p, q, known.model, matrix, cameras) <= threshold
@@ -68,16 +73,10 @@ def propagated(
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
     inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
     sides = [Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features]
-    found = propagation.propagate(
-        (sides[0], sides[1]), inliers, refine,
-        lambda i, maps: _decoded(features[i], stored(i, maps)), consistent,
-    )  # fmt: skip
+    found = propagation.propagate((sides[0], sides[1]), inliers, refine, describe, consistent)
     if not any(len(part.rows) for part in found):
         return pair
-    # Descriptors are stored in the encoding of the features.
-    extended = [
-        _extended(features[i], found[1 - i].maps, stored(i, found[1 - i].maps)) for i in range(2)
-    ]
+    extended = [_extended(features[i], found[1 - i]) for i in range(2)]
     matches = _joined(pair, maps_b, found)
     a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
@@ -87,19 +86,24 @@ def propagated(
     return Verified(a, b, matches, fitted)
 
 
+def _offset(features: Features) -> float:
+    """Return the byte of 0 in the encoding of descriptors."""
+    return 128.0 if features.encoding == "uint8+128" else 0.0
+
+
 def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
-    offset = _SIGNED if features.encoding == "uint8+128" else 0.0
-    return np.asarray(descriptors, np.float64) - offset
+    return np.asarray(descriptors, np.float64) - _offset(features)
 
 
-def _extended(features: Features, maps: FloatArray, descriptors: NDArray[np.generic]) -> Features:
+def _extended(features: Features, new: Propagated) -> Features:
     """Return features with new frames at the end, which have a score of 0."""
     frames = Frames(
-        np.concatenate([features.frames.maps, maps]),
-        np.concatenate([features.scores, np.zeros(len(maps), np.float32)]),
+        np.concatenate([features.frames.maps, new.maps]),
+        np.concatenate([features.scores, np.zeros(len(new.maps), np.float32)]),
     )
+    stored = (new.descriptors + _offset(features)).astype(features.descriptors.dtype)
     return replace(
-        features, frames=frames, descriptors=np.concatenate([features.descriptors, descriptors])
+        features, frames=frames, descriptors=np.concatenate([features.descriptors, stored])
     )
 
 

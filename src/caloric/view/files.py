@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
+
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
+from caloric.matching.neighbors import ORIGINS
 from caloric.runtime.files import check_target, replacing
 from caloric.types import Report
 from caloric.view import standalone
@@ -62,11 +65,14 @@ def labels(pair: ImageMatch) -> tuple[str, str]:
 
 def as_json(pair: ImageMatch) -> Report:
     """Return the fields of ``caloric match --json``, described in docs/json.md."""
-    matrix = pair.geometry.matrix
+    matrix, origin = pair.geometry.matrix, pair.matches.origin
+    if origin is None:
+        origin = np.zeros(len(pair.matches), np.uint8)
     columns = zip(
         *(points.tolist() for points in pair.all_points()),
         pair.matches.distances.tolist(),
         pair.geometry.inliers.tolist(),
+        [ORIGINS[i] for i in origin],
         strict=True,
     )
     name_a, name_b = pair.names
@@ -75,8 +81,8 @@ def as_json(pair: ImageMatch) -> Report:
         "image_b": name_b,
         "descriptor": pair.features_a.descriptor,
         "features": [len(pair.features_a), len(pair.features_b)],
-        "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier"],
-        "matches": [[*a, *b, distance, inlier] for a, b, distance, inlier in columns],
+        "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier", "origin"],
+        "matches": [[*a, *b, *rest] for a, b, *rest in columns],
         "model": pair.geometry.model,
         "matrix": matrix.tolist() if pair and matrix is not None else None,
         "inliers": len(pair),
