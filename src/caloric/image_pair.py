@@ -88,15 +88,21 @@ class ImageMatch:
         model = _MODELS[self.geometry.model]
         a, b = self.view_features
         views = f" and {a} and {b} of simulated views" if a or b else ""
-        new_a, new_b = self.propagated_features
-        new = f" ({new_a + new_b} of them propagated)" if new_a or new_b else ""
-        counts = len(self.features_a) - a - new_a, len(self.features_b) - b - new_b
+        new = sum(self.propagated_features)
+        propagated = f" ({new} of them propagated)" if new else ""
+        detected_a, detected_b = self.detected
         return (
-            f"{counts[0]} and {counts[1]} features{views}, "
-            f"{len(self.matches)} matches{new}, {len(self)} inliers of {model}"
+            f"{detected_a - a} and {detected_b - b} features{views}, "
+            f"{len(self.matches)} matches{propagated}, {len(self)} inliers of {model}"
             f"{'' if self else ' (not reliable)'}"
             f"{'' if self.level == 1 else f', simulated views up to tilt {self.level}'}"
         )
+
+    @property
+    def detected(self) -> tuple[int, int]:
+        """The numbers of features in both images without propagated ones."""
+        a, b = self.propagated_features
+        return len(self.features_a) - a, len(self.features_b) - b
 
     @property
     def points_a(self) -> FloatArray:

@@ -44,7 +44,7 @@ def test_homography_and_inliers_agree_with_the_known_change(matcher):
     result = matcher(channels_first(first), channels_first(second))
     check(result)
     assert result["num_inliers"] > 100
-    assert len(result["all_kpts0"]) == 300
+    assert len(result["all_kpts0"]) >= 300
     mapped = cv2.perspectiveTransform(result["inlier_kpts0"][None], result["H"])[0]
     assert np.linalg.norm(mapped - result["inlier_kpts1"], axis=1).max() <= 3
     expected = result["inlier_kpts0"] @ np.asarray(change)[:2, :2].T + np.asarray(change)[:2, 2]

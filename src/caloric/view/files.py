@@ -72,7 +72,7 @@ def as_json(pair: ImageMatch) -> Report:
         *(points.tolist() for points in pair.all_points()),
         pair.matches.distances.tolist(),
         pair.geometry.inliers.tolist(),
-        [ORIGINS[i] for i in origin],
+        origin.tolist(),
         strict=True,
     )
     name_a, name_b = pair.names
@@ -80,8 +80,9 @@ def as_json(pair: ImageMatch) -> Report:
         "image_a": name_a,
         "image_b": name_b,
         "descriptor": pair.features_a.descriptor,
-        "features": [len(pair.features_a), len(pair.features_b)],
+        "features": list(pair.detected),
         "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier", "origin"],
+        "origins": list(ORIGINS),
         "matches": [[*a, *b, *rest] for a, b, *rest in columns],
         "model": pair.geometry.model,
         "matrix": matrix.tolist() if pair and matrix is not None else None,
