@@ -73,11 +73,11 @@ def propagated(
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
     inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
     sides = [Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features]
-    found = propagation.propagate((sides[0], sides[1]), inliers, refine, describe, consistent)
-    if not any(len(part.rows) for part in found):
+    new = propagation.propagate((sides[0], sides[1]), inliers, refine, describe, consistent)
+    if not any(len(part.rows) for part in new):
         return pair
-    extended = [_extended(features[i], found[1 - i]) for i in range(2)]
-    matches = _joined(pair, maps_b, found)
+    extended = [_extended(features[i], new[1 - i]) for i in range(2)]
+    matches = _joined(pair, maps_b, new)
     a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
     fitted = geometries.refitted(
@@ -107,9 +107,9 @@ def _extended(features: Features, new: Propagated) -> Features:
     )
 
 
-def _joined(pair: Verified, maps_b: FloatArray, found: tuple[Propagated, Propagated]) -> Matches:
+def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagated]) -> Matches:
     """Return the matches of a pair, then those of frames of the first and of the second image."""
-    known, (forward, backward) = pair.matches, found
+    known, (forward, backward) = pair.matches, new
     count_a, count_b = len(pair.a), len(pair.b)
     indices = [
         known.indices,
@@ -124,15 +124,14 @@ def _joined(pair: Verified, maps_b: FloatArray, found: tuple[Propagated, Propaga
     before = unknown if known.covariances is None else known.covariances
     sides = _decoded(pair.a, pair.a.descriptors), _decoded(pair.b, pair.b.descriptors)
     distances = [
-        np.linalg.norm(sides[i][part.rows] - part.descriptors, axis=1)
-        for i, part in enumerate(found)
+        np.linalg.norm(sides[i][part.rows] - part.descriptors, axis=1) for i, part in enumerate(new)
     ]
     origin = np.zeros(len(known), np.uint8) if known.origin is None else known.origin
-    new = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
+    later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
     return Matches(
         np.concatenate(indices),
         np.concatenate([known.distances, *distances]).astype(np.float32),
         np.concatenate([maps_b, forward.maps, starts[1]]),
         np.concatenate([before, forward.covariances, mapped]),
-        np.concatenate([origin, new]),
+        np.concatenate([origin, later]),
     )

@@ -26,14 +26,14 @@ def test_match_prints_json_and_nothing_else(pair, command):
     assert code == 0
     report = json.loads(out)
     assert list(report) == [
-        "image_a", "image_b", "descriptor", "features", "columns", "matches", "model", "matrix",
-        "inliers", "confidence", "reason", "level", "refined",
+        "image_a", "image_b", "descriptor", "features", "columns", "origins", "matches", "model",
+        "matrix", "inliers", "confidence", "reason", "level", "refined",
     ]  # fmt: skip
     assert report["descriptor"] == "caloric"
     assert report["model"] == "homography"
     assert report["reason"].startswith("homography: the scene is planar")
     assert report["features"] == [600, 600]
-    assert all(len(row) == 6 for row in report["matches"])
+    assert all(len(row) == 7 for row in report["matches"])
     assert sum(row[5] for row in report["matches"]) == report["inliers"] > 150
     again = command("match", *pair, "--json", "-", "--max-features", 600)[1]
     assert again == out

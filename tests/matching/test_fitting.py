@@ -130,9 +130,9 @@ def test_the_fit_does_not_depend_on_the_order_of_the_images(model):
     start = disturbed(truth, rng, model)
     whole = start if len(start) == 3 else np.concatenate([start, [[0, 0, 1]]])
     back = np.linalg.inv(whole)[: len(start)] if models.is_planar(model) else start.T
-    there = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 2.0)
+    forward = fitting.fit(fitting.Correspondences(p, q, model, cameras), start, 2.0)
     again = fitting.fit(fitting.Correspondences(q, p, model, cameras), back, 2.0)
-    residuals = models.residual(p, q, model, there, cameras)
+    residuals = models.residual(p, q, model, forward, cameras)
     np.testing.assert_allclose(models.residual(q, p, model, again, cameras), residuals, atol=0.02)
 
 

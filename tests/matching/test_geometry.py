@@ -73,7 +73,7 @@ def _rotated(points, angle):
 
 @pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "auto"])
 @pytest.mark.parametrize(
-    "kind", ["collinear", "duplicates", "one position", "four", "wrong", "tiny overlap"]
+    "kind", ["collinear", "duplicates", "one position", "four", "unrelated", "tiny overlap"]
 )
 def test_degenerate_matches_have_a_low_confidence_and_a_reason(model, kind):
     rng = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_degenerate_matches_have_a_low_confidence_and_a_reason(model, kind):
         p = p[:4]
     elif kind == "tiny overlap":
         p = rng.uniform(498, 499, (60, 2))
-    q = rng.uniform(0, 500, p.shape) if kind == "wrong" else p + 3
+    q = rng.uniform(0, 500, p.shape) if kind == "unrelated" else p + 3
     if kind == "tiny overlap":
         q = p - 498
     options = {"size": (500, 500), "size_a": (500, 500)}
@@ -138,9 +138,9 @@ def test_the_geometry_does_not_depend_on_the_order_of_the_images():
     matrix = np.array([[0.3, 0.05, 100], [-0.02, 0.9, 40], [1e-4, 0, 1]])
     q = models.mapped(p, matrix) + rng.normal(0, 0.4, p.shape)
     q[:90] = rng.uniform(0, 600, (90, 2))
-    there, back = geometry.estimate(p, q), geometry.estimate(q, p)
+    forward, back = geometry.estimate(p, q), geometry.estimate(q, p)
     grid = np.stack(np.meshgrid(np.linspace(0, 800, 9), np.linspace(0, 800, 9)), -1).reshape(-1, 2)
-    returned = models.mapped(models.mapped(grid, there.matrix), back.matrix)
+    returned = models.mapped(models.mapped(grid, forward.matrix), back.matrix)
     assert np.abs(returned - grid).max() < 0.5
-    assert (there.inliers == back.inliers).mean() > 0.98
-    assert abs(there.confidence - back.confidence) < 0.05
+    assert (forward.inliers == back.inliers).mean() > 0.98
+    assert abs(forward.confidence - back.confidence) < 0.05

@@ -20,14 +20,14 @@ def frames(count, rng=RNG):
     return maps
 
 
-def there(points):
+def mapped(points):
     return points @ LINEAR.T + SHIFT
 
 
 @pytest.fixture
 def inliers():
     p = np.random.default_rng(1).uniform([0, 0], [500, 400], (200, 2))
-    return p, there(p)
+    return p, mapped(p)
 
 
 def test_predictions_follow_the_local_map(inliers):
@@ -35,7 +35,7 @@ def test_predictions_follow_the_local_map(inliers):
     predicted = propagation.predict(maps, inliers, SIZES)
     assert len(predicted.rows) > 80
     chosen = maps[predicted.rows]
-    np.testing.assert_allclose(predicted.maps[:, :, 2], there(chosen[:, :, 2]), atol=1e-6)
+    np.testing.assert_allclose(predicted.maps[:, :, 2], mapped(chosen[:, :, 2]), atol=1e-6)
     np.testing.assert_allclose(predicted.maps[:, :, :2], LINEAR @ chosen[:, :, :2], atol=1e-6)
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_predicted_across_a_depth_edge(inliers):
 
 def test_collinear_inliers_predict_nothing():
     p = np.stack([np.linspace(0, 499, 100), np.linspace(0, 399, 100)], 1)
-    assert len(propagation.predict(frames(100), (p, there(p)), SIZES).rows) == 0
+    assert len(propagation.predict(frames(100), (p, mapped(p)), SIZES).rows) == 0
 
 
 def propagate(inliers, moved=True, cosine=1.0, consistent=True, covariance=0.01):

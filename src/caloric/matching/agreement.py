@@ -69,8 +69,8 @@ def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
     """Return the scores (m,) of all matches, by their neighbors among those that are counted."""
     rows = np.flatnonzero(counted)
     number = min(_NEIGHBORS[-1] + 1, len(rows))
-    _, found = cKDTree(local.p[rows]).query(local.p, number)
-    near = rows[found.reshape(len(local.p), number)]
+    _, nearest = cKDTree(local.p[rows]).query(local.p, number)
+    near = rows[nearest.reshape(len(local.p), number)]
     other = near != np.arange(len(near))[:, None]
     offset = local.p[near] - local.p[:, None]
     predicted = local.q[:, None] + np.einsum("mij,mkj->mki", local.maps, offset)

@@ -75,7 +75,7 @@ def propagate(
     """
     points = list(inliers)
     rows: list[list[NDArray[np.intp]]] = [[], []]
-    found: list[list[Refined]] = [[], []]
+    refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
@@ -88,31 +88,31 @@ def propagate(
             ends = [frames[:, :, 2], refined.xy]
             keep = refined.moved & _precise(refined.covariances) & consistent(ends[i], ends[j])
             rows[i].append(free[predicted.rows[keep]])
-            found[i].append(
+            refinements[i].append(
                 Refined(refined.maps[keep], refined.moved[keep], refined.covariances[keep])
             )
             points[i] = np.concatenate([points[i], ends[0][keep]])
             points[j] = np.concatenate([points[j], ends[1][keep]])
         if len(points[0]) - before < _FEW * before:
             break
-    results = [_similar(sides[i], rows[i], found[i], describe, 1 - i) for i in range(2)]
+    results = [_similar(sides[i], rows[i], refinements[i], describe, 1 - i) for i in range(2)]
     return results[0], results[1]
 
 
 def _similar(
     side: Side,
     rows: list[NDArray[np.intp]],
-    found: list[Refined],
+    refinements: list[Refined],
     describe: DescribeIn,
     other: int,
 ) -> Propagated:
     """Return the matches whose descriptors are similar."""
     all_rows = np.concatenate(rows)
-    maps = np.concatenate([part.maps for part in found])
-    covariances = np.concatenate([part.covariances for part in found])
-    descriptors, own = describe(other, maps), side.descriptors[all_rows]
-    norms = np.linalg.norm(descriptors, axis=1) * np.linalg.norm(own, axis=1)
-    keep = (descriptors * own).sum(1) > _MIN_COSINE * norms
+    maps = np.concatenate([part.maps for part in refinements])
+    covariances = np.concatenate([part.covariances for part in refinements])
+    descriptors, descriptors_of_side = describe(other, maps), side.descriptors[all_rows]
+    norms = np.linalg.norm(descriptors, axis=1) * np.linalg.norm(descriptors_of_side, axis=1)
+    keep = (descriptors * descriptors_of_side).sum(1) > _MIN_COSINE * norms
     return Propagated(all_rows[keep], maps[keep], covariances[keep], descriptors[keep])
 
 
