@@ -98,7 +98,7 @@ def test_the_builds_agree():
 def test_the_confidence_uses_the_fitted_coefficients():
     report = results("geometry")["calibration"]
     for group, used in (("planar", confidence.PLANAR), ("epipolar", confidence.EPIPOLAR)):
-        np.testing.assert_allclose(report[group]["coefficients"], used, atol=0.05)
+        np.testing.assert_allclose(report[group]["coefficients"], used, atol=0.001)
         errors = [v["error"] for name, v in report[group].items() if name != "coefficients"]
         assert max(errors) < 0.05
 

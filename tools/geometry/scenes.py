@@ -246,7 +246,7 @@ def matched(a: Gray, b: Gray, level: int, max_features: int) -> Matched:
     """Return the refined matches of two images, with views up to a tilt."""
     views = None if level == 1 else level
     first, second = (caloric.extract(i, max_features=max_features, views=views) for i in (a, b))
-    matches = caloric.match(first, second, ratio=0.9, refine=True, images=(a, b))
+    matches = caloric.match(first, second, agreement=True, refine=True, images=(a, b))
     maps = [comparison.maps_of(features, "", 1.0) for features in (first, second)]
     return Matched(*comparison.matched_maps(maps[0], maps[1], matches), matches.covariances)
 

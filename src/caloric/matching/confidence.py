@@ -51,8 +51,8 @@ _STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
 _GRID = 8  # points across and down at which errors are predicted
 # Coefficients of the regressions: see the module.
-PLANAR = (-1.806, -0.102, -1.143, 0.812, -2.442)
-EPIPOLAR = (-3.303, -0.247)
+PLANAR = (-1.641, -0.072, -0.776, 0.882, -2.099)
+EPIPOLAR = (-3.24, -0.202)
 
 
 @dataclass(frozen=True)
