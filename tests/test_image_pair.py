@@ -24,7 +24,7 @@ def views():
 @pytest.fixture(scope="module")
 def pair(views):
     steps = {"agreement": False, "propagate": False}
-    return caloric.match_images(*views[:2], model="homography", max_features=400, **steps)
+    return caloric.match_images(*views[:2], max_features=400, **steps)
 
 
 def test_points_agree_with_the_known_change(pair, views):

@@ -131,5 +131,5 @@ def test_frames_that_disagree_lower_the_confidence():
     mirrored = frames[1].copy()
     mirrored[:, :, :2] = mirrored[:, :, 1::-1]
     other = geometry.estimate(p, q, size=SIZE, size_a=SIZE, frames=(frames[0], mirrored))
-    assert agreeing.confidence > 0.5
+    assert agreeing.confidence > 0.4
     assert other.confidence < agreeing.confidence - 0.05
