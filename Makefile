@@ -8,7 +8,7 @@ TOOL := .venv/.tool
 READY := .venv/.ready
 RELEASE := .venv/.release
 
-.PHONY: demo paper test test-rest test-all test-plain test-oldest test-newest golden lint docs dist wheels release-check whitening sanitize cross clean
+.PHONY: demo paper test test-rest test-all test-snippets test-plain test-oldest test-newest golden lint docs dist wheels release-check whitening sanitize cross clean
 
 demo: $(TOOL)
 	$(BIN)/caloric demo demo
@@ -47,9 +47,13 @@ CORE := $(addprefix tests/,detector extraction/test_tiled.py image/test_tiles.py
 test-rest: $(READY)
 	$(call both,$(MAKE) --no-print-directory docs && \
 	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' $(CORE),\
-	  $(PYTEST) -m slow)
+	  $(PYTEST) -m 'slow and not environments')
 
 test-all: test test-rest
+
+# The code of README and docs, each page in an environment made by its install line.
+test-snippets: $(READY)
+	$(PYTEST) -m environments
 
 # Write the golden vectors of one descriptor: make golden KERNEL=heat. An existing file is
 # overwritten only with OVERWRITE=1.

@@ -90,6 +90,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.environments
 def test_code_runs_in_the_environment_of_its_install_line(files, wheel, tmp_path):
     """A command that has run in an environment with fewer packages is not repeated, unless later
     commands of the page need its output.

