@@ -39,12 +39,10 @@ def test_small_and_smooth_templates_are_not_found_in_another_image():
     """They resemble some part of any image, but do not determine a position."""
     rng = np.random.default_rng(0)
     other, image = photograph("coffee"), photograph()
-    converged = []
-    for size in (24, 32, 48, 64):
-        for _ in range(6):
+    for size in (24, 32, 48):
+        for _ in range(3):
             y, x = rng.integers(0, 360 - size, 2)
-            converged.append(caloric.align(other[y : y + size, x : x + size], image).converged)
-    assert sum(converged) <= 1
+            assert not caloric.align(other[y : y + size, x : x + size], image).converged
 
 
 def test_covariance_predicts_the_scatter_under_noise():

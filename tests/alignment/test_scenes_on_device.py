@@ -30,9 +30,9 @@ def test_alignments_are_those_of_the_cpu():
 def test_registrations_are_those_of_the_cpu(name, inside):
     """Energy, normal equations, agreement and noise at the fine σ, inside and outside the image."""
     feature = fields.feature(name)
-    image = photograph(size=(400, 430)).astype(np.float32) / 255
-    template = np.ascontiguousarray(image[90:310, 80:330])
-    transform = np.array([[1.1, 0.05, 60.0], [-0.05, 1.07, 90.0 if inside else 260.0]])
+    image = photograph(size=(240, 260)).astype(np.float32) / 255
+    template = np.ascontiguousarray(image[54:186, 48:198])
+    transform = np.array([[1.1, 0.05, 36.0], [-0.05, 1.07, 54.0 if inside else 156.0]])
     cpu = scenes.fine_scene(template, image, feature)
     device = scenes_on_device.scene(template, image, feature, DEVICE)
     for sigma, model in itertools.product((1.4, 0.0), ("translation", "similarity", "affine")):

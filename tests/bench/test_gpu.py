@@ -55,6 +55,8 @@ def test_the_file_benchmark_reports_rates(directory, monkeypatch):
     from tools.gpu import users
 
     monkeypatch.setattr(users, "IMAGES", 2)
+    smaller = lambda path, height, width, count: gpu.photographs(path, 160, 200, count)  # noqa: E731
+    monkeypatch.setattr(users, "photographs", smaller)
     monkeypatch.setattr(users, "_seconds", lambda work, *_: float(bool(work() or True)))
     report = users.files(directory, "torch:cpu", lambda message: None)
     assert report["files"] == 2
