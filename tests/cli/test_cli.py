@@ -79,7 +79,7 @@ def test_the_code_of_the_recipes_runs_and_finds_more_inliers():
     scope: dict[str, object] = {}
     exec("\n".join(blocks), scope)
     assert scope["after"] > scope["before"] > 100
-    assert scope["described"].shape == (1, 2, 128)
+    assert scope["described"].shape == (1, 100, 128)
     assert len(scope["matches"]) > 200
 
 

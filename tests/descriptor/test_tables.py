@@ -44,7 +44,7 @@ def coverage(layout, sigma_a):
 def test_narrow_kernels_are_averaged_over_beta():
     """Without averaging, eight directions miss gradients between them."""
     assert coverage(caloric.Grid(average=False), 0.1) < 0.05
-    for sigma_a in (0.003, 0.1, 0.2, 0.25, 0.29, 0.3, 0.35):
+    for sigma_a in (0.003, 0.2, 0.29, 0.3):
         assert coverage(caloric.Grid(), sigma_a) > 0.65
         assert coverage(caloric.Grid(average=True), sigma_a) > 0.9
     assert coverage(caloric.Grid(directions=32), 0.1) > 0.9
