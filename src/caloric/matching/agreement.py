@@ -12,8 +12,6 @@ from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
-from scipy.special import gammaincc, gammaln
 
 from caloric.types import FloatArray
 
@@ -67,6 +65,8 @@ def scores(a: FloatArray, b: FloatArray, size_b: tuple[int, int]) -> FloatArray:
 
 def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
     """Return the scores (m,) of all matches, by their neighbors among those that are counted."""
+    from scipy.spatial import cKDTree  # slow to import
+
     rows = np.flatnonzero(counted)
     number = min(_NEIGHBORS[-1] + 1, len(rows))
     _, nearest = cKDTree(local.p[rows]).query(local.p, number)
@@ -93,6 +93,8 @@ def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
 
 def _surprise(count: NDArray[np.intp], expected: FloatArray) -> FloatArray:
     """Return −log10 of the probability of at least ``count`` events; ``expected`` is the mean."""
+    from scipy.special import gammaincc, gammaln  # slow to import
+
     k, mean = count.astype(np.float64), np.maximum(expected, 1e-12)
     with np.errstate(divide="ignore"):
         exact = np.log(1 - gammaincc(np.maximum(k, 1), mean))

@@ -31,7 +31,6 @@ from math import exp, inf, lgamma, log, log10
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from caloric.frames import sigmas
 from caloric.matching import fitting, models
@@ -221,6 +220,8 @@ def predicted_error(estimate: Estimate) -> float:
     if estimate.planar:
         mapped = models.mapped(points, estimate.matrix)
     else:
+        from scipy.spatial import cKDTree  # slow to import
+
         _, nearest = cKDTree(p).query(points)
         mapped = points + (q - p)[nearest]
     visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from caloric.matching.refinement import Refined
 from caloric.types import FloatArray
@@ -138,6 +137,8 @@ def predict(
     nothing = Predictions(np.zeros(0, np.intp), np.zeros((0, 2, 3)))
     if len(p) < _NEIGHBORS or len(frames) == 0:
         return nothing
+    from scipy.spatial import cKDTree  # slow to import
+
     xy = frames[:, :, 2]
     distance, near = cKDTree(p).query(xy, _NEIGHBORS)
     rows = np.flatnonzero(distance[:, _NEIGHBORS // 2 - 1] < _REACH * np.hypot(*sizes[0]))
@@ -175,6 +176,8 @@ def _precise(covariances: FloatArray) -> NDArray[np.bool_]:
 
 def _free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken."""
+    from scipy.spatial import cKDTree  # slow to import
+
     distance, _ = cKDTree(taken).query(positions)
     x, y = np.floor(positions / _RADIUS).T
     _, first = np.unique(x + 1j * y, return_index=True)
