@@ -205,8 +205,8 @@ def test_the_white_level_applies_to_extraction_and_refinement(tmp_path):
     assert extracted(deep, out, 4080).found == extracted(usual, expected).found
     assert extracted(deep, out, 4080.0).extracted == 0
     for store_path, folder in ((out, deep), (expected, usual)):
-        matching.match(store_path, [("a.tif", "b.tif")], matching.Matching(), HERE)
-        matching.verify(store_path, matching.Matching(), HERE)
+        matching.match(store_path, [("a.tif", "b.tif")], matching.Matching(confidence=0.0), HERE)
+        matching.verify(store_path, matching.Matching(confidence=0.0), HERE)
         assert refining.refine(str(folder), store_path, HERE).moved > 10
     for name, features in exporting.images(out):
         other = dict(exporting.images(expected))[name]
