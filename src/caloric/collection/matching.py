@@ -60,7 +60,7 @@ class Matching:
     ratio: float = 0.85
     model: Model = "fundamental"
     threshold: float = 1.5
-    confidence: float = 0.9
+    confidence: float = 0.5
 
     def __post_init__(self) -> None:
         """Raise an error if an option is invalid."""
