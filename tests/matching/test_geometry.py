@@ -144,3 +144,13 @@ def test_the_geometry_does_not_depend_on_the_order_of_the_images():
     assert np.abs(returned - grid).max() < 0.5
     assert (forward.inliers == back.inliers).mean() > 0.98
     assert abs(forward.confidence - back.confidence) < 0.05
+
+
+def test_a_plane_is_evidence_for_its_epipolar_geometry():
+    """The epipolar geometry of a plane is not unique, but points of the plane agree with it."""
+    p = np.random.default_rng(0).uniform(0, 500, (300, 2))
+    q = models.mapped(p, np.array([[0.9, 0.1, 5], [-0.1, 1.05, 9], [1e-4, 5e-5, 1]]))
+    noise = np.random.default_rng(1).normal(0, 0.3, q.shape)
+    for points in (q, q + noise):
+        result = geometry.estimate(p, points, model="fundamental", size=(500, 500))
+        assert result.confidence > 0.9

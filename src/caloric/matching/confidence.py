@@ -10,8 +10,8 @@ epipolar lines for fundamental and essential matrices. The evidence is:
   unrelated match in twenty.
 * e, the expected error in pixels over the overlap, which follows from the residuals and positions
   of the inliers (:meth:`caloric.Geometry.error_at`). It is large if the inliers cover a small part.
-  The last factor for epipolar geometries is not fitted: it is close to 1 unless the matches do not
-  determine the geometry, as on a line.
+  The last factor for epipolar geometries is not fitted: it is close to 1 unless the inliers do not
+  agree well. Inliers on one line are no evidence for an epipolar geometry.
 * for planar models, the number k of inliers, and the number r of inliers of a rival: of a second
   model of the same kind among the other matches. Another plane, a repeated motif or a scene with
   depth have strong rivals.
@@ -154,7 +154,17 @@ def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int])
     distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
     counted = inliers & (distances <= _BAND * estimate.threshold)
     power = false_alarms(estimate, counted, NEEDED[estimate.model], 1.0)
+    if _is_line(estimate.p[counted]) or _is_line(estimate.q[counted]):
+        power = inf  # points on a line agree with any epipolar geometry whose epipole is on it
     return Evidence(power, error, count, None)
+
+
+def _is_line(points: FloatArray) -> bool:
+    """Return whether points (m, 2) are on a line, up to 1 % of its length."""
+    if len(points) < 2:
+        return True
+    narrow, wide = np.linalg.eigvalsh(np.cov(points.T))
+    return bool(narrow <= 1e-4 * wide)
 
 
 def false_alarms(
@@ -209,26 +219,21 @@ def predicted_error(estimate: Estimate) -> float:
     """Return the expected error in pixels, as root mean square over the overlap of the images.
 
     Points of a grid in the first image are mapped to the second by a planar model. For an epipolar
-    geometry, a point moves like the nearest inlier.
+    geometry, which does not map points, the inliers are used.
     """
-    (h, w), (height, width) = estimate.sizes
-    across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
-    points = np.stack(np.meshgrid(across, down), -1).reshape(-1, 2)
     p, q = (v[estimate.inliers] for v in (estimate.p, estimate.q))
     if estimate.covariance is None or len(p) == 0:
         return inf
     if estimate.planar:
+        (h, w), (height, width) = estimate.sizes
+        across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
+        points = np.stack(np.meshgrid(across, down), -1).reshape(-1, 2)
         mapped = models.mapped(points, estimate.matrix)
-    else:
-        from scipy.spatial import cKDTree  # slow to import
-
-        _, nearest = cKDTree(p).query(points)
-        mapped = points + (q - p)[nearest]
-    visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
-    if not visible.any():
-        return inf
+        visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
+        if not visible.any():
+            return inf
+        p, q = points[visible], mapped[visible]
     errors = models.errors(
-        (points[visible], mapped[visible]), estimate.model, estimate.matrix, estimate.covariance,
-        estimate.cameras,
-    )  # fmt: skip
+        (p, q), estimate.model, estimate.matrix, estimate.covariance, estimate.cameras
+    )
     return float(np.sqrt((errors**2).mean()))
