@@ -32,7 +32,8 @@ define both
 endef
 
 # Together with lint, these take about as long as the other fast tests.
-BESIDE := $(addprefix tests/,alignment bench cli descriptor detector extraction gpu image kernels matching theory)
+BESIDE := $(addprefix tests/,alignment bench cli descriptor detector extraction gpu image interop kernels \
+  matching theory)
 
 # Static checks and the tests that are not marked slow; run it for every change.
 test: $(READY)

@@ -1,6 +1,6 @@
 """``python -m tools reader-pairs``: exported descriptors in the matchers of other libraries.
 
-Each matcher has the settings of its library's documentation. A match counts as an inlier if it
+Each matcher has the default settings of its library. A match counts as an inlier if it
 agrees with a fundamental matrix (OpenCV's MAGSAC).
 """
 
