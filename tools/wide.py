@@ -29,6 +29,7 @@ from caloric.matching import neighbors
 from caloric.matching.confidence import CORRECT_ERROR
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
+from tools.geometry.scenes import scene
 
 LEVELS = (1, *TILTS)
 RENDERED = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)  # tilts
@@ -49,11 +50,6 @@ class Job:
     second: str
     tilt: float
     seed: int
-
-
-def scene(path: str) -> str:
-    """Return the scene of a photograph: its name without the number."""
-    return Path(path).stem.rstrip("0123456789").rstrip("_-")
 
 
 def _photograph(path: str) -> NDArray[np.uint8]:
@@ -131,7 +127,7 @@ def trial(job: Job) -> list[Report]:
 def jobs(photographs: Sequence[str], count: int, seed: int) -> Iterator[Job]:
     """Yield equal numbers of unrelated and related pairs."""
     rng = np.random.default_rng(seed)
-    others = [(a, b) for a, b in combinations(photographs, 2) if scene(a) != scene(b)]
+    others = [(a, b) for a, b in combinations(photographs, 2) if scene(Path(a)) != scene(Path(b))]
     if len(others) < count:
         raise InputError(f"{len(photographs)} photographs have too few unrelated pairs")
     for i in rng.permutation(len(others))[:count]:

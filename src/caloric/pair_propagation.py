@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import comparison
+from caloric.descriptor.normalize import OFFSET
 from caloric.extraction import dispatch, tiled
 from caloric.features import Features
 from caloric.frames import Frames
@@ -19,6 +20,7 @@ from caloric.matching.models import residual
 from caloric.matching.neighbors import ORIGINS, Matches
 from caloric.matching.propagation import Propagated, Side
 from caloric.matching.refinement import Refined
+from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray
 
@@ -77,7 +79,7 @@ def propagated(
     if not any(len(part.rows) for part in new):
         return pair
     extended = [_extended(features[i], new[1 - i]) for i in range(2)]
-    matches = _joined(pair, maps_b, new)
+    matches = _joined(pair, maps_b, sides, new)
     a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
     fitted = geometries.refitted(
@@ -88,7 +90,7 @@ def propagated(
 
 def _offset(features: Features) -> float:
     """Return the byte of 0 in the encoding of descriptors."""
-    return 128.0 if features.encoding == "uint8+128" else 0.0
+    return float(OFFSET) if features.encoding == "uint8+128" else 0.0
 
 
 def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
@@ -107,7 +109,9 @@ def _extended(features: Features, new: Propagated) -> Features:
     )
 
 
-def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagated]) -> Matches:
+def _joined(
+    pair: Verified, maps_b: FloatArray, sides: list[Side], new: tuple[Propagated, Propagated]
+) -> Matches:
     """Return the matches of a pair, then those of frames of the first and of the second image."""
     known, (forward, backward) = pair.matches, new
     count_a, count_b = len(pair.a), len(pair.b)
@@ -116,22 +120,22 @@ def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagate
         np.stack([forward.rows, count_b + np.arange(len(forward.rows))], 1),
         np.stack([count_a + np.arange(len(backward.rows)), backward.rows], 1),
     ]
-    starts = pair.a.frames.maps[forward.rows], pair.b.frames.maps[backward.rows]
+    starts = pair.b.frames.maps[backward.rows]
     # The position in the first image was refined: its covariance, mapped to the second image.
-    local = starts[1][:, :, :2] @ np.linalg.inv(backward.maps[:, :, :2])
+    local = local_maps(backward.maps, starts)
     mapped = local @ backward.covariances @ np.swapaxes(local, 1, 2)
     unknown = np.broadcast_to(np.diag([np.inf, np.inf]), (len(known), 2, 2))
     before = unknown if known.covariances is None else known.covariances
-    sides = _decoded(pair.a, pair.a.descriptors), _decoded(pair.b, pair.b.descriptors)
     distances = [
-        np.linalg.norm(sides[i][part.rows] - part.descriptors, axis=1) for i, part in enumerate(new)
+        np.linalg.norm(side.descriptors[part.rows] - part.descriptors, axis=1)
+        for side, part in zip(sides, new, strict=True)
     ]
     origin = np.zeros(len(known), np.uint8) if known.origin is None else known.origin
     later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
     return Matches(
         np.concatenate(indices),
         np.concatenate([known.distances, *distances]).astype(np.float32),
-        np.concatenate([maps_b, forward.maps, starts[1]]),
+        np.concatenate([maps_b, forward.maps, starts]),
         np.concatenate([before, forward.covariances, mapped]),
         np.concatenate([origin, later]),
     )

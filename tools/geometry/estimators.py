@@ -15,8 +15,7 @@ import cv2
 import numpy as np
 
 from caloric.bench.metrics import corner_error
-from caloric.bench.pair_data import Camera, relative_pose
-from caloric.bench.pairs import auc
+from caloric.bench.pairs import angular_error, auc
 from caloric.interop import poselib as library
 from caloric.matching import geometry
 from caloric.matching.fitting import Correspondences
@@ -101,23 +100,6 @@ def estimators() -> dict[str, Estimator]:
     return result
 
 
-def pose_error(
-    matrix: FloatArray, cameras: tuple[Camera, Camera], points: tuple[FloatArray, FloatArray]
-) -> float:
-    """Return the larger of the errors of rotation and translation, in degrees."""
-    unit = [
-        cv2.undistortPoints(v[:, None], camera.calibration, None)[:, 0]
-        for v, camera in zip(points, cameras, strict=True)
-    ]
-    _, rotation, translation, _ = cv2.recoverPose(matrix, unit[0], unit[1], np.eye(3))
-    true_rotation, true_translation = relative_pose(*cameras)
-    cosines = (
-        (np.trace(rotation @ true_rotation.T) - 1) / 2,
-        float(translation[:, 0] @ true_translation) / float(np.linalg.norm(true_translation)),
-    )
-    return float(np.degrees(np.arccos(np.clip(cosines, -1, 1))).max())
-
-
 def epipolar_error(matrix: FloatArray, p: FloatArray, q: FloatArray) -> float:
     """Return the mean distance of points q from the epipolar lines of p, in pixels."""
     lines = homogeneous(p) @ matrix.T
@@ -135,7 +117,8 @@ def error(case: Case, model: GeometryModel, matrix: FloatArray | None, level: in
         return epipolar_error(matrix, case.points_a, case.points_b)
     assert case.cameras is not None
     matched = case.levels[level]
-    return pose_error(matrix, case.cameras, (matched.a[:, :, 2], matched.b[:, :, 2]))
+    points = matched.a[:, :, 2], matched.b[:, :, 2]
+    return angular_error(matrix, case.cameras, points, np.ones(len(matched.a), bool))
 
 
 def compare(cases: Iterable[Case]) -> list[Report]:

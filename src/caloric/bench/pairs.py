@@ -29,7 +29,7 @@ from caloric import pipeline
 from caloric.bench.contenders import Contender, Extracted
 from caloric.bench.correspondence import project
 from caloric.bench.metrics import bootstrap, corner_error
-from caloric.bench.pair_data import Gray, Pair, distances, relative_pose
+from caloric.bench.pair_data import Camera, Gray, Pair, distances, relative_pose
 from caloric.features import Features
 from caloric.matching import geometry
 from caloric.matching.neighbors import match_descriptors
@@ -123,15 +123,26 @@ def pose_error(
     )  # fmt: skip
     if estimate.matrix is None:
         return float("inf")
+    return angular_error(estimate.matrix, pair.truth, (p, q), estimate.inliers)
+
+
+def angular_error(
+    matrix: FloatArray,
+    cameras: tuple[Camera, Camera],
+    points: tuple[FloatArray, FloatArray],
+    inliers: NDArray[np.bool_],
+) -> float:
+    """Return the larger of the rotation and translation errors of an essential matrix, in degrees.
+
+    The inliers (m,) of matched points (m, 2) decide between the poses that the matrix allows.
+    """
     unit = [
-        cv2.undistortPoints(points[:, None], k, None)[:, 0]
-        for points, k in zip((p, q), cameras, strict=True)
+        cv2.undistortPoints(v[:, None], camera.calibration, None)[:, 0]
+        for v, camera in zip(points, cameras, strict=True)
     ]
-    inliers = estimate.inliers.astype(np.uint8)[:, None].copy()
-    _, rotation, translation, _ = cv2.recoverPose(
-        estimate.matrix, unit[0], unit[1], np.eye(3), mask=inliers
-    )
-    truth, direction = relative_pose(*pair.truth)
+    mask = inliers.astype(np.uint8)[:, None].copy()
+    _, rotation, translation, _ = cv2.recoverPose(matrix, unit[0], unit[1], np.eye(3), mask=mask)
+    truth, direction = relative_pose(*cameras)
     rotation_error = _angle((np.trace(rotation @ truth.T) - 1) / 2)
     cosine = float(translation[:, 0] @ direction / np.linalg.norm(direction))
     return max(rotation_error, _angle(cosine))

@@ -15,7 +15,7 @@ _FEW = 8  # matches that are needed for a fundamental matrix
 class CollectionResult:
     """The result of :func:`caloric.collection.run`.
 
-    It is true in a condition if there is a model.
+    ``bool(result)`` is True if there is a model.
 
     Attributes
     ----------

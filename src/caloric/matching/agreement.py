@@ -13,6 +13,7 @@ from math import log, pi
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.matching.sampling import local_maps
 from caloric.types import FloatArray
 
 _NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
@@ -37,7 +38,7 @@ class _Local:
 
     @classmethod
     def of(cls, a: FloatArray, b: FloatArray) -> "_Local":
-        maps = b[:, :, :2] @ np.linalg.inv(a[:, :, :2])
+        maps = local_maps(a, b)
         # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
         rotation = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
         scale = 0.5 * np.log(np.maximum(np.abs(np.linalg.det(maps)), 1e-12))

@@ -90,11 +90,11 @@ class _Mixture:
     deviation: float
     share: float
 
-    def updated(self, sizes: FloatArray, window: float, loss: _Loss) -> "_Mixture":
+    def updated(self, sizes: FloatArray, threshold: float, loss: _Loss) -> "_Mixture":
         """Return the mixture after some steps of expectation maximization."""
         deviation, share, k = self.deviation, self.share, loss.dimensions
         squares = sizes**2
-        highest = loss.max_error / loss.window * window
+        window, highest = loss.window * threshold, loss.max_error * threshold
         for _ in range(_MIXTURE_STEPS):
             peak = (
                 share / (1 - share) * (0.5 if k == 2 else sqrt(2 / pi)) * (window / deviation) ** k
@@ -117,7 +117,7 @@ class _Problem:
     variances: FloatArray
     cells: list[NDArray[np.intp]]
     units: Units
-    window: float
+    threshold: float
     loss: _Loss
 
     @classmethod
@@ -126,16 +126,16 @@ class _Problem:
     ) -> "_Problem | None":
         """Return the problem of the matches close to a model, or None if there are none."""
         loss = _PLANAR_LOSS if matches.planar else _EPIPOLAR_LOSS
-        window = loss.window * threshold
         p, q, model = matches.p, matches.q, matches.model
-        near = models.residual(p, q, model, matrix, matches.cameras) < 2 * window
+        residuals = models.residual(p, q, model, matrix, matches.cameras)
+        near = residuals < 2 * loss.window * threshold
         if not near.any():
             return None
         p, q = p[near], q[near]
         variances = np.zeros(len(p)) if matches.variances is None else matches.variances[near]
         units = Units.of(p, q)
         return cls(
-            units.of_points(p), units.of_points(q), variances, _cells(p, q), units, window, loss
+            units.of_points(p), units.of_points(q), variances, _cells(p, q), units, threshold, loss
         )
 
     def density(self, weights: FloatArray) -> FloatArray:
@@ -147,8 +147,8 @@ class _Problem:
     def weights(self, fit: Fit | PlaneFit, mixture: _Mixture) -> tuple[FloatArray, _Mixture]:
         """Return the weights (m,) of matches at the residuals of a fit, and the mixture there."""
         squares = self.units.scale**2 * fit.squares
-        sizes = np.sqrt(squares[squares < self.window**2])
-        mixture = mixture.updated(sizes, self.window, self.loss)
+        sizes = np.sqrt(squares[squares < (self.loss.window * self.threshold) ** 2])
+        mixture = mixture.updated(sizes, self.threshold, self.loss)
         total = mixture.deviation**2 + self.variances
         weights = np.clip(1 - squares / (self.loss.limit**2 * total), 0, None) ** 2
         return weights / total, mixture

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.matching.refinement import Refined
+from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray
 
 _NEIGHBORS = 8  # inliers that determine the local map
@@ -179,8 +180,6 @@ def _free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
     from scipy.spatial import cKDTree  # slow to import
 
     distance, _ = cKDTree(taken).query(positions)
-    x, y = np.floor(positions / _RADIUS).T
-    _, first = np.unique(x + 1j * y, return_index=True)
     once = np.zeros(len(positions), bool)
-    once[first] = True
+    once[first_of_cells(np.floor(positions / _RADIUS).astype(np.int64))] = True
     return np.asarray(once & (distance > _RADIUS))

@@ -45,7 +45,6 @@ class GeometryEstimator(Protocol):
 @dataclass(frozen=True, eq=False)
 class _Fit:
     matrix: FloatArray
-    residuals: FloatArray
     score: float
 
 
@@ -89,12 +88,11 @@ def _fitted(matches: Correspondences, matrix: FloatArray | None, threshold: floa
     if matrix is None or not np.isfinite(matrix).all():
         return None
     p, q, model, cameras = matches.p, matches.q, matches.model, matches.cameras
-
     limit = _RANKING * threshold if matches.planar else threshold
 
     def scored(matrix: FloatArray) -> _Fit:
         residuals = residual(p, q, model, matrix, cameras)
-        return _Fit(matrix, residuals, fitting.score(residuals, limit))
+        return _Fit(matrix, fitting.score(residuals, limit))
 
     sampled = scored(matrix)
     fitted = fitting.fit(matches, matrix, threshold)

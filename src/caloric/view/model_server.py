@@ -1,12 +1,10 @@
 """The local web server of the page that shows a model; it writes nothing to disk."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from caloric.errors import InputError
+from caloric.view import server
 from caloric.view.model import ShownModel
-from caloric.view.server import HEADERS
 from caloric.view.standalone import STATIC
 
 _THUMBNAIL, _PREVIEW = 256, 1600  # pixels per side
@@ -14,26 +12,8 @@ _THUMBNAIL, _PREVIEW = 256, 1600  # pixels per side
 
 def application(model: ShownModel, hosts: list[str]) -> Any:
     """Return the Starlette application, which accepts requests for the given host names."""
-    try:
-        from starlette import responses
-        from starlette.applications import Starlette
-        from starlette.middleware import Middleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.routing import Mount, Route
-        from starlette.staticfiles import StaticFiles
-    except ImportError:
-        raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
-
-    def handled(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        async def respond(request: Any) -> Any:
-            try:
-                response = await handler(request)
-            except InputError as error:
-                response = responses.JSONResponse({"error": str(error)}, 400)
-            response.headers.update(HEADERS)
-            return response
-
-        return respond
+    server.check_installed()
+    from starlette import responses
 
     def number(request: Any, name: str) -> int:
         return int(request.path_params[name])
@@ -59,23 +39,21 @@ def application(model: ShownModel, hosts: list[str]) -> Any:
         i, j = number(request, "i"), number(request, "j")
         return responses.JSONResponse(await asyncio.to_thread(model.matches, i, j))
 
-    def photograph(side: int) -> Callable[[Any], Awaitable[Any]]:
+    def photograph(side: int) -> server.Handler:
         async def respond(request: Any) -> Any:
             data = await asyncio.to_thread(model.photograph, number(request, "i"), side)
             return responses.Response(data, media_type="image/jpeg")
 
         return respond
 
-    routes: list[Any] = [
-        Route("/", handled(page)),
-        Route("/api/model", handled(description)),
-        Route("/api/points", handled(points)),
-        Route("/api/track/{i:int}", handled(track)),
-        Route("/api/neighbors/{i:int}", handled(neighbors)),
-        Route("/api/matches/{i:int}/{j:int}", handled(matches)),
-        Route("/api/thumbnail/{i:int}", handled(photograph(_THUMBNAIL))),
-        Route("/api/preview/{i:int}", handled(photograph(_PREVIEW))),
-        Mount("/static", StaticFiles(directory=STATIC)),
-    ]
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    return Starlette(routes=routes, middleware=[trusted])
+    get: dict[str, server.Handler] = {
+        "/": page,
+        "/api/model": description,
+        "/api/points": points,
+        "/api/track/{i:int}": track,
+        "/api/neighbors/{i:int}": neighbors,
+        "/api/matches/{i:int}/{j:int}": matches,
+        "/api/thumbnail/{i:int}": photograph(_THUMBNAIL),
+        "/api/preview/{i:int}": photograph(_PREVIEW),
+    }
+    return server.assembled(get, hosts)

@@ -63,38 +63,64 @@ async def _uploaded(request: Any) -> list[tuple[str, str, bytes]]:
     ]
 
 
-def application(session: Session, hosts: list[str]) -> Any:
-    """Return the Starlette application, which accepts requests for the given host names."""
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+def check_installed() -> None:
+    """Raise InputError if Starlette is not installed."""
     try:
-        from starlette.applications import Starlette
-        from starlette.middleware import Middleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.requests import ClientDisconnect
-        from starlette.responses import FileResponse, JSONResponse, Response
-        from starlette.routing import Mount, Route
-        from starlette.staticfiles import StaticFiles
+        import starlette  # noqa: F401
     except ImportError:
         raise InputError("the page needs Starlette: pip install 'caloric[view]'") from None
+
+
+def _handled(handler: Handler) -> Handler:
+    """Wrap a handler: add the headers, and report errors as JSON."""
+    from starlette.requests import ClientDisconnect
+    from starlette.responses import JSONResponse
+
+    async def respond(request: Any) -> Any:
+        try:
+            response = await handler(request)
+        except InputError as error:
+            response = JSONResponse({"error": str(error)}, 400)
+        except MemoryError:
+            response = JSONResponse({"error": "out of memory"}, 400)
+        except (progress.CancellationError, ClientDisconnect):  # nobody receives this
+            response = JSONResponse({"error": "request cancelled"}, 400)
+        response.headers.update(HEADERS)
+        return response
+
+    return respond
+
+
+def assembled(
+    get: dict[str, Handler], hosts: list[str], put: dict[str, Handler] | None = None
+) -> Any:
+    """Return the Starlette application of handlers by path, for the given host names."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+
+    routes: list[Any] = [
+        *(Route(path, _handled(handler)) for path, handler in get.items()),
+        *(Route(path, _handled(handler), methods=["PUT"]) for path, handler in (put or {}).items()),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    return Starlette(routes=routes, middleware=[trusted])
+
+
+def application(session: Session, hosts: list[str]) -> Any:
+    """Return the Starlette application, which accepts requests for the given host names."""
+    check_installed()
+    from starlette.responses import FileResponse, JSONResponse, Response
+
     workers = asyncio.Semaphore(2)
     matching = asyncio.Semaphore(1)  # one result at a time; images do not wait for it
     steps: dict[str, str] = {}  # the current step of running requests, by their names
-
-    def handled(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        """Wrap a handler: add the headers, and report errors as JSON."""
-
-        async def respond(request: Any) -> Any:
-            try:
-                response = await handler(request)
-            except InputError as error:
-                response = JSONResponse({"error": str(error)}, 400)
-            except MemoryError:
-                response = JSONResponse({"error": "out of memory"}, 400)
-            except (progress.CancellationError, ClientDisconnect):  # nobody receives this
-                response = JSONResponse({"error": "request cancelled"}, 400)
-            response.headers.update(HEADERS)
-            return response
-
-        return respond
 
     async def compute(
         request: Any,
@@ -196,23 +222,19 @@ def application(session: Session, hosts: list[str]) -> Any:
         name = {"Content-Disposition": 'attachment; filename="matches.html"'}
         return Response(text, media_type="text/html", headers=name)
 
-    routes: list[Any] = [
-        Route("/", handled(page)),
-        Route("/api/state", handled(state)),
-        Route("/api/progress/{task}", handled(current_step)),
-        Route("/api/images", handled(upload), methods=["PUT"]),
-        Route("/api/restore", handled(restore), methods=["PUT"]),
-        Route("/api/image/{side}", handled(preview)),
-        Route("/api/crop/{side}", handled(crop)),
-        Route("/api/matches", handled(matches)),
-        Route("/api/detail", handled(detail)),
-        Route("/api/responses/{side}", handled(responses)),
-        Route("/api/align", handled(align)),
-        Route("/api/page", handled(saved)),
-        Mount("/static", StaticFiles(directory=STATIC)),
-    ]
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    return Starlette(routes=routes, middleware=[trusted])
+    get: dict[str, Handler] = {
+        "/": page,
+        "/api/state": state,
+        "/api/progress/{task}": current_step,
+        "/api/image/{side}": preview,
+        "/api/crop/{side}": crop,
+        "/api/matches": matches,
+        "/api/detail": detail,
+        "/api/responses/{side}": responses,
+        "/api/align": align,
+        "/api/page": saved,
+    }
+    return assembled(get, hosts, {"/api/images": upload, "/api/restore": restore})
 
 
 def serve(session: Session, host: str, port: int, ready: Callable[[str], None]) -> None:
