@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <stdexcept>
@@ -378,6 +379,61 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
   kernels().refine_matches(task);
 }
 
+// ---- Two-view geometry
+
+using Points2 = In<double, nb::shape<-1, 2>>;
+using Matrix3 = In<double, nb::shape<3, 3>>;
+
+Matches to_matches(const Points2 &x, const Points2 &y, const Matrix3 &matrix, bool planar) {
+  require(x.shape(0) == y.shape(0), "y: expected as many points as in x");
+  return {x.data(), y.data(), matrix.data(), (i64)x.shape(0), planar};
+}
+
+// Returns squared residuals (n,).
+auto square_residuals_of(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
+  const Matches matches = to_matches(x, y, matrix, planar);
+  std::vector<double> squares(matches.count);
+  {
+    nb::gil_scoped_release released;
+    square_residuals(matches, squares.data());
+  }
+  const i64 count = matches.count;
+  return to_array(std::move(squares), count);
+}
+
+// Returns the deviation and the share of the mixture.
+std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matrix, bool planar,
+                                              In<double, nb::ndim<1>> variances, i64 cells, double scale,
+                                              bool by_density, std::pair<double, double> mixture,
+                                              const nb::dict &constants,
+                                              Out<double, nb::shape<9, 9>> hessian, Out<double, nb::shape<9>> gradient) {
+  EquationsTask task{};
+  task.matches = to_matches(x, y, matrix, planar);
+  require((i64)variances.shape(0) == task.matches.count, "variances: expected one per match");
+  require(task.matches.count > 0 && cells > 0 && cells < 1000, "x, cells: expected matches, and 1 to 999 cells");
+  for (std::size_t i = 0; i < x.size(); ++i)
+    require(std::isfinite(x.data()[i]) && std::isfinite(y.data()[i]), "x, y: expected finite numbers");
+  LossConstants &loss = task.loss;
+  NamedConstants(constants)
+      .read("window", loss.window)
+      .read("max_error", loss.max_error)
+      .read("min_error", loss.min_error)
+      .read("limit", loss.limit)
+      .read("min_share", loss.min_share)
+      .read("max_share", loss.max_share)
+      .read("dimensions", loss.dimensions)
+      .read("mixture_steps", loss.mixture_steps)
+      .require_no_others();
+  task.variances = variances.data();
+  task.cells = cells;
+  task.scale = scale;
+  task.by_density = by_density;
+  double *h = hessian.data(), *g = gradient.data();
+  nb::gil_scoped_release released;
+  const Mixture result = normal_equations(task, {mixture.first, mixture.second}, h, g);
+  return {result.deviation, result.share};
+}
+
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
@@ -398,6 +454,11 @@ NB_MODULE(caloric_native, m) {
   m.def("describe", &describe, nb::kw_only(), nb::arg("levels"), nb::arg("size"), nb::arg("maps"),
         nb::arg("level_indices"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());
+  m.def("square_residuals", &square_residuals_of, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
+  m.def("normal_equations", &normal_equations_of, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix"),
+        nb::arg("planar"), nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"),
+        nb::arg("mixture"), nb::arg("constants"), nb::arg("hessian").noconvert(),
+        nb::arg("gradient").noconvert());
   m.def("pack", &pack, nb::arg("b"));
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   nb::class_<QuantizedRows>(m, "QuantizedRows");

@@ -34,30 +34,40 @@ def test_points_behind_the_camera_have_no_finite_residual():
     assert not np.isnan(models.residual(P, Q, "homography", behind)).any()
 
 
-@pytest.mark.parametrize("model", ["homography", "affine", "fundamental", "essential"])
+K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
+ESSENTIAL = models._cross(np.array([1.0, 0.2, 0.1]))
+MATRICES = {
+    "homography": H, "affine": H[:2], "essential": ESSENTIAL,
+    "fundamental": np.linalg.inv(K).T @ ESSENTIAL @ np.linalg.inv(K),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MATRICES)
 def test_slopes_are_the_derivatives_of_residuals(model):
-    k = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
-    translation = np.array([1.0, 0.2, 0.1])
-    matrix = {"homography": H, "affine": H[:2], "essential": models._cross(translation)}.get(
-        model, np.linalg.inv(k).T @ models._cross(translation) @ np.linalg.inv(k)
-    )
     units = models.Units.of(P, Q)
     x, y = units.of_points(P), units.of_points(Q)
-    start = units.start(model, matrix, [k, k] if model == "essential" else None)
-    fit = start.at(x, y)
-    free = len(start.changes)
-    for parameter in range(free):
-        step = np.zeros(free)
+    cameras = [K, K] if model == "essential" else None
+    start = units.start(model, MATRICES[model], cameras)
+
+    def fit(current):
+        kind = models.PlaneFit if models.is_planar(model) else models.LineFit
+        return kind.of(current.in_units(current.matrix), x, y)
+
+    changes = start.in_units(start.changes).reshape(-1, 9)
+    slopes = fit(start).slopes @ changes.T
+    for parameter in range(len(changes)):
+        step = np.zeros(len(changes))
         step[parameter] = 1e-6
-        changed = [start.moved(sign * step).at(x, y).residuals for sign in (1, -1)]
+        changed = [fit(start.moved(sign * step)).residuals for sign in (1, -1)]
         slope = (changed[0] - changed[1]) / 2e-6
         # A homography is divided by its norm, which does not change residuals.
-        np.testing.assert_allclose(fit.slopes[:, :, parameter], slope, atol=1e-6, rtol=1e-5)
+        np.testing.assert_allclose(slopes[..., parameter], slope, atol=1e-6, rtol=1e-5)
 
 
 def test_normal_equations_are_those_of_the_slopes():
     units = models.Units.of(P, Q)
-    fit = units.start("homography", H, None).at(units.of_points(P), units.of_points(Q))
+    start = units.start("homography", H, None)
+    fit = models.PlaneFit.of(start.matrix, units.of_points(P), units.of_points(Q))
     weights = RNG.uniform(0, 1, len(P))
     a, b, c = weights * fit.metric
     metric = np.stack([np.stack([a, b], 1), np.stack([b, c], 1)], 1)
@@ -68,3 +78,28 @@ def test_normal_equations_are_those_of_the_slopes():
     np.testing.assert_allclose(
         gradient, np.einsum("mki,mkl,ml->i", fit.slopes, metric, fit.residuals), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("model", MATRICES)
+def test_expected_errors_are_those_of_disturbed_matrices(model):
+    """The covariance is that of small random changes of the entries."""
+    matrix, cameras = MATRICES[model], [K, K] if model == "essential" else None
+    rng = np.random.default_rng(1)
+    scale = 1e-5 * np.abs(matrix).mean()
+    changes = scale * rng.normal(size=(4000, matrix.size))
+    covariance = changes.T @ changes / len(changes)
+    at = P[:5], Q[:5]
+    predicted = models.errors(at, model, matrix, covariance, cameras)
+    squares = np.zeros(5)
+    for change in changes:
+        disturbed = matrix + change.reshape(matrix.shape)
+        if models.is_planar(model):
+            difference = models.mapped(at[0], disturbed) - models.mapped(at[0], matrix)
+            squares += (difference**2).sum(1)
+        else:
+            first, second = (
+                models.LineFit.of(models.in_pixels(m, cameras), *at).residuals
+                for m in (matrix, disturbed)
+            )
+            squares += (second - first) ** 2
+    np.testing.assert_allclose(predicted, np.sqrt(squares / len(changes)), rtol=0.05)

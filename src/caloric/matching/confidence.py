@@ -27,13 +27,15 @@ photographs (``python -m tools geometry``; reliability diagrams are in docs/wide
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, inf, lgamma, log, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.frames import sigmas
-from caloric.matching import fitting, models
+from caloric.matching import models
+from caloric.matching.equations import PLANAR_WINDOW
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -48,7 +50,7 @@ CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
 _MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
 _STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
-_GRID = 8  # points across and down at which errors are predicted
+_GRID = np.indices((8, 8)).reshape(2, -1)[::-1].T / 7  # where errors are predicted
 # Coefficients of the regressions: see the module.
 PLANAR = (-1.641, -0.072, -0.776, 0.882, -2.099)
 EPIPOLAR = (-3.24, -0.202)
@@ -126,13 +128,30 @@ class Estimate:
 
     @property
     def near(self) -> NDArray[np.bool_]:
-        """Which matches determine the error of a planar model (m,): see :mod:`fitting`."""
-        return self.residuals <= fitting.PLANAR_WINDOW * self.threshold
+        """Which matches determine the error of a planar model (m,): see :mod:`equations`."""
+        return self.residuals <= PLANAR_WINDOW * self.threshold
 
     @property
     def planar(self) -> bool:
         """Whether the model maps points to points."""
         return models.is_planar(self.model)
+
+    @cached_property
+    def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The cells (m,) of the matches in both images, two thresholds wide."""
+        p, q = (np.round(v / (2 * self.threshold)).astype(np.int64) for v in (self.p, self.q))
+        return p[:, 0] + (p[:, 1] << 32), q[:, 0] + (q[:, 1] << 32)
+
+    @cached_property
+    def distinct(self) -> int:
+        """The number of matches whose positions differ in both images."""
+        return self.count_distinct(np.ones(len(self.p), bool))
+
+    def count_distinct(self, counted: NDArray[np.bool_]) -> int:
+        """Return the number of those matches (m,) whose positions differ in both images."""
+        p, q = (cells[counted] for cells in self._cells)
+        _, first = np.unique(p, return_index=True)
+        return len(np.unique(q[first]))
 
 
 def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int]) -> Evidence:
@@ -145,7 +164,7 @@ def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int])
     error = predicted_error(estimate)
     if estimate.planar:
         power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
-        if estimate.frames is not None:
+        if estimate.frames is not None and power > _MIN_POWER:
             agreeing = agreeing_frames(estimate)
             power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
         return Evidence(power, error, count, find_rival(~estimate.near))
@@ -177,8 +196,7 @@ def false_alarms(
     the image that a disc around a point covers, or a band around an epipolar line, times ``share``.
     Features at the same position count once.
     """
-    p, q, threshold = estimate.p, estimate.q, estimate.threshold
-    n, k = _distinct(p, q, threshold), _distinct(p[inliers], q[inliers], threshold)
+    n, k, threshold = estimate.distinct, estimate.count_distinct(inliers), estimate.threshold
     if k <= needed + 1:  # one more match agrees too easily
         return inf
     h, w = estimate.sizes[1]
@@ -187,15 +205,6 @@ def false_alarms(
     models = log10(_SOLUTIONS[estimate.model] * max(n - needed, 1))
     models += _log_binomial(n, k) + _log_binomial(k, needed)
     return float(models + (k - needed) * log10(chance))
-
-
-def _distinct(p: FloatArray, q: FloatArray, threshold: float) -> int:
-    """Return the number of matches whose positions differ in both images."""
-    for _ in range(2):
-        x, y = np.round(p / (2 * threshold)).T
-        _, first = np.unique(x + 1j * y, return_index=True)
-        p, q = q[first], p[first]
-    return len(p)
 
 
 def _log_binomial(n: int, k: int) -> float:
@@ -207,8 +216,9 @@ def agreeing_frames(estimate: Estimate) -> NDArray[np.bool_]:
     assert estimate.frames is not None
     inliers = estimate.inliers
     a, b = (maps[inliers] for maps in estimate.frames)
-    corners = np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]], np.float64).T
-    p, q = (np.swapaxes(maps @ corners, 1, 2).reshape(-1, 2) for maps in (a, b))
+    corners = np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]], np.float64)
+    mapped = ((maps.reshape(-1, 3) @ corners.T).reshape(-1, 2, 4) for maps in (a, b))
+    p, q = (np.swapaxes(points, 1, 2).reshape(-1, 2) for points in mapped)
     residuals = models.residual(p, q, estimate.model, estimate.matrix).reshape(-1, 4)
     agreeing = inliers.copy()
     agreeing[inliers] = residuals.max(1) <= _AGREEMENT_THRESHOLD * sigmas(b)
@@ -226,8 +236,7 @@ def predicted_error(estimate: Estimate) -> float:
         return inf
     if estimate.planar:
         (h, w), (height, width) = estimate.sizes
-        across, down = np.linspace(0, w - 1, _GRID), np.linspace(0, h - 1, _GRID)
-        points = np.stack(np.meshgrid(across, down), -1).reshape(-1, 2)
+        points = _GRID * (w - 1, h - 1)
         mapped = models.mapped(points, estimate.matrix)
         visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
         if not visible.any():

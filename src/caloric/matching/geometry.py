@@ -39,6 +39,7 @@ class EstimateKeywords(TypedDict, total=False):
 
 
 _RELIABLE = 0.9  # confidence up to which the reason of a geometry says what speaks against it
+_GENERIC = np.sqrt([2.0, 3.0, 5.0, 7.0])  # products with distinct coordinates are distinct
 _TOO_FEW = "{} matches are too few, or at the same positions"
 
 
@@ -157,7 +158,7 @@ def estimate_with_evidence(
     no_geometry = Geometry(
         model, None, np.zeros(len(p), bool), np.full(len(p), np.inf), reason=_TOO_FEW.format(len(p))
     )
-    if len(np.unique(p[:, 0] + 1j * p[:, 1] + np.pi * (q[:, 0] + 1j * q[:, 1]))) < NEEDED[model]:
+    if len(np.unique(np.concatenate([p, q], 1) @ _GENERIC)) < NEEDED[model]:
         return no_geometry, None
     covariances = options.get("covariances")
     variances = None if covariances is None else fitting.variances(covariances)

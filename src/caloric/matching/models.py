@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from caloric.runtime import native
 from caloric.types import FloatArray, GeometryModel
 
 _GENERATORS = np.array(  # of rotations about x, y and z
@@ -20,23 +21,34 @@ def is_planar(model: GeometryModel) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """Residuals (m, k) of a model and their derivatives (m, k, d) by its d parameters."""
+class LineFit:
+    """Sampson's distances (m,) of matches and their slopes (m, 9) by the entries of F."""
 
     residuals: FloatArray
     slopes: FloatArray
 
+    @classmethod
+    def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "LineFit":
+        """Return the distances of matches x and y (m, 2) from F = ``matrix`` (3, 3)."""
+        x, y = homogeneous(x), homogeneous(y)
+        line_b, line_a = x @ matrix.T, y @ matrix
+        normal_b, normal_a = line_b * (1.0, 1.0, 0.0), line_a * (1.0, 1.0, 0.0)
+        square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
+        length = np.sqrt(np.maximum(square, 1e-300))
+        distance = (y * line_b).sum(1) / length
+        along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
+        products = y[:, :, None] * x[:, None] - (distance / length)[:, None, None] * along
+        return cls(distance, products.reshape(-1, 9) / length[:, None])
+
     @property
     def squares(self) -> FloatArray:
-        """The squared lengths (m,) of the residuals."""
-        return np.asarray((self.residuals**2).sum(1))
+        """The squares (m,) of the residuals."""
+        return self.residuals**2
 
     def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the normal equations of weighted matches: Hessian (d, d) and gradient (d,)."""
-        _, k, d = self.slopes.shape
-        slopes = self.slopes.reshape(-1, d)
-        weighted = (slopes * np.repeat(weights, k)[:, None]).T
-        return weighted @ slopes, weighted @ self.residuals.ravel()
+        """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
+        weighted = self.slopes.T * weights
+        return weighted @ self.slopes, weighted @ self.residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +63,16 @@ class PlaneFit:
     mapped: FloatArray
     ratio: FloatArray
     metric: FloatArray
+
+    @classmethod
+    def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "PlaneFit":
+        """Return the residuals of a homography (3, 3) at matches x and y (m, 2)."""
+        x = homogeneous(x)
+        z = x @ matrix.T
+        depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
+        mapped = z[:, :2] / depth
+        slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
+        return cls(mapped - y, mapped, x / depth, _metric(slopes))
 
     @property
     def squares(self) -> FloatArray:
@@ -92,19 +114,6 @@ def _metric(slopes: FloatArray) -> FloatArray:
     return np.stack([c, -b, a]) * (2 / (a * c - b * b))
 
 
-def _planar(
-    matrix: FloatArray, x: FloatArray, q: FloatArray, metric: FloatArray | None = None
-) -> PlaneFit:
-    """Return the residuals of a homography (3, 3) at points x (m, 3) and q (m, 2)."""
-    z = x @ matrix.T
-    depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
-    mapped = z[:, :2] / depth
-    if metric is None:
-        slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
-        metric = _metric(slopes)
-    return PlaneFit(mapped - q, mapped, x / depth, metric)
-
-
 def homogeneous(points: FloatArray) -> FloatArray:
     """Return points (m, 2) with a third coordinate of 1."""
     return np.concatenate([points, np.ones((len(points), 1))], 1)
@@ -118,50 +127,39 @@ def _rotation(w: FloatArray) -> FloatArray:
     return np.asarray(cv2.Rodrigues(w)[0], np.float64)
 
 
-class _Plane:
+class _InUnits:
+    """A model whose matrix is that of the residuals."""
+
+    def in_units(self, matrices: FloatArray) -> FloatArray:
+        """Return the matrices (..., 3, 3) of the residuals, in normalized coordinates."""
+        return matrices
+
+
+class _Plane(_InUnits):
     """A homography, parametrized by its nine entries; their norm does not matter."""
 
     changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
 
-    def __init__(self, matrix: FloatArray, metric: FloatArray | None = None) -> None:
-        self.matrix, self.metric = matrix / np.linalg.norm(matrix), metric
-
-    def at(self, x: FloatArray, y: FloatArray) -> PlaneFit:
-        fit = _planar(self.matrix, x, y[:, :2], self.metric)
-        self.metric = fit.metric  # hardly changes with the next steps
-        return fit
+    def __init__(self, matrix: FloatArray) -> None:
+        self.matrix = matrix / np.linalg.norm(matrix)
 
     def moved(self, step: FloatArray) -> "_Plane":
-        return _Plane(self.matrix + step.reshape(3, 3), self.metric)
+        return _Plane(self.matrix + step.reshape(3, 3))
 
 
-class _Affine(_Plane):
+class _Affine(_InUnits):
     """An affine map: a homography whose last row stays 0, 0, 1."""
 
     changes = np.eye(9).reshape(9, 3, 3)[:6]
 
-    def __init__(self, matrix: FloatArray, metric: FloatArray | None = None) -> None:
-        self.matrix, self.metric = matrix, metric
+    def __init__(self, matrix: FloatArray) -> None:
+        self.matrix = matrix
 
     def moved(self, step: FloatArray) -> "_Affine":
-        matrix = np.concatenate([self.matrix[:2] + step.reshape(2, 3), self.matrix[2:]])
-        return _Affine(matrix, self.metric)
+        return _Affine(np.concatenate([self.matrix[:2] + step.reshape(2, 3), self.matrix[2:]]))
 
 
-def _sampson(matrix: FloatArray, changes: FloatArray, x: FloatArray, y: FloatArray) -> Fit:
-    """Return Sampson's distances (m, 1) and their derivatives along changes (d, 3, 3) of F."""
-    line_b, line_a = x @ matrix.T, y @ matrix
-    normal_b, normal_a = line_b * (1.0, 1.0, 0.0), line_a * (1.0, 1.0, 0.0)
-    square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
-    length = np.sqrt(np.maximum(square, 1e-300))[:, None]
-    distance = (y * line_b).sum(1, keepdims=True) / length
-    along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
-    products = y[:, :, None] * x[:, None] - (distance / length)[:, :, None] * along
-    slopes = products.reshape(-1, 9) @ changes.reshape(-1, 9).T / length
-    return Fit(distance, slopes[:, None])
-
-
-class _Fundamental:
+class _Fundamental(_InUnits):
     """F = U diag(1, s, 0) Vᵀ, parametrized by rotations of U and V, and s."""
 
     def __init__(self, matrix: FloatArray) -> None:
@@ -178,9 +176,6 @@ class _Fundamental:
         left = self.u @ _GENERATORS @ middle @ self.vt
         right = -self.u @ middle @ _GENERATORS @ self.vt
         return np.concatenate([left, right, (self.u[:, 1:2] @ self.vt[1:2])[None]])
-
-    def at(self, x: FloatArray, y: FloatArray) -> Fit:
-        return _sampson(self.matrix, self.changes, x, y)
 
     def moved(self, step: FloatArray) -> "_Fundamental":
         new = _Fundamental.__new__(_Fundamental)
@@ -213,9 +208,10 @@ class _Essential:
         translations = np.tensordot(self.across, _GENERATORS, 1) @ self.rotation
         return np.concatenate([rotations, translations])
 
-    def at(self, x: FloatArray, y: FloatArray) -> Fit:
+    def in_units(self, matrices: FloatArray) -> FloatArray:
+        """Return the matrices (..., 3, 3) of the residuals, in normalized coordinates."""
         first, second = self.inverses
-        return _sampson(second.T @ self.matrix @ first, second.T @ self.changes @ first, x, y)
+        return np.asarray(second.T @ matrices @ first)
 
     def moved(self, step: FloatArray) -> "_Essential":
         new = _Essential.__new__(_Essential)
@@ -249,8 +245,8 @@ class Units:
         return np.array([[1 / scale, 0, -x / scale], [0, 1 / scale, -y / scale], [0, 0, 1]])
 
     def of_points(self, points: FloatArray) -> FloatArray:
-        """Return points (m, 2) in these units, with a third coordinate of 1."""
-        return np.asarray(homogeneous(points) @ self.unit.T)
+        """Return points (m, 2) in these units."""
+        return np.ascontiguousarray((points - self.shift) / self.scale)
 
     def start(
         self, model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
@@ -268,13 +264,13 @@ class Units:
         return _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
 
     def finish(self, model: GeometryModel, matrix: FloatArray) -> FloatArray:
-        """Return the matrix of a model in pixels."""
+        """Return the matrix of a model in pixels, or several (..., 3, 3)."""
         unit = self.unit
         back = np.linalg.inv(unit)
         if model == "homography":
             matrix = back @ matrix @ unit
         elif model == "affine":
-            matrix = (back @ matrix @ unit)[:2]
+            matrix = (back @ matrix @ unit)[..., :2, :]
         elif model == "fundamental":
             matrix = unit.T @ matrix @ unit
         return np.asarray(matrix)
@@ -293,26 +289,35 @@ def residual(
     for a translation it is the distance in either image. It does not depend on the order of the
     images.
     """
-    x, y = homogeneous(p), homogeneous(q)
-    if model in ("homography", "affine"):
-        whole = matrix if len(matrix) == 3 else np.concatenate([matrix, [[0, 0, 1]]])
+    planar = is_planar(model)
+    matrix = whole(matrix) if planar else in_pixels(matrix, cameras)
+    core = native.core()
+    if core is None:
         with np.errstate(all="ignore"):
-            lengths = np.sqrt(_planar(whole, x, q).squares)
-        return np.where(np.isfinite(lengths), lengths, np.inf)
-    if cameras is not None:
-        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
-    line_b, line_a = x @ matrix.T, y @ matrix
-    numerator = np.einsum("ni,ni->n", y, line_b)
-    denominator = (line_b[:, :2] ** 2).sum(1) + (line_a[:, :2] ** 2).sum(1)
-    return np.asarray(np.abs(numerator) / np.sqrt(np.maximum(denominator, 1e-300)))
+            squares = (PlaneFit if planar else LineFit).of(matrix, p, q).squares
+    else:
+        p, q, matrix = (np.ascontiguousarray(v, np.float64) for v in (p, q, matrix))
+        squares = core.square_residuals(p, q, matrix, planar)
+    return np.where(np.isfinite(squares), np.sqrt(squares), np.inf)
+
+
+def whole(matrix: FloatArray) -> FloatArray:
+    """Return a homography (3, 3) or an affine map (2, 3) as a matrix (3, 3)."""
+    return matrix if len(matrix) == 3 else np.concatenate([matrix, [[0, 0, 1]]])
+
+
+def in_pixels(matrix: FloatArray, cameras: Sequence[FloatArray] | None) -> FloatArray:
+    """Return the fundamental matrix of an essential matrix and its cameras, or the matrix."""
+    if cameras is None:
+        return matrix
+    return np.asarray(np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0]))
 
 
 def line_distances(
     p: FloatArray, q: FloatArray, matrix: FloatArray, cameras: Sequence[FloatArray] | None = None
 ) -> FloatArray:
     """Return the larger distance (m,) of each match from its two epipolar lines, in pixels."""
-    if cameras is not None:
-        matrix = np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0])
+    matrix = in_pixels(matrix, cameras)
     x, y = homogeneous(p), homogeneous(q)
     line_b, line_a = x @ matrix.T, y @ matrix
     product = np.abs((y * line_b).sum(1))
@@ -342,16 +347,14 @@ def errors(
     the second image; otherwise that of Sampson's distance of points (k, 2) in both images.
     """
     p, q = points
-    x = homogeneous(p)
     if is_planar(model):
-        whole = matrix if len(matrix) == 3 else np.concatenate([matrix, [[0, 0, 1]]])
-        slopes = _planar(whole, x, np.zeros_like(p)).slopes[:, :, : len(covariance)]
+        slopes = PlaneFit.of(whole(matrix), p, np.zeros_like(p)).slopes[:, :, : len(covariance)]
     else:
         assert q is not None
-        changes = np.eye(9).reshape(9, 3, 3)
-        if cameras is not None:
+        slopes = LineFit.of(in_pixels(matrix, cameras), p, q).slopes
+        if cameras is not None:  # derivatives by the entries of the essential matrix
             first, second = (np.linalg.inv(k) for k in cameras)
-            matrix, changes = second.T @ matrix @ first, second.T @ changes @ first
-        slopes = _sampson(matrix, changes, x, homogeneous(q)).slopes
-    spread = np.einsum("mki,ij,mkj->m", slopes, covariance, slopes)
+            slopes = slopes @ np.kron(second.T, first.T)
+        slopes = slopes[:, None]
+    spread = (slopes @ covariance * slopes).sum((1, 2))
     return np.asarray(np.sqrt(np.maximum(spread, 0.0)))
