@@ -135,6 +135,11 @@ def test_results_are_bit_identical_for_any_number_of_threads(path):
         "f = caloric.extract(data.camera(), max_features=333)\n"
         "m = caloric.match(f, f, mutual=False, ratio=None)\n"
         "b = f.frames.maps.tobytes() + f.descriptors.tobytes() + m.distances.tobytes()\n"
+        "left, right = (v[:400, :600] for v in data.stereo_motorcycle()[:2])\n"
+        "for model in ('homography', 'fundamental'):\n"
+        "    p = caloric.match_images(left, right, model=model, max_features=800, views=None)\n"
+        "    b += p.all_points()[1].tobytes() + p.geometry.matrix.tobytes()\n"
+        "    b += p.geometry.covariance.tobytes() + repr(p.geometry.confidence).encode()\n"
         "print(hashlib.sha256(b).hexdigest())"
     )
     digests = set()
