@@ -5,6 +5,7 @@ with changes of illumination, noise and compression. An unrelated pair shows two
 """
 
 import os
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,7 @@ from caloric.image.pixels import source
 from caloric.image.views import BLUR, TILTS, View, render
 from caloric.matching import neighbors
 from caloric.matching.confidence import CORRECT_ERROR
+from caloric.matching.models import mapped
 from caloric.runtime import threads
 from caloric.types import FloatArray, Log, Report
 from tools.geometry.scenes import scene
@@ -77,8 +79,8 @@ def oblique(
         plane.shape, tilt, axis=axis, roll=roll, focal=focal, distance=distance
     )
     corners = np.array([[[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]]], np.float64)
-    mapped = cv2.perspectiveTransform(corners, view)[0]
-    shift = np.array(size) / 2 - (mapped.min(0) + mapped.max(0)) / 2 + rng.uniform(-60, 60, 2)
+    outline = cv2.perspectiveTransform(corners, view)[0]
+    shift = np.array(size) / 2 - (outline.min(0) + outline.max(0)) / 2 + rng.uniform(-60, 60, 2)
     homography = synthetic.translation(shift) @ view
     rendered, opacity = (
         synthetic.render(v, homography, size) / 255 for v in (plane, np.full_like(plane, 255))
@@ -96,10 +98,10 @@ def _error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...
         return float("inf")
     h, w = shape
     grid = np.stack(np.meshgrid(np.linspace(0, w - 1, 30), np.linspace(0, h - 1, 30)), -1)
-    points = grid.reshape(1, -1, 2)
-    expected, mapped = (cv2.perspectiveTransform(points, m)[0] for m in (truth, estimate))
+    points = grid.reshape(-1, 2)
+    expected = mapped(points, truth)
     inside = ((expected >= 0) & (expected < (_SIZE[1], _SIZE[0]))).all(1)
-    return float(np.linalg.norm(mapped - expected, axis=1)[inside].mean())
+    return float(np.linalg.norm(mapped(points, estimate) - expected, axis=1)[inside].mean())
 
 
 def trial(job: Job) -> list[Report]:
@@ -188,9 +190,9 @@ def oxford(directory: Path) -> Report:
         h, w = caloric.read_image(first).shape[:2]
         grid = np.stack(np.meshgrid(np.linspace(0, w - 1, 20), np.linspace(0, h - 1, 20)), -1)
         points = grid.reshape(-1, 2)
-        mapped = cv2.perspectiveTransform(points[None], truth)[0]
-        inside = ((mapped >= 0) & (mapped <= (w - 1, h - 1))).all(1)
-        checked = np.concatenate([points[inside], mapped[inside]], 1)
+        expected = mapped(points, truth)
+        inside = ((expected >= 0) & (expected <= (w - 1, h - 1))).all(1)
+        checked = np.concatenate([points[inside], expected[inside]], 1)
         report[f"{name} 1-6"] = _evaluate(first, second, checked, truth)
     return report
 
@@ -198,23 +200,31 @@ def oxford(directory: Path) -> Report:
 def _evaluate(
     first: Path, second: Path, checked: FloatArray, truth: FloatArray | None = None
 ) -> Report:
+    """Return the result of a pair, and the mean error in both orders of the images."""
     if truth is None:
         homography = cv2.findHomography(checked[:, :2], checked[:, 2:], cv2.LMEDS)[0]
         truth = np.asarray(homography, np.float64)
     started = time.perf_counter()
     pair = caloric.match_images(first, second, model="homography")
     seconds = time.perf_counter() - started
+    exchanged = caloric.match_images(second, first, model="homography")
     p, q = pair.all_points()
     expected = cv2.perspectiveTransform(p[None], truth)[0]
-    report: Report = {
-        "level": pair.level, "confidence": pair.geometry.confidence, "inliers": len(pair),
-        "seconds": seconds, "reliable": bool(pair),
+    return {
+        "level": pair.level, "inliers": len(pair), "seconds": seconds,
         "correct": int((np.linalg.norm(expected - q, axis=1) < CORRECT_ERROR).sum()),
+        "confidences": [pair.geometry.confidence, exchanged.geometry.confidence],
+        "errors": [
+            _mean_error(pair.geometry.matrix, checked[:, :2], checked[:, 2:]),
+            _mean_error(exchanged.geometry.matrix, checked[:, 2:], checked[:, :2]),
+        ],
     }  # fmt: skip
-    if pair.geometry.matrix is not None:
-        mapped = cv2.perspectiveTransform(checked[None, :, :2], pair.geometry.matrix)[0]
-        report["error"] = float(np.median(np.linalg.norm(mapped - checked[:, 2:], axis=1)))
-    return report
+
+
+def _mean_error(matrix: FloatArray | None, p: FloatArray, q: FloatArray) -> float | None:
+    if matrix is None:
+        return None
+    return float(np.linalg.norm(mapped(p, matrix) - q, axis=1).mean())
 
 
 def times(photographs: Sequence[str]) -> Report:
@@ -267,7 +277,11 @@ def run(
     photographs = files
     if find_spec("skimage"):
         photographs = files + [f"skimage:{name}" for name in _SAMPLE_IMAGES]
-    report: Report = {"about": {"versions": versions(), "threads": threads.count()}}
+    report: Report = {
+        "about": {
+            "versions": versions(), "threads": threads.count(), "platform": platform.machine()
+        }
+    }  # fmt: skip
     progress("times")
     report["times"] = times(files[:: max(len(files) - 1, 1)])
     progress("tolerance")

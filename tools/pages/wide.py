@@ -19,18 +19,20 @@ def _share(values: list[bool]) -> str:
 
 def real(report: Report) -> str:
     """Return the tables of real pairs."""
-    text: list[str] = []
+    tables: list[str] = []
     for name in ("wide", "oxford"):
         if name in report:
-            head = ["pair", "level", "confidence", "inliers", "correct matches", "error", "time"]
+            head = ["pair", "level", "inliers", "correct matches", "time", "confidence",
+                    "mean error", "confidence, exchanged", "mean error, exchanged"]  # fmt: skip
             rows = [
-                [pair, str(v["level"]), f"{v['confidence']:.3f}", str(v["inliers"]),
-                 str(v["correct"]), f"{v['error']:.1f} px" if "error" in v else "",
-                 f"{v['seconds']:.1f} s"]
+                [pair, str(v["level"]), str(v["inliers"]), str(v["correct"]),
+                 f"{v['seconds']:.1f} s",
+                 *(text for c, e in zip(v["confidences"], v["errors"], strict=True)
+                   for text in (f"{c:.3f}", "" if e is None else f"{e:.1f} px"))]
                 for pair, v in report[name].items()
             ]  # fmt: skip
-            text.append(table(head, rows))
-    return "\n\n".join(text)
+            tables.append(table(head, rows))
+    return "\n\n".join(tables)
 
 
 def rendered(report: Report) -> str:
@@ -89,7 +91,7 @@ def page(report: Report, geometry_report: Report) -> str:
     return render(
         "wide.md", real=real(report), rendered=rendered(report), unrelated=unrelated(report),
         times_table=times(report), times=report["times"], tolerance=report["tolerance"],
-        note=report["about"].get("note", ""), **geometry.values(geometry_report),
+        threads=report["about"]["threads"], platform=report["about"]["platform"], **geometry.values(geometry_report),
     )  # fmt: skip
 
 
