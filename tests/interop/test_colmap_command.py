@@ -12,6 +12,7 @@ import photographs
 from caloric.collection import exporting, matching, pairing, store
 from caloric.interop import colmap, colmap_command
 from caloric.interop.cameras import Cameras
+from caloric.interop.conversion import sift_bytes
 from stores import HERE, extract
 
 if store.fcntl is None:
@@ -35,7 +36,11 @@ def test_a_database_is_exported_without_pycolmap(plainly_named, monkeypatch):
             query = "select rows, cols, data from keypoints where image_id = ?"
             rows, columns, data = database.execute(query, (image_id,)).fetchone()
             keypoints = np.frombuffer(data, np.float32).reshape(rows, columns)
-            np.testing.assert_allclose(keypoints[:, :2] - 0.5, stored[name].frames.xy, atol=1e-2)
+            np.testing.assert_allclose(keypoints[:, :2] - 0.5, stored[name].frames.xy, atol=1e-4)
+            query = "select rows, cols, data from descriptors where image_id = ?"
+            rows, columns, data = database.execute(query, (image_id,)).fetchone()
+            descriptors = np.frombuffer(data, np.uint8).reshape(rows, columns)
+            np.testing.assert_array_equal(descriptors, sift_bytes(stored[name]))
         counts = [row[0] for row in database.execute("select rows from two_view_geometries")]
         assert sorted(counts) == sorted(len(pair.inliers) for pair in pairs)
 

@@ -1,4 +1,4 @@
-"""Write keypoints, matches and geometries to the tables of a COLMAP database with sqlite3.
+"""Write features, matches and geometries to the tables of a COLMAP database with sqlite3.
 
 COLMAP's importers ignore affine shapes, and read image names only up to a space. The tables have
 neither limitation, and are the same in COLMAP 3 and 4.
@@ -35,12 +35,15 @@ class Tables:
         self.database = database
         self.numbers = dict(database.execute("SELECT name, image_id FROM images"))
 
-    def replace_keypoints(self, name: str, rows: NDArray[np.float32]) -> None:
-        """Replace the keypoints of an image by rows (n, 6) of :meth:`Frames.to_colmap`."""
-        self.database.execute(
-            "UPDATE keypoints SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
-            (*rows.shape, rows.tobytes(), self.numbers[name]),
-        )
+    def replace_features(
+        self, name: str, keypoints: NDArray[np.float32], descriptors: NDArray[np.uint8]
+    ) -> None:
+        """Replace the keypoints (n, 6) of :meth:`Frames.to_colmap` and descriptors (n, 128)."""
+        for table, rows in (("keypoints", keypoints), ("descriptors", descriptors)):
+            self.database.execute(
+                f"UPDATE {table} SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
+                (*rows.shape, rows.tobytes(), self.numbers[name]),
+            )
 
     def share_cameras(self, camera_of: Mapping[str, str]) -> None:
         """Give each image the camera of another image; remove the cameras without images."""
