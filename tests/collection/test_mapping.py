@@ -1,12 +1,14 @@
 """COLMAP's mapper on a store: thresholds, models without points, added images."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import caloric
 from caloric.collection import mapping, store
 from caloric.collection.mapping import ReconstructionResult
+from caloric.collection.matching import PairSummary
 from caloric.interop import colmap, colmap_model
 from colmap_models import write_model
 
@@ -63,6 +65,37 @@ def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):
     (exported / "colmap" / "database.db").unlink()
     with pytest.raises(caloric.InputError, match="export it first"):
         mapping.reconstruct(exported, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("strict", "relaxed", "points", "kept"),
+    [
+        ("abc", "abcd", 40, "abcd"),
+        ("abc", "abcd", 20, "abc"),  # lost points
+        ("abc", "abd", 60, "abc"),
+        ("abc", "", 0, "abc"),
+        ("", "abc", 40, "abc"),
+        ("abcdef", None, 0, "abcdef"),  # complete: no second run
+    ],
+)
+def test_the_larger_of_two_models_is_kept(
+    exported, tmp_path, monkeypatch, strict, relaxed, points, kept
+):
+    def map_images(database, directory, output, thresholds, registered):
+        images = strict if thresholds == colmap.STRICT else relaxed
+        if not images:
+            return []
+        count = 40 if thresholds == colmap.STRICT else points
+        write_model(output / "0", list(images), points=count)
+        return [colmap_model.summary(output / "0")]
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    pair = PairSummary("a", "b", 100, 50, 1.0, True)
+    pairs = [replace(pair, name_b=name) for name in "bcdef"]
+    monkeypatch.setattr(mapping, "summaries", lambda store: pairs)
+    result = mapping.reconstruct(exported, tmp_path)
+    assert "".join(result.models[0].images) == kept
 
 
 @pytest.mark.parametrize(("added", "points", "grows"), [("d", 40, True), ("d", 9, False)])

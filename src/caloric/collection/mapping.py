@@ -12,7 +12,7 @@ from caloric.errors import InputError
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 
-_KEPT = 0.9  # of the points must be left after images were added to a model
+_KEPT = 0.9  # a model with more images must have this share of the points
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,19 @@ def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:
     return ordered
 
 
+def _is_larger(new: Reconstruction, old: Reconstruction) -> bool:
+    """Return whether a model has more images than another one, and about as many points."""
+    return len(new.images) > len(old.images) and new.points >= _KEPT * old.points
+
+
 def reconstruct(
     store: Path, directory: Path, progress: Progress = no_progress
 ) -> ReconstructionResult:
     """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse.
 
-    If COLMAP finds no model, it is run again with lower thresholds. Models are aligned with GPS
-    positions if possible.
+    If images that have verified pairs are missing in the largest model, COLMAP is run again with
+    lower thresholds, and the models of the second run are kept if the largest has more images.
+    Models are aligned with GPS positions if possible.
     """
     colmap.require()
     database = store / "colmap" / "database.db"
@@ -61,28 +67,32 @@ def reconstruct(
     target = store / "colmap" / "sparse"
     colmap.check_space(target.parent, 0)
     total = sum(1 for image in extraction.stored_images(store).values() if image.count)
-    exif = metadata.read(store)
+    exif, pairs = metadata.read(store), summaries(store)
+    connected = {name for pair in pairs if pair.is_verified for name in (pair.name_a, pair.name_b)}
 
     def registered(count: int) -> None:
         progress("images registered", min(count, total), total)
 
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
+        models: list[Reconstruction] = []
         discarded: list[Reconstruction] = []
         for name, thresholds in (("strict", colmap.STRICT), ("relaxed", colmap.RELAXED)):
             output = Path(temporary) / name
             output.mkdir()
             mapped = colmap.map_images(database, directory, output, thresholds, registered)
-            models = _ordered(mapped)
-            if models:
-                break
             discarded += mapped
+            mapped = _ordered(mapped)
+            if not models or (mapped and _is_larger(mapped[0], models[0])):
+                models = mapped
+            if models and connected <= set(models[0].images):
+                break
         models = [positions.align(model, exif) for model in models]
         # Remove old models even if there are no new ones.
         shutil.rmtree(target, ignore_errors=True)
         for number, model in enumerate(models):
             shutil.copytree(model.directory, target / str(number))
     if not models:
-        return ReconstructionResult((), results.failure(summaries(store), tuple(discarded)))
+        return ReconstructionResult((), results.failure(pairs, tuple(discarded)))
     return ReconstructionResult(
         tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
     )
@@ -109,7 +119,7 @@ def complete(
             largest.directory,
         )  # fmt: skip
         larger = max(models, key=lambda model: len(model.images), default=largest)
-        if len(larger.images) <= len(largest.images) or larger.points < _KEPT * largest.points:
+        if not _is_larger(larger, largest):
             return result
         larger = positions.align(larger, metadata.read(store))
         shutil.rmtree(largest.directory)
