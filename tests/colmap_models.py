@@ -1,8 +1,12 @@
 """Small COLMAP models for tests."""
 
+import sqlite3
 import struct
+from contextlib import closing
 
 import numpy as np
+
+from caloric.interop import colmap_model
 
 
 def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0, shifts=None):
@@ -33,3 +37,24 @@ def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0,
         data += b"".join(struct.pack("<II", i, number - 1) for i in range(1, len(names) + 1))
     (directory / "points3D.bin").write_bytes(data)
     return xyz
+
+
+def write_database(path, directory):
+    """Write a database with a correct, an incorrect and a small pair of a model's images."""
+    images = list(colmap_model.registered(directory))
+    count = len(images[0].xy)
+    indices = np.stack([np.arange(count)] * 2, 1).astype(np.uint32)
+    shuffled = np.stack([np.arange(count), np.random.default_rng(1).permutation(count)], 1)
+    pairs = [(1, 2, indices), (1, 3, shuffled.astype(np.uint32)), (2, 3, indices[:9])]
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE images (image_id INTEGER, name TEXT)")
+        database.execute("CREATE TABLE keypoints (image_id INTEGER, rows, cols, data)")
+        database.execute("CREATE TABLE two_view_geometries (pair_id INTEGER, rows, data)")
+        for image in images:
+            database.execute("INSERT INTO images VALUES (?, ?)", (image.number, image.name))
+            keypoints = np.pad(image.xy, ((0, 0), (0, 4))).astype(np.float32)
+            row = (image.number, *keypoints.shape, keypoints.tobytes())
+            database.execute("INSERT INTO keypoints VALUES (?, ?, ?, ?)", row)
+        for a, b, rows in pairs:
+            row = (a * (2**31 - 1) + b, len(rows), rows.tobytes())
+            database.execute("INSERT INTO two_view_geometries VALUES (?, ?, ?)", row)

@@ -1,5 +1,6 @@
 """``python -m tools registration``: images registered by COLMAP's SIFT and by Caloric.
 
+Incorrect pairs among the accepted ones are counted by :mod:`tools.incorrect_pairs`.
 Both run with their defaults, on all pairs, and with the same version of COLMAP. Finished work in
 the working directory is kept, as by ``caloric collection run``.
 """
@@ -16,7 +17,10 @@ from caloric.collection import sources
 from caloric.interop import colmap_command, colmap_model
 from caloric.runtime import threads
 from caloric.types import Log, Report
+from tools import incorrect_pairs
 from tools.pages.markdown import table
+
+_UNRELATED = 500  # pairs of images from different sets
 
 
 def _colmap(images: Path, work: Path) -> Report:
@@ -69,21 +73,31 @@ def run(directories: list[Path], work: Path, progress: Log) -> Report:
     """Return the results of each image directory by its name."""
     results: Report = {}
     for directory in directories:
+        paths = work / directory.name / "colmap", work / directory.name / "caloric"
         progress(f"{directory.name}: COLMAP SIFT")
-        peer = _colmap(directory, work / directory.name / "colmap")
+        peer = _colmap(directory, paths[0])
         progress(f"{directory.name}: caloric")
-        results[directory.name] = {
-            "images": len(sources.names(str(directory))),
-            "COLMAP SIFT": peer,
-            "caloric": _caloric(directory, work / directory.name / "caloric"),
-        }
+        ours = _caloric(directory, paths[1])
+        model = paths[1] / "colmap" / "sparse" / "0"
+        if model.is_dir():
+            peer |= incorrect_pairs.judged(
+                incorrect_pairs.of_database(paths[0] / "database.db"), model
+            )
+            ours |= incorrect_pairs.judged(incorrect_pairs.of_store(paths[1]), model)
+        images = len(sources.names(str(directory)))
+        results[directory.name] = {"images": images, "COLMAP SIFT": peer, "caloric": ours}
     about = {"versions": versions(), "threads": threads.count()}
-    return {"about": about, "sets": results}
+    report: Report = {"about": about, "sets": results}
+    if len(directories) > 1:
+        progress("pairs of images from different sets")
+        stores = [work / directory.name / "caloric" for directory in directories]
+        report["unrelated"] = incorrect_pairs.unrelated(stores, _UNRELATED)
+    return report
 
 
 def lines(report: Report) -> list[str]:
     """Return the Markdown table of the results."""
-    values_of = ["features", "points", "error"]
+    values_of = ["features", "points", "error", "incorrect pairs"]
     head = ["set", "images", "COLMAP SIFT", *values_of, "caloric", *values_of]
     rows = []
     for name, result in report["sets"].items():
@@ -91,10 +105,21 @@ def lines(report: Report) -> list[str]:
         for method in ("COLMAP SIFT", "caloric"):
             values = result[method]
             error = values["mean error, pixels"]
+            incorrect = "–"
+            if "incorrect pairs" in values:
+                incorrect = f"{len(values['incorrect pairs'])} of {values['pairs']}"
             row += [
                 str(values["registered"]), f"{values['features per image']:,.0f}",
                 f"{values['points']:,}",
                 "–" if error is None else f"{error:.2f} px",
+                incorrect,
             ]  # fmt: skip
         rows.append(row)
-    return [table(head, rows)]
+    text = [table(head, rows)]
+    if "unrelated" in report:
+        counts = report["unrelated"]
+        text.append(
+            f"{counts['accepted']} of {counts['pairs']} pairs of images from different sets are "
+            "accepted."
+        )
+    return text
