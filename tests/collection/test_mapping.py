@@ -72,7 +72,7 @@ def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):
     [
         ("abc", "abcd", 40, "abcd"),
         ("abc", "abcd", 20, "abc"),  # lost points
-        ("abc", "abd", 60, "abc"),
+        ("abc", "bcd", 60, "abc"),
         ("abc", "", 0, "abc"),
         ("", "abc", 40, "abc"),
         ("abcdef", None, 0, "abcdef"),  # complete: no second run
