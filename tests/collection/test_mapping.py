@@ -73,12 +73,14 @@ def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):
         ("abc", "abcd", 40, "abcd"),
         ("abc", "abcd", 20, "abc"),  # lost points
         ("abc", "bcd", 60, "abc"),
+        ("abc", "abc def", 40, "abc def"),
+        ("abc def", "abcd", 40, "abcd"),
         ("abc", "", 0, "abc"),
         ("", "abc", 40, "abc"),
         ("abcdef", None, 0, "abcdef"),  # complete: no second run
     ],
 )
-def test_the_larger_of_two_models_is_kept(
+def test_the_larger_of_two_results_is_kept(
     exported, tmp_path, monkeypatch, strict, relaxed, points, kept
 ):
     def map_images(database, directory, output, thresholds, registered):
@@ -86,8 +88,9 @@ def test_the_larger_of_two_models_is_kept(
         if not images:
             return []
         count = 40 if thresholds == colmap.STRICT else points
-        write_model(output / "0", list(images), points=count)
-        return [colmap_model.summary(output / "0")]
+        for number, names in enumerate(images.split()):
+            write_model(output / str(number), list(names), points=count)
+        return [colmap_model.summary(path) for path in colmap_model.models(output)]
 
     monkeypatch.setattr(colmap, "require", lambda: None)
     monkeypatch.setattr(colmap, "map_images", map_images)
@@ -95,7 +98,7 @@ def test_the_larger_of_two_models_is_kept(
     pairs = [replace(pair, name_b=name) for name in "bcdef"]
     monkeypatch.setattr(mapping, "summaries", lambda store: pairs)
     result = mapping.reconstruct(exported, tmp_path)
-    assert "".join(result.models[0].images) == kept
+    assert " ".join("".join(model.images) for model in result.models) == kept
 
 
 @pytest.mark.parametrize(("added", "points", "grows"), [("d", 40, True), ("d", 9, False)])

@@ -46,9 +46,18 @@ def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:
     return ordered
 
 
-def _is_larger(new: Reconstruction, old: Reconstruction) -> bool:
-    """Return whether a model has more images than another one, and about as many points."""
-    return len(new.images) > len(old.images) and new.points >= _KEPT * old.points
+def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
+    """Return whether models have more images than others, and the largest about as many points.
+
+    Images of the largest model count first, then those of all models.
+    """
+    if not new or not old:
+        return bool(new)
+    sizes = [
+        (len(models[0].images), len({name for model in models for name in model.images}))
+        for models in (new, old)
+    ]
+    return sizes[0] > sizes[1] and new[0].points >= _KEPT * old[0].points
 
 
 def reconstruct(
@@ -57,7 +66,7 @@ def reconstruct(
     """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse.
 
     If images that have verified pairs are missing in the largest model, COLMAP is run again with
-    lower thresholds, and the models of the second run are kept if the largest has more images.
+    lower thresholds, and the models of the second run are kept if they have more images.
     Models are aligned with GPS positions if possible.
     """
     colmap.require()
@@ -82,7 +91,7 @@ def reconstruct(
             mapped = colmap.map_images(database, directory, output, thresholds, registered)
             discarded += mapped
             mapped = _ordered(mapped)
-            if not models or (mapped and _is_larger(mapped[0], models[0])):
+            if _is_larger(mapped, models):
                 models = mapped
             if models and connected <= set(models[0].images):
                 break
@@ -119,7 +128,7 @@ def complete(
             largest.directory,
         )  # fmt: skip
         larger = max(models, key=lambda model: len(model.images), default=largest)
-        if not _is_larger(larger, largest):
+        if not _is_larger([larger], [largest]):
             return result
         larger = positions.align(larger, metadata.read(store))
         shutil.rmtree(largest.directory)
