@@ -5,14 +5,19 @@ import struct
 from contextlib import closing
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from caloric.interop import colmap_model
 
 
-def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0, shifts=None):
+def write_model(
+    directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0, shifts=None, rotations=None,
+    offset=(0, 0), noise=0.0,
+):  # fmt: skip
     """Write a model with one camera, whose images observe all points; return its points (n, 3).
 
-    The images are in a row, or moved by ``shifts`` (m, 3).
+    The images are in a row, or moved by ``shifts`` (m, 3) and rotated around the points by
+    ``rotations``. The observations have an ``offset`` and Gaussian ``noise``, in pixels.
     """
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
@@ -24,12 +29,17 @@ def write_model(directory, names=("a.jpg", "b.jpg", "c.jpg"), points=40, seed=0,
     for i, name in enumerate(names, 1):
         shift = (0.5 * i, 0, 0) if shifts is None else shifts[i - 1]
         tx, ty, tz = np.array([0, 0, 4]) - shift
-        pose = (1, 0, 0, 0, tx, ty, tz)
+        rotation = Rotation.identity() if rotations is None else rotations[i - 1]
+        qx, qy, qz, qw = rotation.as_quat()
+        pose = (qw, qx, qy, qz, tx, ty, tz)
         images += struct.pack("<I7dI", i, *pose, 1) + name.encode() + b"\0"
         images += struct.pack("<Q", points)
-        for number, (x, y, z) in enumerate(xyz, 1):
+        errors = offset + noise * random.normal(size=(points, 2))
+        for number, (x, y, z) in enumerate(rotation.apply(xyz), 1):
             u, v = 500 * (x + tx) / (z + tz) + 320, 500 * (y + ty) / (z + tz) + 240
-            images += struct.pack("<ddq", u, v, number)
+            images += struct.pack(
+                "<ddq", u + errors[number - 1, 0], v + errors[number - 1, 1], number
+            )
     (directory / "images.bin").write_bytes(images)
     data = struct.pack("<Q", points)
     for number, position in enumerate(xyz, 1):

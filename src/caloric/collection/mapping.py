@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caloric.collection import extraction, metadata, positions, results
+from caloric.collection import calibrating, extraction, metadata, positions, results
 from caloric.collection.matching import summaries
 from caloric.collection.steps import Progress, no_progress
 from caloric.errors import InputError
@@ -95,7 +95,7 @@ def reconstruct(
                 models = mapped
             if models and connected <= set(models[0].images):
                 break
-        models = [positions.align(model, exif) for model in models]
+        models = [positions.align(calibrating.calibrate(model), exif) for model in models]
         # Remove old models even if there are no new ones.
         shutil.rmtree(target, ignore_errors=True)
         for number, model in enumerate(models):
@@ -130,7 +130,7 @@ def complete(
         larger = max(models, key=lambda model: len(model.images), default=largest)
         if not _is_larger([larger], [largest]):
             return result
-        larger = positions.align(larger, metadata.read(store))
+        larger = positions.align(calibrating.calibrate(larger), metadata.read(store))
         shutil.rmtree(largest.directory)
         shutil.copytree(larger.directory, largest.directory)
     kept = [replace(larger, directory=largest.directory)]

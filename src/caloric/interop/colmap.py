@@ -253,6 +253,22 @@ def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_er
     return True
 
 
+def adjust(model: Path, output: Path) -> None:
+    """Write a model after a bundle adjustment that also refines principal points.
+
+    ``output`` is an existing directory.
+    """
+    if not available():
+        colmap_command.adjust(model, output)
+        return
+    library = pycolmap()
+    options = library.BundleAdjustmentOptions()
+    options.refine_principal_point = True
+    reconstruction = call(lambda: library.Reconstruction(str(model)), model)
+    call(lambda: library.bundle_adjustment(reconstruction, options), model)
+    reconstruction.write(str(output))
+
+
 def map_images(
     database: Path,
     directory: Path,

@@ -161,6 +161,14 @@ def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_er
     return (output / "images.bin").is_file()
 
 
+def adjust(model: Path, output: Path) -> None:
+    """Write a model with refined principal points: see :func:`colmap.adjust`."""
+    call(
+        "bundle_adjuster", "--input_path", model, "--output_path", output,
+        "--BundleAdjustment.refine_principal_point", "1",
+    )  # fmt: skip
+
+
 # Printed when an image is added to the model, by COLMAP 3 and 4; the number counts images.
 _REGISTERED = re.compile(r"Registering \w+ #\d+ \((?:\w+=)?(\d+)\)")
 
