@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import combinations
 from math import pi
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -40,7 +40,7 @@ _SAMPLE_IMAGES = (
     "immunohistochemistry", "hubble_deep_field", "coins", "page", "clock", "moon", "text",
 )  # fmt: skip
 _SIZE = (640, 800)
-_MAX_SIDE = 800
+_MAX_SIDE = 640
 _TOLERATED = (1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4, 4.0)
 
 
@@ -105,25 +105,44 @@ def _error(estimate: FloatArray | None, truth: FloatArray, shape: tuple[int, ...
 
 
 def trial(job: Job) -> list[Report]:
-    """Return the results of matching a pair at each level."""
+    """Return the results of matching a pair without views and with the views that it needs."""
     first, second = _photograph(job.first), _photograph(job.second)
     truth = None
     if job.tilt:
         rng = np.random.default_rng(job.seed)
         second, truth = oblique(first, second, job.tilt, rng)
-    rows = []
-    for level in LEVELS:
-        views = None if level == 1 else level
-        pair = caloric.match_images(first, second, model="homography", views=views)
-        error = float("inf") if truth is None else _error(pair.geometry.matrix, truth, first.shape)
-        epipolar = verify(pair.features_a, pair.features_b, pair.matches, model="fundamental")
-        rows.append(vars(job) | {
-            "level": level, "matches": len(pair.matches), "inliers": len(pair),
-            "correct": error < CORRECT_ERROR,
-            "confidence": round(pair.geometry.confidence, 4),
-            "confidence, fundamental": round(epipolar.confidence, 4),
-        })  # fmt: skip
-    return rows
+    choices: tuple[Literal["auto"] | None, ...] = (None, "auto") if job.tilt else ("auto",)
+    return [_row(job, first, second, truth, views) for views in choices]
+
+
+def _row(
+    job: Job,
+    first: NDArray[np.uint8],
+    second: NDArray[np.uint8],
+    truth: FloatArray | None,
+    views: Literal["auto"] | None,
+) -> Report:
+    pair = caloric.match_images(first, second, model="homography", views=views)
+    error = float("inf") if truth is None else _error(pair.geometry.matrix, truth, first.shape)
+    row = vars(job) | {
+        "views": views or "none", "level": pair.level, "matches": len(pair.matches),
+        "inliers": len(pair), "correct": error < CORRECT_ERROR,
+        "homography": round(pair.geometry.confidence, 4),
+    }  # fmt: skip
+    camera = _camera(first.shape), _camera(second.shape)
+    for model, cameras in (("fundamental", None), ("essential", camera)):
+        geometry = verify(
+            pair.features_a, pair.features_b, pair.matches, model=model, intrinsics=cameras
+        )
+        row[model] = round(geometry.confidence, 4)
+    return row
+
+
+def _camera(shape: tuple[int, ...]) -> FloatArray:
+    """Return the calibration matrix (3, 3) of a camera with a usual field of view."""
+    h, w = shape[:2]
+    focal = 1.2 * max(h, w)
+    return np.array([[focal, 0, w / 2], [0, focal, h / 2], [0, 0, 1]])
 
 
 def jobs(photographs: Sequence[str], count: int, seed: int) -> Iterator[Job]:

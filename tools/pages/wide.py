@@ -9,8 +9,9 @@ from tools import wide
 from tools.pages import geometry
 from tools.pages.markdown import render, table
 
-_COLUMNS = ("run", "first", "second", "seed", "tilt", "level", "correct", "matches", "inliers",
-            "confidence", "confidence, fundamental")  # fmt: skip
+_MODELS = ("homography", "fundamental", "essential")
+_COLUMNS = ("run", "first", "second", "seed", "tilt", "views", "level", "correct", "matches",
+            "inliers", *_MODELS)  # fmt: skip
 
 
 def _share(values: list[bool]) -> str:
@@ -40,33 +41,28 @@ def rendered(report: Report) -> str:
     related = [row for row in report["pairs"] if row["tilt"]]
     tilts = sorted({row["tilt"] for row in related})
     rows = []
-    for level in (*wide.LEVELS, "auto"):
-        cells = []
-        for tilt in tilts:
-            chosen = _selected([row for row in related if row["tilt"] == tilt], level)
-            cells.append(_share([row["correct"] and row["confidence"] > 0.5 for row in chosen]))
-        rows.append([str(level), *cells])
-    return table(["views up to tilt", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
+    for views in ("none", "auto"):
+        cells = [
+            _share([
+                row["correct"] and row["homography"] > 0.5
+                for row in related
+                if row["tilt"] == tilt and row["views"] == views
+            ])
+            for tilt in tilts
+        ]  # fmt: skip
+        rows.append([views, *cells])
+    return table(["views", *(f"tilt {tilt:g}" for tilt in tilts)], rows)
 
 
 def unrelated(report: Report) -> str:
     """Return the table of unrelated pairs."""
-    rows = []
-    for level in wide.LEVELS:
-        selected = [row for row in report["pairs"] if not row["tilt"] and row["level"] == level]
-        rows.append(
-            [str(level), str(len(selected)), str(sum(row["confidence"] > 0.5 for row in selected)),
-             str(sum(row["confidence, fundamental"] > 0.5 for row in selected))]
-        )  # fmt: skip
-    return table(
-        [
-            "views up to tilt",
-            "unrelated pairs",
-            "homographies accepted",
-            "fundamental matrices accepted",
-        ],
-        rows,
-    )
+    selected = [row for row in report["pairs"] if not row["tilt"]]
+    rows = [
+        [model, str(len(selected)), str(sum(row[model] > 0.5 for row in selected)),
+         f"{max(row[model] for row in selected):.2f}"]
+        for model in _MODELS
+    ]  # fmt: skip
+    return table(["model", "unrelated pairs", "accepted", "largest confidence"], rows)
 
 
 def times(report: Report) -> str:
@@ -113,25 +109,3 @@ def unpacked(report: Report) -> Report:
     """Return a report of :func:`packed` with rows as dictionaries."""
     rows = [dict(zip(report["columns"], row, strict=True)) for row in report["pairs"]]
     return report | {"pairs": rows}
-
-
-def _selected(rows: list[Report], level: int | str) -> list[Report]:
-    """Return the rows of one level, or those at which "auto" stops."""
-    if level != "auto":
-        return [row for row in rows if row["level"] == level]
-    by_pair: dict[tuple[str, int], list[Report]] = {}
-    for row in rows:
-        by_pair.setdefault((row["first"], row["seed"]), []).append(row)
-    chosen = []
-    for group in by_pair.values():
-        group.sort(key=lambda row: row["level"])
-        best = group[0]
-        for row in group[1:]:
-            is_confident = best["confidence"] > 0.9
-            if is_confident and best["inliers"] >= 40:
-                break
-            best = max(best, row, key=lambda r: (min(r["confidence"], 0.9), r["inliers"]))
-            if is_confident:
-                break
-        chosen.append(best)
-    return chosen
