@@ -121,3 +121,13 @@ def test_more_evidence_raises_the_confidence():
 )
 def test_a_weakness_is_named(evidence, text):
     assert text in evidence.weakness
+
+
+def test_inliers_at_more_distinct_positions_than_all_matches(shifted):
+    """Of two matches at one position the first is counted, which may be at a taken one."""
+    p, q = (np.repeat(v[:40], 2, 0) for v in (shifted.p, shifted.q))
+    q[::2] = q[1]  # every other match is wrong, comes first, and ends at the same position
+    residuals = np.linalg.norm(p + SHIFT - q, axis=1)
+    estimate = replace(shifted, p=p, q=q, residuals=residuals, frames=None)
+    assert estimate.count_distinct(estimate.inliers) > estimate.distinct
+    assert confidence.evidence(estimate, lambda others: 0).confidence > 0.9

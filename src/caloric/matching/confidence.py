@@ -196,7 +196,8 @@ def false_alarms(
     the image that a disc around a point covers, or a band around an epipolar line, times ``share``.
     Features at the same position count once.
     """
-    n, k, threshold = estimate.distinct, estimate.count_distinct(inliers), estimate.threshold
+    k, threshold = estimate.count_distinct(inliers), estimate.threshold
+    n = max(k, estimate.distinct)  # which match of a position is counted depends on the others
     if k <= needed + 1:  # one more match agrees too easily
         return inf
     h, w = estimate.sizes[1]
