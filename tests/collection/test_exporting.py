@@ -17,6 +17,9 @@ from stores import run
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+needs_colmap = pytest.mark.skipif(
+    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
+)
 
 
 def test_the_hloc_export_has_the_features_and_inliers_of_the_store(matched):
@@ -74,43 +77,48 @@ def test_image_names_cannot_lead_out_of_the_store(matched, tmp_path):
     assert not (tmp_path.parent / "outside.txt").exists()
 
 
+@needs_colmap
 def test_descriptors_of_a_database_are_replaced(matched, originals, tmp_path):
-    pycolmap = pytest.importorskip("pycolmap")
     out, _ = matched
     path = tmp_path / "database.db"
     path.write_bytes(exporting.export(out, "colmap", originals).paths[0].read_bytes())
     result = run("collection", "describe", originals, "--database", path, "--descriptor", "heat")
     assert result.exit_code == 0, result.output
-    stored = dict(exporting.images(out))
-    database = pycolmap.Database.open(str(path))
-    try:
-        assert database.num_matches() == 0
-        for image in database.read_all_images():
-            pixels = caloric.read_image(originals / image.name)
-            frames = colmap.read_frames(path)[image.name]
-            values = caloric.describe(pixels, frames, "heat")
-            described = caloric.Features(frames, values, pixels.shape[:2], "heat", "")
-            expected = conversion.sift_bytes(described)
-            descriptors = np.asarray(database.read_descriptors(image.image_id).data)
-            np.testing.assert_array_equal(descriptors, expected)
-            assert len(descriptors) == len(stored[image.name])
-    finally:
-        database.close()
-    assert run("collection", "describe", originals, "--database", tmp_path / "no").exit_code != 0
+    stored, frames = dict(exporting.images(out)), colmap.read_frames(path)
+    assert frames.keys() == stored.keys()
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("matches", "two_view_geometries"):
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+        query = "SELECT name, rows, data FROM images JOIN descriptors USING (image_id)"
+        rows = database.execute(query).fetchall()
+    assert len(rows) == len(stored)
+    for name, count, data in rows:
+        pixels = caloric.read_image(originals / name)
+        values = caloric.describe(pixels, frames[name], "heat")
+        described = caloric.Features(frames[name], values, pixels.shape[:2], "heat", "")
+        assert data == conversion.sift_bytes(described).tobytes()
+        assert count == len(stored[name])
+    arguments = ("collection", "describe", originals, "--database")
+    assert run(*arguments, tmp_path / "no").exit_code != 0
+    assert run(*arguments, path, "--white-level", 0).exit_code != 0
+    (tmp_path / "bad.db").write_bytes(b"not a database, but long enough to look at" * 50)
+    assert "not a COLMAP database" in str(run(*arguments, tmp_path / "bad.db").exception)
 
 
+@needs_colmap
 def test_unreadable_images_of_a_database_are_skipped(matched, originals, tmp_path):
-    pytest.importorskip("pycolmap")
     out, _ = matched
     photos = tmp_path / "photos"
     subprocess.run(["cp", "-r", str(originals), str(photos)], check=True)
-    database = tmp_path / "database.db"
-    database.write_bytes(exporting.export(out, "colmap", originals).paths[0].read_bytes())
+    path = tmp_path / "database.db"
+    path.write_bytes(exporting.export(out, "colmap", originals).paths[0].read_bytes())
     (photos / "eins" / "bild ä 2.png").write_bytes(b"not an image")
-    result = run("collection", "describe", photos, "--database", database)
+    result = run("collection", "describe", photos, "--database", path, "--white-level", 255)
     assert result.exit_code == 1
     assert "descriptors of 5 images replaced" in result.output
     assert "bild ä 2.png" in result.output
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM descriptors").fetchone() == (5,)
 
 
 def test_colmaps_matchers_match_our_descriptors(matched, originals, tmp_path):

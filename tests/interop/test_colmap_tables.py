@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+import caloric
 from caloric.interop import colmap_tables
 from caloric.matching.two_views import TwoViews
 
@@ -47,6 +48,36 @@ def test_features_replace_those_of_one_image(database):
     query = "SELECT data FROM {} WHERE image_id = 2"
     assert rows(database, query.format("keypoints")) == [(keypoints.tobytes(),)]
     assert rows(database, query.format("descriptors")) == [(descriptors.tobytes(),)]
+
+
+def test_descriptors_of_all_images_are_replaced(database):
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.execute("DELETE FROM descriptors WHERE image_id = 3")
+        opened.execute("INSERT INTO matches VALUES (9, 0, 2, NULL)")
+    described = {"b": np.full((2, 128), 7, np.uint8), "c": np.ones((1, 128), np.uint8)}
+    with colmap_tables.opened(database) as tables:
+        tables.replace_descriptors(described)
+    query = "SELECT image_id, rows, data FROM descriptors ORDER BY image_id"
+    expected = [(2, 2, described["b"].tobytes()), (3, 1, described["c"].tobytes())]
+    assert rows(database, query) == expected
+    assert rows(database, "SELECT * FROM matches") == []
+
+
+def test_keypoints_are_read(database, tmp_path):
+    keypoints = np.arange(12, dtype=np.float32).reshape(2, 6)
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.execute("DELETE FROM keypoints WHERE image_id = 3")
+        opened.execute("UPDATE keypoints SET rows = 0")
+    with colmap_tables.opened(database) as tables:
+        tables.replace_features("b", keypoints, np.zeros((2, 128), np.uint8))
+    read = colmap_tables.keypoints(database)
+    assert {name: len(values) for name, values in read.items()} == {"a": 0, "b": 2}
+    np.testing.assert_array_equal(read["b"], keypoints)
+    with pytest.raises(caloric.InputError, match="no such database"):
+        colmap_tables.keypoints(tmp_path / "none.db")
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(caloric.InputError, match="not a COLMAP database"):
+        colmap_tables.keypoints(tmp_path / "empty.db")
 
 
 def test_images_share_a_camera(database):

@@ -241,6 +241,7 @@ def describe(
     folder: Annotated[Path, typer.Argument(help="Image directory.")],
     database: Annotated[Path, typer.Option(help="COLMAP database with keypoints of the images.")],
     descriptor: DescriptorName = "caloric-unlearned",
+    white_level: WhiteLevel = None,
 ) -> None:
     """Replace the descriptors in a COLMAP database, keeping its keypoints.
 
@@ -249,7 +250,7 @@ def describe(
     from caloric.collection import exporting
 
     with console.working(f"describing the keypoints of {database}"):
-        count, skipped = exporting.describe_database(database, folder, descriptor)
+        count, skipped = exporting.describe_database(database, folder, descriptor, white_level)
     for name, why in skipped.items():
         console.skipped(name, why)
     typer.echo(f"descriptors of {count} images replaced: {database}")

@@ -89,13 +89,15 @@ def export(
 
 
 def describe_database(
-    database: Path, directory: Path, descriptor: str
+    database: Path, directory: Path, descriptor: str, white_level: float | None = None
 ) -> tuple[int, dict[str, str]]:
     """Replace the descriptors of a COLMAP database, at the same keypoints.
 
-    Matches and geometries of the old descriptors are deleted. Returns the number of described
-    images, and the skipped images, which are left without descriptors, with the reasons.
+    Matches and geometries of the old descriptors are deleted. ``white_level`` is the pixel value of
+    white (:func:`caloric.read_image`). Returns the number of described images, and the skipped
+    images, which are left without descriptors, with the reasons.
     """
+    inputs.check_white_level(white_level)
     recipe = recipes.descriptor(descriptor)
     if recipe.dimension != 128:
         raise InputError(
@@ -108,7 +110,7 @@ def describe_database(
     def described() -> Iterator[tuple[str, NDArray[np.uint8]]]:
         for name, keypoints in frames.items():
             try:
-                pixels = inputs.read_image(directory / name)
+                pixels = inputs.read_image(directory / name, white_level=white_level)
             except InputError as error:
                 skipped[name] = str(error)
                 continue

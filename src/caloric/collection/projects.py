@@ -120,27 +120,20 @@ def _opened(library: Any, path: Path) -> Any:
         raise InputError(f"{path}: not an HDF5 file") from None
 
 
-def _read_only(database: Path) -> str:
-    return f"{database.resolve().as_uri()}?mode=ro"
-
-
 def read_colmap(database: Path, sigma: float) -> Project:
     """Return the keypoints of a COLMAP database, and its matches (only verified ones if any)."""
-    if not database.is_file():
-        raise InputError(f"{database}: no such database")
+    keypoints = colmap_tables.keypoints(database)
     try:
-        with closing(sqlite3.connect(_read_only(database), uri=True)) as opened:
+        maps = {
+            name: (
+                Frames.from_colmap(rows).maps
+                if rows.shape[1] > 2
+                else _circular(rows.astype(np.float64) - 0.5, sigma, 0.0)
+            )
+            for name, rows in keypoints.items()
+        }
+        with closing(sqlite3.connect(colmap_tables.read_only(database), uri=True)) as opened:
             names = dict(opened.execute("SELECT image_id, name FROM images"))
-            maps = {}
-            for number, rows, columns, data in opened.execute(
-                "SELECT image_id, rows, cols, data FROM keypoints"
-            ):
-                keypoints = np.frombuffer(data or b"", np.float32).reshape(rows, columns)
-                maps[names[number]] = (
-                    Frames.from_colmap(keypoints.astype(np.float64)).maps
-                    if columns > 2
-                    else _circular(keypoints.astype(np.float64) - 0.5, sigma, 0.0)
-                )
             pairs = []
             for table in ("two_view_geometries", "matches"):
                 query = f"SELECT pair_id, rows, data FROM {table} WHERE rows > 0"
@@ -226,7 +219,7 @@ def write_colmap(database: Path, target: Path, positions: Positions) -> None:
     with replacing_path(target) as name:
         # Unlike a copy of the file, a backup includes what is still in the write-ahead log.
         with (
-            closing(sqlite3.connect(_read_only(database), uri=True)) as source,
+            closing(sqlite3.connect(colmap_tables.read_only(database), uri=True)) as source,
             closing(sqlite3.connect(name)) as copy,
         ):
             source.backup(copy)

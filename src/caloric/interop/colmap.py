@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.interop import colmap_command, colmap_model
+from caloric.interop import colmap_command, colmap_model, colmap_tables
 from caloric.interop.colmap_command import CommandWriter, Thresholds
 from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
@@ -192,10 +193,17 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
 
     The descriptors of all images are written in one transaction.
     """
-    library = pycolmap()
-    descriptors = dict(values)
     if not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written")
+    descriptors = dict(values)
+    if not available():
+        try:
+            with colmap_tables.opened(path) as tables:
+                tables.replace_descriptors(descriptors)
+        except sqlite3.Error as error:
+            raise InputError(f"{path}: {error}") from None
+        return
+    library = pycolmap()
     database = call(lambda: library.Database.open(str(path)), path)
     try:
         with library.DatabaseTransaction(database):
@@ -205,25 +213,15 @@ def replace_descriptors(path: Path, values: Iterable[tuple[str, NDArray[np.uint8
             for image in database.read_all_images():
                 if image.name not in descriptors:
                     continue
-                values = _descriptors(library, descriptors[image.name])
-                database.write_descriptors(image.image_id, values)
+                rows = _descriptors(library, descriptors[image.name])
+                database.write_descriptors(image.image_id, rows)
     finally:
         database.close()
 
 
 def read_frames(path: Path) -> dict[str, Frames]:
     """Return the keypoints of all images of a database by name."""
-    library = pycolmap()
-    if not path.is_file():
-        raise InputError(f"{path}: no such database")
-    database = call(lambda: library.Database.open(str(path)), path)
-    try:
-        return {
-            image.name: Frames.from_colmap(np.asarray(database.read_keypoints(image.image_id)))
-            for image in database.read_all_images()
-        }
-    finally:
-        database.close()
+    return {name: Frames.from_colmap(rows) for name, rows in colmap_tables.keypoints(path).items()}
 
 
 def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_error: float) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.errors import InputError
 from caloric.interop.colmap_model import CAMERA_MODELS
 from caloric.matching.two_views import TwoViews
 
@@ -44,6 +45,22 @@ class Tables:
                 f"UPDATE {table} SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
                 (*rows.shape, rows.tobytes(), self.numbers[name]),
             )
+
+    def replace_descriptors(self, values: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Replace the descriptors of all images by those of some; delete matches and geometries."""
+        described = {number for name, number in self.numbers.items() if name in values}
+        self.database.execute("DELETE FROM matches")
+        self.database.execute("DELETE FROM two_view_geometries")
+        for number in self.numbers.values():
+            if number not in described:
+                self.database.execute("DELETE FROM descriptors WHERE image_id = ?", (number,))
+        for name, rows in values.items():
+            row = (*rows.shape, rows.tobytes(), self.numbers[name])
+            update = "UPDATE descriptors SET rows = ?, cols = ?, data = ? WHERE image_id = ?"
+            if self.database.execute(update, row).rowcount == 0:
+                self.database.execute(
+                    "INSERT INTO descriptors (rows, cols, data, image_id) VALUES (?, ?, ?, ?)", row
+                )
 
     def share_cameras(self, camera_of: Mapping[str, str]) -> None:
         """Give each image the camera of another image; remove the cameras without images."""
@@ -89,6 +106,26 @@ class Tables:
             (number, len(inliers), _bytes(inliers), CONFIGURATIONS[pair.model],
              np.ascontiguousarray(pair.matrix, np.float64).tobytes()),
         )  # fmt: skip
+
+
+def read_only(path: Path) -> str:
+    """Return the URI of a database that is opened for reading."""
+    return f"{path.resolve().as_uri()}?mode=ro"
+
+
+def keypoints(path: Path) -> dict[str, NDArray[np.float32]]:
+    """Return the rows (n, 2), (n, 4) or (n, 6) of the keypoints of each image of a database."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such database")
+    try:
+        with closing(sqlite3.connect(read_only(path), uri=True)) as database:
+            query = "SELECT name, rows, cols, data FROM images JOIN keypoints USING (image_id)"
+            return {
+                name: np.frombuffer(data or b"", np.float32).reshape(rows, columns)
+                for name, rows, columns, data in database.execute(query)
+            }
+    except (sqlite3.DatabaseError, ValueError) as error:
+        raise InputError(f"{path}: not a COLMAP database ({error})") from None
 
 
 def images_of(pair: int) -> tuple[int, int]:
