@@ -33,6 +33,21 @@ from in_browser import (
 from tools.drills.browser import wait
 
 
+def test_propagated_matches_are_shown_separately(served, viewer, page):
+    open_page(page, served(viewer))
+    shown = "document.getElementById('propagated-text').textContent"
+    assert int(page.evaluate(shown).split()[1].replace(",", "")) > 0
+    with_all = pixels(page)
+    press(page, "a")
+    assert attribute(page, "propagated", "aria-pressed") == "false"
+    without = pixels(page)
+    press(page, "a")
+    press(page, "i")  # the propagated ones alone
+    alone = pixels(page)
+    for one, other in ((with_all, without), (with_all, alone), (without, alone)):
+        assert np.abs(one.astype(int) - other).max() > 0
+
+
 def test_keys_work_immediately_and_are_listed(served, viewer, page):
     address = served(viewer)
     open_page(page, address)
@@ -57,7 +72,7 @@ def test_keys_work_immediately_and_are_listed(served, viewer, page):
     assert hidden(page, "drawer")
     press(page, "?")
     listed = page.evaluate("[...document.querySelectorAll('#help kbd')].map((k) => k.textContent)")
-    assert set("npgrmbsiodt0?+") <= set(listed)
+    assert set("npgrmbsiaodt0?+") <= set(listed)
     assert page.evaluate("document.getElementById('help').open")
     page.evaluate("document.getElementById('help').close()")
     page.evaluate(

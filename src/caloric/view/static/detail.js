@@ -40,13 +40,14 @@ function bars(first, second) {
   return canvas;
 }
 
-export const describeMatch = (result, i) => `Match ${i + 1}, ${result.inlier[i] ? "inlier" : "outlier"}`
+const kindOf = (result, i) => `${result.propagated[i] ? "propagated " : ""}${result.inlier[i] ? "inlier" : "outlier"}`;
+export const describeMatch = (result, i) => `Match ${i + 1}, ${kindOf(result, i)}`
   + `, residual ${result.residual[i] >= 1e6 ? "unknown" : `${result.residual[i].toFixed(2)} pixels`}`;
 
 export function showMatch(container, result, i, detail) {
   const position = (side) => `${result[side].x[i].toFixed(1)}, ${result[side].y[i].toFixed(1)}`;
   const residual = result.residual[i] >= 1e6 ? "no geometry" : `${result.residual[i].toFixed(2)} px`;
-  const rows = [["Match", `${i + 1}, ${result.inlier[i] ? "inlier" : "outlier"}`], ["Residual", residual],
+  const rows = [["Match", `${i + 1}, ${kindOf(result, i)}`], ["Residual", residual],
     ["Distance", result.distance[i].toFixed(3)], ["First point", position("a")], ["Second point", position("b")]];
   const patches = element("div", { className: "row" });
   for (const [side, name] of [["a", "first"], ["b", "second"]]) {

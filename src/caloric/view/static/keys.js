@@ -17,6 +17,7 @@ const KEYS = [
   [["g"], "g", "Animate the alignment at the selected match", "align"],
   [["r"], "r", "Response maps at the selected match", "respond"],
   [["i"], "i", "Show or hide inliers", "press", "inliers"],
+  [["a"], "a", "Show or hide propagated inliers", "press", "propagated"],
   [["o"], "o", "Show or hide outliers", "press", "outliers"],
   [["d"], "d", "Open or close details", "press", "details"],
   [["t"], "t", "Switch the theme (system, dark, light)", "press", "theme"],

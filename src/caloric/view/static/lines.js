@@ -14,11 +14,11 @@ const toPixel = (color) => {
 };
 
 // Matches grouped by color: [{color, list}], smallest residuals first.
-export function groupMatches(result, inliers, outliers) {
+export function groupMatches(result, { inliers, propagated, outliers }) {
   const groups = COLORS.map((color) => ({ color, list: [] })), outlierGroup = { color: OUTLIER, list: [] };
   const step = result.threshold / COLORS.length;
   for (let i = 0; i < result.inlier.length; i += 1) {
-    if (!result.inlier[i]) { if (outliers) outlierGroup.list.push(i); } else if (inliers) {
+    if (!result.inlier[i]) { if (outliers) outlierGroup.list.push(i); } else if (result.propagated[i] ? propagated : inliers) {
       groups[Math.min(COLORS.length - 1, Math.floor(result.residual[i] / step))].list.push(i);
     }
   }

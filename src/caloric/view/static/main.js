@@ -37,7 +37,9 @@ const player = new Player((path) => {
 const settings = () => Object.fromEntries(["descriptor", "model", "views", "ratio", "threshold"].map((id) => [id, $(id).value]));
 const comparedDescriptor = () => (source.live ? (settings().descriptor === "sift" ? "caloric" : "sift") : source.comparedDescriptor);
 const pressed = (id) => $(id).getAttribute("aria-pressed") === "true";
-const filter = () => ({ inliers: pressed("inliers"), outliers: pressed("outliers"), maxLines: LINE_COUNTS[$("lines").value] });
+const filter = () => ({
+  inliers: pressed("inliers"), propagated: pressed("propagated"), outliers: pressed("outliers"), maxLines: LINE_COUNTS[$("lines").value],
+});
 
 // Callbacks of a stage; both stages show the same views.
 function stageCallbacks(which) {
@@ -356,7 +358,7 @@ function addListeners() {
     "save-image": () => save("image"), "save-page": () => save("page"), cancel, rematch: match,
   };
   for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
-  for (const id of ["inliers", "outliers"]) {
+  for (const id of ["inliers", "propagated", "outliers"]) {
     $(id).addEventListener("click", () => { $(id).setAttribute("aria-pressed", !pressed(id)); refilter(); });
   }
   for (const id of ["lines", "dimmed"]) $(id).addEventListener("input", refilter);

@@ -24,7 +24,7 @@ export class Stage {
     this.panes = arrange(1, 1);
     this.views = { a: { x: 0, y: 0, scale: 1 }, b: { x: 0, y: 0, scale: 1 } };
     this.result = null;
-    this.filter = { inliers: true, outliers: false, maxLines: 0 };
+    this.filter = { inliers: true, propagated: true, outliers: false, maxLines: 0 };
     this.groups = [];
     this.visible = [];  // indices of the matches in all groups
     this.inliers = [];  // indices of the inliers, which link the views
@@ -79,7 +79,7 @@ export class Stage {
     if (result !== this.result) this.selected = -1;
     this.result = result;
     this.filter = filter;
-    this.groups = result ? groupMatches(result, filter.inliers, filter.outliers) : [];
+    this.groups = result ? groupMatches(result, filter) : [];
     this.visible = this.groups.flatMap((group) => group.list);
     this.inliers = result ? result.inlier.flatMap((inlier, i) => (inlier ? [i] : [])) : [];
     this.draw();
