@@ -112,6 +112,13 @@ def pairs(
             help="Feature file of another method, in hloc's format (.h5); may be repeated."
         ),
     ] = None,
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts",
+            help="Compare match_images with agreement and propagation on and off instead.",
+        ),
+    ] = False,
     only: Only = "",
 ) -> None:
     """Compare Caloric with OpenCV, COLMAP and other methods on two-view geometry, end to end."""
@@ -119,6 +126,7 @@ def pairs(
 
     from caloric.bench import contenders, pair_data
     from caloric.bench import pairs as benchmark
+    from caloric.bench import parts as switched
 
     console.check_outputs(json_path, None, inputs=(data, *(features or ())))
     chosen = pair_data.read(data)
@@ -127,10 +135,16 @@ def pairs(
         chosen = [pair for pair in chosen if pair.scene in names]
         if not chosen:
             raise InputError(f"{data}: contains no scene {only}")
-    compared = contenders.default_contenders(max_features)
-    compared += [contenders.from_file(path) for path in features or []]
-    progress = console.Progress().counter("pairs", len(chosen) * len(compared))
-    report = benchmark.summarize(chosen, dict(benchmark.run(chosen, compared, progress)))
+    count = console.Progress().counter
+    if parts:
+        progress = count("pairs", len(chosen) * len(switched.PARTS))
+        rows_of = dict(switched.run(chosen, max_features, progress))
+        report = switched.summarize(chosen, rows_of)
+    else:
+        compared = contenders.default_contenders(max_features)
+        compared += [contenders.from_file(path) for path in features or []]
+        progress = count("pairs", len(chosen) * len(compared))
+        report = benchmark.summarize(chosen, dict(benchmark.run(chosen, compared, progress)))
     if json_path is not None:
         console.write_report(json_path, report)
     if json_path != "-":
