@@ -30,7 +30,7 @@ from caloric.matching import neighbors
 from caloric.matching.confidence import CORRECT_ERROR
 from caloric.matching.models import mapped
 from caloric.runtime import threads
-from caloric.types import FloatArray, Log, Report
+from caloric.types import FloatArray, GeometryModel, Log, Report
 from tools.geometry.scenes import scene
 
 LEVELS = (1, *TILTS)
@@ -130,7 +130,8 @@ def _row(
         "homography": round(pair.geometry.confidence, 4),
     }  # fmt: skip
     camera = _camera(first.shape), _camera(second.shape)
-    for model, cameras in (("fundamental", None), ("essential", camera)):
+    others: tuple[tuple[GeometryModel, Any], ...] = (("fundamental", None), ("essential", camera))
+    for model, cameras in others:
         geometry = verify(
             pair.features_a, pair.features_b, pair.matches, model=model, intrinsics=cameras
         )

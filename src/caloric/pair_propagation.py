@@ -52,13 +52,15 @@ def propagated(
     matrix = known.matrix
     if matrix is None:
         return pair
-    gray = [inputs.gray(image) for image in images]
+    gray: list[Any] = [inputs.gray(image) for image in images]
     allowed = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
     target, descent = devices.resolve(device), comparison.descent(device)
+    described = images if target is not None else gray
+    templates = gray if target is not None else [refinement.prepared(v) for v in gray]
     cameras = None if known.intrinsics is None else list(known.intrinsics)
 
     def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
-        refined = refinement.refine(gray[i], gray[1 - i], frames, predicted, descent)
+        refined = refinement.refine(templates[i], templates[1 - i], frames, predicted, descent)
         inside = allowed[1 - i]
         if inside is None:
             return refined
@@ -66,7 +68,7 @@ def propagated(
 
     def describe(i: int, maps: FloatArray) -> FloatArray:
         frames = Frames(maps, np.zeros(len(maps), np.float32))
-        stored = dispatch.describe_frames(images[i], frames, options, target, tiles.MEMORY)
+        stored = dispatch.describe_frames(described[i], frames, options, target, tiles.MEMORY)
         return _decoded(features[i], stored)
 
     def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from caloric.bench.pairs import ANGLES, CORNERS, CORRECT, angular_error, auc, on
 from caloric.image_pair import match_images
 from caloric.types import Report
 
-PARTS = {
+PARTS: dict[str, dict[str, Any]] = {
     "ratio test": {"agreement": False, "propagate": False},
     "agreement": {"agreement": True, "propagate": False},
     "propagation": {"agreement": False, "propagate": True},
@@ -22,7 +22,7 @@ _PRECISE = 0.5  # pixels: the largest error of a precise inlier
 _ERROR = "error of the geometry"
 
 
-def measure(pair: Pair, switches: dict[str, bool], count: int) -> dict[str, Any]:
+def measure(pair: Pair, switches: dict[str, Any], count: int) -> dict[str, Any]:
     """Return the metrics of one pair with some parts on and others off.
 
     No views are simulated. A homography is estimated if the truth is one, else an essential matrix.

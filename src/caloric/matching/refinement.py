@@ -87,8 +87,15 @@ SMALLEST = 32  # pixels: an image with a smaller side is not halved
 
 
 @dataclass(frozen=True, eq=False)
-class _Octaves(refinement_steps.Image):
+class Octaves(refinement_steps.Image):
+    """An image and its halves, prepared for several calls of :func:`refine` on the CPU."""
+
     levels: list[Pixels]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size (h, w) of the image."""
+        return self.levels[0].shape
 
     def patches(self, maps: FloatArray) -> Pixels:
         """Return patches (m, n) around frames (m, 2, 3), interpolated bilinearly."""
@@ -108,14 +115,17 @@ class _Octaves(refinement_steps.Image):
         return result
 
 
-def _octaves(image: Pixels) -> _Octaves:
+def prepared(image: Pixels | Octaves) -> Octaves:
+    """Return the octaves of an image (h, w)."""
+    if isinstance(image, Octaves):
+        return image
     levels = []
     for level in fields.halves(image):
         levels.append(np.ascontiguousarray(level))
         if min(level.shape) < SMALLEST:
             break
     of_levels = refinement_steps.level_noise(len(levels))
-    return _Octaves(float(noise_level(image)), *of_levels, levels)
+    return Octaves(float(noise_level(image)), *of_levels, levels)
 
 
 @cache
@@ -138,12 +148,12 @@ class Outcome:
     statistics: FloatArray
 
 
-Descent = Callable[[Pixels, Pixels, FloatArray, FloatArray], Outcome]
+Descent = Callable[[Any, Any, FloatArray, FloatArray], Outcome]
 
 
 def refine(
-    image_a: Pixels,
-    image_b: Pixels,
+    image_a: Pixels | Octaves,
+    image_b: Pixels | Octaves,
     a: FloatArray,
     b: FloatArray,
     descent: Descent | None = None,
@@ -173,9 +183,11 @@ def refine(
     )
 
 
-def descend(image_a: Pixels, image_b: Pixels, a: FloatArray, b: FloatArray) -> Outcome:
+def descend(
+    image_a: Pixels | Octaves, image_b: Pixels | Octaves, a: FloatArray, b: FloatArray
+) -> Outcome:
     """Return the outcome of the steps of all matches, by the compiled core or else by NumPy."""
-    first, second = threads.each(_octaves, (image_a, image_b))
+    first, second = threads.each(prepared, (image_a, image_b))
     core = native.core()
 
     def block(rows: range) -> tuple[FloatArray, FloatArray, FloatArray]:
