@@ -85,7 +85,8 @@ def lines(report: Report) -> list[str]:
 def page(report: Report, geometry_report: Report) -> str:
     """Return the text of the page."""
     return render(
-        "wide.md", real=real(report), rendered=rendered(report), unrelated=unrelated(report),
+        "wide.md", real=real(report), rendered=rendered(report),
+        rendered_pairs=len({row["seed"] for row in report["pairs"] if row["tilt"]}), unrelated=unrelated(report),
         times_table=times(report), times=report["times"], tolerance=report["tolerance"],
         threads=report["about"]["threads"], platform=report["about"]["platform"], **geometry.values(geometry_report),
     )  # fmt: skip
