@@ -251,16 +251,21 @@ def view(
         Path | None,
         typer.Option(help="Only write the screenshot of the documentation to this JPEG file."),
     ] = None,
+    points: Annotated[
+        int | None,
+        typer.Option(help="Show a model with this many random points instead of two images."),
+    ] = None,
     json_path: JsonOut = None,
 ) -> None:
     """Measure first paint and frame rate of `caloric view` in a headless Chromium."""
+    from tools.drills import model_view
     from tools.drills import view as benchmark
 
     console.check_outputs(json_path, screenshot)
     if screenshot is not None:
         benchmark.screenshot(screenshot)
         return
-    report = benchmark.run(image)
+    report = benchmark.run(image) if points is None else model_view.run(points)
     numbers = {k: v for k, v in report.items() if isinstance(v, int | float)}
     console.report_results(json_path, report, (f"{k}: {v:,.0f}" for k, v in numbers.items()))
 

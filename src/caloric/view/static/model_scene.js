@@ -38,11 +38,17 @@ function corners(image, scale) {
   return [[0, 0, 0], [-x, -y, depth], [x, -y, depth], [x, y, depth], [-x, y, depth]].map(world);
 }
 
-function frame(points, color) {
-  const pairs = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]].flat();
+const EDGES = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]].flat();
+
+// The outlines of all cameras as one object, since many objects are slow to draw.
+function outlinesOf(cameras) {
   const geometry = new BufferGeometry();
-  geometry.setAttribute("position", new BufferAttribute(new Float32Array(pairs.flatMap((i) => points[i])), 3));
-  return new LineSegments(geometry, new LineBasicMaterial({ color }));
+  const positions = cameras.flatMap((points) => EDGES.flatMap((i) => points[i]));
+  geometry.setAttribute("position", new BufferAttribute(new Float32Array(positions), 3));
+  geometry.setAttribute("color", new BufferAttribute(new Float32Array(positions.length), 3));
+  const outlines = new LineSegments(geometry, new LineBasicMaterial({ vertexColors: true }));
+  outlines.frustumCulled = false;
+  return outlines;
 }
 
 function plane(points) {
@@ -65,13 +71,15 @@ export class ModelScene {
     this.camera.up.set(...description.up);
     this.points = pointsOf(buffer, description.points);
     this.scene.add(this.points);
-    this.cameras = description.images.map((image) => {
-      const outline = corners(image, 1), shown = { frame: frame(outline, ORANGE), plane: plane(outline) };
-      this.scene.add(shown.frame, shown.plane);
-      return shown;
-    });
+    const cameras = description.images.map((image) => corners(image, 1));
+    this.outlines = outlinesOf(cameras);
+    this.planes = cameras.map(plane);
+    this.scene.add(this.outlines, ...this.planes);
+    this.colorOutlines([]);
     this.marks = null;
+    this.withCameras = true;
     this.shown = description.points;  // while the view moves
+    this.withThumbnails = true;  // while the view moves
     this.controls = new OrbitControls(this.camera, canvas);
     this.controls.addEventListener("change", () => this.draw(true));
     this.controls.listenToKeyEvents(canvas);
@@ -87,7 +95,7 @@ export class ModelScene {
         const texture = new Texture(photograph);
         texture.colorSpace = SRGBColorSpace;
         texture.needsUpdate = true;
-        const { material } = this.cameras[i].plane;
+        const { material } = this.planes[i];
         material.map = texture;
         material.color.set(0xffffff);
         material.needsUpdate = true;
@@ -119,7 +127,7 @@ export class ModelScene {
     this.draw();
   }
 
-  // Draw in the next frame. While the view moves, as many points as are fast enough; then all.
+  // Draw in the next frame. While the view moves, omit thumbnails and then points if it is slow.
   draw(moving = false) {
     this.moving = moving;
     if (this.pending) return;
@@ -129,13 +137,18 @@ export class ModelScene {
       const { points } = this.description, duration = now - (this.drawn ?? 0);
       this.drawn = now;
       if (this.moving) {
-        if (duration > SLOW && duration < REST * 4) this.shown = Math.max(5000, this.shown * 0.7);
+        if (duration > SLOW && duration < REST * 4) {
+          if (this.withThumbnails) this.withThumbnails = false;
+          else this.shown = Math.max(5000, this.shown * 0.7);
+        }
         if (duration < FAST) this.shown *= 1.1;
         clearTimeout(this.rest);
         this.rest = setTimeout(() => this.draw(), REST);
       }
       this.shown = Math.min(this.shown, points);
       this.points.geometry.setDrawRange(0, this.moving ? Math.round(this.shown) : points);
+      const thumbnails = this.withCameras && (this.withThumbnails || !this.moving);
+      for (const mesh of this.planes) mesh.visible = thumbnails;
       this.renderer.render(this.scene, this.camera);
     });
   }
@@ -146,7 +159,7 @@ export class ModelScene {
   }
 
   showCameras(visible) {
-    for (const camera of this.cameras) camera.frame.visible = camera.plane.visible = visible;
+    this.withCameras = this.outlines.visible = visible;
     this.draw();
   }
 
@@ -166,15 +179,24 @@ export class ModelScene {
     if (best >= 0) distance = new Vector3().fromArray(position, 3 * best).distanceTo(this.camera.position);
     const ray = new Raycaster();
     ray.setFromCamera(new Vector2(2 * x / box.width - 1, 1 - 2 * y / box.height), this.camera);
-    const planes = this.cameras.map((camera) => camera.plane).filter((shown) => shown.visible);
-    const [hit] = ray.intersectObjects(planes);
-    if (hit && hit.distance < distance) return { image: this.cameras.findIndex((camera) => camera.plane === hit.object) };
+    const [hit] = ray.intersectObjects(this.withCameras ? this.planes : []);
+    if (hit && hit.distance < distance) return { image: this.planes.indexOf(hit.object) };
     return best >= 0 ? { point: best } : {};
+  }
+
+  colorOutlines(selected) {
+    const { color } = this.outlines.geometry.attributes, chosen = new Set(selected);
+    const [orange, blue] = [ORANGE, BLUE].map((value) => new LineBasicMaterial({ color: value }).color);
+    this.planes.forEach((_, i) => {
+      const { r, g, b } = chosen.has(i) ? blue : orange;
+      for (let j = 0; j < EDGES.length; j += 1) color.setXYZ(i * EDGES.length + j, r, g, b);
+    });
+    color.needsUpdate = true;
   }
 
   // Emphasize images by number; draw lines between points and camera centers.
   select(images, points) {
-    this.cameras.forEach(({ frame: outline }, i) => { outline.material.color.set(images.includes(i) ? BLUE : ORANGE); });
+    this.colorOutlines(images);
     if (this.marks) this.scene.remove(this.marks);
     this.marks = null;
     const position = this.points.geometry.attributes.position.array, lines = [];
