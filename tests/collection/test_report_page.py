@@ -40,3 +40,28 @@ def test_many_images_have_no_matrix():
     page = report_page.page(report(images=images, pairs=[]), [], "set")
     assert "base64" not in page
     assert "Not registered" not in page
+
+
+def test_cameras_have_their_principal_points():
+    def camera(model, *parameters):
+        return {
+            "id": 1,
+            "model": model,
+            "images": 3,
+            "width": 640,
+            "height": 480,
+            "parameters": parameters,
+        }
+
+    cameras = [
+        camera("SIMPLE_RADIAL", 500, 311.5, 240, 0),
+        camera("OPENCV", 500, 501, 322, 244, 0, 0, 0, 0),
+    ]
+    model = {
+        "directory": "sparse/0", "images": 3, "points": 9, "mean track length": 3.0,
+        "mean reprojection error, pixels": 0.5, "track lengths": [],
+        "reprojection errors, pixels": [], "cameras": cameras,
+    }  # fmt: skip
+    page = report_page.page(report(models=[model]), [b"figure"], "set")
+    assert "311.5, 240.0" in page
+    assert "322.0, 244.0" in page

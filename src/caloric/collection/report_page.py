@@ -7,8 +7,10 @@ from html import escape
 import cv2
 import numpy as np
 
+from caloric.interop.colmap_model import CAMERA_MODELS
 from caloric.types import Report
 
+_FOCAL_LENGTHS = {name: count for name, count, _ in CAMERA_MODELS.values()}
 _MATRIX = 1000  # maximum number of images for which the matrix of pairs is drawn
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1b222c, #e9edf2); --soft: light-dark(#4f5a67, #a8b3c0);
@@ -117,10 +119,12 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
 
 def _model(number: int, model: Report, figure: bytes) -> str:
     names = ["camera", "model", "images", "width", "height", "focal length, px"]
-    rows = [
-        [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
-        for c in model["cameras"]
-    ]
+    names.append("principal point, px")
+    rows = []
+    for c in model["cameras"]:
+        x, y = c["parameters"][_FOCAL_LENGTHS[c["model"]] :][:2]
+        row = [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
+        rows.append([*row, f"{x:,.1f}, {y:,.1f}"])
     error = model["mean reprojection error, pixels"]
     return (
         f"<h2>Model {number}</h2>"
