@@ -93,5 +93,7 @@ def test_agreement_keeps_more_correct_matches(pair):
     assert len(more) > len(plain)
     assert set(map(tuple, plain.indices)) <= set(map(tuple, more.indices))
     np.testing.assert_array_equal((more.origin == 0).sum(), len(plain))
-    with pytest.raises(caloric.InputError, match="needs two"):
+    (of_list,) = caloric.match([(a, b)], ratio=0.8, agreement=True)
+    np.testing.assert_array_equal(of_list.indices, more.indices)
+    with pytest.raises(caloric.InputError, match=r"needs caloric\.Features"):
         caloric.match(a.descriptors, b.descriptors, agreement=True)

@@ -62,22 +62,28 @@ def match_pairs(
 
 
 def match_by_agreement(
-    a: Features, b: Features, mutual: bool, ratio: float, radius: float, device: str
-) -> Matches:
-    """Return the matches that pass the ratio test or agree with their neighbors."""
-    check_comparable(a, b)
-    target = devices.resolve(device)
-    if target is None:
+    pairs: list[tuple[Features, Features]], mutual: bool, ratio: float, radius: float, device: str
+) -> list[Matches]:
+    """Return the matches of each pair that pass the ratio test or agree with their neighbors."""
+    if devices.resolve(device) is None:
         check_options(ratio, radius)
-        nearest = checked_neighbors(a.descriptors, b.descriptors, b.frames.xy, radius)
-        if nearest is None:
-            return Matches.empty()
-        passed = selected(nearest, mutual, ratio)
-        candidates = selected(nearest, mutual, None)
-    else:
-        passed, candidates = (
-            match_pairs([(a, b)], mutual, r, radius, device)[0] for r in (ratio, None)
-        )
+        return [_match_by_agreement(a, b, mutual, ratio, radius) for a, b in pairs]
+    passed, candidates = (match_pairs(pairs, mutual, r, radius, device) for r in (ratio, None))
+    return [_agreeing(*pair, *m) for *m, pair in zip(passed, candidates, pairs, strict=True)]
+
+
+def _match_by_agreement(
+    a: Features, b: Features, mutual: bool, ratio: float, radius: float
+) -> Matches:
+    check_comparable(a, b)
+    nearest = checked_neighbors(a.descriptors, b.descriptors, b.frames.xy, radius)
+    if nearest is None:
+        return Matches.empty()
+    return _agreeing(a, b, selected(nearest, mutual, ratio), selected(nearest, mutual, None))
+
+
+def _agreeing(a: Features, b: Features, passed: Matches, candidates: Matches) -> Matches:
+    """Return the candidates that passed the ratio test or agree with their neighbors."""
     maps_a, maps_b = matched_maps(a.frames.maps, b.frames.maps, candidates)
     scores = agreement.scores(maps_a, maps_b, b.image_size)
     # Each feature of the first image has at most one match.

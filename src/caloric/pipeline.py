@@ -290,7 +290,7 @@ def match(
     agreement : bool
         Also keep matches that fail the ratio test but agree with their neighbors: the local affine
         map of a match, given by its two frames, predicts its neighbors better than chance. Requires
-        two :class:`Features`. ``Matches.origin`` says which they are.
+        :class:`Features`. ``Matches.origin`` says which they are.
     refine : bool
         Refine the second frame of each match to sub-pixel accuracy: see :func:`refine`. The result
         is in ``Matches.refined``, which :func:`verify` uses. Requires ``images`` and a single pair.
@@ -318,27 +318,37 @@ def match(
     """
     check_bool("agreement", agreement)
     if features_b is None:
-        if refine or agreement:
-            option = "refine" if refine else "agreement"
-            raise InputError(f"{option}=True accepts only one pair at a time")
-        return comparison.match_pairs(
-            comparison.checked_pairs(features_a), mutual, ratio, radius, device
+        if refine:
+            raise InputError("refine=True accepts only one pair at a time")
+        return _matched(
+            comparison.checked_pairs(features_a), mutual, ratio, radius, agreement, device
         )
     pair = comparison.checked_pair(features_a, features_b)
     both = all(isinstance(features, Features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
-    if agreement and not both:
-        raise InputError("agreement=True needs two caloric.Features")
-    if agreement and ratio is not None:
-        matches = comparison.match_by_agreement(
-            features_a, features_b, mutual, ratio, radius, device
-        )
-    else:
-        (matches,) = comparison.match_pairs([pair], mutual, ratio, radius, device)
+    (matches,) = _matched([pair], mutual, ratio, radius, agreement, device)
     if not refine or images is None:
         return matches
     return comparison.refined(features_a, features_b, matches, images, device)
+
+
+def _matched(
+    pairs: list[tuple[Any, Any]],
+    mutual: bool,
+    ratio: float | None,
+    radius: float,
+    agreement: bool,
+    device: str,
+) -> list[Matches]:
+    """Return the matches of each pair: see :func:`match`."""
+    if not agreement:
+        return comparison.match_pairs(pairs, mutual, ratio, radius, device)
+    if not all(isinstance(features, Features) for pair in pairs for features in pair):
+        raise InputError("agreement=True needs caloric.Features")
+    if ratio is None:
+        return comparison.match_pairs(pairs, mutual, ratio, radius, device)
+    return comparison.match_by_agreement(pairs, mutual, ratio, radius, device)
 
 
 POINT_SIGMA = 2.5  # pixels; default scale of points
