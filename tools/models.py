@@ -14,7 +14,16 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from caloric.bench.report import versions
-from caloric.collection import engines, exporting, extraction, mapping, matching, pairing, refining
+from caloric.collection import (
+    engines,
+    exporting,
+    extraction,
+    mapping,
+    matching,
+    pairing,
+    propagating,
+    refining,
+)
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.interop.colmap_model import Reconstruction
@@ -134,6 +143,8 @@ def _caloric_model(images: Path, out: Path, max_features: int) -> tuple[Reconstr
         done("match")
         matching.verify(out, options, engine)
         done("verify")
+        propagating.propagate(str(images), out, engine)
+        done("propagate")
         refining.refine(str(images), out, engine)
         done("refine")
     exporting.export(out, "colmap", images)

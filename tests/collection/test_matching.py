@@ -44,6 +44,23 @@ def test_matches_of_torch_are_the_same_as_on_the_cpu(matched, tmp_path):
     assert rows(again) == rows(out)
 
 
+def test_agreement_keeps_more_matches(matched, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(matched[0], out)
+    pairs = pairing.pairs(out, pairing.Pairing(), HERE)
+    before = {(p.name_a, p.name_b): set(map(tuple, p.matches)) for p in matching.two_views(out)}
+    options = matching.Matching(agreement=True)
+    assert matching.match(out, pairs, options, HERE).new == len(pairs)
+    with pytest.raises(caloric.InputError, match="verify again"):
+        list(matching.two_views(out))
+    matching.verify(out, options, HERE)
+    after = {(p.name_a, p.name_b): set(map(tuple, p.matches)) for p in matching.two_views(out)}
+    assert all(before[pair] <= after[pair] for pair in before)
+    assert sum(map(len, after.values())) > sum(map(len, before.values()))
+    with pytest.raises(caloric.InputError, match="agreement"):
+        matching.Matching(agreement="yes")
+
+
 def test_only_pairs_of_an_added_image_are_matched(directory, tmp_path):
     out, options = tmp_path / "out", matching.Matching()
     added = directory / "eins" / "bild ä 0.png"

@@ -99,4 +99,4 @@ def test_each_check_rejects(inliers, options):
 
 def test_infinite_covariances_are_not_precise():
     covariances = np.stack([np.diag([np.inf, np.inf]), np.full((2, 2), np.nan), 0.01 * np.eye(2)])
-    assert propagation._precise(covariances).tolist() == [False, False, True]
+    assert propagation.precise(covariances).tolist() == [False, False, True]

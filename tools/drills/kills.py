@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from caloric.bench.report import versions
-from caloric.collection import engines, extraction, matching, pairing, refining
+from caloric.collection import engines, extraction, matching, pairing, propagating, refining
 from caloric.errors import InputError
 from caloric.options import ExtractOptions
 from caloric.types import Report
@@ -31,7 +31,7 @@ _ATTEMPTS = 5
 
 
 def job(directory: str, out: str, max_features: int, cluster: str) -> None:
-    """Run the steps that are killed: features, pairs, matches, geometries and refined tracks."""
+    """Run the steps that are killed: features, pairs, matches, geometries and tracks."""
     store, options = Path(out), matching.Matching()
     engine = engines.Cluster(cluster) if cluster else engines.Processes(2)
     try:
@@ -39,6 +39,7 @@ def job(directory: str, out: str, max_features: int, cluster: str) -> None:
         pairs = pairing.pairs(store, pairing.Pairing("retrieval", nearest=5), engine)
         matching.match(store, pairs, options, engine)
         matching.verify(store, options, engine)
+        propagating.propagate(directory, store, engine)
         refining.refine(directory, store, engine)
     except InputError as error:
         sys.exit(f"error: {error}")

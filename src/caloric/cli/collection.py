@@ -61,6 +61,8 @@ Nearest = Annotated[
     typer.Option(help="With --pairs retrieval: match each image with this many similar images."),
 ]
 Ratio = Annotated[float, typer.Option(help="Threshold for the ratio test.")]
+Agreement = Annotated[bool, typer.Option(help="Also keep matches that agree with their neighbors.")]
+Propagate = Annotated[bool, typer.Option(help="Look for each point in all images that show it.")]
 Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homography.")]
 Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
 
@@ -167,6 +169,7 @@ def match(
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
+    agreement: Agreement = False,
     workers: Processes = 0,
     cluster: Scheduler = None,
     device: Device = "auto",
@@ -175,7 +178,8 @@ def match(
     from caloric import collection
 
     pairing = None if how is None else _pairing(how, overlap, nearest)
-    options, runners = collection.Matching(ratio), collection.Workers(workers, cluster, device)
+    options = collection.Matching(ratio, agreement=agreement)
+    runners = collection.Workers(workers, cluster, device)
     with _keeping():
         collection.match(store, options, pairing=pairing, workers=runners, report=_reporter())
 
@@ -201,19 +205,22 @@ def verify(
 def refine(
     folder: Folder,
     output: Annotated[Path, typer.Option("--output", "-o", help="Store directory.")],
+    propagate: Propagate = True,
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
-    """Refine the keypoints of verified matches to sub-pixel accuracy.
+    """Propagate tracks, and refine the keypoints of verified matches to sub-pixel accuracy.
 
-    Later exports use the refined positions. Exits with status 1 if images could not be read;
-    their features are not moved.
+    Later exports use the refined positions and the propagated keypoints. Exits with status 1 if
+    images could not be read; their features are not moved.
     """
     from caloric import collection
 
     runners = collection.Workers(workers, cluster)
     with _keeping():
-        result = collection.refine(folder, output, workers=runners, report=_reporter())
+        result = collection.refine(
+            folder, output, propagate=propagate, workers=runners, report=_reporter()
+        )
     _finish(result.skipped)
 
 
@@ -287,6 +294,7 @@ def run(
     overlap: Overlap = 10,
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
+    agreement: Agreement = False,
     threshold: Threshold = 1.5,
     camera: Sharing = "auto",
     camera_model: CameraModel = "SIMPLE_RADIAL",
@@ -294,6 +302,7 @@ def run(
     refine: Annotated[
         bool, typer.Option(help="Refine the keypoints of verified matches to sub-pixel accuracy.")
     ] = True,
+    propagate: Propagate = True,
     complete: Annotated[
         bool, typer.Option(help="Match images that are missing in the largest model again.")
     ] = True,
@@ -312,9 +321,9 @@ def run(
         result = collection.run(
             folder, output, options, white_level=white_level,
             pairing=_pairing(how, overlap, nearest),
-            matching=collection.Matching(ratio, threshold=threshold),
+            matching=collection.Matching(ratio, threshold=threshold, agreement=agreement),
             cameras=collection.Cameras(cast(Any, camera), camera_model, focal),
-            refine=refine, complete=complete,
+            refine=refine, propagate=propagate, complete=complete,
             workers=collection.Workers(workers, cluster, device), report=_reporter(),
         )  # fmt: skip
     typer.echo(result)

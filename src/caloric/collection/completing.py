@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from caloric import pipeline
-from caloric.collection import exporting, extraction, matching, sources
+from caloric.collection import exporting, extraction, observations, sources
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
 from caloric.collection.matching import Matching, PairSummary
@@ -23,6 +23,7 @@ from caloric.collection.steps import Progress, no_progress
 from caloric.errors import Failure, InputError
 from caloric.extraction import dispatch
 from caloric.features import Features
+from caloric.frames import Frames
 from caloric.interop.conversion import in_file_axes
 from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
@@ -165,25 +166,34 @@ def complete(
 
 
 def images(store: Path, completed: dict[str, Completed]) -> Iterator[tuple[str, Features]]:
-    """Yield the features of each image of a store, and the new features of completed images."""
+    """Yield the features of each image of a store, followed by those of simulated views."""
+    stored = extraction.stored_images(store)
     for name, features in exporting.images(store):
         if name in completed:
-            frames = completed[name].features.frames
-            maps = frames.maps.copy()
-            maps[: len(features)] = features.frames.maps  # refined positions
-            yield name, replace(completed[name].features, frames=replace(frames, maps=maps))
+            whole = completed[name].features
+            views = whole[stored[name].count :]
+            frames = Frames(
+                np.concatenate([features.frames.maps, views.frames.maps]),
+                np.concatenate([features.scores, views.scores]),
+            )
+            descriptors = np.concatenate([features.descriptors, views.descriptors])
+            yield name, replace(whole, frames=frames, descriptors=descriptors)
         else:
             yield name, features
 
 
 def two_views(store: Path, completed: dict[str, Completed]) -> Iterator[TwoViews]:
     """Yield the pairs of a store; new pairs replace those with fewer inliers."""
-    new = {
-        frozenset((pair.name_a, pair.name_b)): pair
-        for image in completed.values()
-        for pair in image.pairs
-    }
-    for pair in matching.two_views(store):
+    stored, counts = extraction.stored_images(store), observations.counts(store)
+    new = {}
+    for name, image in completed.items():
+        # Features of views follow those that propagation has added to the stored ones.
+        count, added = stored[name].count, counts[name] - stored[name].count
+        for pair in image.pairs:
+            matches = pair.matches.copy()
+            matches[matches[:, 0] >= count, 0] += added
+            new[frozenset((name, pair.name_b))] = replace(pair, matches=matches)
+    for pair in exporting.two_views(store):
         replacement = new.pop(frozenset((pair.name_a, pair.name_b)), None)
         better = replacement is not None and len(replacement.inliers) > len(pair.inliers)
         yield replacement if replacement is not None and better else pair

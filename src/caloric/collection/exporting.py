@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, metadata, refining
-from caloric.collection.matching import two_views
+from caloric.collection import extraction, metadata, observations, refining
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
@@ -29,21 +28,27 @@ Content = tuple[Iterable[tuple[str, Features]], Iterable[TwoViews]]
 def images(store: Path) -> Iterator[tuple[str, Features]]:
     """Yield the name and the features of each image of a store that has features.
 
-    Refined features have their refined positions.
+    Refined features have their refined positions; those added by propagation are at the end.
     """
-    stored, refined = extraction.shards(store), refining.positions(store)
-    for path in stored.all():
-        for row in stored.read(path):
-            if not row["count"]:
-                continue
-            features = extraction.features_of(row)
-            if row["name"] in refined:
-                rows, xy = refined[row["name"]]
-                maps = features.frames.maps.copy()
-                maps[rows, :, 2] = xy
-                frames = Frames(maps, features.frames.scores)
-                features = replace(features, frames=frames)
-            yield row["name"], features
+    refined = refining.positions(store)
+    for row, added in observations.features(store):
+        if not row["count"]:
+            continue
+        features = extraction.features_of(row)
+        if added is not None:
+            features = added.after(features)
+        if row["name"] in refined:
+            rows, xy = refined[row["name"]]
+            maps = features.frames.maps.copy()
+            maps[rows, :, 2] = xy
+            frames = Frames(maps, features.frames.scores)
+            features = replace(features, frames=frames)
+        yield row["name"], features
+
+
+def two_views(store: Path) -> Iterator[TwoViews]:
+    """Yield the matches of all pairs of a store, with those added by propagation."""
+    return observations.two_views(store, refining.positions(store))
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def export(
     if not known:
         raise InputError(f"{store}: contains no features; extract them first")
     target = store / kind.location
-    count = sum(image.count for image in known.values())
+    count = sum(observations.counts(store).values())
     with created_directory(target.parent):
         request = Request(
             target, tuple(sorted(known)), directory, count, True, cameras,

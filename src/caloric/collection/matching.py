@@ -21,7 +21,7 @@ from caloric.collection.extraction import StoredImage
 from caloric.collection.pairing import Pair
 from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
 from caloric.collection.store import Shards, fingerprint
-from caloric.errors import InputError, unknown
+from caloric.errors import InputError, check_bool, unknown
 from caloric.features import Features
 from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
@@ -29,7 +29,7 @@ from caloric.matching.two_views import TwoViews
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
     ("indices", "uint32s"), ("distances", "float32s"),
-    ("ratio", "float64"), ("made_from", "string"),
+    ("ratio", "float64"), ("agreement", "int32"), ("made_from", "string"),
 )  # fmt: skip
 GEOMETRIES = (
     ("name_a", "string"), ("name_b", "string"), ("model", "string"),
@@ -55,12 +55,16 @@ class Matching:
         The maximum residual of an inlier, in pixels.
     confidence : float
         The minimum confidence of a geometry (:attr:`caloric.Geometry.confidence`).
+    agreement : bool
+        Also keep matches that fail the ratio test but agree with their neighbors: see
+        :func:`caloric.match`.
     """
 
     ratio: float = 0.85
     model: Model = "fundamental"
     threshold: float = 1.5
     confidence: float = 0.5
+    agreement: bool = False
 
     def __post_init__(self) -> None:
         """Raise an error if an option is invalid."""
@@ -70,6 +74,7 @@ class Matching:
             raise InputError("ratio must be in (0, 1], threshold must be positive")
         if not 0 <= self.confidence < 1:
             raise InputError("confidence must be at least 0 and below 1")
+        check_bool("agreement", self.agreement)
 
 
 def shards(store: Path) -> Shards:
@@ -138,10 +143,11 @@ def _batches(rows: Iterator[tuple[Pair, Any]]) -> Iterator[list[tuple[Pair, Any]
 def match_shard(task: Task) -> int:
     """Write one match shard, on a worker; return the number of newly matched pairs."""
     stored = shards(Path(task.store))
-    rows = reused(stored, task)
+    # Shards of earlier versions have no column for agreement.
+    rows = {pair: {"agreement": 0} | row for pair, row in reused(stored, task).items()}
     keys = task.keyed
     new = keys.keys() - rows.keys()
-    ratio = task.matching.ratio
+    ratio, agreement = task.matching.ratio, task.matching.agreement
     for batch in _batches(_rows(task, None, new)):
         known: dict[str, Features] = {}
         for pair, stored_rows in batch:
@@ -149,10 +155,13 @@ def match_shard(task: Task) -> int:
                 if name not in known:
                     known[name] = extraction.features_of(stored_rows[name])
         feature_pairs = [(known[a], known[b]) for (a, b), _ in batch]
-        results = pipeline.match(feature_pairs, ratio=ratio, device=task.device)
+        results = pipeline.match(
+            feature_pairs, ratio=ratio, agreement=agreement, device=task.device
+        )
         for ((a, b), _), matches in zip(batch, results, strict=True):
             rows[a, b] = {
                 "name_a": a, "name_b": b, "count": len(matches), "ratio": ratio,
+                "agreement": int(agreement),
                 "indices": matches.indices.astype(np.uint32).ravel(),
                 "distances": matches.distances, "made_from": keys[a, b],
             }  # fmt: skip
@@ -198,9 +207,10 @@ def _bucket(path: Path) -> int:
     return int(path.name.split("-")[0], 16)
 
 
-def made_from(a: StoredImage, b: StoredImage, ratio: float) -> str:
+def made_from(a: StoredImage, b: StoredImage, ratio: float, agreement: bool) -> str:
     """Return a hash of everything that the matches of two images depend on."""
-    return fingerprint(a.key, b.key, ratio)
+    # Without agreement, the hash is that of versions that did not have it.
+    return fingerprint(a.key, b.key, ratio, *(["agreement"] if agreement else []))
 
 
 def _groups(
@@ -241,7 +251,10 @@ def tasks(
     planned = {}
     for (anchor, part), group in sorted(_groups(known, pairs).items()):
         groups = _ordered(group)
-        keys = tuple(made_from(known[a], known[b], matching.ratio) for a, b in _flat(groups))
+        keys = tuple(
+            made_from(known[a], known[b], matching.ratio, matching.agreement)
+            for a, b in _flat(groups)
+        )
         path = stored.path(f"{_bucket(anchor):06x}.{part:x}", fingerprint(keys))
         planned[path] = Task(
             store=str(store), path=str(path), keys=keys, matching=matching, anchor=str(anchor),
@@ -298,7 +311,7 @@ def verify(
     options = (matching.model, matching.threshold, matching.confidence)
     planned = {}
     for path in matched.all():
-        rows = list(matched.read(path, ["name_a", "name_b", "ratio", "made_from"]))
+        rows = list(matched.read(path, ["name_a", "name_b", "ratio", "agreement", "made_from"]))
         check_current(store, known, rows)
         keys = {(r["name_a"], r["name_b"]): fingerprint(r["made_from"], options) for r in rows}
         anchor_bucket = int(path.name.split(".")[0], 16)
@@ -329,13 +342,19 @@ def check_current(
     """Raise an error if matches do not belong to the current features of the store."""
     for row in rows:
         a, b = known.get(row["name_a"]), known.get(row["name_b"])
-        if a is None or b is None or made_from(a, b, row["ratio"]) != row["made_from"]:
+        agreement = bool(row.get("agreement"))  # missing in shards of earlier versions
+        if a is None or b is None or made_from(a, b, row["ratio"], agreement) != row["made_from"]:
             raise InputError(f"{store}: the features are newer than the matches; match again")
 
 
 def bucket(path: Path) -> str:
     """Return the first part of a shard's name, common to matches and their geometries."""
     return path.name.rsplit("-", 1)[0]
+
+
+def geometries_key(store: Path) -> str:
+    """Return a hash of the geometries of a store, to detect outdated results."""
+    return fingerprint([path.name for path in geometries(store).all()])
 
 
 def two_views(store: Path) -> Iterator[TwoViews]:

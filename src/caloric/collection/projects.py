@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.collection import tracks
-from caloric.collection.refining import Moved, Views, gathered
+from caloric.collection.image_cache import Views
+from caloric.collection.refining import Moved, gathered
 from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
 from caloric.frames import Frames, sigmas

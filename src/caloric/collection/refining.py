@@ -1,32 +1,36 @@
 """Refine tracks: align the features of each track with its reference view.
 
 Verified matches are joined into tracks. Each feature of a track is refined once, against the
-reference view of the track, so that its position is the same in all pairs. The tasks are pairs of a
-reference image and another image, in shards by the reference.
+reference view of the track, so that its position is the same in all pairs. Features that were added
+by propagation from the reference are refined already. The tasks are pairs of a reference image and
+another image, in shards by the reference.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import extraction, matching, sources, tracks
+from caloric.collection import extraction, matching, observations, sources, tracks
 from caloric.collection.engines import Engine
+from caloric.collection.image_cache import Views
 from caloric.collection.pairing import Pair
 from caloric.collection.sources import ImageFile
-from caloric.collection.steps import PairTask, Progress, no_progress, reused, run_pairs
+from caloric.collection.steps import (
+    PairTask,
+    Progress,
+    no_progress,
+    retry_errors,
+    reused,
+    run_pairs,
+)
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
-from caloric.frames import Frames, sigmas
-from caloric.image import reading
-from caloric.image.pixels import to_gray
-from caloric.matching import refinement
+from caloric.frames import sigmas
 from caloric.runtime import threads
 from caloric.runtime.files import check_input_directory
 from caloric.types import FloatArray
@@ -38,7 +42,6 @@ COLUMNS = (
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
 _VERSION = 2  # version of the rows
-_MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
 
 
 def shards(store: Path) -> Shards:
@@ -63,59 +66,6 @@ class Task(PairTask):
     def pairs(self) -> list[Pair]:
         """Return the pairs in the order of their rows."""
         return [pair for pair, _ in self.joined]
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """An upright image, and the affine map (2, 3) from its coordinates to those of the file."""
-
-    gray: NDArray[np.float32]
-    to_stored: FloatArray
-
-    def upright(self, maps: FloatArray) -> FloatArray:
-        """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
-        frames = Frames(np.asarray(maps, np.float64), np.zeros(len(maps), np.float32))
-        return frames.moved(np.asarray(cv2.invertAffineTransform(self.to_stored))).maps
-
-    def stored(self, xy: FloatArray) -> FloatArray:
-        """Return positions (k, 2) of the upright image in the coordinates of the file."""
-        return np.asarray(xy @ self.to_stored[:, :2].T + self.to_stored[:, 2])
-
-
-class Views:
-    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation."""
-
-    def __init__(self, read: Callable[[str], tuple[NDArray[np.generic], int]]) -> None:
-        """Start with an empty cache."""
-        self.read = read
-        self.cache: OrderedDict[str, _View] = OrderedDict()
-
-    def __getitem__(self, name: str) -> _View:
-        """Return an image; errors of ``read`` are passed on."""
-        if name in self.cache:
-            self.cache.move_to_end(name)
-            return self.cache[name]
-        pixels, orientation = self.read(name)
-        gray = to_gray(pixels)
-        h, w = gray.shape
-        view = _View(gray, reading.to_stored((h, w), orientation))
-        self.cache[name] = view
-        while len(self.cache) > 2 and sum(v.gray.nbytes for v in self.cache.values()) > _MEMORY:
-            self.cache.popitem(last=False)
-        return view
-
-    def refined(
-        self, a: str, b: str, maps_a: FloatArray, maps_b: FloatArray
-    ) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return which frames of b (k, 2, 3) were aligned with those of a, and all positions.
-
-        All coordinates are those of the files.
-        """
-        first, second = self[a], self[b]
-        result = refinement.refine(
-            first.gray, second.gray, first.upright(maps_a), second.upright(maps_b)
-        )
-        return result.moved, second.stored(result.xy)
 
 
 @threads.single_threaded_blas
@@ -161,32 +111,37 @@ def make(task: Task) -> int:
 
 
 def _features(task: Task, names: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    stored = extraction.shards(Path(task.store))
+    """Yield the rows of images, with the frames of their new features."""
+    store = Path(task.store)
+    stored = extraction.shards(store)
     by_shard = sorted((task.shards_of[name], name) for name in names)
     for path, group in groupby(by_shard, key=lambda pair: pair[0]):
         wanted = {name for _, name in group}
+        added = observations.added(store, Path(path))
         for row in stored.read(Path(path), ["name", "content", "white_level", "frames"], wanted):
+            if row["name"] in added:
+                row["frames"] = np.append(row["frames"], added[row["name"]].maps)
             yield row["name"], row
 
 
 def _sigmas(store: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    stored = extraction.shards(store)
-    for path in stored.all():
-        for row in stored.read(path, ["name", "frames"]):
-            maps = row["frames"].reshape(-1, 2, 3).astype(np.float64)
-            yield row["name"], sigmas(maps).astype(np.float32)
+    for row, added in observations.features(store, ["name", "frames"]):
+        maps = row["frames"].reshape(-1, 2, 3).astype(np.float64)
+        maps = maps if added is None else np.concatenate([maps, added.maps])
+        yield row["name"], sigmas(maps).astype(np.float32)
 
 
-def geometries_key(store: Path) -> str:
-    """Return a hash of the geometries of a store, to detect outdated refined positions."""
-    return fingerprint([path.name for path in matching.geometries(store).all()])
-
-
-def _verified(store: Path) -> Iterator[tracks.PairMatches]:
-    """Yield the inliers of all verified pairs."""
-    for pair in matching.two_views(store):
-        rows = pair.inliers
-        yield tracks.PairMatches(pair.name_a, pair.name_b, pair.matches[rows], pair.distances[rows])
+def _without_origins(
+    pairs: dict[Pair, tracks.Indices], origins: dict[Pair, NDArray[np.uint32]]
+) -> dict[Pair, tracks.Indices]:
+    """Return the pairs to refine without new features, which were refined with their origins."""
+    result = {}
+    for pair, features in pairs.items():
+        known = {tuple(match) for match in origins[pair].tolist()} if pair in origins else set()
+        keep = [tuple(match) not in known for match in features.tolist()]
+        if any(keep):
+            result[pair] = features[np.array(keep)]
+    return result
 
 
 @dataclass(frozen=True)
@@ -223,9 +178,10 @@ def refine(
     if not matching.geometries(store).all():
         raise InputError(f"{store}: contains no geometries; verify first")
     known, stored = extraction.stored_images(store), shards(store)
-    all_tracks = tracks.join({name: image.count for name, image in known.items()}, _verified(store))
+    all_tracks = observations.tracks(store)
     pairs = tracks.references(all_tracks, dict(_sigmas(store)))
-    key = geometries_key(store)
+    pairs = _without_origins(pairs, observations.origins(store))
+    key, versions = observations.key(store), observations.versions(store)
     groups: dict[Path, list[Pair]] = {}
     for pair in sorted(pairs):
         groups.setdefault(known[pair[0]].path, []).append(pair)
@@ -233,7 +189,13 @@ def refine(
     for shard, group in sorted(groups.items()):
         joined = tuple((pair, pairs[pair].astype(np.uint32)) for pair in group)
         keys = tuple(
-            fingerprint(_VERSION, known[a].key, known[b].key, features.tolist())
+            fingerprint(
+                _VERSION,
+                known[a].key,
+                known[b].key,
+                features.tolist(),
+                *(versions[name] for name in (a, b) if name in versions),
+            )
             for (a, b), features in joined
         )
         path = stored.path(shard.name.split("-")[0], fingerprint(key, keys))
@@ -242,10 +204,7 @@ def refine(
             store=str(store), path=str(path), keys=keys, directory=directory, joined=joined,
             shards_of={name: str(known[name].path) for name in sorted(names)}, geometries=key,
         )  # fmt: skip
-    for path in planned:
-        # Shards with unreadable images are written again; under another name their rows are reused.
-        if stored.is_complete(path) and any(r["error"] for r in stored.read(path, ["error"])):
-            path.rename(path.with_name(f"again.{path.name}"))
+    retry_errors(stored, planned)
     run_pairs(stored, planned, make, engine, "pairs refined", progress)
     rows = [row for path in planned for row in stored.read(path, ["count", "unread", "error"])]
     return RefinementResult(
@@ -263,7 +222,7 @@ def positions(store: Path) -> dict[str, Moved]:
     stored = shards(store)
     parts: dict[str, list[Moved]] = {}
     paths = stored.all()
-    key = geometries_key(store) if paths else ""
+    key = observations.key(store) if paths else ""
     for path in paths:
         for row in stored.read(path):
             if row["geometries"] != key or "positions" not in row:

@@ -119,3 +119,13 @@ def run_pairs(
         new += count
         progress(what, round(total * number / len(tasks)), total)
     return new
+
+
+def retry_errors(stored: Shards, planned: Iterable[Path]) -> None:
+    """Rename shards with unreadable images, so that they are written again.
+
+    Under another name their rows are reused.
+    """
+    for path in planned:
+        if stored.is_complete(path) and any(r["error"] for r in stored.read(path, ["error"])):
+            path.rename(path.with_name(f"again.{path.name}"))

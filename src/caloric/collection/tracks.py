@@ -34,6 +34,15 @@ class Tracks:
     track: Indices
     degree: Indices
 
+    def rows_by_image(self) -> dict[str, slice]:
+        """Return the rows of each image that has features in tracks."""
+        numbers, starts = np.unique(self.image, return_index=True)
+        ends = [*starts[1:].tolist(), len(self.image)]
+        return {
+            self.names[number]: slice(start, end)
+            for number, start, end in zip(numbers, starts.tolist(), ends, strict=False)
+        }
+
 
 def join(counts: dict[str, int], pairs: Iterable[PairMatches]) -> Tracks:
     """Return the tracks of images with the given numbers of features.

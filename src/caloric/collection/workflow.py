@@ -15,6 +15,7 @@ from caloric.collection import (
     exporting,
     extraction,
     mapping,
+    propagating,
     refining,
     reporting,
     results,
@@ -37,7 +38,7 @@ from caloric.collection.refining import RefinementResult
 from caloric.collection.reporter import Reporter, Times
 from caloric.collection.results import CollectionResult
 from caloric.collection.store import locked
-from caloric.errors import InputError
+from caloric.errors import InputError, check_bool
 from caloric.extraction import dispatch
 from caloric.gpu import devices
 from caloric.image import inputs
@@ -216,19 +217,34 @@ def refine(
     folder: str | Path,
     out: str | Path,
     *,
+    propagate: bool = True,
+    options: ExtractOptions | None = None,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
 ) -> RefinementResult:
     """Refine the positions of verified features to sub-pixel accuracy.
 
-    Later exports use the refined positions.
+    ``propagate`` first looks for each point in all images that show it, and adds features where it
+    was not detected (:mod:`caloric.collection.propagating`). ``options`` are those with which the
+    features were extracted; they are needed if they change the stored descriptor. Later exports use
+    the refined positions and the added features.
     """
-    store = _existing(out)
+    store, name = _existing(out), str(folder)
+    check_bool("propagate", propagate)
     with _started(store, workers) as started:
-        return report.step(
-            "refining tracks",
-            lambda: refining.refine(str(folder), store, started.running_engine, report.progress),
+        engine, skipped = started.running_engine, {}
+        if propagate:
+            propagated = report.step(
+                "propagating tracks",
+                lambda: propagating.propagate(name, store, engine, report.progress, options),
+            )
+            skipped = propagated.skipped
+        else:
+            propagating.clear(store)
+        result = report.step(
+            "refining tracks", lambda: refining.refine(name, store, engine, report.progress)
         )
+    return replace(result, skipped=skipped | result.skipped)
 
 
 _refine = refine  # run has a parameter of the same name
@@ -278,6 +294,7 @@ def run(
     matching: Matching = _MATCHING,
     cameras: Cameras = _CAMERAS,
     refine: bool = True,
+    propagate: bool = True,
     complete: bool = True,
     workers: Workers = _WORKERS,
     report: Reporter = _SILENT,
@@ -306,6 +323,9 @@ def run(
         Which images share a camera, and the camera model.
     refine : bool
         Refine the positions of verified features to sub-pixel accuracy.
+    propagate : bool
+        Before refinement, look for each point in all images that show it: see :func:`refine`.
+        Without refinement there is no propagation.
     complete : bool
         Match images that are missing in the largest model again, with features of simulated views
         (:mod:`caloric.collection.completing`).
@@ -346,11 +366,19 @@ def run(
             started = replace(started, running_engine=engine)
             verified = times("verify", verify)(store, matching, workers=started, report=report)
             refined = (
-                times("refine", _refine)(folder, store, workers=started, report=report)
+                times("refine", _refine)(
+                    folder,
+                    store,
+                    propagate=propagate,
+                    options=options,
+                    workers=started,
+                    report=report,
+                )
                 if refine
                 else None
             )
     if refined is None:
+        propagating.clear(store)
         refining.clear(store)
     times("export", export)(store, images=local, cameras=cameras, report=report)
     pairs = pair_matching.summaries(store)

@@ -24,7 +24,7 @@ _MIN_SPREAD = 4.0  # pixels: standard deviation of the inliers in their narrowes
 _MAX_MISFIT = 2.0  # pixels: root mean square error of the local map at its inliers
 _MAX_STRETCH = 6.0  # ratio of singular values of the local map
 _MAX_DEVIATION = 0.7  # pixels: largest standard deviation of a refined position
-_MIN_COSINE = 0.6  # of the two descriptors
+MIN_COSINE = 0.6  # of the two descriptors
 _MARGIN = 1.0  # pixels inside the other image
 _RADIUS = 1.0  # pixels: closer frames are at the same position
 _ROUNDS = 2
@@ -79,15 +79,15 @@ def propagate(
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
-            free = np.flatnonzero(_free(sides[i].frames[:, :, 2], points[i]))
+            unmatched = np.flatnonzero(free(sides[i].frames[:, :, 2], points[i]))
             predicted = predict(
-                sides[i].frames[free], (points[i], points[j]), (sides[i].size, sides[j].size)
+                sides[i].frames[unmatched], (points[i], points[j]), (sides[i].size, sides[j].size)
             )
-            frames = sides[i].frames[free[predicted.rows]]
+            frames = sides[i].frames[unmatched[predicted.rows]]
             refined = refine(i, frames, predicted.maps)
             ends = [frames[:, :, 2], refined.xy]
-            keep = refined.moved & _precise(refined.covariances) & consistent(ends[i], ends[j])
-            rows[i].append(free[predicted.rows[keep]])
+            keep = refined.moved & precise(refined.covariances) & consistent(ends[i], ends[j])
+            rows[i].append(unmatched[predicted.rows[keep]])
             refinements[i].append(
                 Refined(refined.maps[keep], refined.moved[keep], refined.covariances[keep])
             )
@@ -112,7 +112,7 @@ def _similar(
     covariances = np.concatenate([part.covariances for part in refinements])
     descriptors, descriptors_of_side = describe(other, maps), side.descriptors[all_rows]
     norms = np.linalg.norm(descriptors, axis=1) * np.linalg.norm(descriptors_of_side, axis=1)
-    keep = (descriptors * descriptors_of_side).sum(1) > _MIN_COSINE * norms
+    keep = (descriptors * descriptors_of_side).sum(1) > MIN_COSINE * norms
     return Propagated(all_rows[keep], maps[keep], covariances[keep], descriptors[keep])
 
 
@@ -169,13 +169,13 @@ def predict(
     return Predictions(rows[good], maps[good])
 
 
-def _precise(covariances: FloatArray) -> NDArray[np.bool_]:
+def precise(covariances: FloatArray) -> NDArray[np.bool_]:
     """Return which positions with covariances (k, 2, 2) are precise; infinite ones are not."""
     traces = np.trace(covariances, axis1=1, axis2=2)
     return np.asarray(np.isfinite(traces) & (traces < 2 * _MAX_DEVIATION**2))
 
 
-def _free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
+def free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken."""
     from scipy.spatial import cKDTree  # slow to import
 

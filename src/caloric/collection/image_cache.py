@@ -1,0 +1,84 @@
+"""Images of a collection that a worker keeps in memory, for refinement."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.frames import Frames
+from caloric.image import reading
+from caloric.image.pixels import to_gray
+from caloric.matching import refinement
+from caloric.matching.refinement import Octaves
+from caloric.types import FloatArray
+
+_MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """An upright image, and the affine map (2, 3) from its coordinates to those of the file.
+
+    ``octaves`` is the image prepared for refinement.
+    """
+
+    gray: NDArray[np.float32]
+    octaves: Octaves
+    to_stored: FloatArray
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory, in bytes."""
+        return self.gray.nbytes + sum(level.nbytes for level in self.octaves.levels)
+
+    def upright(self, maps: FloatArray) -> FloatArray:
+        """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
+        frames = Frames(np.asarray(maps, np.float64), np.zeros(len(maps), np.float32))
+        return frames.moved(np.asarray(cv2.invertAffineTransform(self.to_stored))).maps
+
+    def stored(self, xy: FloatArray) -> FloatArray:
+        """Return positions (k, 2) of the upright image in the coordinates of the file."""
+        return np.asarray(xy @ self.to_stored[:, :2].T + self.to_stored[:, 2])
+
+    def stored_maps(self, maps: FloatArray) -> FloatArray:
+        """Return frames (k, 2, 3) of the upright image in the coordinates of the file."""
+        return Frames(maps, np.zeros(len(maps), np.float32)).moved(self.to_stored).maps
+
+
+class Views:
+    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation."""
+
+    def __init__(self, read: Callable[[str], tuple[NDArray[np.generic], int]]) -> None:
+        """Start with an empty cache."""
+        self.read = read
+        self.cache: OrderedDict[str, View] = OrderedDict()
+
+    def __getitem__(self, name: str) -> View:
+        """Return an image; errors of ``read`` are passed on."""
+        if name in self.cache:
+            self.cache.move_to_end(name)
+            return self.cache[name]
+        pixels, orientation = self.read(name)
+        gray = to_gray(pixels)
+        h, w = gray.shape
+        view = View(gray, refinement.prepared(gray), reading.to_stored((h, w), orientation))
+        self.cache[name] = view
+        while len(self.cache) > 2 and sum(v.nbytes for v in self.cache.values()) > _MEMORY:
+            self.cache.popitem(last=False)
+        return view
+
+    def refined(
+        self, a: str, b: str, maps_a: FloatArray, maps_b: FloatArray
+    ) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Return which frames of b (k, 2, 3) were aligned with those of a, and all positions.
+
+        All coordinates are those of the files.
+        """
+        first, second = self[a], self[b]
+        result = refinement.refine(
+            first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b)
+        )
+        return result.moved, second.stored(result.xy)
