@@ -26,7 +26,8 @@ def test_refining():
 def test_json(tmp_path):
     rows = [[1, 2, 3, 4, 0.5, True], [5, 6, 7, 8, 0.6, False]]
     path = tmp_path / "matches.json"
-    path.write_text(json.dumps({"matches": rows}))
+    columns = ["x_a", "y_a", "x_b", "y_b", "distance", "inlier"]
+    path.write_text(json.dumps({"matches": rows, "columns": columns}))
     points_a, points_b = run("json.md", {})["read_points"](path)
     np.testing.assert_array_equal(np.concatenate([points_a, points_b], 1), [[1, 2, 3, 4]])
 

@@ -1,5 +1,7 @@
 """Two-view geometry of features, and of points of any matcher."""
 
+import re
+
 import cv2
 import numpy as np
 import pytest
@@ -93,7 +95,7 @@ def test_no_choice_without_a_reliable_model():
     assert geometry.reason.startswith("not reliable (")
     nothing = caloric.verify(p[:3], q[:3], model="auto")
     assert nothing.matrix is None
-    assert "3 matches are too few" in nothing.reason
+    assert "too few matches at distinct positions" in nothing.reason
 
 
 def test_invalid_choices(scene):
@@ -139,6 +141,65 @@ def test_invalid_points_are_errors():
     assert not caloric.verify(np.zeros((0, 2)), np.zeros((0, 2)))
 
 
+def test_sizes_that_do_not_contain_the_points_are_errors():
+    points = np.random.default_rng(0).uniform(0, (640, 480), (50, 2))
+    assert caloric.verify(points, points + 1, image_sizes=((481, 641), (481, 641)))
+    with pytest.raises(caloric.InputError, match="outside of the first image, which is 480 pixels"):
+        caloric.verify(points, points + 1, image_sizes=((640, 480), (640, 480)))
+
+
+def test_points_in_the_shape_of_opencv():
+    points = np.random.default_rng(0).uniform(0, 400, (50, 1, 2))
+    geometry = caloric.verify(points, points + np.array([5, 7]))
+    np.testing.assert_allclose(geometry.matrix, [[1, 0, 5], [0, 1, 7], [0, 0, 1]], atol=1e-6)
+
+
+RNG = np.random.default_rng(0)
+LINE = np.linspace(0, 600, 200)[:, None] * (1, 0.5) + 10
+SPREAD = RNG.uniform(0, 400, (300, 2))
+
+
+@pytest.mark.parametrize("model", ["homography", "fundamental", "auto"])
+@pytest.mark.parametrize(
+    ("p", "q", "reason"),
+    [
+        (LINE, 1.01 * LINE, "on one line"),
+        (SPREAD, SPREAD * (-1, 1) + (400, 0), "mirrored|no sample of matches gives a model"),
+    ],
+)  # fmt: skip
+def test_matches_that_determine_no_geometry(model, p, q, reason):
+    geometry = caloric.verify(p, q + RNG.normal(0, 0.2, q.shape), model=model)
+    assert geometry.confidence < 0.1
+    assert re.search(reason, geometry.reason)
+
+
+@pytest.mark.parametrize(("extent", "count"), [(10, 1000), (30, 1000), (100, 50)])
+def test_a_cluster_of_matches_does_not_determine_a_homography(extent, count):
+    p = 300 + RNG.uniform(0, extent, (count, 2))
+    q = p + np.array([5, 3]) + RNG.normal(0, 0.5, p.shape)
+    geometry = caloric.verify(p, q, image_sizes=((640, 640), (640, 640)))
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 639, 9)] * 2), -1).reshape(-1, 2)
+    z = np.c_[grid, np.ones(len(grid))] @ geometry.matrix.T
+    error = np.linalg.norm(z[:, :2] / z[:, 2:] - grid - (5, 3), axis=1).mean()
+    assert error < 5 or geometry.confidence < 0.5
+    assert geometry.reason
+
+
+def test_two_motions_lower_the_confidence():
+    turn = np.array([[0.9, 0.3], [-0.3, 0.9]])
+    q = np.concatenate([SPREAD[:150] + np.array([40, 0]), SPREAD[150:] @ turn])
+    for model in ("homography", "fundamental", "auto"):
+        geometry = caloric.verify(SPREAD, q + RNG.normal(0, 0.3, q.shape), model=model)
+        assert geometry.confidence < 0.7, model
+        assert "second geometry" in geometry.reason
+
+
+def test_the_confidence_does_not_depend_on_the_origin():
+    q = SPREAD[:40] * (1.02, 0.98) + RNG.normal(0, 0.5, (40, 2))
+    near, far = (caloric.verify(SPREAD[:40] + s, q + s).confidence for s in (0, 3000))
+    assert far == pytest.approx(near, abs=0.02)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.floats(0.5, 2), st.floats(-3, 3))
 def test_an_exact_similarity_is_recovered(seed, scale, angle):
@@ -146,5 +207,5 @@ def test_an_exact_similarity_is_recovered(seed, scale, angle):
     points = rng.uniform(0, 500, (40, 2))
     c, s = scale * np.cos(angle), scale * np.sin(angle)
     moved = points @ np.array([[c, s], [-s, c]]) + (20, -30)
-    geometry = caloric.verify(points, moved, model="affine", image_sizes=((500, 500),) * 2)
+    geometry = caloric.verify(points, moved, model="affine")
     np.testing.assert_allclose(geometry.matrix[:, :2], [[c, -s], [s, c]], atol=1e-4)

@@ -69,6 +69,20 @@ def geometry(
 
 
 @app.command()
+def filters(
+    data: Data,
+    json_path: JsonOut = None,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features.")] = 4000,
+) -> None:
+    """Compare agreement with AdaLAM and GMS on image pairs."""
+    from caloric.bench import pair_data
+    from tools import filters as benchmark
+
+    report = benchmark.run(pair_data.read(data), max_features, console.line_printer())
+    console.write_text(json_path or "-", json.dumps(report, indent=1))
+
+
+@app.command()
 def claims(json_path: JsonOut = None) -> None:
     """Test the paper's claims on heat and the closed forms with images of scikit-image."""
     from rich.table import Table

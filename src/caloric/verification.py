@@ -15,6 +15,7 @@ from caloric.matching.neighbors import Matches
 from caloric.matching.robust import GeometryEstimator
 from caloric.types import FloatArray, ModelChoice
 
+_MAX_OUTSIDE = 0.2  # share of points outside of an image, above which its size is invalid
 _SIGMA = 1.0  # of points; their frames are not used
 
 
@@ -97,7 +98,11 @@ def verify(
         )
     has_frames = all(isinstance(features, Features | Frames) for features, _ in sides)
     known = [f.image_size if isinstance(f, Features) else None for f, _ in sides]
-    size_a, size_b = known if image_sizes is None else _checked_sizes(image_sizes)
+    size_a, size_b = known
+    if image_sizes is not None:
+        size_a, size_b = _checked_sizes(image_sizes)
+        for maps, size, which in ((first, size_a, "first"), (second, size_b, "second")):
+            _check_inside(maps[:, :, 2], size, which)
     options = geometry.EstimateKeywords(
         seed=seed,
         threshold=threshold,
@@ -118,6 +123,12 @@ def verify(
 def _maps(features: Any, which: str) -> FloatArray:
     """Return the maps (n, 2, 3) of features or points."""
     shape: tuple[int, ...] = ()
+    if isinstance(features, np.ndarray) and features.shape[1:] == (1, 2):
+        features = features[:, 0]  # OpenCV's shape of points
+    if isinstance(features, np.ndarray) and features.dtype.kind == "f":
+        bad = int((~np.isfinite(features)).any(tuple(range(1, features.ndim))).sum())
+        if bad:
+            raise InputError(f"{which}: {bad} points have NaN or infinite coordinates; remove them")
     if not isinstance(features, Features | Frames):
         shape = np.shape(features)
     if len(shape) == 2 and shape[1] != 2:
@@ -126,6 +137,17 @@ def _maps(features: Any, which: str) -> FloatArray:
             "or the positions of the features as an array (n, 2)"
         )
     return comparison.maps_of(features, which, _SIGMA)
+
+
+def _check_inside(points: FloatArray, size: tuple[int, int], which: str) -> None:
+    """Raise InputError if many points (m, 2) are outside of an image of a size (h, w)."""
+    h, w = size
+    outside = int(((points < 0) | (points > (w - 1, h - 1))).any(1).sum())
+    if outside > _MAX_OUTSIDE * len(points):
+        raise InputError(
+            f"image_sizes: {outside} of {len(points)} points are outside of the {which} image, "
+            f"which is {w} pixels wide and {h} high; sizes are (h, w)"
+        )
 
 
 def _checked_sizes(sizes: Any) -> tuple[tuple[int, int], tuple[int, int]]:

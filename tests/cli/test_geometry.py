@@ -65,7 +65,7 @@ def test_the_result_as_text(command, matched, tmp_path):
 def test_the_result_as_json(command, matched, tmp_path):
     path = write(tmp_path / "m.csv", *matched)
     for side in "ab":
-        cv2.imwrite(str(tmp_path / f"{side}.png"), np.zeros((300, 300), np.uint8))
+        cv2.imwrite(str(tmp_path / f"{side}.png"), np.zeros((400, 400), np.uint8))
     images = tmp_path / "a.png", tmp_path / "b.png"
     code, out, _ = command("verify", path, "--images", *images, "--json", "-")
     assert code == 0
@@ -148,3 +148,15 @@ def test_the_matches_are_not_overwritten(command, matched, tmp_path):
     path = write(tmp_path / "m.csv", *matched)
     assert command("verify", path, "--json", path)[0] == 2
     np.testing.assert_allclose(points.read(path), matched)
+
+
+def test_the_error_map(command, matched, tmp_path):
+    path, image, out = write(tmp_path / "m.csv", *matched), tmp_path / "a.png", tmp_path / "e.png"
+    cv2.imwrite(str(image), np.zeros((400, 400), np.uint8))
+    arguments = ("verify", path, "--model", "homography", "--error-map", out)
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert "--images" in err
+    code, _, _ = command(*arguments, "--images", image, image)
+    assert code == 0
+    assert cv2.imread(str(out)).shape[1] > 400

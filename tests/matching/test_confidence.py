@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from caloric import Frames
-from caloric.matching import confidence, fitting
+from caloric.matching import confidence, fitting, models
 from caloric.matching.geometry import estimate
 
 SHIFT = np.array([7.0, -3])
+BOX = models.Box(np.zeros(2), np.array([499.0, 499]))
 
 
 def test_random_matches_are_not_reliable():
@@ -44,8 +45,7 @@ def shifted():
     residuals = np.linalg.norm(p + SHIFT - q, axis=1)
     covariance = fitting.covariance(fitting.Correspondences(p, q, "homography"), matrix, 2.0)
     return confidence.Estimate(
-        "homography", matrix, p, q, residuals, 2.0, ((500, 500), (500, 500)), (a, b), None,
-        covariance,
+        "homography", matrix, p, q, residuals, 2.0, (BOX, BOX), (a, b), None, covariance,
     )  # fmt: skip
 
 
@@ -101,22 +101,27 @@ def test_the_error_is_larger_where_matches_cover_less(shifted):
 
 
 def test_more_evidence_raises_the_confidence():
-    def of(power, error, inliers, rival):
-        return confidence.Evidence(power, error, inliers, rival).confidence
+    def of(power, error, inliers, rival, planar=True):
+        return confidence.Evidence(power, error, inliers, rival, 100, planar).confidence
 
     assert of(-20, 1.0, 30, 0) > of(-2, 1.0, 30, 0)
     assert of(-20, 1.0, 30, 0) > of(-20, 9.0, 30, 0)
     assert of(-20, 1.0, 30, 0) > of(-20, 1.0, 30, 20)
     assert of(np.inf, 0.1, 4, 0) == 0
-    assert of(-30, 1.0, 30, None) > 0.9 > 0.1 > of(3, 1.0, 30, None)
+    assert of(-40, 60.0, 1000, 0) < 0.05  # the inliers do not determine the homography
+    assert of(-30, 1.0, 30, 5, False) > 0.9 > 0.1 > of(3, 1.0, 30, 0, False)
+    assert of(-30, 1.0, 30, 29, False) < 0.6
 
 
 @pytest.mark.parametrize(
     ("evidence", "text"),
     [
-        (confidence.Evidence(3.0, 1.0, 6, 5), "6 inliers may agree by chance"),
-        (confidence.Evidence(-30.0, 40.0, 30, 0), "expected error 40 pixels"),
-        (confidence.Evidence(-30.0, 1.0, 30, 20), "a second geometry has 20 inliers"),
+        (confidence.Evidence(3.0, 1.0, 6, 5, 9, True), "6 inliers may agree by chance"),
+        (confidence.Evidence(-30.0, 40.0, 30, 0, 40, True), "expected error 40 pixels"),
+        (confidence.Evidence(-30.0, 1.0, 30, 20, 60, True), "20 inliers: several planes"),
+        (confidence.Evidence(-30.0, 1.0, 30, 20, 60, False), "20 inliers: several motions"),
+        (confidence.Evidence(-30.0, 1.0, 30, 2, 99, True), "only 30 of 99 matches agree"),
+        (confidence.Evidence(-30.0, 1.0, 30, 2, 99, True, "the inliers are on one line"), "line"),
     ],
 )
 def test_a_weakness_is_named(evidence, text):
@@ -126,7 +131,7 @@ def test_a_weakness_is_named(evidence, text):
 def test_inliers_at_more_distinct_positions_than_all_matches(shifted):
     """Of two matches at one position the first is counted, which may be at a taken one."""
     p, q = (np.repeat(v[:40], 2, 0) for v in (shifted.p, shifted.q))
-    q[::2] = q[1]  # every other match is wrong, comes first, and ends at the same position
+    q[::2] = q[1]  # every other match is incorrect, comes first, and ends at the same position
     residuals = np.linalg.norm(p + SHIFT - q, axis=1)
     estimate = replace(shifted, p=p, q=q, residuals=residuals, frames=None)
     assert estimate.count_distinct(estimate.inliers) > estimate.distinct

@@ -55,7 +55,7 @@ def test_slopes_agree_with_finite_differences():
     """Differences of the fields of a smooth image in moved frames."""
     x, y = np.meshgrid(np.arange(200.0), np.arange(200.0))
     image = 0.5 + 0.2 * np.sin(x / 9 + 0.5) * np.cos(y / 11) + 0.1 * np.sin((x + y) / 13)
-    octaves = refinement._octaves(image.astype(np.float32))
+    octaves = refinement.prepared(image.astype(np.float32))
     gradient, maps = TABLES.gradients[0], frames(6, 4.0)
 
     def moved(h):
@@ -106,7 +106,7 @@ def test_the_noise_of_halved_images_is_predicted():
     noise = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
     spacings, variances, correlations = refinement_steps.level_noise(3)
     np.testing.assert_array_equal(spacings, [1, 2, 4])
-    levels = refinement._octaves(noise).levels
+    levels = refinement.prepared(noise).levels
     for level, variance, correlation in zip(levels, variances, correlations, strict=False):
         inner = level[8:-8, 8:-8]
         assert inner.var() == pytest.approx(variance, rel=0.1)
@@ -131,7 +131,7 @@ def test_tensors_and_arrays_give_the_same_result():
     b = a.copy()
     b[:, :, 2] += RNG.uniform(-1, 1, (40, 2))
     b[::10, :, 2] += 500  # outside the image
-    arrays = refinement._octaves(first), refinement._octaves(second)
+    arrays = refinement.prepared(first), refinement.prepared(second)
     tensors = tuple(on_device._octaves(torch.from_numpy(v)) for v in (first, second))
     maps = torch.from_numpy(a)
     for array, tensor in zip(arrays, tensors, strict=True):

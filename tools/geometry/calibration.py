@@ -66,7 +66,8 @@ def evidence(cases: Iterable[Case]) -> list[Report]:
                         rows.append({
                             "kind": case.kind, "scene": case.scene, "level": level, "model": model,
                             "frames": with_frames, "swapped": swapped,
-                            "terms": list(estimate[1].terms), "error": error,
+                            "terms": list(estimate[1].terms), "factor": estimate[1].factor,
+                            "error": error,
                             "correct": error < CORRECT_ERROR,
                         })  # fmt: skip
     return rows
@@ -160,8 +161,10 @@ def calibrate(rows: list[Report]) -> Report:
         half = np.array([halves[row["scene"]] for row in chosen])
         for test in range(2):
             coefficients = fit([row for row, h in zip(chosen, half, strict=True) if h != test])
-            terms = np.array([row["terms"] for row in chosen])[half == test]
-            confidence[half == test] = 1 / (1 + np.exp(-terms @ coefficients))
+            terms, factors = (
+                np.array([row[key] for row in chosen])[half == test] for key in ("terms", "factor")
+            )
+            confidence[half == test] = factors / (1 + np.exp(-terms @ coefficients))
         report[group] = {"coefficients": [round(float(c), 3) for c in fit(chosen)]}
         for model in members:
             for frames in (True, False):

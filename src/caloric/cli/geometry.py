@@ -33,7 +33,9 @@ def verify(
     seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     size_a: Annotated[
         str | None,
-        typer.Option(help="Size of the first image, WIDTHxHEIGHT; by default that of its points."),
+        typer.Option(
+            help="Size of the first image, WIDTHxHEIGHT; default: the extent of its points."
+        ),
     ] = None,
     size_b: Annotated[
         str | None, typer.Option(help="Size of the second image, WIDTHxHEIGHT.")
@@ -41,21 +43,35 @@ def verify(
     images: Annotated[
         tuple[str, str] | None, typer.Option(help="The two images, to take their sizes from.")
     ] = None,
+    error_map: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a picture of the expected error over the first image (.png). Needs "
+            "--images and a homography."
+        ),
+    ] = None,
     json_path: Json = None,
 ) -> None:
     """Estimate the geometry of matched points of any method, with its confidence.
 
-    Exits with status 1 unless the confidence exceeds 0.5.
+    Exits with status 1 unless the confidence exceeds 0.5. An essential matrix requires camera
+    intrinsics; use caloric.verify in Python.
     """
     from caloric.interop import points
     from caloric.verification import verify as estimate
 
     inputs = [str(matches), *(images or ())]
-    console.check_outputs(json_path, None, inputs=inputs)
+    console.check_outputs(json_path, None, error_map, inputs=inputs)
+    if error_map is not None and images is None:
+        raise InputError("--error-map draws on the first image: pass --images A B")
     sizes = _sizes(size_a, size_b, images)
     a, b = points.read(matches)
     geometry = estimate(a, b, image_sizes=sizes, model=model, threshold=threshold, seed=seed)
     report = _report(geometry, _errors(geometry, a, b, sizes))
+    if error_map is not None and images is not None:
+        from caloric import viz
+
+        viz.draw_error(images[0], geometry).save(error_map)
     console.report_results(json_path, report | {"matches": str(matches)}, _lines(report))
     if not geometry:
         raise typer.Exit(1)
@@ -102,19 +118,9 @@ def _errors(
     if not models.is_planar(geometry.model):
         inliers = geometry.inliers
         return geometry.error_at(a[inliers], b[inliers])
-    boxes = [_box(v, None if sizes is None else sizes[i]) for i, v in enumerate((a, b))]
-    x, y = (np.linspace(low, high, _GRID) for low, high in zip(*boxes[0], strict=True))
-    grid = np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
-    mapped = models.mapped(grid, geometry.matrix)
-    visible = ((mapped >= boxes[1][0]) & (mapped <= boxes[1][1])).all(1)
-    return geometry.error_at(grid[visible])
-
-
-def _box(points: FloatArray, size: Size | None) -> tuple[FloatArray, FloatArray]:
-    """Return the smallest and the largest (x, y) of an image, or of its points."""
-    if size is None:
-        return points.min(0), points.max(0)
-    return np.zeros(2), np.array([size[1] - 1.0, size[0] - 1.0])
+    first, second = (None, None) if sizes is None else sizes
+    boxes = models.Box.of(first, a), models.Box.of(second, b)
+    return geometry.error_at(models.overlap(geometry.matrix, boxes, _GRID))
 
 
 def _report(geometry: Geometry, errors: FloatArray) -> Report:

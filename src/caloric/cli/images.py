@@ -105,7 +105,7 @@ def match(
         with replacing(html) as file:
             file.write(text.encode())
     if json_path != "-":
-        typer.echo(pair.summary)
+        typer.echo(f"{pair.summary}, confidence {pair.geometry.confidence:.2f}")
         if pair.geometry.reason:
             typer.echo(pair.geometry.reason)
         for path in (output, html, json_path):

@@ -12,6 +12,7 @@ from caloric.types import FloatArray
 
 # Names of the two arrays: Caloric's, and those of LightGlue, LoFTR and the scripts around them.
 KEYS = (("points_a", "points_b"), ("keypoints0", "keypoints1"), ("mkpts0", "mkpts1"))
+_COLUMNS = ("x_a", "y_a", "x_b", "y_b")  # of .csv files
 _HDF5 = (".h5", ".hdf5")
 _SUFFIXES = (".npz", *_HDF5, ".csv")
 
@@ -23,7 +24,7 @@ def read(path: Path) -> tuple[FloatArray, FloatArray]:
     ----------
     path : Path
         A .npz or .h5 file with two arrays (m, 2), named as in ``KEYS``, or a .csv file with rows
-        x_a, y_a, x_b, y_b, with or without a header.
+        x_a, y_a, x_b, y_b, with or without a header; a header with these names gives their order.
     """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -62,16 +63,20 @@ def _arrays(stored: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 def _csv(path: Path) -> dict[str, Any]:
     lines = [line for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+    order = list(range(4))
     if lines and not _is_numeric(lines[0]):
+        names = [name.strip().lower() for name in lines[0].split(",")]
+        if set(names) == set(_COLUMNS):
+            order = [names.index(name) for name in _COLUMNS]
         lines = lines[1:]
     rows = [line.split(",") for line in lines]
     for row in rows:
         if len(row) != 4:
             raise InputError(
-                f"{path}: expected 4 columns, x_a, y_a, x_b, y_b, but a row has {len(row)}: "
+                f"{path}: expected 4 columns, {', '.join(_COLUMNS)}, but a row has {len(row)}: "
                 f"{','.join(row)[:60]!r}"
             )
-    values = np.array(rows, np.float64).reshape(-1, 4)
+    values = np.array(rows, np.float64).reshape(-1, 4)[:, order]
     return {"x_a, y_a": values[:, :2], "x_b, y_b": values[:, 2:]}
 
 

@@ -4,22 +4,25 @@ A geometry is correct if its mean error over the overlap of the images is below 
 of mapped points for homographies and affine maps, the distance of true correspondences from their
 epipolar lines for fundamental and essential matrices. The evidence is:
 
-* N, the logarithm of the number of false alarms (Moisan and Stival, 2004): of models with as many
-  inliers that unrelated matches are expected to give. For planar models either all inliers are
-  counted, or only those whose frames agree with the model, which happens by chance for one
+* N, the logarithm of the number of false alarms (Moisan and Stival, 2004): the expected number of
+  models with at least as many inliers among unrelated matches. For planar models either all inliers
+  are counted, or only those whose frames agree with the model, which happens by chance for one
   unrelated match in twenty.
-* e, the expected error in pixels over the overlap, which follows from the residuals and positions
-  of the inliers (:meth:`caloric.Geometry.error_at`). It is large if the inliers cover a small part.
-  The last factor for epipolar geometries is not fitted: it is close to 1 unless the inliers do not
-  agree well. Inliers on one line are no evidence for an epipolar geometry.
-* for planar models, the number k of inliers, and the number r of inliers of a rival: of a second
-  model of the same kind among the other matches. Another plane, a repeated motif or a scene with
-  depth have strong rivals.
+* e, the expected error in pixels, which follows from the residuals and positions of the inliers
+  (:meth:`caloric.Geometry.error_at`): over the overlap for planar models, at the inliers for
+  epipolar geometries. It is large if the inliers cover a small part of the images.
+* the number k of inliers, and the number r of inliers of a rival: of a second model of the same
+  kind among the other matches. Another plane, a repeated motif or several motions have strong
+  rivals.
 
 A logistic regression combines them, with N limited to −40 … 10::
 
-    planar:   confidence = σ(a + b N + c log e + d log(1 + k) + f log(1 + r))
+    planar:   confidence = σ(a + b N + c log e + d log(1 + k) + f log(1 + r)) / (1 + (e / 10)⁴)
     epipolar: confidence = σ(a + b N) / (1 + (e / 5)²)
+
+The last factors are not fitted; they lower the confidence if e is several pixels. That of an
+epipolar geometry is multiplied by k / (k + r) if the rival is strong. It is 0 if the inliers are
+on one line, or if the images are mirrored.
 
 The coefficients were fitted to pairs of images rendered from photographs, and to unrelated
 photographs (``python -m tools geometry``; reliability diagrams are in docs/wide.md).
@@ -36,6 +39,7 @@ from numpy.typing import NDArray
 from caloric.frames import sigmas
 from caloric.matching import models
 from caloric.matching.equations import PLANAR_WINDOW
+from caloric.matching.models import Box
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -48,12 +52,14 @@ _MIN_POWER, _MAX_POWER = -40.0, 10.0
 _MIN_ERROR, _MAX_ERROR = 0.02, 50.0  # pixels
 CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
 _MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
-_STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
+_MAX_PLANAR_ERROR = 10.0  # pixels: expected error that halves the confidence
+STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
+_TRIANGLES, _MIRRORED = 100, 0.8  # number of triangles, share with opposite orientations
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
-_GRID = np.indices((8, 8)).reshape(2, -1)[::-1].T / 7  # where errors are predicted
+_GRID = 8  # points across and down at which errors are predicted
 # Coefficients of the regressions: see the module.
-PLANAR = (-1.641, -0.072, -0.776, 0.882, -2.099)
-EPIPOLAR = (-3.24, -0.202)
+PLANAR = (-1.294, -0.08, -0.982, 0.837, -2.248)
+EPIPOLAR = (-3.131, -0.205)
 
 
 @dataclass(frozen=True)
@@ -61,20 +67,23 @@ class Evidence:
     """The evidence for a geometry.
 
     ``power`` is log10 of the expected number of false alarms, ``error`` the expected error in
-    pixels, ``inliers`` the number of inliers, and ``rival`` that of a second planar model (None for
-    epipolar geometries).
+    pixels, ``inliers`` and ``matches`` their numbers, and ``rival`` the number of inliers of a
+    second model. ``degenerate`` says why the inliers cannot determine the model, if so.
     """
 
     power: float
     error: float
     inliers: int
-    rival: int | None
+    rival: int
+    matches: int
+    planar: bool
+    degenerate: str = ""
 
     @property
     def terms(self) -> tuple[float, ...]:
         """The regressors: 1, N and, for planar models, log e, log(1 + k) and log(1 + r)."""
         power = min(max(self.power, _MIN_POWER), _MAX_POWER)
-        if self.rival is None:
+        if not self.planar:
             return 1.0, power
         error = log(min(max(self.error, _MIN_ERROR), _MAX_ERROR))
         return 1.0, power, error, log(1 + self.inliers), log(1 + self.rival)
@@ -82,32 +91,44 @@ class Evidence:
     @property
     def confidence(self) -> float:
         """The probability that the geometry is correct."""
-        if self.power == inf:
+        if self.power == inf or self.degenerate:
             return 0.0
-        coefficients = EPIPOLAR if self.rival is None else PLANAR
+        coefficients = PLANAR if self.planar else EPIPOLAR
         sum_of_terms = sum(c * t for c, t in zip(coefficients, self.terms, strict=True))
-        determined = 1.0 if self.rival is not None else 1 / (1 + (self.error / CORRECT_ERROR) ** 2)
-        return determined / (1 + exp(-sum_of_terms))
+        return self.factor / (1 + exp(-sum_of_terms))
+
+    @property
+    def factor(self) -> float:
+        """The factor that is not fitted."""
+        if self.planar:
+            return 1 / (1 + (self.error / _MAX_PLANAR_ERROR) ** 4)
+        unrivaled = self.inliers / (self.inliers + self.rival) if self._has_strong_rival else 1.0
+        return unrivaled / (1 + (self.error / CORRECT_ERROR) ** 2)
+
+    @property
+    def _has_strong_rival(self) -> bool:
+        return self.rival > STRONG_RIVAL * self.inliers
 
     @property
     def weakness(self) -> str:
-        """What speaks against the geometry, in words."""
+        """The strongest evidence against the geometry, in words."""
+        if self.degenerate:
+            return self.degenerate
         if self.power > _MAX_CHANCE:
             return f"{self.inliers} inliers may agree by chance"
         if self.error > CORRECT_ERROR:
             return f"the inliers determine it poorly: expected error {self.error:.0f} pixels"
-        if self.rival is not None and self.rival > _STRONG_RIVAL * self.inliers:
-            return (
-                f"a second geometry has {self.rival} inliers: several planes, or repeated texture"
-            )
-        return "the matches leave it uncertain"
+        if self._has_strong_rival:
+            other = "several planes" if self.planar else "several motions"
+            return f"a second geometry has {self.rival} inliers: {other}, or repeated texture"
+        return f"only {self.inliers} of {self.matches} matches agree with it"
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A model estimated from matches p and q (m, 2), and their residuals (m,) in pixels.
 
-    ``sizes`` are the sizes (h, w) of both images, ``frames`` the matched frames (m, 2, 3) if known.
+    ``boxes`` are the extents of both images, ``frames`` the matched frames (m, 2, 3) if known.
     """
 
     model: GeometryModel
@@ -116,7 +137,7 @@ class Estimate:
     q: FloatArray
     residuals: FloatArray
     threshold: float
-    sizes: tuple[tuple[float, float], tuple[float, float]]
+    boxes: tuple[Box, Box]
     frames: tuple[FloatArray, FloatArray] | None = None
     cameras: list[FloatArray] | None = None
     covariance: FloatArray | None = None
@@ -160,22 +181,46 @@ def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int])
     ``find_rival`` returns the number of inliers of another model among some matches (m,).
     """
     inliers = estimate.inliers
-    count = int(inliers.sum())
+    count, total = int(inliers.sum()), len(inliers)
     error = predicted_error(estimate)
     if estimate.planar:
         power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
         if estimate.frames is not None and power > _MIN_POWER:
             agreeing = agreeing_frames(estimate)
             power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
-        return Evidence(power, error, count, find_rival(~estimate.near))
+        degenerate = _degenerate(estimate.p[inliers], estimate.q[inliers])
+        rival = find_rival(~estimate.near)
+        return Evidence(power, error, count, rival, total, True, degenerate)
     # Sampson's distance may be small far from one of the two epipolar lines, which would make
     # inliers by chance more likely.
     distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
     counted = inliers & (distances <= _BAND * estimate.threshold)
     power = false_alarms(estimate, counted, NEEDED[estimate.model], 1.0)
-    if _is_line(estimate.p[counted]) or _is_line(estimate.q[counted]):
-        power = inf  # points on a line agree with any epipolar geometry whose epipole is on it
-    return Evidence(power, error, count, None)
+    degenerate = _degenerate(estimate.p[counted], estimate.q[counted])
+    # Few other matches cannot have a strong rival.
+    rival = find_rival(~inliers) if total - count > STRONG_RIVAL * count else 0
+    return Evidence(power, error, count, rival, total, False, degenerate)
+
+
+def _degenerate(p: FloatArray, q: FloatArray) -> str:
+    """Return why inliers p and q (m, 2) are no evidence for any geometry, or ""."""
+    if _is_line(p) or _is_line(q):
+        return "the inliers are on one line"
+    return "the images are mirrored" if _is_mirrored(p, q) else ""
+
+
+def _is_mirrored(p: FloatArray, q: FloatArray) -> bool:
+    """Return whether most triangles of matched points (m, 2) have opposite orientations."""
+    order = np.random.default_rng(0).permutation(len(p))[: 3 * _TRIANGLES]
+    corners = order[: len(order) // 3 * 3].reshape(-1, 3)
+    first, second = (_areas(points[corners]) for points in (p, q))
+    return bool((first * second < 0).mean() > _MIRRORED) if len(corners) else False
+
+
+def _areas(triangles: FloatArray) -> FloatArray:
+    """Return twice the signed areas (k,) of triangles (k, 3, 2)."""
+    (a, b), (c, d) = (triangles[:, i].T - triangles[:, 0].T for i in (1, 2))
+    return np.asarray(a * d - b * c)
 
 
 def _is_line(points: FloatArray) -> bool:
@@ -200,7 +245,7 @@ def false_alarms(
     n = max(k, estimate.distinct)  # which match of a position is counted depends on the others
     if k <= needed + 1:  # one more match agrees too easily
         return inf
-    h, w = estimate.sizes[1]
+    h, w = estimate.boxes[1].size
     covered = np.pi * threshold**2 if estimate.planar else 2 * _BAND * threshold * np.hypot(h, w)
     chance = share * min(1.0, covered / (h * w))
     models = log10(_SOLUTIONS[estimate.model] * max(n - needed, 1))
@@ -236,13 +281,9 @@ def predicted_error(estimate: Estimate) -> float:
     if estimate.covariance is None or len(p) == 0:
         return inf
     if estimate.planar:
-        (h, w), (height, width) = estimate.sizes
-        points = _GRID * (w - 1, h - 1)
-        mapped = models.mapped(points, estimate.matrix)
-        visible = ((mapped >= 0) & (mapped <= np.array([width, height]) - 1)).all(1)
-        if not visible.any():
+        p = models.overlap(estimate.matrix, estimate.boxes, _GRID)
+        if len(p) == 0:
             return inf
-        p, q = points[visible], mapped[visible]
     errors = models.errors(
         (p, q), estimate.model, estimate.matrix, estimate.covariance, estimate.cameras
     )

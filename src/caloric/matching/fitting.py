@@ -8,9 +8,8 @@ two parts: the error of the match, known from its covariance, and the error of t
 standard deviation is estimated from the residuals together with the share of correct matches. The
 error of the model is systematic: it is the same for neighboring matches. Therefore each match of a
 planar model is weighted by the inverse of the density of matches around it, so that the model is
-fitted to the whole overlap of the images and not to the region with the most texture. (Doing so
-only as far as residuals of neighbors are equal was slower, better on exact planes and worse on
-others.)
+fitted to the whole overlap of the images and not to the region with the most texture. (Weighting
+only matches with correlated residuals was slower, better on exact planes and worse on others.)
 """
 
 from dataclasses import dataclass
@@ -82,7 +81,14 @@ def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> Float
         current = current.moved(step)
         if np.abs(step).max() < _TOLERANCE:
             break
-    return problem.units.finish(matches.model, current.matrix)
+    return _scaled(matches.model, problem.units.finish(matches.model, current.matrix))
+
+
+def _scaled(model: GeometryModel, matrix: FloatArray) -> FloatArray:
+    """Return a homography divided by its last entry, as OpenCV's are, unless that is almost 0."""
+    if model != "homography" or abs(matrix[2, 2]) < 1e-9 * np.abs(matrix).max():
+        return matrix
+    return np.asarray(matrix / matrix[2, 2])
 
 
 def covariance(matches: Correspondences, matrix: FloatArray, threshold: float) -> FloatArray | None:
@@ -100,14 +106,16 @@ def covariance(matches: Correspondences, matrix: FloatArray, threshold: float) -
     hessian = problem.units.scale**2 * hessian
     if not np.isfinite(hessian).all():
         return None
-    if matches.model == "homography":  # its norm does not matter
+    if matches.model == "homography":  # it is defined up to scale
         hessian = hessian + np.trace(hessian) * np.outer(current.matrix, current.matrix)
     try:
         inverse = np.linalg.inv(hessian)
     except np.linalg.LinAlgError:
         return None
     changes = problem.units.finish(matches.model, current.changes).reshape(len(hessian), -1)
-    return np.asarray(changes.T @ inverse @ changes)
+    finished = problem.units.finish(matches.model, current.matrix)
+    scale = float((matrix * finished).sum() / (finished**2).sum())
+    return np.asarray(scale**2 * changes.T @ inverse @ changes)
 
 
 def _problem(matches: Correspondences, matrix: FloatArray, threshold: float) -> Problem | None:

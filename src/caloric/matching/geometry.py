@@ -11,6 +11,7 @@ from caloric.errors import InputError, unknown
 from caloric.matching import fitting, models, robust
 from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence
 from caloric.matching.fitting import Correspondences
+from caloric.matching.models import Box
 from caloric.matching.robust import GeometryEstimator
 from caloric.runtime import tables
 from caloric.types import FloatArray, GeometryModel
@@ -38,9 +39,9 @@ class EstimateKeywords(TypedDict, total=False):
     estimator: GeometryEstimator
 
 
-_RELIABLE = 0.9  # confidence up to which the reason of a geometry says what speaks against it
+_RELIABLE = 0.9  # confidence up to which the reason of a geometry states the evidence against it
 _GENERIC = np.sqrt([2.0, 3.0, 5.0, 7.0])  # products with distinct coordinates are distinct
-_TOO_FEW = "{} matches are too few, or at the same positions"
+_TOO_FEW = "too few matches at distinct positions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,8 @@ class Geometry:
         "homography", "affine", "fundamental" or "essential".
     matrix : array or None
         The map of points from the first image to the second (homography, 3 x 3; affine, 2 x 3) or
-        their epipolar constraint (fundamental and essential, 3 x 3); None if no model was judged.
+        their epipolar constraint (fundamental and essential, 3 x 3); None if no model was found.
+        The last entry of a homography is 1.
     inliers : array (m,) of bool
         Which matches agree with the model.
     residuals : array (m,)
@@ -110,8 +112,8 @@ class Geometry:
         q = None if points_b is None else _points(points_b)
         if q is None and not models.is_planar(self.model):
             raise InputError(
-                f"a {self.model} matrix maps points to lines: pass the corresponding points of the "
-                "second image, error_at(points_a, points_b)"
+                f"the {self.model} matrix maps points to lines: pass the corresponding points of "
+                "the second image, error_at(points_a, points_b)"
             )
         if q is not None and len(p) != len(q):
             raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
@@ -156,7 +158,11 @@ def estimate_with_evidence(
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
     no_geometry = Geometry(
-        model, None, np.zeros(len(p), bool), np.full(len(p), np.inf), reason=_TOO_FEW.format(len(p))
+        model,
+        None,
+        np.zeros(len(p), bool),
+        np.full(len(p), np.inf),
+        reason=_TOO_FEW if len(p) else "no matches",
     )
     if len(np.unique(np.concatenate([p, q], 1) @ _GENERIC)) < NEEDED[model]:
         return no_geometry, None
@@ -168,11 +174,12 @@ def estimate_with_evidence(
         return replace(no_geometry, reason="no sample of matches gives a model"), None
     residuals = models.residual(p, q, model, matrix, cameras)
     covariance = fitting.covariance(matches, matrix, threshold)
-    sizes = options.get("size_a") or _extent(p), options.get("size") or _extent(q)
-    result = Estimate(model, matrix, p, q, residuals, threshold, sizes, frames, cameras, covariance)
+    boxes = Box.of(options.get("size_a"), p), Box.of(options.get("size"), q)
+    result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras, covariance)
 
     def find_rival(others: NDArray[np.bool_]) -> int:
-        return robust.rival(Correspondences(p[others], q[others], model), threshold, seed)
+        kind = "fundamental" if model == "essential" else model
+        return robust.rival(Correspondences(p[others], q[others], kind), threshold, seed)
 
     judged = evidence(result, find_rival)
     return Geometry(
@@ -211,11 +218,6 @@ def _points(values: ArrayLike) -> FloatArray:
     if not np.isfinite(points).all():
         raise InputError("matched points contain NaN or infinite coordinates")
     return points
-
-
-def _extent(points: FloatArray) -> tuple[float, float]:
-    w, h = points.max(0) - points.min(0) + 1
-    return float(h), float(w)
 
 
 def check_options(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.runtime import native
 from caloric.types import FloatArray, GeometryModel
@@ -18,6 +19,42 @@ _GENERATORS = np.array(  # of rotations about x, y and z
 def is_planar(model: GeometryModel) -> bool:
     """Return whether a model maps points to points."""
     return model in ("homography", "affine")
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The part of an image that is seen: its smallest and largest coordinates (x, y)."""
+
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, size: tuple[float, float] | None, points: FloatArray) -> "Box":
+        """Return the box of an image of size (h, w), or of points (m, 2) if it is None."""
+        if size is None:
+            return cls(points.min(0), points.max(0))
+        return cls(np.zeros(2), np.array([size[1] - 1.0, size[0] - 1.0]))
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The height and the width in pixels."""
+        w, h = self.high - self.low + 1
+        return float(h), float(w)
+
+    def contains(self, points: FloatArray) -> NDArray[np.bool_]:
+        """Return which points (m, 2) are inside."""
+        return np.asarray(((points >= self.low) & (points <= self.high)).all(1))
+
+
+def overlap(matrix: FloatArray, boxes: tuple[Box, Box], count: int) -> FloatArray:
+    """Return points (k, 2) of the first image that a planar model maps into the second.
+
+    They are those of a grid of ``count`` by ``count`` points.
+    """
+    steps = np.linspace(0, 1, count)
+    grid = np.stack([np.tile(steps, count), np.repeat(steps, count)], 1)
+    points = boxes[0].low + grid * (boxes[0].high - boxes[0].low)
+    return np.asarray(points[boxes[1].contains(mapped(points, matrix))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +165,7 @@ def _rotation(w: FloatArray) -> FloatArray:
 
 
 class _InUnits:
-    """A model whose matrix is that of the residuals."""
+    """A model whose residuals use its matrix directly."""
 
     def in_units(self, matrices: FloatArray) -> FloatArray:
         """Return the matrices (..., 3, 3) of the residuals, in normalized coordinates."""
@@ -136,7 +173,7 @@ class _InUnits:
 
 
 class _Plane(_InUnits):
-    """A homography, parametrized by its nine entries; their norm does not matter."""
+    """A homography, parametrized by its nine entries; it is defined up to scale."""
 
     changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
 

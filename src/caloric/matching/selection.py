@@ -63,7 +63,10 @@ def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
     """Return the better of two geometries of the same matches, with the reason."""
     in_plane, in_all, name = len(plane), len(epipolar), _NAMES[epipolar.model]
     article = "an" if epipolar.model == "essential" else "a"
-    counts = f"{in_plane} matches agree with a homography, {in_all} with {article} {name}"
+    total = len(plane.inliers)
+    counts = (
+        f"of {total} matches, {in_plane} agree with a homography, {in_all} with {article} {name}"
+    )
     share = in_plane / max(in_all, 1)
     if not plane and not epipolar:
         chosen = plane if share >= _PLANAR or epipolar.matrix is None else epipolar

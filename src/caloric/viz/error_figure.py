@@ -31,13 +31,14 @@ def draw_error(image: ImageLike, geometry: Geometry) -> Figure:
     """
     if not models.is_planar(geometry.model):
         raise InputError(
-            f"a {geometry.model} matrix maps points to lines; draw_error needs a homography or an "
-            "affine map"
+            f"the {geometry.model} matrix maps points to lines; draw_error needs a homography or "
+            "an affine map"
         )
     pixels = rgb(image)
     h, w = pixels.shape[:2]
     step = max(h, w) / _GRID
-    x, y = np.meshgrid(np.arange(0, w, step), np.arange(0, h, step))
+    across, down = (np.linspace(0, n - 1, max(2, round(n / step))) for n in (w, h))
+    x, y = np.meshgrid(across, down)
     errors = geometry.error_at(np.stack([x, y], -1).reshape(-1, 2)).reshape(x.shape)
     if not np.isfinite(errors).all():
         raise InputError("the geometry has no expected error: too few matches agree with it")
