@@ -46,7 +46,7 @@ def verify(
     error_map: Annotated[
         Path | None,
         typer.Option(
-            help="Write a picture of the expected error over the first image (.png). Needs "
+            help="Draw the expected error over the first image (.png). Needs "
             "--images and a homography."
         ),
     ] = None,
