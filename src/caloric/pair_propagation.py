@@ -85,7 +85,7 @@ def propagated(
     a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
     fitted = geometries.refitted(
-        known, first[:, :, 2], second[:, :, 2], matches.covariances, threshold
+        known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
     )
     return Verified(a, b, matches, fitted)
 

@@ -111,6 +111,7 @@ def verify(
         size_a=size_a,
         covariances=None if matches is None else matches.covariances,
         frames=(first, second) if has_frames else None,
+        trusted=None if matches is None else matches.trusted,
         estimator=estimator,
     )
     selection.check_options(model, threshold, seed, intrinsics)

@@ -176,3 +176,19 @@ def test_the_covariance_is_the_scatter_over_noisy_copies(model):
     ratio = np.sqrt(np.mean(squares, 0) / np.mean(predicted, 0))
     # Neighboring matches are counted as one, so that the prediction is cautious.
     assert 0.6 < np.median(ratio) < 1.2
+
+
+def test_trusted_matches_are_fitted_if_they_suffice():
+    rng = np.random.default_rng(7)
+    p, q, truth = scene("homography", rng, noise=0.1)
+    q[100:] += rng.normal(0, 1.5, (200, 2)) + 1  # others are imprecise and shifted
+    clean = scene("homography", np.random.default_rng(8))[:2]
+
+    def error(trusted):
+        matches = fitting.Correspondences(p, q, "homography", None, None, None, trusted)
+        fitted = fitting.fit(matches, truth, 3.0)
+        return models.residual(*clean, "homography", fitted).mean()
+
+    precise = np.arange(len(p)) < 100
+    assert error(precise) < 0.3 * error(None)
+    assert error(np.arange(len(p)) < 10) == error(None)  # too few

@@ -15,6 +15,7 @@ only matches with correlated residuals was slower, better on exact planes and wo
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.matching import models
 from caloric.matching.equations import Mixture, Problem
@@ -24,6 +25,7 @@ from caloric.types import FloatArray, GeometryModel
 _STEPS = 15
 _TOLERANCE = 3e-5  # largest change of a parameter in the last step
 _RIDGE = 1e-12  # share of the trace that is added to the Hessian
+_MIN_TRUSTED = 20  # inliers that suffice for a fit
 _UNREFINED_ERROR = 0.3  # pixels: error of a match that was not refined
 
 
@@ -39,7 +41,7 @@ class Correspondences:
 
     ``cameras`` are the calibration matrices (3, 3) of both images, for an essential matrix;
     ``variances`` (m,) of the matched positions are in square pixels; ``frames`` are the frames
-    (m, 2, 3) in both images, if known.
+    (m, 2, 3) in both images, if known. Only ``trusted`` matches (m,) are fitted if they suffice.
     """
 
     p: FloatArray
@@ -48,6 +50,7 @@ class Correspondences:
     cameras: list[FloatArray] | None = None
     variances: FloatArray | None = None
     frames: tuple[FloatArray, FloatArray] | None = None
+    trusted: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """Return the number of matches."""
@@ -121,6 +124,9 @@ def covariance(matches: Correspondences, matrix: FloatArray, threshold: float) -
 def _problem(matches: Correspondences, matrix: FloatArray, threshold: float) -> Problem | None:
     p, q, model = matches.p, matches.q, matches.model
     residuals = models.residual(p, q, model, matrix, matches.cameras)
+    trusted = matches.trusted
+    if trusted is not None and (trusted & (residuals <= threshold)).sum() >= _MIN_TRUSTED:
+        residuals = np.where(trusted, residuals, np.inf)
     return Problem.of(p, q, matches.variances, model, residuals, threshold)
 
 

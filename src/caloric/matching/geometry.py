@@ -25,7 +25,8 @@ class EstimateKeywords(TypedDict, total=False):
     second image, are used for the confidence; by default the points are assumed to span the images.
     ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
     b are sampled if few matches agree, and are evidence for or against a planar model.
-    ``estimator`` estimates the model; it can wrap another library.
+    The last fit uses only ``trusted`` matches (m,), if they suffice: matches that are less precise
+    help to find the model. ``estimator`` estimates the model; it can wrap another library.
     """
 
     model: GeometryModel
@@ -36,6 +37,7 @@ class EstimateKeywords(TypedDict, total=False):
     size_a: tuple[int, int] | None
     covariances: FloatArray | None
     frames: tuple[FloatArray, FloatArray] | None
+    trusted: NDArray[np.bool_] | None
     estimator: GeometryEstimator
 
 
@@ -168,7 +170,8 @@ def estimate_with_evidence(
         return no_geometry, None
     covariances = options.get("covariances")
     variances = None if covariances is None else fitting.variances(covariances)
-    matches = Correspondences(p, q, model, cameras, variances, frames)
+    trusted = options.get("trusted")
+    matches = Correspondences(p, q, model, cameras, variances, frames, trusted)
     matrix = options.get("estimator", robust.estimate)(matches, threshold, seed)
     if matrix is None:
         return replace(no_geometry, reason="no sample of matches gives a model"), None
@@ -190,7 +193,12 @@ def estimate_with_evidence(
 
 
 def refitted(
-    known: Geometry, a: ArrayLike, b: ArrayLike, covariances: FloatArray | None, threshold: float
+    known: Geometry,
+    a: ArrayLike,
+    b: ArrayLike,
+    covariances: FloatArray | None,
+    trusted: NDArray[np.bool_] | None,
+    threshold: float,
 ) -> Geometry:
     """Return a geometry fitted again to matched points a and b (m, 2) that include new ones.
 
@@ -200,7 +208,7 @@ def refitted(
     p, q = _points(a), _points(b)
     cameras = None if known.intrinsics is None else list(known.intrinsics)
     variances = None if covariances is None else fitting.variances(covariances)
-    matches = Correspondences(p, q, known.model, cameras, variances)
+    matches = Correspondences(p, q, known.model, cameras, variances, None, trusted)
     matrix = fitting.fit(matches, known.matrix, threshold)
     if not np.isfinite(matrix).all():
         matrix = known.matrix

@@ -48,6 +48,11 @@ class Matches:
     covariances: FloatArray | None = None
     origin: NDArray[np.uint8] | None = None
 
+    @property
+    def trusted(self) -> NDArray[np.bool_] | None:
+        """Which matches (m,) are precise: all but those that only agree with their neighbors."""
+        return None if self.origin is None else self.origin != ORIGINS.index("agreement")
+
     @classmethod
     def empty(cls) -> "Matches":
         """Return an empty set of matches."""
