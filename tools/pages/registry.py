@@ -14,6 +14,7 @@ from tools.pages import (
     gpu,
     pairs,
     platforms,
+    propagation,
     speed,
     wide,
 )
@@ -39,5 +40,6 @@ def draw(directory: Path) -> None:
     report.plot(results("oxford"), directory / accuracy.plot_name("oxford"))
     pairs.draw(directory / "pairs.png")
     geometry.draw(results("geometry"), directory / geometry.PLOT)
+    propagation.draw(directory / propagation.PLOT)
     speed_report.plot(results("speed"), directory / "speed.png")
     demo.compare_oblique(demo.oblique_view())[1].save(directory / "first.jpg")

@@ -1,0 +1,57 @@
+"""The figure of docs/propagation.md: what agreement and propagation add to the matches of a pair."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from skimage import data
+
+import caloric
+from caloric.matching.neighbors import ORIGINS
+from caloric.viz import plots
+
+PLOT = "propagation.jpg"
+_COLORS = {
+    "rejected": "#d62728",
+    "ratio": "#1f77b4",
+    "inliers": "#1f77b4",
+    "agreement": "#ff7f0e",
+    "propagation": "#2ca02c",
+}
+
+
+def draw(path: Path) -> None:
+    """Draw the matched positions of the first image of a stereo pair, by how they were found."""
+    left, right = data.stereo_motorcycle()[:2]  # type: ignore[no-untyped-call]
+    pair = caloric.match_images(left, right, model="fundamental", max_features=2048)
+    count = len(pair.features_a) - pair.propagated_features[0]
+    features_a = pair.features_a[:count]
+    features_b = pair.features_b[: len(pair.features_b) - pair.propagated_features[1]]
+    candidates = caloric.match(features_a, features_b, ratio=None)
+    origin = pair.matches.origin
+    assert origin is not None
+    xy = pair.all_points()[0]
+    found = {name: xy[(origin == i) & pair.geometry.inliers] for i, name in enumerate(ORIGINS)}
+    rejected = features_a.frames.xy[
+        np.setdiff1d(candidates.indices[:, 0], pair.matches.indices[:, 0])
+    ]
+    h, w = left.shape[:2]
+    figure = plots.new_figure(figsize=(12, 6 * h / w + 0.5), dpi=110)
+    panels = figure.subplots(1, 2)
+    _show(panels[0], left, {"rejected": rejected} | {n: found[n] for n in ORIGINS[:2]})
+    known = np.concatenate([found["ratio"], found["agreement"]])
+    _show(panels[1], left, {"inliers": known, "propagation": found["propagation"]})
+    panels[0].set_title(
+        f"{len(found['ratio'])} inliers by the ratio test, {len(found['agreement'])} by "
+        f"agreement; {len(rejected)} candidates rejected"
+    )
+    panels[1].set_title(f"{len(known)} inliers, and {len(found['propagation'])} propagated")
+    figure.savefig(path, pil_kwargs={"quality": 85})
+
+
+def _show(panel: Any, image: Any, groups: dict[str, Any]) -> None:
+    panel.imshow(image, alpha=0.5)
+    for name, points in groups.items():
+        panel.scatter(points[:, 0], points[:, 1], 6, color=_COLORS[name], linewidths=0, label=name)
+    panel.legend(loc="lower left", markerscale=3)
+    panel.axis("off")
