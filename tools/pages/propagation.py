@@ -31,21 +31,21 @@ def draw(path: Path) -> None:
     origin = pair.matches.origin
     assert origin is not None
     xy = pair.all_points()[0]
-    found = {name: xy[(origin == i) & pair.geometry.inliers] for i, name in enumerate(ORIGINS)}
+    inliers_by = {name: xy[(origin == i) & pair.geometry.inliers] for i, name in enumerate(ORIGINS)}
     rejected = features_a.frames.xy[
         np.setdiff1d(candidates.indices[:, 0], pair.matches.indices[:, 0])
     ]
     h, w = left.shape[:2]
     figure = plots.new_figure(figsize=(12, 6 * h / w + 0.5), dpi=110)
     panels = figure.subplots(1, 2)
-    _show(panels[0], left, {"rejected": rejected} | {n: found[n] for n in ORIGINS[:2]})
-    known = np.concatenate([found["ratio"], found["agreement"]])
-    _show(panels[1], left, {"inliers": known, "propagation": found["propagation"]})
+    _show(panels[0], left, {"rejected": rejected} | {n: inliers_by[n] for n in ORIGINS[:2]})
+    known = np.concatenate([inliers_by["ratio"], inliers_by["agreement"]])
+    _show(panels[1], left, {"inliers": known, "propagation": inliers_by["propagation"]})
     panels[0].set_title(
-        f"{len(found['ratio'])} inliers by the ratio test, {len(found['agreement'])} by "
+        f"{len(inliers_by['ratio'])} inliers by the ratio test, {len(inliers_by['agreement'])} by "
         f"agreement; {len(rejected)} candidates rejected"
     )
-    panels[1].set_title(f"{len(known)} inliers, and {len(found['propagation'])} propagated")
+    panels[1].set_title(f"{len(known)} inliers, and {len(inliers_by['propagation'])} propagated")
     figure.savefig(path, pil_kwargs={"quality": 85})
 
 
