@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
     from caloric import collection as collection
     from caloric.alignment.align import Alignment, align
     from caloric.alignment.templates import TemplateMatch, find_template
+    from caloric.collection.merging import merge
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __all__ = [
     "learn_whitening",
     "match",
     "match_images",
+    "merge",
     "open_image",
     "read_image",
     "refine",
@@ -79,6 +81,7 @@ _LAZY = {
     "align": "caloric.alignment.align",
     "collection": "caloric.collection",
     "find_template": "caloric.alignment.templates",
+    "merge": "caloric.collection.merging",
 }
 
 

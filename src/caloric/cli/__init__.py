@@ -17,6 +17,7 @@ from caloric.cli import (
     console,
     geometry,
     images,
+    merging,
     projects,
     show,
 )
@@ -57,8 +58,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    images.match, geometry.verify, images.extract, projects.refine, alignment.align, alignment.find,
-    show.demo, show.paper, show.view, show.info,
+    images.match, geometry.verify, images.extract, projects.refine, merging.merge, alignment.align,
+    alignment.find, show.demo, show.paper, show.view, show.info,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(collection.app, name="collection", cls=_Group)

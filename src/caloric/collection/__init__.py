@@ -13,6 +13,7 @@ from caloric.collection.exporting import ExportResult
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import Matching, MatchingResult, VerificationResult
+from caloric.collection.merging import MergeResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
 from caloric.collection.reporter import Reporter
@@ -37,6 +38,7 @@ __all__ = [
     "ExtractionResult",
     "Matching",
     "MatchingResult",
+    "MergeResult",
     "Pairing",
     "PairingResult",
     "Reconstruction",

@@ -10,17 +10,16 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import tracks
+from caloric.collection import match_files, tracks
 from caloric.collection.image_cache import Views
 from caloric.collection.refining import Moved, gathered
 from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
-from caloric.frames import Frames, sigmas
+from caloric.frames import sigmas
 from caloric.image import inputs, reading
 from caloric.interop import colmap_tables, hdf5
 from caloric.runtime import threads
@@ -59,66 +58,28 @@ class Outcome:
         return sum(len(rows) for rows, _ in self.positions.values())
 
 
-def _circular(xy: FloatArray, sigma: float | FloatArray, angle: float | FloatArray) -> FloatArray:
-    return Frames.from_xysa(xy[:, 0], xy[:, 1], np.broadcast_to(sigma, len(xy)), angle).maps
-
-
 def read_hloc(features: Path, matches: Path, sigma: float) -> Project:
     """Return the keypoints and matches of hloc files.
 
     ``sigma`` is the scale in pixels of keypoints without ``scales``.
     """
-    library = hdf5.h5py()
-    maps: dict[str, FloatArray] = {}
-    with _opened(library, features) as file:
-
-        def visit(name: str, item: Any) -> None:
-            if not name.endswith("/keypoints"):
-                return
-            group, values = item.parent, np.asarray(item, np.float64)
-            if values.size and (values.ndim != 2 or values.shape[1] < 2):
-                raise InputError(f"{features}: {name} has shape {values.shape}, not (n, 2)")
-            xy = values.reshape(len(values), -1)[:, :2] if values.size else np.zeros((0, 2))
-            scale = np.asarray(group["scales"], np.float64) if "scales" in group else sigma
-            angle = np.radians(np.asarray(group["oris"], np.float64)) if "oris" in group else 0.0
-            maps[name.removesuffix("/keypoints")] = _circular(xy, scale, angle)
-
-        file.visititems(visit)
-    if not maps:
-        raise InputError(f"{features}: contains no keypoints; is it an hloc feature file?")
-    names = {name.replace("/", "-"): name for name in maps}
-    if len(names) < len(maps):
-        raise InputError(
-            f"{features}: two image names are equal after hloc's replacement of / by -; "
-            "rename one of the images"
-        )
     pairs: list[PairMatches] = []
-    with _opened(library, matches) as file:
-        for a in file:
-            for b in file[a] if isinstance(file[a], library.Group) else ():
-                if not isinstance(file[a][b], library.Group) or "matches0" not in file[a][b]:
-                    raise InputError(
-                        f"{matches}: no matches of {a}, {b}; is it an hloc match file?"
-                    )
-                if a not in names or b not in names:
-                    raise InputError(f"{matches}: the images {a}, {b} are not in {features}")
-                nearest = np.asarray(file[a][b]["matches0"], np.int64)
-                rows = np.flatnonzero(nearest >= 0)
-                score = np.zeros(len(nearest), np.float32)
-                if "matching_scores0" in file[a][b]:
-                    score = np.asarray(file[a][b]["matching_scores0"], np.float32)
-                indices = np.stack([rows, nearest[rows]], 1).astype(np.uint32)
-                pairs.append(PairMatches(names[a], names[b], indices, 1 - score[rows]))
+    with (
+        match_files.opened_hdf5(features) as file,
+        match_files.opened_hdf5(matches) as match_file,
+    ):
+        images = match_files.hloc_images(features, file)
+        maps = {
+            name: match_files.hloc_keypoints(features, item, sigma).maps
+            for name, item in images.items()
+        }
+        for (a, b), group in match_files.hloc_pairs(features, matches, list(maps), match_file):
+            indices = match_files.hloc_matches(group)
+            score = np.zeros(len(group["matches0"]), np.float32)
+            if "matching_scores0" in group:
+                score = np.asarray(group["matching_scores0"], np.float32)
+            pairs.append(PairMatches(a, b, indices, 1 - score[indices[:, 0]]))
     return _checked(Project(maps, pairs), matches)
-
-
-def _opened(library: Any, path: Path) -> Any:
-    try:
-        return library.File(path, "r")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError:
-        raise InputError(f"{path}: not an HDF5 file") from None
 
 
 def read_colmap(database: Path, sigma: float) -> Project:
@@ -126,14 +87,9 @@ def read_colmap(database: Path, sigma: float) -> Project:
     keypoints = colmap_tables.keypoints(database)
     try:
         maps = {
-            name: (
-                Frames.from_colmap(rows).maps
-                if rows.shape[1] > 2
-                else _circular(rows.astype(np.float64) - 0.5, sigma, 0.0)
-            )
-            for name, rows in keypoints.items()
+            name: match_files.colmap_keypoints(rows, sigma).maps for name, rows in keypoints.items()
         }
-        with closing(sqlite3.connect(colmap_tables.read_only(database), uri=True)) as opened:
+        with closing(match_files.connected(database)) as opened:
             names = dict(opened.execute("SELECT image_id, name FROM images"))
             pairs = []
             for table in ("two_view_geometries", "matches"):
@@ -154,10 +110,9 @@ def read_colmap(database: Path, sigma: float) -> Project:
 def _checked(project: Project, source: Path) -> Project:
     if not project.pairs:
         raise InputError(f"{source}: contains no matches; match first")
+    counts = {name: len(maps) for name, maps in project.maps.items()}
     for pair in project.pairs:
-        for name, column in zip((pair.name_a, pair.name_b), pair.matches.T, strict=True):
-            if len(column) and column.max() >= len(project.maps.get(name, ())):
-                raise InputError(f"{source}: a match index exceeds the keypoints of {name}")
+        match_files.check_indices(source, counts, (pair.name_a, pair.name_b), pair.matches)
     return project
 
 
@@ -224,14 +179,19 @@ def write_colmap(database: Path, target: Path, positions: Positions) -> None:
             closing(sqlite3.connect(name)) as copy,
         ):
             source.backup(copy)
-        with closing(sqlite3.connect(name)) as opened, opened:
-            numbers = dict(opened.execute("SELECT name, image_id FROM images"))
-            for image, (rows, xy) in positions.items():
-                query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
-                ((count, columns, data),) = opened.execute(query, (numbers[image],))
-                keypoints = np.frombuffer(data, np.float32).reshape(count, columns).copy()
-                keypoints[rows, :2] = xy + 0.5
-                opened.execute(
-                    "UPDATE keypoints SET data = ? WHERE image_id = ?",
-                    (keypoints.tobytes(), numbers[image]),
-                )
+        move_keypoints(name, positions)
+
+
+def move_keypoints(database: Path, positions: Positions) -> None:
+    """Move the keypoints of a COLMAP database, in place."""
+    with closing(sqlite3.connect(database)) as opened, opened:
+        numbers = dict(opened.execute("SELECT name, image_id FROM images"))
+        for image, (rows, xy) in positions.items():
+            query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
+            ((count, columns, data),) = opened.execute(query, (numbers[image],))
+            keypoints = np.frombuffer(data, np.float32).reshape(count, columns).copy()
+            keypoints[rows, :2] = xy + 0.5
+            opened.execute(
+                "UPDATE keypoints SET data = ? WHERE image_id = ?",
+                (keypoints.tobytes(), numbers[image]),
+            )

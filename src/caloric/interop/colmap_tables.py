@@ -7,6 +7,7 @@ neither limitation, and are the same in COLMAP 3 and 4.
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,61 @@ from numpy.typing import NDArray
 from caloric.errors import InputError
 from caloric.interop.colmap_model import CAMERA_MODELS
 from caloric.matching.two_views import TwoViews
+from caloric.types import FloatArray
 
 # COLMAP's TwoViewGeometry configurations UNCALIBRATED and PLANAR_OR_PANORAMIC.
 CONFIGURATIONS = {"fundamental": 3, "homography": 6}
 _IMAGES = 2**31 - 1  # pair_id = image_id1 * _IMAGES + image_id2
+# The tables of COLMAP 3.8. Later versions add what is missing when they open a database.
+_SCHEMA = """
+CREATE TABLE cameras (camera_id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+    model INTEGER NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, params BLOB,
+    prior_focal_length INTEGER NOT NULL);
+CREATE TABLE images (image_id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+    name TEXT NOT NULL UNIQUE, camera_id INTEGER NOT NULL, prior_qw REAL, prior_qx REAL,
+    prior_qy REAL, prior_qz REAL, prior_tx REAL, prior_ty REAL, prior_tz REAL,
+    CONSTRAINT image_id_check CHECK(image_id >= 0 and image_id < 2147483647),
+    FOREIGN KEY(camera_id) REFERENCES cameras(camera_id));
+CREATE UNIQUE INDEX index_name ON images(name);
+CREATE TABLE keypoints (image_id INTEGER PRIMARY KEY NOT NULL, rows INTEGER NOT NULL,
+    cols INTEGER NOT NULL, data BLOB,
+    FOREIGN KEY(image_id) REFERENCES images(image_id) ON DELETE CASCADE);
+CREATE TABLE descriptors (image_id INTEGER PRIMARY KEY NOT NULL, rows INTEGER NOT NULL,
+    cols INTEGER NOT NULL, data BLOB,
+    FOREIGN KEY(image_id) REFERENCES images(image_id) ON DELETE CASCADE);
+CREATE TABLE matches (pair_id INTEGER PRIMARY KEY NOT NULL, rows INTEGER NOT NULL,
+    cols INTEGER NOT NULL, data BLOB);
+CREATE TABLE two_view_geometries (pair_id INTEGER PRIMARY KEY NOT NULL, rows INTEGER NOT NULL,
+    cols INTEGER NOT NULL, data BLOB, config INTEGER NOT NULL, F BLOB, E BLOB, H BLOB,
+    qvec BLOB, tvec BLOB);
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class PairGeometry:
+    """A two-view geometry: COLMAP's configuration, and its matrices (3, 3) by column: F, E, H."""
+
+    configuration: int
+    matrices: Mapping[str, FloatArray]
+
+    def swapped(self) -> "PairGeometry":
+        """Return the geometry with the two images exchanged."""
+        matrices = {
+            name: np.asarray(np.linalg.pinv(matrix) if name == "H" else matrix.T, np.float64)
+            for name, matrix in self.matrices.items()
+        }
+        return PairGeometry(self.configuration, matrices)
+
+
+@dataclass(frozen=True)
+class CameraRow:
+    """A camera as it is stored: the id of COLMAP's model, the size, and the parameters as bytes."""
+
+    model: int
+    width: int
+    height: int
+    parameters: bytes
+    prior_focal_length: int
 
 
 @contextmanager
@@ -28,13 +80,51 @@ def opened(path: Path) -> Iterator["Tables"]:
         yield Tables(database)
 
 
+@contextmanager
+def created(path: Path) -> Iterator["Tables"]:
+    """Yield the empty tables of a new database; the file must be empty or not exist."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(_SCHEMA)
+        yield Tables(database)
+
+
 class Tables:
-    """The tables of an open database that already contains the images."""
+    """The tables of an open database."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         """Read the image ids."""
         self.database = database
         self.numbers = dict(database.execute("SELECT name, image_id FROM images"))
+
+    def add_camera(self, camera: CameraRow) -> int:
+        """Add a camera; return its id."""
+        number = self.database.execute(
+            "INSERT INTO cameras (model, width, height, params, prior_focal_length) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (camera.model, camera.width, camera.height, camera.parameters,
+             camera.prior_focal_length),
+        ).lastrowid  # fmt: skip
+        assert number is not None
+        return number
+
+    def add_image(self, name: str, camera: int, keypoints: NDArray[np.float32]) -> None:
+        """Add an image with the id of its camera and keypoints (n, 2), (n, 4) or (n, 6)."""
+        cursor = self.database.execute(
+            "INSERT INTO images (name, camera_id) VALUES (?, ?)", (name, camera)
+        )
+        assert cursor.lastrowid is not None
+        self.numbers[name] = cursor.lastrowid
+        self.database.execute(
+            "INSERT INTO keypoints (image_id, rows, cols, data) VALUES (?, ?, ?, ?)",
+            (cursor.lastrowid, *keypoints.shape, keypoints.tobytes()),
+        )
+
+    def positions(self, name: str) -> FloatArray:
+        """Return the positions (n, 2) of the keypoints of an image, in COLMAP's coordinates."""
+        query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
+        ((rows, columns, data),) = self.database.execute(query, (self.numbers[name],))
+        values = np.frombuffer(data or b"", np.float32).reshape(rows, columns)
+        return values[:, :2].astype(np.float64)
 
     def replace_features(
         self, name: str, keypoints: NDArray[np.float32], descriptors: NDArray[np.uint8]
@@ -88,24 +178,42 @@ class Tables:
 
     def add_pair(self, pair: TwoViews) -> None:
         """Add the matches of two images, and their geometry if they have one."""
-        first, second = self.numbers[pair.name_a], self.numbers[pair.name_b]
-        if first > second:  # a pair_id has the smaller image id first
-            first, second, pair = second, first, pair.swapped()
-        number = first * _IMAGES + second
+        self.add_matches(pair.name_a, pair.name_b, pair.matches)
+        if pair.matrix is not None:
+            column = "F" if pair.model == "fundamental" else "H"
+            geometry = PairGeometry(CONFIGURATIONS[pair.model], {column: pair.matrix})
+            self.add_geometry(pair.name_a, pair.name_b, pair.inlier_matches, geometry)
+
+    def add_matches(self, name_a: str, name_b: str, matches: NDArray[np.uint32]) -> None:
+        """Add the matches (m, 2) of two images."""
+        number, is_swapped = self._pair(name_a, name_b)
         self.database.execute(
             "INSERT INTO matches (pair_id, rows, cols, data) VALUES (?, ?, 2, ?)",
-            (number, len(pair.matches), _bytes(pair.matches)),
+            (number, len(matches), _bytes(matches[:, ::-1] if is_swapped else matches)),
         )
-        if pair.matrix is None:
-            return
-        column = "F" if pair.model == "fundamental" else "H"
-        inliers = pair.inlier_matches
+
+    def add_geometry(
+        self, name_a: str, name_b: str, inliers: NDArray[np.uint32], geometry: PairGeometry
+    ) -> None:
+        """Add the geometry of two images, with the matches (k, 2) that agree with it."""
+        number, is_swapped = self._pair(name_a, name_b)
+        if is_swapped:
+            inliers, geometry = inliers[:, ::-1], geometry.swapped()
+        columns = "".join(f", {name}" for name in geometry.matrices)
+        matrices = [
+            np.ascontiguousarray(matrix, np.float64).tobytes()
+            for matrix in geometry.matrices.values()
+        ]
         self.database.execute(
-            f"INSERT INTO two_view_geometries (pair_id, rows, cols, data, config, {column}) "
-            "VALUES (?, ?, 2, ?, ?, ?)",
-            (number, len(inliers), _bytes(inliers), CONFIGURATIONS[pair.model],
-             np.ascontiguousarray(pair.matrix, np.float64).tobytes()),
-        )  # fmt: skip
+            f"INSERT INTO two_view_geometries (pair_id, rows, cols, data, config{columns}) "
+            f"VALUES (?, ?, 2, ?, ?{', ?' * len(matrices)})",
+            (number, len(inliers), _bytes(inliers), geometry.configuration, *matrices),
+        )
+
+    def _pair(self, name_a: str, name_b: str) -> tuple[int, bool]:
+        """Return the pair_id, which has the smaller image id first, and whether it swaps them."""
+        first, second = self.numbers[name_a], self.numbers[name_b]
+        return pair_id(first, second), first > second
 
 
 def read_only(path: Path) -> str:
@@ -126,6 +234,11 @@ def keypoints(path: Path) -> dict[str, NDArray[np.float32]]:
             }
     except (sqlite3.DatabaseError, ValueError) as error:
         raise InputError(f"{path}: not a COLMAP database ({error})") from None
+
+
+def pair_id(first: int, second: int) -> int:
+    """Return the pair_id of two image ids in any order."""
+    return min(first, second) * _IMAGES + max(first, second)
 
 
 def images_of(pair: int) -> tuple[int, int]:
