@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 import caloric
 import photographs
 from caloric import cli
-from caloric.collection import match_files, merging, tracks
+from caloric.collection import consistency, match_files, merging, tracks
 from caloric.collection.tracks import PairMatches
 from caloric.interop import colmap_command, colmap_tables
 from caloric.interop.colmap_tables import CameraRow, PairGeometry
+from caloric.matching.models import residual
 
 SIZE = (640, 480)
 FOCAL = 600.0
@@ -261,6 +262,75 @@ def test_hloc_files_get_cameras_from_images(tmp_path):
         assert database.execute("SELECT DISTINCT cols FROM keypoints").fetchall() == [(2,)]
 
 
+def test_merged_tracks_are_refined(tmp_path):
+    cv2 = pytest.importorskip("cv2")
+    whole, images = photographs.gray("astronaut", (320, 320)), tmp_path / "images"
+    images.mkdir()
+    maps = {
+        f"{i}.png": photographs.similarity(1 + 0.05 * i, 4 * i, (2.3 * i, -1.2), (160, 160))
+        for i in range(3)
+    }
+    for name, moved in maps.items():
+        cv2.imwrite(str(images / name), photographs.warp(whole, moved))
+    grid = np.stack(np.meshgrid(*[np.linspace(80, 240, 9)] * 2), -1).reshape(-1, 2)
+    exact = {name: photographs.apply(moved, grid) for name, moved in maps.items()}
+    camera = CameraRow(2, 320, 320, CAMERA.parameters, 1)
+    points = np.arange(50), np.arange(31, 81)
+    paths = [
+        write_database(
+            tmp_path / f"{i}.db", *source(exact, part, 1.0, i), verified=False, camera=camera
+        )
+        for i, part in enumerate(points)
+    ]
+    errors = []
+    for refine in (False, True):
+        out = tmp_path / f"{refine}.db"
+        result = caloric.merge(paths, out, radius=2.1, refine=refine, images=images)
+        assert result.keypoints == 3 * 81
+        keypoints, pairs = content(out)
+        a, b = (
+            photographs.apply(cv2.invertAffineTransform(maps[name]), keypoints[name][rows][:, :, 2])
+            for name, rows in zip(
+                ("0.png", "1.png"), np.array(pairs["0.png", "1.png"][0]).T, strict=True
+            )
+        )
+        errors.append(np.median(np.linalg.norm(a - b, axis=1)))
+    assert result.refined > 60
+    assert "keypoints refined" in str(result)
+    assert errors[1] < 0.5 * errors[0]
+    (images / "2.png").unlink()
+    result = caloric.merge(paths, tmp_path / "less.db", refine=True, images=images)
+    assert list(result.skipped) == ["2.png"]
+
+
+def test_inconsistent_matches_are_removed(tmp_path):
+    positions, matches = source(projections(200), np.arange(200), 0, 1)
+    moved = positions["a.png"][:20]
+    moved += [0, 6]  # across the epipolar lines
+    path = write_database(tmp_path / "a.db", positions, matches, verified=False)
+    with colmap_tables.opened(path) as tables:
+        for (a, b), rows in matches.items():
+            f = fundamental(positions[a][rows[20:, 0]], positions[b][rows[20:, 1]])
+            if a != "a.png":
+                f = fundamental(positions[a][rows[:, 0]], positions[b][rows[:, 1]])
+            tables.add_geometry(a, b, rows, PairGeometry(3, {"F": f}))
+    removed = consistency.filter_matches(path, 2.5)
+    pairs = content(path)[1]
+    assert removed == sum(200 - len(inliers) for _, inliers in pairs.values())
+    for (a, _), (all_matches, inliers) in pairs.items():
+        assert len(all_matches) == 200
+        assert len(inliers) == (180 if a == "a.png" else 200)
+
+
+def test_a_pair_without_precise_geometry_keeps_its_matches(tmp_path):
+    positions, matches = source(projections(60), np.arange(60), 0, 1)
+    path = write_database(tmp_path / "a.db", positions, matches, verified=False)
+    with colmap_tables.opened(path) as tables:
+        for (a, b), rows in matches.items():
+            tables.add_geometry(a, b, rows, PairGeometry(6, {"H": np.diag([9.0, 9, 1])}))
+    assert consistency.filter_matches(path, 2.5) == 0
+
+
 def test_images_of_one_source_are_kept_with_a_warning(tmp_path, caplog):
     exact = projections(50)
     positions, matches = source(exact, np.arange(50), 0.3, 1)
@@ -289,7 +359,7 @@ def test_pairs_in_the_opposite_order_are_the_same_pair(tmp_path):
         pair = file.pair("a.png", "z.png")
         xy = [file.keypoints(name, 1).maps[:, :, 2] for name in ("a.png", "z.png")]
     p, q = xy[0][pair.inliers[:, 0]] + 0.5, xy[1][pair.inliers[:, 1]] + 0.5
-    assert np.median(merging.residual(p, q, "fundamental", pair.geometry.matrices["F"])) < 0.5
+    assert np.median(residual(p, q, "fundamental", pair.geometry.matrices["F"])) < 0.5
 
 
 def test_bad_input(two, tmp_path):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.collection import match_files, projects, tracks
+from caloric.collection.consistency import filter_matches, residuals
 from caloric.collection.match_files import MatchFile, PairContent, PairNames
 from caloric.collection.tracks import Indices, PairMatches
 from caloric.errors import InputError, check_bool
@@ -25,9 +26,8 @@ from caloric.frames import Frames
 from caloric.image import exif, inputs, reading
 from caloric.interop import colmap, colmap_tables, exporters
 from caloric.interop.cameras import groups
-from caloric.interop.colmap_tables import CameraRow, PairGeometry, Tables
+from caloric.interop.colmap_tables import CameraRow, Tables
 from caloric.interop.exporters import Request
-from caloric.matching.models import residual
 from caloric.pipeline import POINT_SIGMA
 from caloric.runtime.files import check_input_directory, check_target, replacing_path
 from caloric.types import FloatArray
@@ -35,7 +35,6 @@ from caloric.types import FloatArray
 _log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]
 _MAX_RESIDUAL = 4.0  # pixels; the default of COLMAP's verification
-_EPIPOLAR = (2, 3)  # COLMAP's configurations CALIBRATED and UNCALIBRATED; the others have H
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,8 @@ def merge(
     radius : float
         The maximum distance of keypoints that are the same point, in pixels.
     refine : bool
-        Refine the merged tracks to sub-pixel accuracy. Needs ``images``.
+        Refine the merged tracks to sub-pixel accuracy, and remove verified matches that are not
+        consistent then. Needs ``images``.
     images : str or Path, optional
         The image directory. Also needed for images of which no source has a camera.
     sigma : float
@@ -157,6 +157,8 @@ def merge(
                 outcome = projects.refine(projects.read_colmap(path, sigma), directory, progress)
                 projects.move_keypoints(path, outcome.positions)
                 refined, skipped = outcome.moved, outcome.skipped
+                if verified:
+                    filter_matches(path, sigma)
     return MergeResult(
         target, len(writer.names), writer.images_of_one_source, keypoints, shared,
         len(writer.pairs), verified, refined, skipped,
@@ -305,8 +307,9 @@ class _Writer:
                 best = max(geometries, key=lambda content: len(content.inliers))
                 assert best.geometry is not None
                 others = _union([c.matches for c in contents if c.geometry is None])
-                agree = _agreeing(best.geometry, positions(a), positions(b), others)
-                inliers = _union([*(c.inliers for c in geometries), others[agree]])
+                errors = residuals(best.geometry, positions(a), positions(b), others)
+                agreeing = others[errors <= _MAX_RESIDUAL]
+                inliers = _union([*(c.inliers for c in geometries), agreeing])
                 tables.add_geometry(a, b, inliers, best.geometry)
                 verified += 1
             self.progress("pairs merged", done, len(self.pairs))
@@ -358,19 +361,6 @@ def _union(parts: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
     matches = np.concatenate([np.zeros((0, 2), np.uint32), *parts])
     _, first = np.unique(matches, axis=0, return_index=True)
     return matches[np.sort(first)]
-
-
-def _agreeing(
-    geometry: PairGeometry, xy_a: FloatArray, xy_b: FloatArray, matches: NDArray[np.uint32]
-) -> NDArray[np.bool_]:
-    """Return which matches (m,) agree with a geometry, in COLMAP's coordinates."""
-    is_epipolar = geometry.configuration in _EPIPOLAR
-    matrix = geometry.matrices.get("F" if is_epipolar else "H")
-    if matrix is None or not matrix.any():
-        return np.zeros(len(matches), bool)
-    p, q = xy_a[matches[:, 0]], xy_b[matches[:, 1]]
-    errors = residual(p, q, "fundamental" if is_epipolar else "homography", matrix)
-    return np.asarray(errors <= _MAX_RESIDUAL)
 
 
 def _inferred(names: list[str], directory: Path) -> dict[str, tuple[int, CameraRow]]:

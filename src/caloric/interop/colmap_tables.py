@@ -210,6 +210,14 @@ class Tables:
             (number, len(inliers), _bytes(inliers), geometry.configuration, *matrices),
         )
 
+    def replace_inliers(self, name_a: str, name_b: str, inliers: NDArray[np.uint32]) -> None:
+        """Replace the matches (k, 2) that agree with the geometry of two images."""
+        number, is_swapped = self._pair(name_a, name_b)
+        self.database.execute(
+            "UPDATE two_view_geometries SET rows = ?, data = ? WHERE pair_id = ?",
+            (len(inliers), _bytes(inliers[:, ::-1] if is_swapped else inliers), number),
+        )
+
     def _pair(self, name_a: str, name_b: str) -> tuple[int, bool]:
         """Return the pair_id, which has the smaller image id first, and whether it swaps them."""
         first, second = self.numbers[name_a], self.numbers[name_b]
