@@ -54,7 +54,7 @@ def test_parallel_views_do_not_determine_it(tmp_path, monkeypatch):
 def test_a_principal_point_far_from_the_center_is_rejected(tmp_path, monkeypatch, x, accepted):
     write_model(tmp_path / "0", NAMES, offset=(x - 320, 0))
 
-    def adjust(model, output):
+    def adjust(model, output, options):
         write_model(output, NAMES, offset=(x - 320, 0), noise=0.1)
         data = (output / "cameras.bin").read_bytes()
         moved = np.array([500, x, 240, 0], "<f8").tobytes()
@@ -66,7 +66,7 @@ def test_a_principal_point_far_from_the_center_is_rejected(tmp_path, monkeypatch
 
 
 def test_few_images_and_failures_leave_the_model_unchanged(tmp_path, monkeypatch):
-    def fail(model, output):
+    def fail(model, output, options):
         raise InputError("no points")
 
     monkeypatch.setattr(colmap, "adjust", fail)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from caloric.collection import scenes
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_model
 from caloric.interop.colmap_model import Reconstruction
@@ -26,19 +27,8 @@ _MAX_DEVIATION = 0.0005  # standard deviation of an accepted principal point
 
 def _residuals(directory: Path) -> FloatArray:
     """Return the reprojection errors (n, 2) of all observations, in pixels."""
-    cameras, content = colmap_model.cameras(directory), colmap_model.points(directory)
-    order = np.argsort(content.ids)
-    ids, xyz = content.ids[order], content.xyz[order]
-    residuals = []
-    for image in colmap_model.registered(directory):
-        observed = image.points >= 0
-        points = xyz[np.searchsorted(ids, image.points[observed])]
-        rays = points @ image.matrix.T + np.array(image.translation)
-        rays = rays[:, :2] / rays[:, 2:]
-        focal, x, y, radial = cameras[image.camera].parameters
-        rays *= focal * (1 + radial * (rays**2).sum(1, keepdims=True))
-        residuals.append(rays + np.array([x, y]) - image.xy[observed])
-    return np.concatenate(residuals)
+    scene = scenes.read(directory)
+    return scenes.project(scene, scene.points.xyz).xy - scene.xy
 
 
 def _is_determined(before: Path, after: Path) -> bool:
@@ -71,14 +61,16 @@ def calibrate(model: Reconstruction) -> Reconstruction:
     """
     counts = Counter(image.camera for image in colmap_model.registered(model.directory))
     cameras = colmap_model.cameras(model.directory).values()
+    if not model.points:
+        return model
     if min(counts.values()) < _MIN_IMAGES or {camera.model for camera in cameras} != {_MODEL}:
         return model
     parent = model.directory.parent
     with tempfile.TemporaryDirectory(dir=parent, prefix="calibrated.") as temporary:
         output = Path(temporary)
         try:
-            colmap.adjust(model.directory, output)
-        except InputError:  # a model without points, for example
+            colmap.adjust(model.directory, output, {"refine_principal_point": True})
+        except InputError:
             return model
         if not _is_determined(model.directory, output):
             return model

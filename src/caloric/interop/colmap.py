@@ -251,19 +251,21 @@ def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_er
     return True
 
 
-def adjust(model: Path, output: Path) -> None:
-    """Write a model after a bundle adjustment that also refines principal points.
+def adjust(model: Path, output: Path, options: Mapping[str, bool]) -> None:
+    """Write a model after a bundle adjustment without weights.
 
-    ``output`` is an existing directory.
+    ``output`` is an existing directory. ``options`` are those of COLMAP, by name, such as
+    refine_principal_point.
     """
     if not available():
-        colmap_command.adjust(model, output)
+        colmap_command.adjust(model, output, options)
         return
     library = pycolmap()
-    options = library.BundleAdjustmentOptions()
-    options.refine_principal_point = True
+    adjustment = library.BundleAdjustmentOptions()
+    for name, value in options.items():
+        setattr(adjustment, name, value)
     reconstruction = call(lambda: library.Reconstruction(str(model)), model)
-    call(lambda: library.bundle_adjustment(reconstruction, options), model)
+    call(lambda: library.bundle_adjustment(reconstruction, adjustment), model)
     reconstruction.write(str(output))
 
 

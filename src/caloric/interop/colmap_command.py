@@ -161,12 +161,14 @@ def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_er
     return (output / "images.bin").is_file()
 
 
-def adjust(model: Path, output: Path) -> None:
-    """Write a model with refined principal points: see :func:`colmap.adjust`."""
-    call(
-        "bundle_adjuster", "--input_path", model, "--output_path", output,
-        "--BundleAdjustment.refine_principal_point", "1",
-    )  # fmt: skip
+def adjust(model: Path, output: Path, options: Mapping[str, bool]) -> None:
+    """Write a model after a bundle adjustment: see :func:`colmap.adjust`."""
+    words = [
+        word
+        for name, value in options.items()
+        for word in (f"--BundleAdjustment.{name}", str(int(value)))
+    ]
+    call("bundle_adjuster", "--input_path", model, "--output_path", output, *words)
 
 
 # Printed when an image is added to the model, by COLMAP 3 and 4; the number counts images.

@@ -1,7 +1,10 @@
-"""COLMAP models: their cameras, images and points, read from the binary files of any version."""
+"""COLMAP models: their cameras, images and points.
+
+Models of any version are read, from binary or text files, and written as binary files.
+"""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +22,7 @@ CAMERA_MODELS = {
     6: ("FULL_OPENCV", 2, 12), 7: ("FOV", 2, 5), 8: ("SIMPLE_RADIAL_FISHEYE", 1, 4),
     9: ("RADIAL_FISHEYE", 1, 5), 10: ("THIN_PRISM_FISHEYE", 2, 12),
 }  # fmt: skip
+_POINT = struct.Struct("<Q3d3BdQ")  # id, position, color, error, track length
 
 
 @dataclass(frozen=True)
@@ -132,8 +136,48 @@ def _read(directory: Path, name: str) -> bytes:
         raise InputError(f"{directory / name}: cannot be read ({error.strerror})") from None
 
 
+def _is_text(directory: Path) -> bool:
+    return not (directory / "images.bin").exists() and (directory / "images.txt").is_file()
+
+
+def _lines(directory: Path, name: str) -> Iterator[list[str]]:
+    """Yield the words of each line of a text file, without comments."""
+    for line in _read(directory, name).decode("utf-8", "replace").splitlines():
+        if not line.startswith("#"):
+            yield line.split()
+
+
+def _text_cameras(directory: Path) -> dict[int, Camera]:
+    known = {name for name, *_ in CAMERA_MODELS.values()}
+    result = {}
+    for words in _lines(directory, "cameras.txt"):
+        if not words:
+            continue
+        number, name, width, height, *parameters = words
+        if name not in known:
+            raise InputError(f"{directory}: unknown camera model {name}")
+        result[int(number)] = Camera(name, int(width), int(height), tuple(map(float, parameters)))
+    return result
+
+
+def _text_images(directory: Path) -> Iterator[RegisteredImage]:
+    lines = _lines(directory, "images.txt")
+    for words in lines:
+        if not words:
+            continue
+        number, *pose, camera = words[:9]
+        rows = np.array(next(lines, []), np.float64).reshape(-1, 3)
+        rotation, translation = tuple(map(float, pose[:4])), tuple(map(float, pose[4:]))
+        yield RegisteredImage(
+            int(number), " ".join(words[9:]), int(camera), rotation, translation, rows[:, :2],
+            rows[:, 2].astype(np.int64),
+        )  # fmt: skip
+
+
 def cameras(directory: Path) -> dict[int, Camera]:
     """Return the cameras of a model by id."""
+    if _is_text(directory):
+        return _text_cameras(directory)
     data = _read(directory, "cameras.bin")
     (count,), offset = struct.unpack_from("<Q", data), 8
     result = {}
@@ -150,6 +194,9 @@ def cameras(directory: Path) -> dict[int, Camera]:
 
 def registered(directory: Path) -> Iterator[RegisteredImage]:
     """Yield the registered images of a model."""
+    if _is_text(directory):
+        yield from _text_images(directory)
+        return
     data = _read(directory, "images.bin")
     (count,), offset = struct.unpack_from("<Q", data), 8
     for _ in range(count):
@@ -167,14 +214,18 @@ def registered(directory: Path) -> Iterator[RegisteredImage]:
 
 def points(directory: Path) -> Points:
     """Return the points of a model."""
-    data = _read(directory, "points3D.bin")
-    (count,), offset = struct.unpack_from("<Q", data), 8
-    layout = struct.Struct("<Q3d3BdQ")
-    rows = []
-    for _ in range(count):
-        row = layout.unpack_from(data, offset)
-        rows.append(row)
-        offset += layout.size + 8 * row[-1]
+    rows: list[tuple[float, ...]] = []
+    if _is_text(directory):
+        for words in _lines(directory, "points3D.txt"):
+            if words:
+                rows.append((*map(float, words[:8]), (len(words) - 8) // 2))
+    else:
+        data = _read(directory, "points3D.bin")
+        (count,), offset = struct.unpack_from("<Q", data), 8
+        for _ in range(count):
+            row = _POINT.unpack_from(data, offset)
+            rows.append(row)
+            offset += _POINT.size + 8 * row[-1]
     table = np.array(rows, np.float64).reshape(-1, 9)
     return Points(
         table[:, 0].astype(np.int64), table[:, 1:4], table[:, 4:7].astype(np.uint8), table[:, 7],
@@ -198,10 +249,59 @@ def summary(directory: Path) -> Reconstruction:
 
 def models(directory: Path) -> list[Path]:
     """Return the directories of the models in a directory, or the directory if it is a model."""
-    if (directory / "images.bin").is_file():
+    if (directory / "images.bin").is_file() or _is_text(directory):
         return [directory]
     directories = [path.parent for path in directory.glob("*/images.bin")]
     return sorted(directories, key=lambda path: (len(path.name), path.name))
+
+
+def write(
+    directory: Path,
+    cameras: Mapping[int, Camera],
+    images: Iterable[RegisteredImage],
+    content: Points,
+) -> None:
+    """Write a model to the binary files of an existing directory.
+
+    The tracks are those of the images; ``content.lengths`` is not used.
+    """
+    kinds = {name: number for number, (name, *_) in CAMERA_MODELS.items()}
+    with replacing(directory / "cameras.bin") as file:
+        file.write(struct.pack("<Q", len(cameras)))
+        for number, camera in cameras.items():
+            size = len(camera.parameters)
+            row = number, kinds[camera.model], camera.width, camera.height, *camera.parameters
+            file.write(struct.pack(f"<IiQQ{size}d", *row))
+    images = list(images)
+    with replacing(directory / "images.bin") as file:
+        file.write(struct.pack("<Q", len(images)))
+        for image in images:
+            pose = *image.rotation, *image.translation
+            file.write(struct.pack("<I7dI", image.number, *pose, image.camera))
+            rows = np.zeros(len(image.xy), "<f8, <f8, <i8")
+            rows["f0"], rows["f1"], rows["f2"] = *image.xy.T, image.points
+            file.write(image.name.encode() + b"\0" + struct.pack("<Q", len(rows)) + rows.tobytes())
+    with replacing(directory / "points3D.bin") as file:
+        file.write(struct.pack("<Q", len(content.ids)))
+        for i, track in enumerate(_tracks(images, content.ids)):
+            color = content.colors[i].tolist()
+            values = *content.xyz[i].tolist(), *color, float(content.errors[i]), len(track)
+            file.write(_POINT.pack(int(content.ids[i]), *values) + track.tobytes())
+
+
+def _tracks(images: list[RegisteredImage], ids: NDArray[np.int64]) -> list[NDArray[np.uint32]]:
+    """Return the image id and keypoint index (k, 2) of each observation of each point."""
+    none = [np.zeros((0, 3), np.int64)]
+    parts = [
+        np.stack([image.points[rows], np.full(len(rows), image.number), rows], 1)
+        for image in images
+        for rows in [np.flatnonzero(image.points >= 0)]
+    ]
+    table = np.concatenate(none + parts)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    starts, ends = (np.searchsorted(table[:, 0], ids, side=side) for side in ("left", "right"))
+    pairs = table[:, 1:].astype("<u4")
+    return [pairs[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def write_ply(directory: Path, file: Path) -> None:
