@@ -33,6 +33,7 @@ if _TYPE_CHECKING:
     from caloric.alignment.align import Alignment, align
     from caloric.alignment.templates import TemplateMatch, find_template
     from caloric.collection.merging import merge
+    from caloric.collection.model_refining import ModelRefinement, refine_model
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "ImageMatch",
     "InputError",
     "Matches",
+    "ModelRefinement",
     "Refined",
     "Rings",
     "TemplateMatch",
@@ -69,6 +71,7 @@ __all__ = [
     "open_image",
     "read_image",
     "refine",
+    "refine_model",
     "response_map",
     "verify",
 ]
@@ -77,11 +80,13 @@ __all__ = [
 # Imported on first use, so that importing the package is fast.
 _LAZY = {
     "Alignment": "caloric.alignment.align",
+    "ModelRefinement": "caloric.collection.model_refining",
     "TemplateMatch": "caloric.alignment.templates",
     "align": "caloric.alignment.align",
     "collection": "caloric.collection",
     "find_template": "caloric.alignment.templates",
     "merge": "caloric.collection.merging",
+    "refine_model": "caloric.collection.model_refining",
 }
 
 

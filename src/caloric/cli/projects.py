@@ -1,4 +1,4 @@
-"""``caloric refine``: refine the keypoints of an hloc or COLMAP project."""
+"""``caloric refine``: refine a COLMAP model, or the keypoints of an hloc or COLMAP project."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,25 +12,74 @@ from caloric.runtime.files import check_input_directory
 
 
 def refine(
-    project: Annotated[Path, typer.Argument(help="COLMAP database, or hloc feature file (.h5).")],
-    directory: Annotated[Path, typer.Argument(help="Image directory.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="New database or feature file to write.")
+    project: Annotated[
+        Path,
+        typer.Argument(help="COLMAP model (directory) or database, or hloc feature file (.h5)."),
     ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="New model, database or feature file to write."),
+    ],
+    directory: Annotated[Path | None, typer.Argument(help="Image directory.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Image directory, instead of the second argument.")
+    ] = None,
     matches: Annotated[
         Path | None, typer.Option(help="hloc match file (.h5); required for hloc features.")
     ] = None,
     sigma: Annotated[
         float, typer.Option(help="Scale, in pixels, to assume for keypoints that have none.")
     ] = POINT_SIGMA,
+    adjust: Annotated[
+        bool, typer.Option(help="Models: run COLMAP's bundle adjustment, without weights.")
+    ] = True,
+    intrinsics: Annotated[
+        bool, typer.Option(help="Models: refine focal lengths and distortion.")
+    ] = True,
 ) -> None:
-    """Refine the keypoints of an hloc or COLMAP project to sub-pixel accuracy.
+    """Refine a COLMAP model, or an hloc or COLMAP project, to sub-pixel accuracy.
 
-    Works with any detector and matcher. Matches (verified matches, if available) are linked into
-    tracks. In each track, one keypoint serves as the reference, and the others are aligned to it.
-    The result is a new file with the same keypoint indices and matches. Exits with status 1 if any
-    image could not be read.
+    Works with any detector and matcher. In each track, one keypoint serves as the reference, and
+    the others are aligned to it. For a database or hloc project, matches (verified matches, if
+    available) are linked into tracks, and the result is a new file with the same keypoint indices
+    and matches. For a model, points, poses and cameras are adjusted too, and the result is a new
+    model. Exits with status 1 if any image could not be read.
     """
+    if (directory is None) == (images is None):
+        raise InputError("specify the image directory once: caloric refine PROJECT IMAGES -o OUT")
+    image_directory = check_input_directory(str(directory or images))
+    if project.is_dir():
+        _refine_model(project, image_directory, output, adjust, intrinsics)
+    else:
+        _refine_project(project, image_directory, output, matches, sigma)
+
+
+def _refine_model(
+    model: Path, directory: Path, output: Path, adjust: bool, intrinsics: bool
+) -> None:
+    from caloric.collection.model_refining import refine_model
+
+    with console.working(f"refining {model}"):
+        result = refine_model(
+            model, directory, output, adjust=adjust, intrinsics=intrinsics,
+            progress=console.Progress(),
+        )  # fmt: skip
+    for name, why in result.skipped.items():
+        console.skipped(name, f"{why}; its observations were not refined")
+    typer.echo(str(result))
+    for length, (before, after) in result.by_length.items():
+        more = " or more" if length == max(result.by_length) else ""
+        typer.echo(f"  {length}{more} observations per point: {before:.3f} px, {after:.3f} px")
+    if adjust and result.improved:
+        typer.echo("bundle adjustment by COLMAP, without weights")
+    typer.echo(f"written: {output}")
+    if result.skipped:
+        raise typer.Exit(1)
+
+
+def _refine_project(
+    project: Path, directory: Path, output: Path, matches: Path | None, sigma: float
+) -> None:
     from caloric.collection import projects
 
     suffixes = (".h5", ".hdf5")
@@ -41,7 +90,6 @@ def refine(
         raise InputError("--matches is for hloc only: a COLMAP database contains its matches")
     if is_hloc != (output.suffix.lower() in suffixes):
         raise InputError(f"{output}: the output must have the file type of {project.name}")
-    check_input_directory(directory)
     if not 0 < sigma < float("inf"):
         raise InputError(f"--sigma must be a positive number of pixels, got {sigma}")
     inputs = [str(path) for path in (project, matches) if path is not None]
