@@ -115,6 +115,21 @@ def registration(
 
 
 @app.command()
+def refined_models(
+    scenes: Annotated[
+        list[Path], typer.Argument(help="Directories with images/ and cameras.json.")
+    ],
+    json_path: JsonOut = None,
+) -> None:
+    """Compare refined models with unrefined ones, and with snapping to SIFT keypoints."""
+    from tools import refined_models as benchmark
+
+    console.check_outputs(json_path, None)
+    report = benchmark.run(scenes, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
 def models(
     scenes: Annotated[
         list[Path], typer.Argument(help="Directories with images/ and cameras.json.")

@@ -86,7 +86,7 @@ def _colmap_model(
     if colmap.available():
         _by_library(images, database, max_features, options)
     else:
-        _by_executable(images, database, max_features, options)
+        by_executable(images, database, max_features, options)
     with closing(sqlite3.connect(database)) as opened:
         ((count,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
     models = colmap.map_images(database, images, out)
@@ -95,9 +95,10 @@ def _colmap_model(
     return max(models, key=lambda model: len(model.images)), float(count)
 
 
-def _by_executable(
+def by_executable(
     images: Path, database: Path, max_features: int, options: dict[str, bool]
 ) -> None:
+    """Write a database of COLMAP's features and matches, with its executable."""
     extra = [v for name, on in options.items() for v in (f"--SiftExtraction.{name}", str(int(on)))]
     colmap_command.call(
         "feature_extractor", "--database_path", database, "--image_path", images,
