@@ -66,6 +66,32 @@ def test_cameras_are_shared_as_requested(plainly_named, monkeypatch):
             assert np.frombuffer(parameters[0])[:2].tolist() == [777, 777]
 
 
+@pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the PATH")
+def test_images_with_the_same_exif_data_share_a_camera_only_if_requested(tmp_path, monkeypatch):
+    monkeypatch.setattr(colmap, "available", lambda: False)
+    directory, out = tmp_path / "images", tmp_path / "out"
+    exif = Image.Exif()
+    exif[271], exif[272] = "Maker", "Model"
+    exif.get_ifd(0x8769)[37386] = 35.0  # focal length
+    exif.get_ifd(0x8769)[41989] = 50
+    for name, view in zip(("a/1", "a/2", "b/3"), photographs.book(3), strict=True):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(view).resize((200, 150)).save(directory / f"{name}.jpg", exif=exif)
+    extract(directory, out)
+    for sharing, expected in (
+        ("auto", [1, 1, 1]), ("per-folder", [1, 1, 3]), ("per-image", [1, 2, 3]),
+    ):  # fmt: skip
+        (path,) = exporting.export(out, "colmap", directory, Cameras(sharing)).paths
+        with closing(sqlite3.connect(path)) as database:
+            ids = [row[0] for row in database.execute("select camera_id from images order by name")]
+            focal = {
+                np.frombuffer(data)[0] for (data,) in database.execute("select params from cameras")
+            }
+        assert ids == expected
+        assert len(focal) == 1
+        assert focal.pop() != 1.2 * 200  # from the EXIF data
+
+
 def test_failures_of_the_executable_are_errors(plainly_named, tmp_path, monkeypatch):
     directory, out = plainly_named
     monkeypatch.setattr(colmap, "available", lambda: False)

@@ -120,8 +120,12 @@ class CommandWriter:
             return self.tables
         paths = ("--database_path", self.path, "--image_path", self.directory)
         cameras = self.request.cameras
-        model = ("--ImageReader.camera_model", cameras.model)
-        call("feature_importer", *paths, "--import_path", self.temporary / "text", *model)
+        # By default, the importer shares a camera among images with the same EXIF data.
+        options = (
+            "--ImageReader.camera_model", cameras.model,
+            "--ImageReader.single_camera_per_image", "1",
+        )  # fmt: skip
+        call("feature_importer", *paths, "--import_path", self.temporary / "text", *options)
         self.tables = self.stack.enter_context(colmap_tables.opened(self.path))
         self.tables.share_cameras(self.request.camera_of)
         if cameras.focal is not None:
