@@ -52,6 +52,15 @@ def test_only_new_and_changed_images_are_extracted(directory, tmp_path):
     assert other.extracted == 6
 
 
+def test_a_warning_names_the_image(tmp_path, caplog):
+    directory = tmp_path / "images"
+    directory.mkdir()
+    cv2.imwrite(str(directory / "flat.png"), np.full((40, 40), 99, np.uint8))
+    extract(directory, tmp_path / "out")
+    (record,) = caplog.records
+    assert record.getMessage().startswith("flat.png: no features found")
+
+
 def test_bad_images_are_skipped_and_reported_in_each_run(directory, tmp_path):
     good = (directory / "eins" / "bild ä 0.png").read_bytes()
     (directory / "short.png").write_bytes(good[: len(good) // 2])

@@ -179,7 +179,10 @@ def make(task: Task) -> ShardResult:
     # share the threads.
     ahead = 2 if devices.resolve(task.device) is None else IMAGES_PER_SHARD
     images = ((pixels, None) for pixels in loading.read_ahead(new, read, ahead))
-    for index, result in dispatch.extract_each(images, task.options, task.device, 10**9):
+    names = [file.name for file in new]
+    for index, result in dispatch.extract_each(
+        images, task.options, task.device, 10**9, names=names
+    ):
         name = new[index].name
         if isinstance(result, Features):
             result = in_file_axes(result, orientations[name])
@@ -227,6 +230,11 @@ class ExtractionResult:
     def features(self) -> int:
         """Return the total number of features."""
         return sum(count for count in self.found.values() if isinstance(count, int))
+
+    @property
+    def described(self) -> int:
+        """Return the number of images that have features."""
+        return sum(isinstance(count, int) and count > 0 for count in self.found.values())
 
     @property
     def skipped(self) -> dict[str, str]:
