@@ -25,7 +25,7 @@ def exported(matched, tmp_path):
     return out
 
 
-def test_a_model_without_points_is_a_failure(exported, tmp_path, monkeypatch):
+def test_a_model_without_points_is_a_failure(exported, tmp_path, monkeypatch, caplog):
     calls = []
 
     def map_images(database, directory, output, thresholds, registered):
@@ -37,13 +37,17 @@ def test_a_model_without_points_is_a_failure(exported, tmp_path, monkeypatch):
     monkeypatch.setattr(colmap, "require", lambda: None)
     monkeypatch.setattr(colmap, "map_images", map_images)
     counts = []
-    (exported / "colmap" / "sparse" / "0").mkdir(parents=True)  # of an earlier run
+    for name in ("sparse", "sparse.old"):  # of earlier runs
+        (exported / "colmap" / name / f"of {name}").mkdir(parents=True)
     result = mapping.reconstruct(exported, tmp_path, lambda *count: counts.append(count))
     assert result.models == ()
     assert "3 images but no point" in result.failure
     assert calls == [colmap.STRICT, colmap.RELAXED]
     assert counts[0] == ("images registered", 6, 6)
     assert not (exported / "colmap" / "sparse").exists()
+    (kept,) = (exported / "colmap" / "sparse.old").iterdir()
+    assert kept.name == "of sparse"
+    assert f"the earlier models are in {kept.parent}" in caplog.text
 
 
 def test_models_are_ordered_by_size(exported, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The steps of a collection from Python, and ``run``."""
 
+import json
 import logging
 import re
 import subprocess
@@ -218,6 +219,54 @@ def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
         assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
         assert not (out / "colmap" / "sparse").exists()
         assert (out / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("images", "reason"),
+    [
+        ({"a.png": photographs.gray("camera", (90, 90))}, "only 1 image has features"),
+        ({name: np.full((90, 90), 99, np.uint8) for name in ("a.png", "b.png")}, "none of the"),
+    ],
+)
+def test_a_run_of_too_few_images_with_features_fails_with_a_reason(
+    tmp_path, monkeypatch, images, reason
+):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
+    for name, pixels in images.items():
+        cv2.imwrite(str(directory / name), pixels)
+    (out / "colmap" / "sparse" / "0").mkdir(parents=True)
+    result = run("collection", "run", directory, "-o", out, "--workers", 1, "--max-features", 50)
+    assert result.exit_code == 1
+    assert f"0 of {len(images)} images registered: {reason}" in result.output
+    assert reason in (out / "report.html").read_text("utf-8")
+    assert not (out / "colmap" / "sparse").exists()
+    assert (out / "colmap" / "sparse.old" / "0").is_dir()
+
+
+def test_a_store_of_other_images_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    first, second, out = (tmp_path / name for name in ("first", "second", "out"))
+    for path in (first, second, out / "colmap" / "sparse"):
+        path.mkdir(parents=True)
+    (out / "report.json").write_text(json.dumps({"directory": str(first)}), "utf-8")
+    with pytest.raises(caloric.InputError, match=r"contains models of .*first; specify another"):
+        collection.run(second, out, SETTINGS, workers=HERE)
+    with pytest.raises(caloric.InputError, match="contains no images"):  # the same directory
+        collection.run(first, out, SETTINGS, workers=HERE)
+    first.rename(tmp_path / "moved")
+    with pytest.raises(caloric.InputError, match="contains no images"):
+        collection.run(tmp_path / "moved", out, SETTINGS, workers=HERE)
+
+
+def test_the_image_directory_is_no_store(directory, monkeypatch):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    before = sorted(directory.rglob("*"))
+    for step in (collection.extract, collection.run):
+        with pytest.raises(caloric.InputError, match="is the image directory"):
+            step(directory, directory / "eins" / "..", SETTINGS, workers=HERE)
+    assert sorted(directory.rglob("*")) == before
 
 
 def test_optional_libraries_are_imported_when_used():

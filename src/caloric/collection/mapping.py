@@ -1,5 +1,6 @@
 """Reconstruct models with COLMAP's mapper."""
 
+import logging
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from caloric.errors import InputError
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 
+_log = logging.getLogger(__name__)
 _KEPT = 0.9  # a model with more images must have this share of the points
 
 
@@ -60,6 +62,25 @@ def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
     return sizes[0] > sizes[1] and new[0].points >= _KEPT * old[0].points
 
 
+def check_owner(store: Path, directory: str) -> None:
+    """Raise InputError if a store has the models of another image directory that exists."""
+    owner = results.images_of(store)
+    if owner is None or not (store / "colmap" / "sparse").exists():
+        return
+    if owner.resolve() != Path(directory).resolve():
+        raise InputError(f"{store}: contains models of {owner}; specify another output directory")
+
+
+def retire(store: Path) -> None:
+    """Rename the directory of earlier models, which do not belong to the current images."""
+    target = store / "colmap" / "sparse"
+    if target.exists():
+        old = target.with_name("sparse.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        _log.warning("no model; the earlier models are in %s", old)
+
+
 def reconstruct(
     store: Path, directory: Path, progress: Progress = no_progress
 ) -> ReconstructionResult:
@@ -67,7 +88,8 @@ def reconstruct(
 
     If images that have verified pairs are missing in the largest model, COLMAP is run again with
     lower thresholds, and the models of the second run are kept if they have more images.
-    Models are aligned with GPS positions if possible.
+    Models are aligned with GPS positions if possible. If there is no model, earlier models are
+    moved to ``store``/colmap/sparse.old.
     """
     colmap.require()
     database = store / "colmap" / "database.db"
@@ -96,7 +118,8 @@ def reconstruct(
             if models and connected <= set(models[0].images):
                 break
         models = [positions.align(calibrating.calibrate(model), exif) for model in models]
-        # Remove old models even if there are no new ones.
+        if not models:
+            retire(store)
         shutil.rmtree(target, ignore_errors=True)
         for number, model in enumerate(models):
             shutil.copytree(model.directory, target / str(number))

@@ -1,15 +1,18 @@
 """The report of a run: ``report.json`` with all numbers, and ``report.html`` to look at."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.collection import report_page
+from caloric.collection import report_page, results
+from caloric.collection.extraction import ExtractionResult
+from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import PairSummary
 from caloric.collection.results import CollectionResult
 from caloric.interop import colmap_model
@@ -127,6 +130,62 @@ def write(
     ):
         with replacing(path) as file:
             file.write(f"{text}\n".encode())
+
+
+def finish(
+    directory: str,
+    store: Path,
+    seconds: dict[str, float],
+    extracted: ExtractionResult,
+    pairs: list[PairSummary],
+    models: ReconstructionResult,
+    counts: Mapping[str, float] = MappingProxyType({}),
+    skipped: Mapping[str, str] = MappingProxyType({}),
+) -> CollectionResult:
+    """Write the report of a run to the store, and return the result.
+
+    Parameters
+    ----------
+    directory : str
+        The image directory.
+    store : Path
+        The store.
+    seconds : dict
+        The duration of each step.
+    extracted : ExtractionResult
+        The features of each image.
+    pairs : list of PairSummary
+        The matched pairs.
+    models : ReconstructionResult
+        The models, or why there are none.
+    counts : mapping
+        The numbers of the steps between extraction and reconstruction.
+    skipped : mapping
+        Images skipped by these steps, with the reasons.
+    """
+    registered = {image for model in models.models for image in model.images}
+    numbers: dict[str, float] = {
+        "images": len(extracted.found), "features": extracted.features, **counts,
+        "registered": len(registered), "models": len(models.models),
+    }  # fmt: skip
+    if models.models:
+        best = models.models[0]
+        numbers |= {
+            "cameras": best.cameras, "points": best.points, "track length": best.track_length,
+            "error": best.error,
+        }  # fmt: skip
+    result = CollectionResult(
+        registered=tuple(sorted(registered)),
+        missing=results.missing(extracted.found, pairs, registered),
+        models=models.models,
+        numbers=numbers,
+        skipped={**extracted.skipped, **skipped},
+        failure=models.failure,
+        seconds=seconds,
+        report=store / "report.html",
+    )
+    write(result, extracted.found, pairs, directory)
+    return result
 
 
 def figure(directory: Path) -> bytes:

@@ -1,5 +1,6 @@
 """The result of a whole run: registered images, missing ones with the reasons, and numbers."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,16 @@ def _named(name: str, reason: str) -> str:
     return reason if reason.startswith(name) else f"{name}: {reason}"
 
 
+def images_of(directory: Path) -> Path | None:
+    """Return the image directory of a store, if its report has it and it exists."""
+    try:
+        report = json.loads((directory / "report.json").read_text("utf-8"))
+        images = Path(report["directory"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return images if images.is_dir() else None
+
+
 def missing(
     outcomes: dict[str, int | str], pairs: Iterable[PairSummary], registered: set[str]
 ) -> dict[str, str]:
@@ -107,6 +118,12 @@ def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
         f"weak match: no reliable geometry, best {other} with {best.inliers} inliers of "
         f"{best.matches} matches"
     )
+
+
+def too_few(described: int) -> str:
+    """Return why there is no model if fewer than two images, ``described``, have features."""
+    images = "only 1 image has" if described else "none of the images has"
+    return f"{images} features; add images that have texture and overlap"
 
 
 def failure(pairs: Iterable[PairSummary], discarded: tuple[Reconstruction, ...]) -> str:

@@ -1,10 +1,10 @@
 """Load a model of a store, or any COLMAP model, for ``caloric view``."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from caloric.collection import results
 from caloric.errors import InputError
 from caloric.interop import colmap_model
 from caloric.view.model import ShownImage, ShownModel
@@ -21,16 +21,6 @@ def models(directory: Path) -> list[Path]:
         f"{directory}: contains no COLMAP model; expected a store of `caloric collection run` or a "
         "directory with cameras.bin, images.bin and points3D.bin"
     )
-
-
-def images_of(directory: Path) -> Path | None:
-    """Return the image directory of a store, if its report has it and it exists."""
-    try:
-        report = json.loads((directory / "report.json").read_text("utf-8"))
-        images = Path(report["directory"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return images if images.is_dir() else None
 
 
 def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownModel:
@@ -77,5 +67,5 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
     return ShownModel(
         directory.resolve().name, text, points.xyz[shuffled], points.colors[shuffled],
         points.errors[shuffled], tuple(shown), up,
-        images if images is not None else images_of(directory),
+        images if images is not None else results.images_of(directory),
     )  # fmt: skip

@@ -95,6 +95,12 @@ def _checked(options: ExtractOptions, workers: Workers) -> Workers:
     return resolved
 
 
+def _check_separate(folder: str | Path, out: str | Path) -> None:
+    """Raise InputError if the store would be written to the image directory."""
+    if Path(sources.absolute(str(folder))).resolve() == Path(out).resolve():
+        raise InputError(f"{out}: is the image directory; specify another output directory")
+
+
 def _existing(out: str | Path) -> Path:
     if Path(out).is_file():
         raise InputError(f"{out}: not a directory; expected a store")
@@ -137,6 +143,7 @@ def extract(
     """
     store, name = Path(out), str(folder)
     inputs.check_white_level(white_level)
+    _check_separate(folder, out)
     with _started(store, _checked(options, workers)) as started:
         result = report.step(
             f"extracting features of {name}",
@@ -302,7 +309,8 @@ def run(
     """Run all steps, from the images to a COLMAP database and models.
 
     Finished work is not repeated. The database and the models are in ``out``/colmap, the report in
-    ``out``/report.html and ``out``/report.json. COLMAP needs local images: if ``folder`` is a URL,
+    ``out``/report.html and ``out``/report.json. If there is no model, earlier models are moved to
+    ``out``/colmap/sparse.old. COLMAP needs local images: if ``folder`` is a URL,
     such as ``s3://bucket/photos``, there are no models.
 
     Parameters
@@ -341,6 +349,7 @@ def run(
     """
     if not sources.is_remote(sources.absolute(str(folder))):
         check_input_directory(folder)
+    _check_separate(folder, out)
     colmap.require()
     _check_types(
         pairing=(pairing, Pairing), matching=(matching, Matching), cameras=(cameras, Cameras)
@@ -349,10 +358,15 @@ def run(
     name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
     times = Times()
+    mapping.check_owner(store, name)
     with _started(store, resolved) as started:
         extracted = times("extract", extract)(
             folder, store, options, white_level=white_level, workers=started, report=report
         )
+        if extracted.described < 2:
+            mapping.retire(store)
+            models = ReconstructionResult((), results.too_few(extracted.described))
+            return reporting.finish(name, store, times.seconds, extracted, [], models)
         matched = times("match", match)(
             store, matching, pairing=pairing, workers=started, report=report
         )
@@ -389,32 +403,11 @@ def run(
         models, pairs = times("complete", _complete)(
             local, store, options, matching, cameras, workers, report, models, pairs
         )
-    numbers: dict[str, float] = {
-        "images": len(extracted.found), "features": extracted.features, "pairs": matched.pairs,
-        "verified pairs": verified.verified,
-    }  # fmt: skip
+    counts: dict[str, float] = {"pairs": matched.pairs, "verified pairs": verified.verified}
     if refined is not None:
-        numbers |= {"tracks": refined.tracks, "refined features": refined.moved}
-    registered = {image for model in models.models for image in model.images}
-    numbers |= {"registered": len(registered), "models": len(models.models)}
-    if models.models:
-        best = models.models[0]
-        numbers |= {
-            "cameras": best.cameras, "points": best.points, "track length": best.track_length,
-            "error": best.error,
-        }  # fmt: skip
-    result = CollectionResult(
-        registered=tuple(sorted(registered)),
-        missing=results.missing(extracted.found, pairs, registered),
-        models=models.models,
-        numbers=numbers,
-        skipped=extracted.skipped | ({} if refined is None else refined.skipped),
-        failure=models.failure,
-        seconds=times.seconds,
-        report=store / "report.html",
-    )
-    reporting.write(result, extracted.found, pairs, name)
-    return result
+        counts |= {"tracks": refined.tracks, "refined features": refined.moved}
+    skipped = {} if refined is None else refined.skipped
+    return reporting.finish(name, store, times.seconds, extracted, pairs, models, counts, skipped)
 
 
 def _complete(
