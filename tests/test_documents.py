@@ -11,7 +11,7 @@ import caloric
 from caloric.alignment.schedule import SCHEDULE
 from caloric.matching import confidence
 from paths import DOCS, README
-from tools import builds, models
+from tools import builds, models, refined_models
 from tools.alignment import benchmark as align_benchmark
 from tools.drills import kills
 from tools.gpu.report import failures
@@ -55,6 +55,14 @@ def test_the_collections_page_has_the_models_of_the_benchmark():
     report = results("models")
     text = (DOCS / "collections.md").read_text()
     assert "\n".join(models.lines(report)).rstrip() in text
+
+
+def test_the_refining_page_has_the_results_on_models():
+    report = results("refined-models")
+    assert "\n".join(refined_models.lines(report)).rstrip() in (DOCS / "refining.md").read_text()
+    for scene in ("fountain-P11", "Herz-Jesus-P8"):
+        for case in report[scene].values():
+            assert case["refined"]["mean error, pixels"] < case["unrefined"]["mean error, pixels"]
 
 
 def test_the_results_on_speed():
