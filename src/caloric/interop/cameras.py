@@ -23,9 +23,9 @@ class Cameras:
     ----------
     sharing : "auto", "shared", "per-image" or "per-folder"
         Which images share a camera. "auto": images with the same size, make, model and focal length
-        in their EXIF data; of the images without EXIF data, those with the size that most of them
-        have. "shared": all images of the same size. "per-folder": all images of the same size in a
-        directory.
+        in their EXIF data; images without EXIF data share a camera if more than half of them have
+        the same size. "shared": all images of the same size. "per-folder": all images of the same
+        size in a directory.
     model : str
         COLMAP's camera model, such as SIMPLE_RADIAL or OPENCV.
     focal : float, optional
