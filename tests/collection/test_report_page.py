@@ -32,7 +32,7 @@ def test_a_failure_is_marked_and_numbers_are_formatted():
     page = report_page.page(report(numbers={"points": 12345, "error": 0.456}), [], "set")
     assert '<p class="lead failure">0 of 3</p>' in page
     assert "<dd>12,345</dd>" in page
-    assert "<dd>0.46</dd>" in page
+    assert "<dd>0.46 px</dd>" in page
 
 
 def test_many_images_have_no_matrix():
@@ -59,7 +59,7 @@ def test_cameras_have_their_principal_points():
     ]
     model = {
         "directory": "sparse/0", "images": 3, "points": 9, "mean track length": 3.0,
-        "mean reprojection error, pixels": 0.5, "track lengths": [],
+        "mean reprojection error, pixels": 0.5, "images of points": [],
         "reprojection errors, pixels": [], "cameras": cameras,
     }  # fmt: skip
     page = report_page.page(report(models=[model]), [b"figure"], "set")

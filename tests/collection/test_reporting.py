@@ -1,6 +1,7 @@
 """The report of a run."""
 
 import json
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -35,8 +36,8 @@ def test_the_report_has_the_numbers_of_the_run(tmp_path):
     assert report["seconds"] == {"extract": 1.25}
     (model,) = report["models"]
     assert (model["images"], model["points"], model["mean track length"]) == (3, 40, 3)
-    assert sum(b["count"] for b in model["track lengths"]) == 40
-    assert next(b for b in model["track lengths"] if b["from"] == 3)["count"] == 40
+    assert sum(b["count"] for b in model["images of points"]) == 40
+    assert next(b for b in model["images of points"] if b["from"] == 3)["count"] == 40
     assert model["cameras"][0]["images"] == 3
     rows = {image["name"]: image for image in report["images"]}
     assert rows["a.jpg"]["verified pairs"] == 1
@@ -48,6 +49,19 @@ def test_the_report_has_the_numbers_of_the_run(tmp_path):
     assert "<x>.jpg" not in page
     assert "<script" not in page
     assert page.count("data:image/png;base64,") == 2  # the model and the matrix
+
+
+def test_an_image_with_several_observations_of_a_point_counts_once(tmp_path, monkeypatch):
+    result, registered = result_in(tmp_path, tmp_path / "0"), colmap_model.registered
+
+    def doubled(directory):
+        for image in registered(directory):
+            yield replace(image, points=np.r_[image.points, image.points, -1])
+
+    monkeypatch.setattr(colmap_model, "registered", doubled)
+    (model,) = reporting.content(result, OUTCOMES, PAIRS, "set")["models"]
+    counts = {b["from"]: b["count"] for b in model["images of points"] if b["count"]}
+    assert counts == {3: 40}
 
 
 def test_the_figure_of_a_model_is_a_png(tmp_path):

@@ -12,25 +12,37 @@ PAIRS = [
     PairSummary("a", "weak", 30, 9, 0.01, False),
     PairSummary("b", "weak", 20, 8, 0.0, False),
     PairSummary("a", "few", 3, 0, 0.0, False),
+    PairSummary("a", "one", 1, 0, 0.0, False),
     PairSummary("b", "near", 40, 21, 0.9, True),
 ]
 MODEL = Reconstruction(Path("0"), ("a", "b"), 10, 0.4, 2.0, 1)
 
 
 def test_each_missing_image_has_a_reason():
-    outcomes = {"a": 9, "b": 9, "weak": 9, "few": 9, "near": 9, "flat": 0, "bad": "bad: no", "x": 9}
+    outcomes = {
+        "a": 9,
+        "b": 9,
+        "weak": 9,
+        "few": 9,
+        "one": 9,
+        "near": 9,
+        "flat": 0,
+        "bad": "bad: no",
+        "x": 9,
+    }
     assert results.missing(outcomes, PAIRS, {"a", "b"}) == {
-        "weak": "weak match: no reliable geometry, best a with 9 inliers of 30 matches",
+        "weak": "weak match: no reliable geometry; best partner: a (9 of 30 matches are inliers)",
         "few": "no match: at most 3 matches with another image",
+        "one": "no match: at most 1 match with another image",
         "near": "not enough overlap: matches 1 image, best b with 21 inliers",
         "flat": "no features",
-        "bad": "bad: no",
+        "bad": "no",
         "x": "not paired with another image",
     }
 
 
 def test_a_failure_has_a_reason():
-    assert "no two images have a reliable geometry" in results.failure(PAIRS[1:4], ())
+    assert "no two images have a reliable geometry" in results.failure(PAIRS[1:5], ())
     assert "(2 verified pairs, with at most 250 inliers)" in results.failure(PAIRS, ())
     assert "registered 2 images but no point" in results.failure(PAIRS, (MODEL,))
 
@@ -43,7 +55,7 @@ def test_the_summary_counts_images_and_models():
     assert lines[1] == "  not registered: 0.jpg: no features"
     assert lines[-2:] == ["  ... and 3 more: see the report", "report: r.html"]
     assert result
-    failed = CollectionResult((), {"a": "a: bad"}, (), {}, {}, "no pairs", {}, Path("r.html"))
+    failed = CollectionResult((), {"a": "bad"}, (), {}, {}, "no pairs", {}, Path("r.html"))
     assert str(failed).splitlines()[:2] == [
         "0 of 1 images registered: no pairs",
         "  not registered: a: bad",

@@ -26,7 +26,7 @@ def test_the_model_of_a_store_is_loaded(tmp_path):
     assert model.colors[image.points[6]].tolist() == [200, 7, 30]
     np.testing.assert_allclose(model.up, (0, -1, 0))
     assert model.summary.startswith("3 images, 40 points, mean track length 3.00")
-    with pytest.raises(caloric.InputError, match="has 1 models"):
+    with pytest.raises(caloric.InputError, match="no model 1; number of models: 1"):
         viewing.load(tmp_path / "out", 1)
 
 

@@ -184,7 +184,7 @@ def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
     assert result.summary == "4 of 7 images registered in 1 model"
     steps = ["extract", "match", "verify", "refine", "export", "reconstruct", "complete"]
     assert list(result.seconds) == steps
-    assert result.missing["bad.png"] == result.skipped["bad.png"]
+    assert f"bad.png: {result.missing['bad.png']}" == result.skipped["bad.png"]
     assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
     assert (result.models[0].directory / "images.bin").is_file()
     numbers = result.numbers

@@ -46,7 +46,7 @@ def test_points_images_and_tracks_are_shown(address, page_of):
     assert page.locator("#images li").count() == 3
     page.locator("#images li button").nth(1).click()
     wait(page, SELECTED.format(0))
-    assert "400 points, common with 2 images" in text(page, "selection")
+    assert "400 points; shares points with 2 images" in text(page, "selection")
     page.locator("#selection li button").first.click()
     wait(page, "document.getElementById('photograph').ariaLabel.startsWith('400 common points')")
     press(page, "Escape")

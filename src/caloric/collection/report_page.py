@@ -11,6 +11,7 @@ from caloric.interop.colmap_model import CAMERA_MODELS
 from caloric.types import Report
 
 _FOCAL_LENGTHS = {name: count for name, count, _ in CAMERA_MODELS.values()}
+_UNITS = {"error": " px"}  # of the numbers of a run
 _MATRIX = 1000  # maximum number of images for which the matrix of pairs is drawn
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1b222c, #e9edf2); --soft: light-dark(#4f5a67, #a8b3c0);
@@ -133,7 +134,7 @@ def _model(number: int, model: Report, figure: bytes) -> str:
         f"<code>{escape(model['directory'])}</code></p>"
         f'<figure><img alt="Points and cameras of model {number}" src="{_png(figure)}"></figure>'
         '<div class="charts">'
-        + _chart("Images that observe a point", model["track lengths"])
+        + _chart("Images that observe a point", model["images of points"])
         + _chart("Reprojection errors of points", model["reprojection errors, pixels"], "px")
         + f"</div>{_table(names, rows)}"
     )
@@ -143,7 +144,7 @@ def page(report: Report, renderings: list[bytes], title: str) -> str:
     """Return the page of a report; ``renderings`` are PNG files of its models."""
     lead = "lead" if report["models"] else "lead failure"
     numbers = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}</dd></div>"
+        f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}{_UNITS.get(name, '')}</dd></div>"
         for name, value in report["numbers"].items()
     )
     missing = [[i["name"], i["reason"]] for i in report["images"] if i["reason"] is not None]

@@ -21,7 +21,7 @@ from caloric.runtime.files import replacing
 from caloric.types import Report
 from caloric.viz import model_figure
 
-_LENGTHS = (2, 3, 4, 5, 6, 8, 11, 16, 32, 10**9)  # bounds of the histogram of track lengths
+_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 10**9)  # bounds of the histogram of images of points
 _ERRORS = (*np.arange(0, 2.01, 0.2).round(1).tolist(), 10**9)  # pixels
 
 
@@ -39,15 +39,18 @@ def _model(model: Reconstruction) -> Report:
     points = colmap_model.points(model.directory)
     cameras = colmap_model.cameras(model.directory)
     used: dict[int, int] = {}
+    observed = []  # each point once for each image, which may have several observations of it
     for image in colmap_model.registered(model.directory):
         used[image.camera] = used.get(image.camera, 0) + 1
+        observed.append(np.unique(image.points[image.points >= 0]))
+    images_of_points = np.unique(np.concatenate(observed), return_counts=True)[1]
     return {
         "directory": str(model.directory),
         "images": len(model.images),
         "points": model.points,
         "mean track length": model.track_length,
         "mean reprojection error, pixels": model.error,
-        "track lengths": histogram(points.lengths, _LENGTHS),
+        "images of points": histogram(images_of_points, _LENGTHS),
         "reprojection errors, pixels": histogram(points.errors, _ERRORS),
         "cameras": [
             {"id": number, "images": used.get(number, 0)} | asdict(cameras[number])

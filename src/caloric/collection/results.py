@@ -54,7 +54,8 @@ class CollectionResult:
     def __str__(self) -> str:
         """Return the summary: a line with the number of images, then the missing images."""
         lines = [self.summary]
-        lines += [f"  not registered: {_named(*item)}" for item in self.missing.items()][:_LISTED]
+        missing = [f"  not registered: {name}: {why}" for name, why in self.missing.items()]
+        lines += missing[:_LISTED]
         if len(self.missing) > _LISTED:
             lines.append(f"  ... and {len(self.missing) - _LISTED} more: see the report")
         return "\n".join([*lines, f"report: {self.report}"])
@@ -67,10 +68,6 @@ class CollectionResult:
             return f"{count} registered: {self.failure}"
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
         return f"{count} registered in {models}"
-
-
-def _named(name: str, reason: str) -> str:
-    return reason if reason.startswith(name) else f"{name}: {reason}"
 
 
 def images_of(directory: Path) -> Path | None:
@@ -95,7 +92,11 @@ def missing(
         for name in (pair.name_a, pair.name_b):
             by_image.setdefault(name, []).append(pair)
     return {
-        name: outcome if isinstance(outcome, str) else _reason(name, outcome, by_image.get(name))
+        name: (
+            outcome.removeprefix(f"{name}: ")
+            if isinstance(outcome, str)
+            else _reason(name, outcome, by_image.get(name))
+        )
         for name, outcome in outcomes.items()
         if name not in registered
     }
@@ -113,10 +114,11 @@ def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
         images = "1 image" if len(verified) == 1 else f"{len(verified)} images"
         return f"not enough overlap: matches {images}, best {other} with {best.inliers} inliers"
     if best.matches < _FEW:
-        return f"no match: at most {best.matches} matches with another image"
+        matches = "1 match" if best.matches == 1 else f"{best.matches} matches"
+        return f"no match: at most {matches} with another image"
     return (
-        f"weak match: no reliable geometry, best {other} with {best.inliers} inliers of "
-        f"{best.matches} matches"
+        f"weak match: no reliable geometry; best partner: {other} ({best.inliers} of "
+        f"{best.matches} matches are inliers)"
     )
 
 

@@ -37,7 +37,7 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
     """
     paths = models(directory)
     if not 0 <= number < len(paths):
-        raise InputError(f"{directory}: has {len(paths)} models; model {number} does not exist")
+        raise InputError(f"{directory}: no model {number}; number of models: {len(paths)}")
     path = paths[number]
     points, cameras = colmap_model.points(path), colmap_model.cameras(path)
     # The page draws the first points only while the view moves, so their order is random.

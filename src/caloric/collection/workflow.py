@@ -427,7 +427,7 @@ def _complete(
     if not work:
         return models, pairs
     with locked(store), workers.engine() as engine:
-        with report.working(f"matching {len(work)} missing images again"):
+        with report.working(f"matching missing images again: {len(work)}"):
             completed = completing.complete(work, engine, report.progress)
         pairs = completing.summaries(pairs, completed.values())
         if completed:
@@ -437,7 +437,7 @@ def _complete(
             with report.working("exporting to colmap"):
                 exporting.export(store, "colmap", directory, cameras, content)
             models = report.step(
-                f"adding {len(completed)} images to the model",
+                f"adding images to the model: {len(completed)}",
                 lambda: mapping.complete(store, directory, models, report.progress),
             )
     return models, pairs

@@ -40,7 +40,7 @@ class Reconstruction:
     error : float
         The mean reprojection error in pixels.
     track_length : float
-        The mean number of images that observe a point.
+        The mean number of observations of a point, as in COLMAP; an image may have several.
     cameras : int
         The number of cameras.
     origin : tuple of float
@@ -119,7 +119,7 @@ class Points:
     """The points of a model.
 
     ``ids`` (n,), ``xyz`` (n, 3), ``colors`` (n, 3) of uint8, ``errors`` (n,) are the mean
-    reprojection errors in pixels, ``lengths`` (n,) the numbers of images that observe each point.
+    reprojection errors in pixels, ``lengths`` (n,) the numbers of observations of each point.
     """
 
     ids: NDArray[np.int64]

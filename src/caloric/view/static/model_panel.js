@@ -100,7 +100,7 @@ export class Panel {
 
   async showImage({ image, xy, neighbors }) {
     const shown = this.images[image];
-    this.show(shown.name, `${xy.length.toLocaleString("en")} points, common with ${neighbors.length} images. Select one to see the matches.`);
+    this.show(shown.name, `${xy.length.toLocaleString("en")} points; shares points with ${neighbors.length} ${neighbors.length === 1 ? "image" : "images"}. Select one to see the matches.`);
     const list = this.section.querySelector("ul");
     for (const { image: other, common } of neighbors) {
       const { item, button } = this.thumbnail(other, `${common.toLocaleString("en")} common`, async () => {
