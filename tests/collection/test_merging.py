@@ -341,7 +341,7 @@ def test_images_of_one_source_are_kept_with_a_warning(tmp_path, caplog):
         {pair: rows for pair, rows in matches.items() if "e.png" not in pair},
     )
     result = caloric.merge([part, whole], tmp_path / "out.db")
-    assert (result.images, result.images_of_one_source) == (4, 1)
+    assert (result.image_count, result.images_of_one_source) == (4, 1)
     assert "1 of 4 images are in one source only, such as e.png" in caplog.text
 
 

@@ -43,9 +43,9 @@ class MergeResult:
 
     Attributes
     ----------
-    path : Path
+    database : Path
         The new database.
-    images : int
+    image_count : int
         The number of images.
     images_of_one_source : int
         The number of images that only one source has.
@@ -59,8 +59,8 @@ class MergeResult:
         Images that could not be read for refinement, with the reasons.
     """
 
-    path: Path
-    images: int
+    database: Path
+    image_count: int
     images_of_one_source: int
     keypoints: int
     shared: int
@@ -72,8 +72,8 @@ class MergeResult:
     def __str__(self) -> str:
         """Return a summary of a few lines."""
         lines = [
-            f"{self.images:,} images, {self.keypoints:,} keypoints ({self.shared:,} of several "
-            f"sources), {self.pairs:,} pairs ({self.verified:,} verified)"
+            f"{self.image_count:,} images, {self.keypoints:,} keypoints ({self.shared:,} of "
+            f"several sources), {self.pairs:,} pairs ({self.verified:,} verified)"
         ]
         if self.refined is not None:
             lines.append(f"{self.refined:,} keypoints refined")
@@ -82,7 +82,7 @@ class MergeResult:
                 f"{self.pairs - self.verified:,} pairs have no geometry in any source; the mapper "
                 "ignores them until COLMAP has verified them, see docs/merging.md"
             )
-        return "\n".join([*lines, f"written: {self.path}"])
+        return "\n".join([*lines, f"written: {self.database}"])
 
 
 def merge(
