@@ -11,7 +11,6 @@ import caloric
 import photographs
 from caloric import image_pair
 from caloric.image.views import TILTS
-from caloric.matching.neighbors import ORIGINS
 from marks import exact_sampling
 
 
@@ -174,7 +173,7 @@ def test_an_oblique_pair_is_matched_with_simulated_views(oblique_pair):
     np.testing.assert_array_equal(again.matches.indices, pair.matches.indices)
     np.testing.assert_array_equal(again.geometry.matrix, pair.geometry.matrix)
     # Several views give one match per position; propagated ones are from one view.
-    matches = pair.matches[pair.matches.origin != ORIGINS.index("propagation")]
+    matches = pair.matches[~pair.matches.is_from("propagation")]
     i, j = matches.indices.T
     positions = pair.features_a.frames.xy[i], pair.features_b.frames.xy[j]
     cells = np.round(np.concatenate(positions, 1) / 2)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from caloric.descriptor import recipes
+from caloric.descriptor.normalize import OFFSET
 from caloric.errors import InputError, unknown
 from caloric.frames import Frames
 from caloric.runtime.files import replacing
@@ -139,6 +140,11 @@ def encoding_of(dtype: DTypeLike, signed: bool) -> Encoding:
     if np.dtype(dtype) != np.uint8:
         return "unit"
     return "uint8+128" if signed else "uint8"
+
+
+def offset_of(encoding: Encoding) -> int:
+    """Return the stored value of 0 in an encoding."""
+    return OFFSET if encoding == "uint8+128" else 0
 
 
 def _is_whitened(descriptor: str) -> bool:

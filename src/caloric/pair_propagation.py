@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import comparison
-from caloric.descriptor.normalize import OFFSET
 from caloric.extraction import dispatch, tiled
-from caloric.features import Features
+from caloric.features import Features, offset_of
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import inputs, tiles
@@ -90,13 +89,8 @@ def propagated(
     return Verified(a, b, matches, fitted)
 
 
-def _offset(features: Features) -> float:
-    """Return the byte of 0 in the encoding of descriptors."""
-    return float(OFFSET) if features.encoding == "uint8+128" else 0.0
-
-
 def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
-    return np.asarray(descriptors, np.float64) - _offset(features)
+    return np.asarray(descriptors, np.float64) - offset_of(features.encoding)
 
 
 def _extended(features: Features, new: Propagated) -> Features:
@@ -105,7 +99,7 @@ def _extended(features: Features, new: Propagated) -> Features:
         np.concatenate([features.frames.maps, new.maps]),
         np.concatenate([features.scores, np.zeros(len(new.maps), np.float32)]),
     )
-    stored = (new.descriptors + _offset(features)).astype(features.descriptors.dtype)
+    stored = (new.descriptors + offset_of(features.encoding)).astype(features.descriptors.dtype)
     return replace(
         features, frames=frames, descriptors=np.concatenate([features.descriptors, stored])
     )
@@ -132,12 +126,11 @@ def _joined(
         np.linalg.norm(side.descriptors[part.rows] - part.descriptors, axis=1)
         for side, part in zip(sides, new, strict=True)
     ]
-    origin = np.zeros(len(known), np.uint8) if known.origin is None else known.origin
     later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
     return Matches(
         np.concatenate(indices),
         np.concatenate([known.distances, *distances]).astype(np.float32),
         np.concatenate([maps_b, forward.maps, starts]),
         np.concatenate([before, forward.covariances, mapped]),
-        np.concatenate([origin, later]),
+        np.concatenate([known.origins, later]),
     )

@@ -1,13 +1,12 @@
 """Propagation of the tracks of a store."""
 
-import subprocess
-
 import cv2
 import numpy as np
 import pytest
 
 import caloric
 import photographs
+import stores
 from caloric import collection
 from caloric.collection import (
     completing,
@@ -16,7 +15,6 @@ from caloric.collection import (
     extraction,
     matching,
     observations,
-    pairing,
     propagating,
     refining,
     store,
@@ -51,33 +49,24 @@ def scene(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def verified(scene, tmp_path_factory):
-    out = tmp_path_factory.mktemp("propagated")
-    extraction.extract(str(scene[0]), out, ExtractOptions(max_features=400), HERE)
-    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), OPTIONS, HERE)
-    matching.verify(out, OPTIONS, HERE)
-    return out
-
-
-def copied(source, target):
-    subprocess.run(["cp", "-r", str(source), str(target)], check=True)
-    return target
+    return stores.verified(scene[0], tmp_path_factory.mktemp("propagated"), OPTIONS, 400)
 
 
 @pytest.fixture(scope="module")
 def propagated(scene, verified, tmp_path_factory):
     """Return a store with propagated and refined tracks, and the result of propagation."""
-    out = copied(verified, tmp_path_factory.mktemp("done") / "out")
+    out = stores.copied(verified, tmp_path_factory.mktemp("done") / "out")
     return out, propagate(scene[0], out)
 
 
 @pytest.fixture
 def out(verified, tmp_path):
-    return copied(verified, tmp_path / "out")
+    return stores.copied(verified, tmp_path / "out")
 
 
 @pytest.fixture
 def done(propagated, tmp_path):
-    return copied(propagated[0], tmp_path / "done")
+    return stores.copied(propagated[0], tmp_path / "done")
 
 
 def propagate(directory, out, engine=HERE):
@@ -172,7 +161,7 @@ def test_all_engines_write_the_same_store_and_each_shard_once(out, done, scene):
 
 
 def test_a_missing_image_is_skipped_and_retried(out, done, scene, tmp_path):
-    directory = copied(scene[0], tmp_path / "views")
+    directory = stores.copied(scene[0], tmp_path / "views")
     (directory / "1.png").unlink()
     result = propagating.propagate(str(directory), out, HERE)
     assert list(result.skipped) == ["1.png"]

@@ -10,17 +10,15 @@ from typer.testing import CliRunner
 
 import caloric
 import photographs
+import stores
 from caloric import cli
 from caloric.collection import (
     engines,
     exporting,
-    extraction,
     matching,
-    pairing,
     refining,
     store,
 )
-from caloric.options import ExtractOptions
 from tools.drills import kills
 
 if store.fcntl is None:
@@ -55,17 +53,12 @@ def scene(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def verified(scene, tmp_path_factory):
-    out = tmp_path_factory.mktemp("refined")
-    extraction.extract(str(scene[0]), out, ExtractOptions(max_features=300), HERE)
-    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), OPTIONS, HERE)
-    matching.verify(out, OPTIONS, HERE)
-    return out
+    return stores.verified(scene[0], tmp_path_factory.mktemp("refined"), OPTIONS, 300)
 
 
 @pytest.fixture
 def out(verified, tmp_path):
-    subprocess.run(["cp", "-r", str(verified), str(tmp_path / "out")], check=True)
-    return tmp_path / "out"
+    return stores.copied(verified, tmp_path / "out")
 
 
 def errors(out, maps):

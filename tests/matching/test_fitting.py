@@ -30,7 +30,7 @@ def scene(model, rng, n=300, noise=0.0):
         x = points @ K.T
         y = (points @ rotation.T + translation) @ K.T
         p, q = x[:, :2] / x[:, 2:], y[:, :2] / y[:, 2:]
-        essential = models._cross(translation / np.linalg.norm(translation)) @ rotation
+        essential = models.cross(translation / np.linalg.norm(translation)) @ rotation
         truth = (
             essential if model == "essential" else np.linalg.inv(K).T @ essential @ np.linalg.inv(K)
         )

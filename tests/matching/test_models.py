@@ -35,7 +35,7 @@ def test_points_behind_the_camera_have_no_finite_residual():
 
 
 K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
-ESSENTIAL = models._cross(np.array([1.0, 0.2, 0.1]))
+ESSENTIAL = models.cross(np.array([1.0, 0.2, 0.1]))
 MATRICES = {
     "homography": H, "affine": H[:2], "essential": ESSENTIAL,
     "fundamental": np.linalg.inv(K).T @ ESSENTIAL @ np.linalg.inv(K),

@@ -41,7 +41,7 @@ def scene(model, rng, n, noise=0.1, shapes=0.05):
         for i, (normal, point) in enumerate(zip(normals, points, strict=True)):
             plane = rotation + np.outer(translation, normal) / (normal @ point)
             local[i] = derivative(K @ plane @ np.linalg.inv(K), p[i : i + 1])[0]
-        essential = models._cross(translation / np.linalg.norm(translation)) @ rotation
+        essential = models.cross(translation / np.linalg.norm(translation)) @ rotation
         inverse = np.linalg.inv(K)
         truth = essential if model == "essential" else inverse.T @ essential @ inverse
     sigma, angle = rng.uniform(2, 8, n), rng.uniform(0, 2 * np.pi, n)

@@ -28,10 +28,8 @@ def draw(path: Path) -> None:
     features_a = pair.features_a[:count]
     features_b = pair.features_b[: len(pair.features_b) - pair.propagated_features[1]]
     candidates = caloric.match(features_a, features_b, ratio=None)
-    origin = pair.matches.origin
-    assert origin is not None
     xy = pair.all_points()[0]
-    inliers_by = {name: xy[(origin == i) & pair.geometry.inliers] for i, name in enumerate(ORIGINS)}
+    inliers_by = {name: xy[pair.matches.is_from(name) & pair.geometry.inliers] for name in ORIGINS}
     rejected = features_a.frames.xy[
         np.setdiff1d(candidates.indices[:, 0], pair.matches.indices[:, 0])
     ]

@@ -16,7 +16,7 @@ from caloric.bench import datasets
 from caloric.bench.correspondence import project
 from caloric.bench.methods import read_gray
 from caloric.errors import InputError
-from caloric.matching.models import residual
+from caloric.matching.models import cross, in_pixels, residual
 from caloric.runtime.files import check_input_directory
 from caloric.synthetic import View
 from caloric.types import FloatArray
@@ -51,10 +51,7 @@ class Pair:
 def fundamental(a: Camera, b: Camera) -> FloatArray:
     """Return the fundamental matrix (3, 3): x_b^T F x_a = 0."""
     rotation, translation = relative_pose(a, b)
-    tx, ty, tz = translation
-    cross = np.array([[0, -tz, ty], [tz, 0, -tx], [-ty, tx, 0]])
-    inverse_a, inverse_b = np.linalg.inv(a.calibration), np.linalg.inv(b.calibration)
-    return np.asarray(inverse_b.T @ cross @ rotation @ inverse_a)
+    return in_pixels(cross(translation) @ rotation, (a.calibration, b.calibration))
 
 
 def relative_pose(a: Camera, b: Camera) -> tuple[FloatArray, FloatArray]:

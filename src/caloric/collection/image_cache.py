@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -12,7 +12,7 @@ from caloric.frames import Frames
 from caloric.image import reading
 from caloric.image.pixels import to_gray
 from caloric.matching import refinement
-from caloric.matching.refinement import Octaves
+from caloric.matching.refinement import Octaves, Refined
 from caloric.types import FloatArray
 
 _MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
@@ -48,6 +48,17 @@ class View:
         return Frames(maps, np.zeros(len(maps), np.float32)).moved(self.to_stored).maps
 
 
+def refine(first: View, second: View, maps_a: FloatArray, maps_b: FloatArray) -> Refined:
+    """Return frames of the second image (k, 2, 3), aligned with those of the first.
+
+    All frames are in the coordinates of the files, covariances in those of the upright image.
+    """
+    result = refinement.refine(
+        first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b)
+    )
+    return replace(result, maps=second.stored_maps(result.maps))
+
+
 class Views:
     """A cache of images by name; ``read`` returns the pixels and the EXIF orientation."""
 
@@ -77,8 +88,5 @@ class Views:
 
         All coordinates are those of the files.
         """
-        first, second = self[a], self[b]
-        result = refinement.refine(
-            first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b)
-        )
-        return result.moved, second.stored(result.xy)
+        result = refine(self[a], self[b], maps_a, maps_b)
+        return result.moved, result.xy

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from caloric import pipeline
-from caloric.collection import extraction
+from caloric.collection import extraction, sources
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
 from caloric.collection.pairing import Pair
@@ -25,6 +25,7 @@ from caloric.errors import InputError, check_bool, unknown
 from caloric.features import Features
 from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
+from caloric.runtime.files import check_input_directory
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
@@ -350,6 +351,19 @@ def check_current(
 def bucket(path: Path) -> str:
     """Return the first part of a shard's name, common to matches and their geometries."""
     return path.name.rsplit("-", 1)[0]
+
+
+def check_verified(directory: str, store: Path) -> tuple[str, Path]:
+    """Return the absolute paths of an image directory and its store.
+
+    Raise InputError if the directory does not exist, or if no pair of the store was verified.
+    """
+    directory, store = sources.absolute(directory), store.absolute()
+    if not sources.is_remote(directory):
+        check_input_directory(directory)
+    if not geometries(store).all():
+        raise InputError(f"{store}: contains no geometries; verify first")
+    return directory, store
 
 
 def geometries_key(store: Path) -> str:

@@ -7,18 +7,18 @@ row has the new observations of the features of one image ``name_a`` in another,
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import extraction, matching, proposals, sources, tracks
+from caloric.collection import extraction, image_cache, matching, proposals, sources, tracks
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
-from caloric.collection.image_cache import View, Views
+from caloric.collection.image_cache import Views
 from caloric.collection.pairing import Pair
 from caloric.collection.proposals import Observed, Source
 from caloric.collection.sources import ImageFile
@@ -31,19 +31,15 @@ from caloric.collection.steps import (
     run_pairs,
 )
 from caloric.collection.store import Shards, fingerprint
-from caloric.descriptor.normalize import OFFSET
 from caloric.errors import InputError
 from caloric.extraction import dispatch
-from caloric.features import encoding_of
+from caloric.features import encoding_of, offset_of
 from caloric.frames import Frames
 from caloric.image import tiles
-from caloric.matching import refinement
-from caloric.matching.refinement import Refined
 from caloric.matching.two_views import TwoViews
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
-from caloric.runtime.files import check_input_directory
-from caloric.types import FloatArray, GeometryModel
+from caloric.types import Encoding, FloatArray, GeometryModel
 
 # ``nodes`` are the features of ``name_b`` that ``features`` of ``name_a`` are; new ones follow the
 # stored ones. ``origins`` are the features of ``name_a`` that became the new features ``added``,
@@ -159,7 +155,8 @@ class _Worker:
             assert pair.matrix is not None
             model = cast(GeometryModel, pair.model)
             matches = pair.matches.astype(np.int64)
-            return Source(number, observed, matches, pair.matrix, model, _refine(first, view))
+            refine = partial(image_cache.refine, first, view)
+            return Source(number, observed, matches, pair.matrix, model, refine)
 
         def describe(maps: FloatArray) -> NDArray[np.float32]:
             frames = Frames(view.upright(maps), np.zeros(len(maps), np.float32))
@@ -169,7 +166,7 @@ class _Worker:
         each = (source(number, pair) for number, pair in enumerate(target.pairs))
         proposed = proposals.propose(image, (s for s in each if s is not None), describe)
         links = proposals.link(image, proposed)
-        offset = OFFSET if encoding == "uint8+128" else 0
+        offset = offset_of(encoding)
         for number, row in enumerate(rows):
             of_source = links.proposals.source == number
             new = links.new[of_source[links.new]]
@@ -190,21 +187,9 @@ def _row(name_a: str, name_b: str) -> dict[str, Any]:
     return row | {"unread": None, "error": None} | {name: [] for name in lists}
 
 
-def _decoded(descriptors: NDArray[np.generic], encoding: str) -> NDArray[np.float32]:
+def _decoded(descriptors: NDArray[np.generic], encoding: Encoding) -> NDArray[np.float32]:
     """Return stored descriptors (n, d) with signs."""
-    return descriptors.astype(np.float32) - (OFFSET if encoding == "uint8+128" else 0)
-
-
-def _refine(first: View, second: View) -> Callable[[FloatArray, FloatArray], Refined]:
-    """Return a function that refines frames of the second image, in coordinates of the files."""
-
-    def refine(maps_a: FloatArray, maps_b: FloatArray) -> Refined:
-        result = refinement.refine(
-            first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b)
-        )
-        return replace(result, maps=second.stored_maps(result.maps))
-
-    return refine
+    return np.asarray(descriptors, np.float32) - np.float32(offset_of(encoding))
 
 
 @dataclass(frozen=True)
@@ -241,11 +226,7 @@ def propagate(
 
     ``options`` are those of the extraction, by default those of the stored descriptor.
     """
-    directory, store = sources.absolute(directory), store.absolute()
-    if not sources.is_remote(directory):
-        check_input_directory(directory)
-    if not matching.geometries(store).all():
-        raise InputError(f"{store}: contains no geometries; verify first")
+    directory, store = matching.check_verified(directory, store)
     known, stored = extraction.stored_images(store), shards(store)
     described = _options(store, options)
     verified = [_of_inliers(p) for p in matching.two_views(store) if p.matrix is not None]

@@ -32,7 +32,6 @@ from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.frames import sigmas
 from caloric.runtime import threads
-from caloric.runtime.files import check_input_directory
 from caloric.types import FloatArray
 
 COLUMNS = (
@@ -172,11 +171,7 @@ def refine(
     directory: str, store: Path, engine: Engine, progress: Progress = no_progress
 ) -> RefinementResult:
     """Refine the features of all tracks of a verified store."""
-    directory, store = sources.absolute(directory), store.absolute()
-    if not sources.is_remote(directory):
-        check_input_directory(directory)
-    if not matching.geometries(store).all():
-        raise InputError(f"{store}: contains no geometries; verify first")
+    directory, store = matching.check_verified(directory, store)
     known, stored = extraction.stored_images(store), shards(store)
     all_tracks = observations.tracks(store)
     pairs = tracks.references(all_tracks, dict(_sigmas(store)))

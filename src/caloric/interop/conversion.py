@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from caloric.descriptor import normalize, recipes, whitening
 from caloric.descriptor.recipes import Descriptor
 from caloric.errors import InputError
-from caloric.features import Features
+from caloric.features import Features, offset_of
 from caloric.image import reading
 
 LENGTH = float(normalize.UNSIGNED)  # the norm of SIFT descriptors as bytes
@@ -53,8 +53,7 @@ def unit_descriptors(features: Features) -> NDArray[np.float32]:
     values = features.descriptors.astype(np.float32)
     if features.encoding == "unit":
         return values
-    if features.encoding == "uint8+128":
-        values -= normalize.OFFSET
+    values -= offset_of(features.encoding)
     return np.asarray(normalize.l2(values), np.float32)
 
 

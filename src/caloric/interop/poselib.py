@@ -9,6 +9,7 @@ import numpy as np
 
 from caloric.errors import InputError
 from caloric.matching.fitting import Correspondences
+from caloric.matching.models import cross
 from caloric.types import FloatArray
 
 
@@ -39,8 +40,7 @@ def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArra
             p, q, *(_camera(k) for k in matches.cameras),
             options | {"max_epipolar_error": threshold}, {},
         )  # fmt: skip
-        x, y, z = pose.t
-        matrix = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ pose.R
+        matrix = cross(np.asarray(pose.t, np.float64)) @ pose.R
     else:
         raise InputError(f"PoseLib does not estimate {matches.model!r}; use another estimator")
     is_valid = info.get("num_inliers", 0) > 0 and np.isfinite(matrix).all() and np.any(matrix)

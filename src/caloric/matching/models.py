@@ -156,7 +156,8 @@ def homogeneous(points: FloatArray) -> FloatArray:
     return np.concatenate([points, np.ones((len(points), 1))], 1)
 
 
-def _cross(t: FloatArray) -> FloatArray:
+def cross(t: FloatArray) -> FloatArray:
+    """Return the matrix [t]× (3, 3) of the cross product with a vector (3,)."""
     return np.asarray(np.tensordot(t, _GENERATORS, 1))
 
 
@@ -232,7 +233,7 @@ class _Essential:
 
     @property
     def matrix(self) -> FloatArray:
-        return _cross(self.translation) @ self.rotation
+        return cross(self.translation) @ self.rotation
 
     @property
     def across(self) -> FloatArray:
@@ -241,7 +242,7 @@ class _Essential:
 
     @property
     def changes(self) -> FloatArray:
-        rotations = _cross(self.translation) @ _GENERATORS @ self.rotation
+        rotations = cross(self.translation) @ _GENERATORS @ self.rotation
         translations = np.tensordot(self.across, _GENERATORS, 1) @ self.rotation
         return np.concatenate([rotations, translations])
 
@@ -344,7 +345,10 @@ def whole(matrix: FloatArray) -> FloatArray:
 
 
 def in_pixels(matrix: FloatArray, cameras: Sequence[FloatArray] | None) -> FloatArray:
-    """Return the fundamental matrix of an essential matrix and its cameras, or the matrix."""
+    """Return the fundamental matrix of an essential matrix and its cameras, or the matrix.
+
+    Several matrices (..., 3, 3) are accepted.
+    """
     if cameras is None:
         return matrix
     return np.asarray(np.linalg.inv(cameras[1]).T @ matrix @ np.linalg.inv(cameras[0]))

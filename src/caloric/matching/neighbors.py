@@ -49,9 +49,18 @@ class Matches:
     origin: NDArray[np.uint8] | None = None
 
     @property
-    def trusted(self) -> NDArray[np.bool_] | None:
+    def origins(self) -> NDArray[np.uint8]:
+        """How each match (m,) was found, also if ``origin`` is None."""
+        return np.zeros(len(self), np.uint8) if self.origin is None else self.origin
+
+    def is_from(self, origin: str) -> NDArray[np.bool_]:
+        """Return which matches (m,) were found in one of the ways of :data:`ORIGINS`."""
+        return np.asarray(self.origins == ORIGINS.index(origin))
+
+    @property
+    def trusted(self) -> NDArray[np.bool_]:
         """Which matches (m,) are precise: all but those that only agree with their neighbors."""
-        return None if self.origin is None else self.origin != ORIGINS.index("agreement")
+        return ~self.is_from("agreement")
 
     @classmethod
     def empty(cls) -> "Matches":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.frames import sigmas
 from caloric.matching import fitting
-from caloric.matching.models import homogeneous, residual
+from caloric.matching.models import homogeneous, in_pixels, residual
 from caloric.types import FloatArray, GeometryModel
 
 # If one match in ten is correct, so is one sample of two matches in a hundred, and one of three
@@ -61,10 +61,7 @@ def search(
         # An essential matrix has two equal singular values.
         u, _, vt = np.linalg.svd(cameras[1].T @ models @ cameras[0])
         models = (u * (1.0, 1.0, 0.0)) @ vt
-    in_pixels = models
-    if cameras is not None:
-        in_pixels = np.linalg.inv(cameras[1]).T @ models @ np.linalg.inv(cameras[0])
-    scores = _weights(_squares(in_pixels, p, q, model), 2 * threshold).sum(1)
+    scores = _weights(_squares(in_pixels(models, cameras), p, q, model), 2 * threshold).sum(1)
     best, highest = None, 0.0
     matches = fitting.Correspondences(p, q, model, cameras)
     for i in np.argsort(-scores, kind="stable")[:_FITTED]:

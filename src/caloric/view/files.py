@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
-
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
 from caloric.matching.neighbors import ORIGINS
@@ -65,14 +63,12 @@ def labels(pair: ImageMatch) -> tuple[str, str]:
 
 def as_json(pair: ImageMatch) -> Report:
     """Return the fields of ``caloric match --json``, described in docs/json.md."""
-    matrix, origin = pair.geometry.matrix, pair.matches.origin
-    if origin is None:
-        origin = np.zeros(len(pair.matches), np.uint8)
+    matrix = pair.geometry.matrix
     columns = zip(
         *(points.tolist() for points in pair.all_points()),
         pair.matches.distances.tolist(),
         pair.geometry.inliers.tolist(),
-        origin.tolist(),
+        pair.matches.origins.tolist(),
         strict=True,
     )
     name_a, name_b = pair.names

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image_pair import ImageMatch, ViewsChoice, views_argument
-from caloric.matching.neighbors import ORIGINS
 from caloric.types import FloatArray, Report, UncalibratedChoice
 
 MODELS = get_args(UncalibratedChoice)
@@ -123,16 +122,8 @@ def summary(pair: ImageMatch) -> Report:
         "distance": _rounded(pair.matches.distances, 4),
         "residual": _rounded(np.minimum(residuals, _NO_RESIDUAL), 3),
         "inlier": geometry.inliers.astype(int).tolist(),
-        "propagated": _is_propagated(pair).astype(int).tolist(),
+        "propagated": pair.matches.is_from("propagation").astype(int).tolist(),
     }
-
-
-def _is_propagated(pair: ImageMatch) -> NDArray[np.bool_]:
-    """Return which matches (m,) were propagated."""
-    origin = pair.matches.origin
-    if origin is None:
-        return np.zeros(len(pair.matches), bool)
-    return np.asarray(origin == ORIGINS.index("propagation"))
 
 
 def suggested_square(pair: ImageMatch) -> list[float] | None:
