@@ -29,8 +29,7 @@ def test_partners_are_registered_and_the_best_first():
 def test_better_pairs_replace_the_summaries():
     better = PairSummary("x", "b", 60, 40, 0.9, True)
     worse = PairSummary("x", "a", 5, 2, 0.0, False)
-    completed = completing.Completed("x", None, [], [better, worse])
-    result = completing.summaries(PAIRS, [completed])
+    result = completing.summaries(PAIRS, [better, worse])
     assert better in result
     assert worse not in result
     assert len(result) == len(PAIRS)

@@ -1,24 +1,20 @@
-"""The steps of a collection from Python, and ``run``."""
+"""The steps of a collection from Python."""
 
-import json
 import logging
 import re
 import subprocess
 import sys
 import threading
 
-import cv2
-import numpy as np
 import pytest
 
 import caloric
-import photographs
 from caloric import collection
-from caloric.collection import Pairing, Reporter, Workers, engines, store
-from caloric.interop import colmap, colmap_command
+from caloric.collection import Pairing, Reporter, Workers, store
+from caloric.interop import colmap
 from caloric.options import ExtractOptions
 from paths import DOCS
-from stores import SETTINGS, content, run
+from stores import SETTINGS, content
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
@@ -141,125 +137,6 @@ def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
     assert remote.resolved() == remote
 
 
-def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, monkeypatch):
-    fsspec = pytest.importorskip("fsspec")
-    memory = fsspec.filesystem("memory")
-    for path in sorted((directory / "eins").glob("*.png")):
-        memory.pipe(f"/photos/{path.name}", path.read_bytes())
-    (tmp_path / "out").mkdir()
-    calls = []
-    monkeypatch.setattr(colmap, "require", lambda: None)
-    monkeypatch.setattr(
-        collection.workflow, "export", lambda out, images, cameras, report: calls.append(images)
-    )
-    monkeypatch.setattr(Workers, "engine", lambda self: engines.Processes(1))
-    monkeypatch.setattr(
-        engines.Processes, "run", engines.InProcess.run
-    )  # in this process, which has the memory file system
-    result = collection.run("memory://photos", tmp_path / "out", SETTINGS, workers=HERE)
-    assert calls == [None]
-    assert (result.registered, result.models) == ((), ())
-    assert "local images" in result.failure
-    assert set(result.missing) == {path.name for path in (directory / "eins").glob("*.png")}
-    assert result.numbers["images"] == 3
-    assert result.report.is_file()
-
-
-@pytest.mark.skipif(
-    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
-)
-def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
-    directory, out = tmp_path / "views", tmp_path / "out"
-    directory.mkdir()
-    for i, view in enumerate(photographs.book(4)):
-        cv2.imwrite(str(directory / f"{i}.png"), view)
-    cv2.imwrite(str(directory / "other.png"), photographs.gray("camera", (300, 300)))
-    cv2.imwrite(str(directory / "flat.png"), np.full((90, 90), 99, np.uint8))
-    (directory / "bad.png").write_bytes(b"not an image")
-    result = collection.run(directory, out, workers=Workers(2, device="cpu"))
-    assert result.registered == ("0.png", "1.png", "2.png", "3.png")
-    assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
-    assert result.missing["flat.png"] == "no features"
-    assert result.missing["other.png"].startswith(("weak match", "no match"))
-    assert result.summary == "4 of 7 images registered in 1 model"
-    steps = ["extract", "match", "verify", "refine", "export", "reconstruct", "complete"]
-    assert list(result.seconds) == steps
-    assert f"bad.png: {result.missing['bad.png']}" == result.skipped["bad.png"]
-    assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
-    assert (result.models[0].directory / "images.bin").is_file()
-    numbers = result.numbers
-    assert (numbers["images"], numbers["registered"], numbers["pairs"]) == (7, 4, 10)
-    assert 0 < numbers["refined features"] < numbers["features"]
-    assert 0 < numbers["error"] < 1
-    before = content(out / "features")
-    again = collection.run(directory, out, refine=False, workers=Workers(2, device="cpu"))
-    assert content(out / "features") == before
-    assert "tracks" not in again.numbers
-
-
-@pytest.mark.skipif(
-    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
-)
-def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
-    """Copies of an image have no parallax, and unrelated images no geometry."""
-    same, unrelated = tmp_path / "same", tmp_path / "unrelated"
-    for path in (same, unrelated):
-        path.mkdir()
-    for i in range(3):
-        cv2.imwrite(str(same / f"{i}.png"), photographs.gray("camera", (160, 160)))
-    for name in ("camera", "coins"):
-        cv2.imwrite(str(unrelated / f"{name}.png"), photographs.gray(name, (160, 160)))
-    for images, reason in (
-        (same, "no pair of images to start from|no point"),
-        (unrelated, "no two"),
-    ):
-        out = tmp_path / f"{images.name}-out"
-        result = run("collection", "run", images, "-o", out, "--workers", 1, "--max-features", 300)
-        assert result.exit_code == 1
-        assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
-        assert not (out / "colmap" / "sparse").exists()
-        assert (out / "report.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("images", "reason"),
-    [
-        ({"a.png": photographs.gray("camera", (90, 90))}, "only 1 image has features"),
-        ({name: np.full((90, 90), 99, np.uint8) for name in ("a.png", "b.png")}, "none of the"),
-    ],
-)
-def test_a_run_of_too_few_images_with_features_fails_with_a_reason(
-    tmp_path, monkeypatch, images, reason
-):
-    monkeypatch.setattr(colmap, "require", lambda: None)
-    directory, out = tmp_path / "images", tmp_path / "out"
-    directory.mkdir()
-    for name, pixels in images.items():
-        cv2.imwrite(str(directory / name), pixels)
-    (out / "colmap" / "sparse" / "0").mkdir(parents=True)
-    result = run("collection", "run", directory, "-o", out, "--workers", 1, "--max-features", 50)
-    assert result.exit_code == 1
-    assert f"0 of {len(images)} images registered: {reason}" in result.output
-    assert reason in (out / "report.html").read_text("utf-8")
-    assert not (out / "colmap" / "sparse").exists()
-    assert (out / "colmap" / "sparse.old" / "0").is_dir()
-
-
-def test_a_store_of_other_images_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(colmap, "require", lambda: None)
-    first, second, out = (tmp_path / name for name in ("first", "second", "out"))
-    for path in (first, second, out / "colmap" / "sparse"):
-        path.mkdir(parents=True)
-    (out / "report.json").write_text(json.dumps({"directory": str(first)}), "utf-8")
-    with pytest.raises(caloric.InputError, match=r"contains models of .*first; specify another"):
-        collection.run(second, out, SETTINGS, workers=HERE)
-    with pytest.raises(caloric.InputError, match="contains no images"):  # the same directory
-        collection.run(first, out, SETTINGS, workers=HERE)
-    first.rename(tmp_path / "moved")
-    with pytest.raises(caloric.InputError, match="contains no images"):
-        collection.run(tmp_path / "moved", out, SETTINGS, workers=HERE)
-
-
 def test_the_image_directory_is_no_store(directory, monkeypatch):
     monkeypatch.setattr(colmap, "require", lambda: None)
     before = sorted(directory.rglob("*"))
@@ -294,21 +171,3 @@ def test_the_python_examples_of_the_documentation_run(directory, tmp_path, monke
     exec(f"from caloric import collection\n{steps}", {})
     assert " pairs have a geometry" in capsys.readouterr().out
     assert (tmp_path / "steps" / "hloc" / "matches.h5").is_file()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"options": "sift"}, "options must be an instance of ExtractOptions, got 'sift'"),
-        ({"pairing": "sequential"}, "pairing must be an instance of Pairing"),
-        ({"matching": {"ratio": 0.8}}, "matching must be an instance of Matching"),
-        ({"workers": 2}, "workers must be an instance of Workers, got 2"),
-    ],
-)
-def test_arguments_of_an_invalid_type_are_errors_before_the_work(
-    tmp_path, monkeypatch, given, message
-):
-    monkeypatch.setattr(colmap, "require", lambda: None)
-    with pytest.raises(caloric.InputError, match=message):
-        collection.run(tmp_path, tmp_path / "out", **given)
-    assert not (tmp_path / "out").exists()

@@ -18,6 +18,7 @@ from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
 from caloric.collection.reporter import Reporter
 from caloric.collection.results import CollectionResult
+from caloric.collection.running import run
 from caloric.collection.workflow import (
     export,
     extract,
@@ -25,7 +26,6 @@ from caloric.collection.workflow import (
     pair,
     reconstruct,
     refine,
-    run,
     verify,
 )
 from caloric.interop.cameras import Cameras

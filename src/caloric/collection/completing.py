@@ -200,13 +200,12 @@ def two_views(store: Path, completed: dict[str, Completed]) -> Iterator[TwoViews
     yield from new.values()
 
 
-def summaries(pairs: list[PairSummary], completed: Iterable[Completed]) -> list[PairSummary]:
-    """Return summaries of pairs, with those of completed images instead of worse ones."""
+def summaries(pairs: list[PairSummary], others: Iterable[PairSummary]) -> list[PairSummary]:
+    """Return summaries of pairs, with those of the second round instead of worse ones."""
     result = {frozenset((pair.name_a, pair.name_b)): pair for pair in pairs}
-    for image in completed:
-        for pair in image.summaries:
-            key = frozenset((pair.name_a, pair.name_b))
-            old = result.get(key)
-            if old is None or (pair.is_verified, pair.inliers) > (old.is_verified, old.inliers):
-                result[key] = pair
+    for pair in others:
+        key = frozenset((pair.name_a, pair.name_b))
+        old = result.get(key)
+        if old is None or (pair.is_verified, pair.inliers) > (old.is_verified, old.inliers):
+            result[key] = pair
     return sorted(result.values(), key=lambda pair: (pair.name_a, pair.name_b))

@@ -21,18 +21,21 @@ _KEPT = 0.9  # a model with more images must have this share of the points
 class ReconstructionResult:
     """The models with points that COLMAP reconstructed, largest first.
 
-    ``failure`` is the reason if there are none.
+    ``failure`` is the reason if there are none. ``is_unchanged`` is true for models of an earlier
+    run.
     """
 
     models: tuple[Reconstruction, ...]
     failure: str = ""
+    is_unchanged: bool = False
 
     def __str__(self) -> str:
         """Return the summary of the largest model in one line."""
+        start = "unchanged since the last run: " if self.is_unchanged else ""
         if not self.models:
-            return f"no model: {self.failure}"
+            return f"{start}no model: {self.failure}"
         number = f"{len(self.models)} models, the largest: " if len(self.models) > 1 else ""
-        return f"{number}{self.models[0]}"
+        return f"{start}{number}{self.models[0]}"
 
 
 def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:

@@ -109,3 +109,12 @@ def align(model: Reconstruction, exif: Mapping[str, Exif]) -> Reconstruction:
     content["median error, meters"] = round(float(np.median(errors)), 3)
     (model.directory / "origin.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     return replace(model, origin=(latitude, longitude, altitude))
+
+
+def origin(directory: Path) -> tuple[float, ...]:
+    """Return latitude, longitude and altitude of the origin of a model; () if they are unknown."""
+    try:
+        content = json.loads((directory / "origin.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return ()
+    return tuple(content[name] for name in ("latitude", "longitude", "altitude"))

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -43,11 +43,20 @@ class Reporter:
 
 
 class Times:
-    """Measures the durations of steps."""
+    """Measures the durations of steps.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    earlier : mapping
+        The durations of an earlier run, by step.
+    state : callable
+        Returns a value that is the same before and after a step that changes nothing.
+    """
+
+    def __init__(self, earlier: Mapping[str, float], state: Callable[[], object]) -> None:
         """Start without durations."""
         self.seconds: dict[str, float] = {}
+        self._earlier, self._state = earlier, state
 
     def __call__(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
         """Return a function that runs a step and adds its duration."""
@@ -59,3 +68,20 @@ class Times:
             return result
 
         return timed
+
+    def resumed(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
+        """Return the same for a step that keeps its earlier duration if it changes nothing."""
+        timed = self(name, step)
+
+        def run(*arguments: P.args, **options: P.kwargs) -> R:
+            before = self._state()
+            result = timed(*arguments, **options)
+            if name in self._earlier and self._state() == before:
+                self.seconds[name] = self._earlier[name]
+            return result
+
+        return run
+
+    def keep(self) -> None:
+        """Add the earlier durations of the steps that were not run."""
+        self.seconds = {**self._earlier, **self.seconds}

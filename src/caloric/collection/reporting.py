@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.collection import report_page, results
+from caloric.collection import recorded, report_page, results
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import PairSummary
@@ -91,8 +91,9 @@ def content(
     outcomes: dict[str, int | str],
     pairs: list[PairSummary],
     directory: str,
+    state: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Return the content of ``report.json``; ``directory`` is the image directory."""
+    """Return the content of ``report.json``: see :func:`write`."""
     return {
         "directory": directory,
         "summary": result.summary,
@@ -102,6 +103,7 @@ def content(
         "models": [_model(model) for model in result.models],
         "images": _images(result, outcomes, pairs),
         "pairs": [asdict(pair) for pair in pairs if pair.matches],
+        "state": dict(state),
     }
 
 
@@ -110,6 +112,7 @@ def write(
     outcomes: dict[str, int | str],
     pairs: list[PairSummary],
     directory: str,
+    state: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write ``report.json`` and ``report.html`` next to each other.
 
@@ -123,8 +126,10 @@ def write(
         The matched pairs.
     directory : str
         The image directory.
+    state : mapping
+        Hashes of the inputs and outputs of the run, with which the next run detects changes.
     """
-    report = content(result, outcomes, pairs, directory)
+    report = content(result, outcomes, pairs, directory, state)
     renderings = [figure(model.directory) for model in result.models]
     page = report_page.page(report, renderings, Path(directory).name)
     for path, text in (
@@ -144,6 +149,7 @@ def finish(
     models: ReconstructionResult,
     counts: Mapping[str, float] = MappingProxyType({}),
     skipped: Mapping[str, str] = MappingProxyType({}),
+    inputs: str = "",
 ) -> CollectionResult:
     """Write the report of a run to the store, and return the result.
 
@@ -165,6 +171,8 @@ def finish(
         The numbers of the steps between extraction and reconstruction.
     skipped : mapping
         Images skipped by these steps, with the reasons.
+    inputs : str
+        The hash of the inputs of the models (:func:`caloric.collection.recorded.inputs`).
     """
     registered = {image for model in models.models for image in model.images}
     numbers: dict[str, float] = {
@@ -187,7 +195,8 @@ def finish(
         seconds=seconds,
         report=store / "report.html",
     )
-    write(result, extracted.found, pairs, directory)
+    state = {"inputs": inputs, "outputs": recorded.outputs(store) if inputs else ""}
+    write(result, extracted.found, pairs, directory, state)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The steps of a collection as functions, each of which locks the store; and :func:`run`.
+"""The steps of a collection as functions, each of which locks the store.
 
 Finished work is kept if a step is interrupted or killed: call it again to continue. Skipped images
 and waiting for another run are logged as warnings of ``caloric.collection``.
@@ -6,49 +6,30 @@ and waiting for another run are logged as warnings of ``caloric.collection``.
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caloric.collection import (
-    completing,
-    exporting,
-    extraction,
-    mapping,
-    propagating,
-    refining,
-    reporting,
-    results,
-    sources,
-)
+from caloric.collection import exporting, extraction, mapping, propagating, refining, sources
 from caloric.collection import matching as pair_matching
 from caloric.collection import pairing as pair_choice
 from caloric.collection.engines import Engine, InProcess, Workers
 from caloric.collection.exporting import ExportResult
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import (
-    Matching,
-    MatchingResult,
-    PairSummary,
-    VerificationResult,
-)
+from caloric.collection.matching import Matching, MatchingResult, VerificationResult
 from caloric.collection.pairing import Pairing, PairingResult
 from caloric.collection.refining import RefinementResult
-from caloric.collection.reporter import Reporter, Times
-from caloric.collection.results import CollectionResult
+from caloric.collection.reporter import Reporter
 from caloric.collection.store import locked
 from caloric.errors import InputError, check_bool
 from caloric.extraction import dispatch
 from caloric.gpu import devices
 from caloric.image import inputs
-from caloric.interop import colmap
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
-from caloric.runtime.files import check_input_directory
 
 _log = logging.getLogger(__name__)
-_REMOTE = "COLMAP needs local images; copy them and run `reconstruct`"
 KEPT = "finished work is kept: run the same command again to continue"
 
 
@@ -65,7 +46,7 @@ class _Started(Workers):
 
 
 @contextmanager
-def _started(store: Path, workers: Workers) -> Iterator[_Started]:
+def running_workers(store: Path, workers: Workers) -> Iterator[_Started]:
     """Lock the store, start the workers and yield them; yield running workers unchanged."""
     if isinstance(workers, _Started):
         yield workers
@@ -78,16 +59,16 @@ def _started(store: Path, workers: Workers) -> Iterator[_Started]:
         raise
 
 
-def _check_types(**given: tuple[object, type]) -> None:
+def check_types(**given: tuple[object, type]) -> None:
     """Raise InputError for an argument of another type, such as a string instead of options."""
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise InputError(f"{name} must be an instance of {kind.__name__}, got {value!r}")
 
 
-def _checked(options: ExtractOptions, workers: Workers) -> Workers:
+def checked_workers(options: ExtractOptions, workers: Workers) -> Workers:
     """Return the resolved workers; raise an error if they do not support the options."""
-    _check_types(options=(options, ExtractOptions), workers=(workers, Workers))
+    check_types(options=(options, ExtractOptions), workers=(workers, Workers))
     extraction.stored_as_bytes(options)
     resolved = workers.resolved()
     if resolved.cluster is None:
@@ -95,7 +76,7 @@ def _checked(options: ExtractOptions, workers: Workers) -> Workers:
     return resolved
 
 
-def _check_separate(folder: str | Path, out: str | Path) -> None:
+def check_separate(folder: str | Path, out: str | Path) -> None:
     """Raise InputError if the store would be written to the image directory."""
     if Path(sources.absolute(str(folder))).resolve() == Path(out).resolve():
         raise InputError(f"{out}: is the image directory; specify another output directory")
@@ -143,8 +124,8 @@ def extract(
     """
     store, name = Path(out), str(folder)
     inputs.check_white_level(white_level)
-    _check_separate(folder, out)
-    with _started(store, _checked(options, workers)) as started:
+    check_separate(folder, out)
+    with running_workers(store, checked_workers(options, workers)) as started:
         result = report.step(
             f"extracting features of {name}",
             lambda: extraction.extract(
@@ -174,7 +155,7 @@ def pair(
     ``options`` None repeats the last selection; the default is all pairs.
     """
     store = _existing(out)
-    with _started(store, workers) as started:
+    with running_workers(store, workers) as started:
         return report.step(
             "selecting pairs",
             lambda: PairingResult(
@@ -193,7 +174,7 @@ def match(
 ) -> MatchingResult:
     """Match the new and changed pairs; ``pairing`` None repeats the last selection of pairs."""
     store = _existing(out)
-    with _started(store, workers.resolved()) as started:
+    with running_workers(store, workers.resolved()) as started:
         with report.working("selecting pairs"):
             pairs = pair_choice.pairs(store, pairing, started.running_engine, report.progress)
         return report.step(
@@ -213,7 +194,7 @@ def verify(
 ) -> VerificationResult:
     """Verify the matches of each pair geometrically."""
     store = _existing(out)
-    with _started(store, workers) as started:
+    with running_workers(store, workers) as started:
         return report.step(
             "verifying matches",
             lambda: pair_matching.verify(store, options, started.running_engine, report.progress),
@@ -238,7 +219,7 @@ def refine(
     """
     store, name = _existing(out), str(folder)
     check_bool("propagate", propagate)
-    with _started(store, workers) as started:
+    with running_workers(store, workers) as started:
         engine, skipped = started.running_engine, {}
         if propagate:
             propagated = report.step(
@@ -252,9 +233,6 @@ def refine(
             "refining tracks", lambda: refining.refine(name, store, engine, report.progress)
         )
     return replace(result, skipped=skipped | result.skipped)
-
-
-_refine = refine  # run has a parameter of the same name
 
 
 def export(
@@ -289,155 +267,3 @@ def reconstruct(
             "running COLMAP's mapper",
             lambda: mapping.reconstruct(store, Path(folder), report.progress),
         )
-
-
-def run(
-    folder: str | Path,
-    out: str | Path,
-    options: ExtractOptions = _OPTIONS,
-    *,
-    white_level: float | None = None,
-    pairing: Pairing = _PAIRING,
-    matching: Matching = _MATCHING,
-    cameras: Cameras = _CAMERAS,
-    refine: bool = True,
-    propagate: bool = True,
-    complete: bool = True,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
-) -> CollectionResult:
-    """Run all steps, from the images to a COLMAP database and models.
-
-    Finished work is not repeated. The database and the models are in ``out``/colmap, the report in
-    ``out``/report.html and ``out``/report.json. If there is no model, earlier models are moved to
-    ``out``/colmap/sparse.old. COLMAP needs local images: if ``folder`` is a URL,
-    such as ``s3://bucket/photos``, there are no models.
-
-    Parameters
-    ----------
-    folder : str or Path
-        The image directory, or a URL.
-    out : str or Path
-        The store directory; created if it does not exist.
-    options : ExtractOptions
-        The extraction options; descriptors are stored as bytes.
-    white_level : float, optional
-        The pixel value of white in all images: see :func:`extract`.
-    pairing : Pairing
-        The selection of pairs.
-    matching : Matching
-        The options of matching and verification.
-    cameras : Cameras
-        Which images share a camera, and the camera model.
-    refine : bool
-        Refine the positions of verified features to sub-pixel accuracy.
-    propagate : bool
-        Before refinement, look for each point in all images that show it: see :func:`refine`.
-        Without refinement there is no propagation.
-    complete : bool
-        Match images that are missing in the largest model again, with features of simulated views
-        (:mod:`caloric.collection.completing`).
-    workers : Workers
-        Processes or a cluster, and the device.
-    report : Reporter
-        Callbacks for progress and results.
-
-    Returns
-    -------
-    CollectionResult
-        Registered images, missing ones with the reasons, models, and numbers.
-    """
-    if not sources.is_remote(sources.absolute(str(folder))):
-        check_input_directory(folder)
-    _check_separate(folder, out)
-    colmap.require()
-    _check_types(
-        pairing=(pairing, Pairing), matching=(matching, Matching), cameras=(cameras, Cameras)
-    )
-    resolved, store = _checked(options, workers), Path(out)
-    name = sources.absolute(str(folder))
-    local = None if sources.is_remote(name) else Path(name)
-    times = Times()
-    mapping.check_owner(store, name)
-    with _started(store, resolved) as started:
-        extracted = times("extract", extract)(
-            folder, store, options, white_level=white_level, workers=started, report=report
-        )
-        if extracted.described < 2:
-            mapping.retire(store)
-            models = ReconstructionResult((), results.too_few(extracted.described))
-            return reporting.finish(name, store, times.seconds, extracted, [], models)
-        matched = times("match", match)(
-            store, matching, pairing=pairing, workers=started, report=report
-        )
-        # One process is enough for a GPU; verification uses all cores.
-        more = (
-            nullcontext(started.running_engine)
-            if resolved.count == workers.count
-            else workers.engine()
-        )
-        with more as engine:
-            started = replace(started, running_engine=engine)
-            verified = times("verify", verify)(store, matching, workers=started, report=report)
-            refined = (
-                times("refine", _refine)(
-                    folder,
-                    store,
-                    propagate=propagate,
-                    options=options,
-                    workers=started,
-                    report=report,
-                )
-                if refine
-                else None
-            )
-    if refined is None:
-        propagating.clear(store)
-        refining.clear(store)
-    times("export", export)(store, images=local, cameras=cameras, report=report)
-    pairs = pair_matching.summaries(store)
-    models = ReconstructionResult((), _REMOTE)
-    if local is not None:
-        models = times("reconstruct", reconstruct)(local, store, report=report)
-    if local is not None and complete and models.models:
-        models, pairs = times("complete", _complete)(
-            local, store, options, matching, cameras, workers, report, models, pairs
-        )
-    counts: dict[str, float] = {"pairs": matched.pairs, "verified pairs": verified.verified}
-    if refined is not None:
-        counts |= {"tracks": refined.tracks, "refined features": refined.moved}
-    skipped = {} if refined is None else refined.skipped
-    return reporting.finish(name, store, times.seconds, extracted, pairs, models, counts, skipped)
-
-
-def _complete(
-    directory: Path,
-    store: Path,
-    options: ExtractOptions,
-    matching: Matching,
-    cameras: Cameras,
-    workers: Workers,
-    report: Reporter,
-    models: ReconstructionResult,
-    pairs: list[PairSummary],
-) -> tuple[ReconstructionResult, list[PairSummary]]:
-    """Return the models, and summaries of pairs, after a second round for the missing images."""
-    registered = set(models.models[0].images)
-    work = completing.tasks(str(directory), store, options, matching, pairs, registered)
-    if not work:
-        return models, pairs
-    with locked(store), workers.engine() as engine:
-        with report.working(f"matching missing images again: {len(work)}"):
-            completed = completing.complete(work, engine, report.progress)
-        pairs = completing.summaries(pairs, completed.values())
-        if completed:
-            content = (
-                completing.images(store, completed), completing.two_views(store, completed),
-            )  # fmt: skip
-            with report.working("exporting to colmap"):
-                exporting.export(store, "colmap", directory, cameras, content)
-            models = report.step(
-                f"adding images to the model: {len(completed)}",
-                lambda: mapping.complete(store, directory, models, report.progress),
-            )
-    return models, pairs

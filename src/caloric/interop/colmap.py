@@ -53,6 +53,13 @@ def require() -> None:
         )
 
 
+def version() -> str:
+    """Return the version of COLMAP that :func:`map_images` runs; "" if there is none."""
+    if available():
+        return str(pycolmap().__version__)
+    return colmap_command.version()
+
+
 def pycolmap() -> Any:
     """Return the pycolmap module, set to log errors only."""
     try:

@@ -71,6 +71,11 @@ def call(
     return output
 
 
+def version() -> str:
+    """Return the version of the executable; "" if there is none."""
+    return "" if executable() is None else call("help").partition(" --")[0]
+
+
 def _reason(output: str) -> str:
     """Return the line of the output that has the error, not a line of the stack trace."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]

@@ -1,0 +1,243 @@
+"""``collection.run``: all steps, and runs in a store that has models."""
+
+import json
+import re
+
+import cv2
+import numpy as np
+import pytest
+
+import caloric
+import photographs
+from caloric import collection
+from caloric.collection import Reporter, Workers, engines, store, workflow
+from caloric.interop import colmap, colmap_command, colmap_model
+from colmap_models import write_model
+from stores import SETTINGS, content, run
+
+if store.fcntl is None:
+    pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+HERE = Workers(1, device="cpu")
+
+
+def test_a_remote_directory_gets_a_database_and_no_model(directory, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in sorted((directory / "eins").glob("*.png")):
+        memory.pipe(f"/photos/{path.name}", path.read_bytes())
+    (tmp_path / "out").mkdir()
+    calls = []
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(
+        workflow, "export", lambda out, images, cameras, report: calls.append(images)
+    )
+    monkeypatch.setattr(Workers, "engine", lambda self: engines.Processes(1))
+    monkeypatch.setattr(
+        engines.Processes, "run", engines.InProcess.run
+    )  # in this process, which has the memory file system
+    result = collection.run("memory://photos", tmp_path / "out", SETTINGS, workers=HERE)
+    assert calls == [None]
+    assert (result.registered, result.models) == ((), ())
+    assert "local images" in result.failure
+    assert set(result.missing) == {path.name for path in (directory / "eins").glob("*.png")}
+    assert result.numbers["images"] == 3
+    assert result.report.is_file()
+
+
+@pytest.mark.skipif(
+    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
+)
+def test_run_returns_registered_images_and_reasons_for_missing_ones(tmp_path):
+    directory, out = tmp_path / "views", tmp_path / "out"
+    directory.mkdir()
+    for i, view in enumerate(photographs.book(4)):
+        cv2.imwrite(str(directory / f"{i}.png"), view)
+    cv2.imwrite(str(directory / "other.png"), photographs.gray("camera", (300, 300)))
+    cv2.imwrite(str(directory / "flat.png"), np.full((90, 90), 99, np.uint8))
+    (directory / "bad.png").write_bytes(b"not an image")
+    result = collection.run(directory, out, workers=Workers(2, device="cpu"))
+    assert result.registered == ("0.png", "1.png", "2.png", "3.png")
+    assert set(result.missing) == {"bad.png", "flat.png", "other.png"}
+    assert result.missing["flat.png"] == "no features"
+    assert result.missing["other.png"].startswith(("weak match", "no match"))
+    assert result.summary == "4 of 7 images registered in 1 model"
+    steps = ["extract", "match", "verify", "refine", "export", "reconstruct", "complete"]
+    assert list(result.seconds) == steps
+    assert f"bad.png: {result.missing['bad.png']}" == result.skipped["bad.png"]
+    assert result.models[0].directory == out / "colmap" / "sparse" / result.models[0].directory.name
+    assert (result.models[0].directory / "images.bin").is_file()
+    numbers = result.numbers
+    assert (numbers["images"], numbers["registered"], numbers["pairs"]) == (7, 4, 10)
+    assert 0 < numbers["refined features"] < numbers["features"]
+    assert 0 < numbers["error"] < 1
+    before = content(out / "features")
+    again = collection.run(directory, out, refine=False, workers=Workers(2, device="cpu"))
+    assert content(out / "features") == before
+    assert "tracks" not in again.numbers
+
+
+@pytest.mark.skipif(
+    not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
+)
+def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
+    """Copies of an image have no parallax, and unrelated images no geometry."""
+    same, unrelated = tmp_path / "same", tmp_path / "unrelated"
+    for path in (same, unrelated):
+        path.mkdir()
+    for i in range(3):
+        cv2.imwrite(str(same / f"{i}.png"), photographs.gray("camera", (160, 160)))
+    for name in ("camera", "coins"):
+        cv2.imwrite(str(unrelated / f"{name}.png"), photographs.gray(name, (160, 160)))
+    for images, reason in (
+        (same, "no pair of images to start from|no point"),
+        (unrelated, "no two"),
+    ):
+        out = tmp_path / f"{images.name}-out"
+        result = run("collection", "run", images, "-o", out, "--workers", 1, "--max-features", 300)
+        assert result.exit_code == 1
+        assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
+        assert not (out / "colmap" / "sparse").exists()
+        assert (out / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("images", "reason"),
+    [
+        ({"a.png": photographs.gray("camera", (90, 90))}, "only 1 image has features"),
+        ({name: np.full((90, 90), 99, np.uint8) for name in ("a.png", "b.png")}, "none of the"),
+    ],
+)
+def test_a_run_of_too_few_images_with_features_fails_with_a_reason(
+    tmp_path, monkeypatch, images, reason
+):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
+    for name, pixels in images.items():
+        cv2.imwrite(str(directory / name), pixels)
+    (out / "colmap" / "sparse" / "0").mkdir(parents=True)
+    result = run("collection", "run", directory, "-o", out, "--workers", 1, "--max-features", 50)
+    assert result.exit_code == 1
+    assert f"0 of {len(images)} images registered: {reason}" in result.output
+    assert reason in (out / "report.html").read_text("utf-8")
+    assert not (out / "colmap" / "sparse").exists()
+    assert (out / "colmap" / "sparse.old" / "0").is_dir()
+
+
+def test_a_store_of_other_images_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    first, second, out = (tmp_path / name for name in ("first", "second", "out"))
+    for path in (first, second, out / "colmap" / "sparse"):
+        path.mkdir(parents=True)
+    (out / "report.json").write_text(json.dumps({"directory": str(first)}), "utf-8")
+    with pytest.raises(caloric.InputError, match=r"contains models of .*first; specify another"):
+        collection.run(second, out, SETTINGS, workers=HERE)
+    with pytest.raises(caloric.InputError, match="contains no images"):  # the same directory
+        collection.run(first, out, SETTINGS, workers=HERE)
+    first.rename(tmp_path / "moved")
+    with pytest.raises(caloric.InputError, match="contains no images"):
+        collection.run(tmp_path / "moved", out, SETTINGS, workers=HERE)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"options": "sift"}, "options must be an instance of ExtractOptions, got 'sift'"),
+        ({"pairing": "sequential"}, "pairing must be an instance of Pairing"),
+        ({"matching": {"ratio": 0.8}}, "matching must be an instance of Matching"),
+        ({"workers": 2}, "workers must be an instance of Workers, got 2"),
+    ],
+)
+def test_arguments_of_an_invalid_type_are_errors_before_the_work(
+    tmp_path, monkeypatch, given, message
+):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    with pytest.raises(caloric.InputError, match=message):
+        collection.run(tmp_path, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def mapped(monkeypatch):
+    """Replace the export and COLMAP's mapper; return the names of the models that were made."""
+    made = []
+
+    def map_images(database, directory, output, thresholds, registered, start=None):
+        names = [path.relative_to(directory).as_posix() for path in directory.rglob("*.png")]
+        made.append("added" if start else "new")
+        write_model(output / "0", sorted(names)[:4])
+        return [colmap_model.summary(output / "0")]
+
+    def export(out, to="colmap", images=None, cameras=None, content=None, **options):
+        (out / "colmap").mkdir(exist_ok=True)
+        (out / "colmap" / "database.db").write_text(str(cameras))
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "version", lambda: "1")
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    monkeypatch.setattr(workflow.exporting, "export", export)
+    return made
+
+
+def test_a_second_run_keeps_models_report_and_times(directory, tmp_path, mapped):
+    out, lines = tmp_path / "out", []
+    options = {
+        "complete": False, "workers": HERE,
+        "report": Reporter(finished=lambda result: lines.append(str(result))),
+    }  # fmt: skip
+    first = collection.run(directory, out, SETTINGS, **options)
+    assert mapped == ["new", "new"]  # the second with lower thresholds
+    files = {name: (out / name).read_bytes() for name in ("report.json", "report.html")}
+    second = collection.run(directory, out, SETTINGS, **options)
+    assert len(mapped) == 2
+    assert second == first
+    assert {name: (out / name).read_bytes() for name in files} == files
+    assert lines[-1].startswith("unchanged since the last run: 4 images registered")
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["image", "camera", "refine", "complete", "model", "database", "report", "version", "pairs"],
+)
+def test_a_change_runs_the_mapper_again(directory, tmp_path, mapped, monkeypatch, change):
+    out, options = tmp_path / "out", {"complete": False, "refine": False, "workers": HERE}
+    first = collection.run(directory, out, SETTINGS, **options)
+    report = json.loads((out / "report.json").read_text("utf-8"))
+    report["seconds"] |= {"extract": 1000, "match": 1000, "reconstruct": 1000}
+    (out / "report.json").write_text(json.dumps(report), "utf-8")
+    count = len(mapped)
+    if change == "image":
+        image = next(directory.rglob("*.png"))
+        cv2.imwrite(str(image), cv2.imread(str(image))[::-1])
+    elif change == "camera":
+        options["cameras"] = collection.Cameras("per-image")
+    elif change in ("refine", "complete"):
+        options[change] = True
+    elif change == "model":
+        (first.models[0].directory / "points3D.bin").unlink()
+    elif change == "database":
+        (out / "colmap" / "database.db").write_bytes(b"")
+    elif change == "report":
+        (out / "report.json").write_text("{", "utf-8")
+    elif change == "version":
+        monkeypatch.setattr(colmap, "version", lambda: "2")
+    else:
+        options["pairing"] = collection.Pairing("sequential", 1, 1)
+    result = collection.run(directory, out, SETTINGS, **options)
+    assert len(mapped) > count
+    assert result.seconds["reconstruct"] < 1000
+    # Steps without changes keep their times.
+    assert (result.seconds["extract"] == 1000) == (change not in ("image", "report"))
+    assert (result.seconds["match"] == 1000) == (change not in ("image", "report", "pairs"))
+
+
+def test_a_run_without_a_model_is_not_repeated(directory, tmp_path, mapped, monkeypatch):
+    monkeypatch.setattr(colmap, "map_images", lambda *given, **options: mapped.append("none") or [])
+    out = tmp_path / "out"
+    results = [
+        collection.run(directory, out, SETTINGS, refine=False, workers=HERE) for _ in range(2)
+    ]
+    assert mapped == ["none", "none"]
+    assert results[0] == results[1]
+    assert "no pair of images to start from" in results[0].failure
