@@ -26,7 +26,7 @@ class Features:
     Parameters
     ----------
     frames : Frames
-        n frames, strongest first.
+        n frames, in the order of :func:`detect`.
     descriptors : ndarray (n, d)
         One descriptor per frame: float32, float64 or uint8.
     image_size : (int, int)

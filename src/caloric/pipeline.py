@@ -55,7 +55,7 @@ def detect(
     Returns
     -------
     Frames
-        Detected frames, strongest first.
+        Detected frames, strongest first; frames in further orientations of a position come last.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def extract(
     Returns
     -------
     Features
-        Frames and descriptors (n, d), strongest first.
+        Frames and descriptors (n, d), in the order of :func:`detect`.
 
     Examples
     --------
@@ -224,8 +224,8 @@ def extract_many(
     Returns
     -------
     list of Features
-        Features of each image, strongest first. The descriptors of up to eight images processed on
-        a device share one buffer, which is freed when none of them is in use.
+        Features of each image, in the order of :func:`detect`. The descriptors of up to eight
+        images processed on a device share one buffer, which is freed when none of them is in use.
 
     Examples
     --------

@@ -58,8 +58,12 @@ def test_options_of_detect():
     every = caloric.detect(image)
     some = caloric.detect(image, max_features=200)
     assert len(some) == 200
-    assert (np.diff(every.scores) <= 0).all()
-    np.testing.assert_array_equal(some.scores[0], every.scores[0])
+    np.testing.assert_array_equal(some.maps, every.maps[:200])
+    positions = len(np.unique(every.xy, axis=0))
+    assert 200 < positions < len(every)
+    for part in (every[:positions], every[positions:]):
+        assert (np.diff(part.scores) <= 0).all()
+    assert len(np.unique(every[:positions].xy, axis=0)) == positions
     assert (caloric.detect(image, upright=True).angle == 0).all()
     mask = np.zeros(image.shape, np.uint8)
     mask[:, :200] = 255

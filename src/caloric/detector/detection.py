@@ -52,9 +52,14 @@ class Strongest:
 
 
 def frames(
-    ladder: Ladder, peaks: Extrema, affine: bool, upright: bool
+    ladder: Ladder, peaks: Extrema, affine: bool, upright: bool, limit: int | None
 ) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return frames (m, 2, 3), one per dominant orientation, and the index (m,) of its extremum."""
+    """Return at most ``limit`` frames (m, 2, 3), and the index (m,) of the extremum of each.
+
+    Every extremum has a frame in its dominant orientation, in the same order. Frames in further
+    orientations follow: among the same number of frames, another position gives more correct
+    matches than another orientation.
+    """
     rows = np.arange(len(peaks))
     maps = np.zeros((len(peaks), 2, 3))
     maps[:, 0, 0] = maps[:, 1, 1] = peaks.sigma
@@ -64,4 +69,5 @@ def frames(
     if upright or len(maps) == 0:
         return maps, rows
     rows, angles = orientation.dominant(orientation.histograms(ladder, maps))
+    rows, angles = rows[:limit], angles[:limit]
     return orientation.rotated(maps[rows], angles), rows

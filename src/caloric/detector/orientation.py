@@ -32,8 +32,9 @@ def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
 def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     """Return the row (m,) and angle (m,) of every peak of at least 0.8 of its row's highest.
 
-    Peaks are refined by fitting a parabola. The angle of an empty histogram is 0. The result is
-    sorted by row, and within a row by decreasing height.
+    Peaks are refined by fitting a parabola. The angle of an empty histogram is 0. The first n of
+    the result are the highest peaks of the n rows, in order; the others follow, sorted by row and
+    within a row by decreasing height.
     """
     h = histogram
     before, after = np.roll(h, 1, 1), np.roll(h, -1, 1)
@@ -44,12 +45,11 @@ def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
     angles = (bins + offset) * (2 * np.pi / h.shape[1])
     order = np.lexsort((-middle, rows))
     rows, angles = rows[order], angles[order]
-    empty = np.flatnonzero(np.bincount(rows, minlength=len(h)) == 0)
-    if len(empty):
-        rows, angles = np.append(rows, empty), np.append(angles, np.zeros(len(empty)))
-        order = np.argsort(rows, kind="stable")
-        rows, angles = rows[order], angles[order]
-    return rows.astype(np.intp), angles
+    with_peak, highest = np.unique(rows, return_index=True)
+    first = np.zeros(len(h))
+    first[with_peak] = angles[highest]
+    rows = np.append(np.arange(len(h)), np.delete(rows, highest))
+    return rows, np.append(first, np.delete(angles, highest))
 
 
 def peak_offset(left: ArrayOrTensor, middle: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:

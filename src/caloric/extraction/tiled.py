@@ -17,6 +17,7 @@ from caloric.errors import InputError
 from caloric.frames import Frames
 from caloric.image import inputs, tiles
 from caloric.image.pixels import Source, as_array, is_tensor, source
+from caloric.image.scalespace import SCALES
 from caloric.kernels import Kernel
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray, ImageLike, Mask, Windows
@@ -26,8 +27,12 @@ Allowed: TypeAlias = Callable[[FloatArray], NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Features of a tile: the extremum, frame and descriptor of each."""
+    """Features of a tile: the extremum, frame and descriptor of each.
 
+    The first ``positions`` of them are in the dominant orientations, the rest in others.
+    """
+
+    positions: int
     extrema: Extrema
     maps: FloatArray
     values: NDArray[np.generic]
@@ -59,11 +64,13 @@ def find(
             peaks = peaks[allowed(peaks.xy)]
         peaks = strongest.select(peaks)
         ladder = space.ladder()
-        maps, rows = detection.frames(ladder, peaks, options.affine, options.upright)
+        maps, rows = detection.frames(
+            ladder, peaks, options.affine, options.upright, options.max_features
+        )
         values: NDArray[np.generic] = np.zeros((len(maps), 0))
         if request is not None:
             values = describe_levels(ladder, maps, request)
-        parts.append(_Part(peaks[rows], maps, values))
+        parts.append(_Part(len(peaks), peaks[rows], maps, values))
         del space, ladder  # the next tile takes their memory
     return _merged(parts, options.max_features)
 
@@ -71,10 +78,12 @@ def find(
 def _merged(parts: list[_Part], limit: int | None) -> tuple[Frames, NDArray[np.generic]]:
     """Return the strongest features of all tiles; those of each tile are already sorted."""
     if len(parts) == 1:
-        part, scores = parts[0], parts[0].extrema.response[:limit].astype(np.float32)
-        return Frames(part.maps[:limit], scores), part.values[:limit]
+        (part,) = parts
+        return Frames(part.maps, part.extrema.response.astype(np.float32)), part.values
     peaks = joined([part.extrema for part in parts])
-    order = peaks.order()[:limit]
+    further = np.concatenate([np.arange(len(part.maps)) >= part.positions for part in parts])
+    order = peaks.order()
+    order = np.append(order[~further[order]], order[further[order]])[:limit]
     # Copy each row once: descriptors take most of the memory of a large image.
     rank = np.full(len(peaks), -1)
     rank[order] = np.arange(len(order))
@@ -99,7 +108,8 @@ def describe(
     def has_frames(tile: tiles.Tile) -> bool:
         return bool(tile.owns(frames.xy).any())
 
-    for tile, space in tiles.scale_spaces(image.read, image.size, margin, memory, has_frames):
+    spaces = tiles.scale_spaces(image.read, image.size, margin, memory, has_frames, SCALES)
+    for tile, space in spaces:
         rows, ladder = tile.owns(frames.xy), space.ladder()
         result[rows] = describe_levels(ladder, frames.maps[rows], options)
         del space, ladder  # the next tile takes their memory

@@ -32,11 +32,11 @@ def peaks(histogram: Tensor) -> tuple[Tensor, Tensor]:
 def oriented(
     reader: Reader, maps: Tensor, strengths: Tensor, slots: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return one frame per dominant orientation of frames (b, k, 2, 3) with strengths (b, k).
+    """Return frames (b, k, 2, 3) with strengths (b, k) in their dominant and further orientations.
 
     The results are frames (b, slots, 2, 3), strengths (b, slots) and the number of orientations
     (b,), which may exceed ``slots``. If ``slots`` is None it is set to the largest number, which
-    synchronizes with the device.
+    synchronizes with the device. The order is that of :func:`caloric.detector.detection.frames`.
     """
     b, k = strengths.shape
     table = pooling.table(
@@ -48,14 +48,15 @@ def oriented(
     )
     angles, is_peak = peaks(histogram)
     is_peak &= strengths.view(-1, 1) > 0
-    is_peak = is_peak.view(b, -1)
+    is_peak = _dominant_first(is_peak.view(b, k, _MAX_PEAKS))
+    origin = torch.arange(k * _MAX_PEAKS, device=maps.device).view(1, k, _MAX_PEAKS)
     counts = is_peak.sum(1)
     if slots is None:
         slots = int(counts.max())
     # The surplus goes to an extra slot, which is dropped.
     slot = torch.where(is_peak, is_peak.cumsum(1) - 1, slots).clamp_max(slots)
     source = torch.zeros((b, slots + 1), dtype=torch.int64, device=maps.device)
-    source.scatter_(1, slot, torch.arange(k * _MAX_PEAKS, device=maps.device).expand(b, -1))
+    source.scatter_(1, slot, _dominant_first(origin).expand(b, -1))
     source = source[:, :slots]
     valid = torch.arange(slots, device=maps.device) < counts[:, None]
     angle, frame_index = angles.view(b, -1).gather(1, source), source // _MAX_PEAKS
@@ -72,6 +73,11 @@ def oriented(
         torch.where(valid, strengths.gather(1, frame_index), 0.0),
         counts,
     )
+
+
+def _dominant_first(peaks: Tensor) -> Tensor:
+    """Return (b, k · p) from (b, k, p): the first of each row, then the rest."""
+    return torch.cat([peaks[:, :, 0], peaks[:, :, 1:].flatten(1)], 1)
 
 
 def adapted(reader: Reader, maps: Tensor) -> Tensor:

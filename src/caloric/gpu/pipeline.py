@@ -18,7 +18,7 @@ _PIXELS_PER_CANDIDATE = 16  # if there are more candidates, the extraction is re
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Features of b images on the device, strongest first.
+    """Features of b images on the device, in the order of :func:`caloric.detect`.
 
     ``maps`` (b, k, 2, 3) in float64, ``strengths`` (b, k) and ``descriptors`` (b, k, d); a slot of
     strength 0 is empty. ``overflowed`` (b,) is True if the candidates exceeded the capacity.

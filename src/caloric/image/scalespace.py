@@ -9,7 +9,7 @@ be sharper, and extrema at the finest scales would be less repeatable.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import cv2
@@ -77,7 +77,7 @@ class Octave:
     @property
     def levels(self) -> tuple[Level, ...]:
         """The layers as :class:`Level` objects."""
-        layers = zip(self.pixels, _FACTORS, strict=True)
+        layers = zip(self.pixels, _FACTORS[: len(self.pixels)], strict=True)
         grid = self.step, self.origin, self.corner
         return tuple(Level(p, f * self.step, *grid) for p, f in layers)
 
@@ -251,15 +251,24 @@ def _enlarged(pixels: Image32) -> Image32:
     return result
 
 
-def build(gray: Image32) -> ScaleSpace:
-    """Return the scale space of a grayscale float32 image (h, w) in [0, 1]."""
-    bases = [enlarged(gray)]
+def build(gray: Image32, last: int = SCALES + 2) -> ScaleSpace:
+    """Return the scale space of a grayscale float32 image (h, w) in [0, 1].
+
+    All octaves but the coarsest have layers up to ``last``; its ladder needs those up to SCALES.
+    """
+
+    def limited(base: Base) -> Base:
+        is_coarsest = (min(base.shape) + 1) // 2 < SMALLEST
+        return base if is_coarsest else replace(base, last=last)
+
+    bases = [limited(enlarged(gray))]
     if min(gray.shape) >= SMALLEST:
-        bases.append(Base(gray, SHARP, 1.0))
+        bases.append(limited(Base(gray, SHARP, 1.0)))
     results = octaves(bases)
     while results[-1].step >= 1:
         half = results[-1].pixels[SCALES, ::2, ::2]
         if min(half.shape) < SMALLEST:
             break
-        results.append(octave(Base(np.ascontiguousarray(half), FIRST, 2 * results[-1].step)))
+        base = Base(np.ascontiguousarray(half), FIRST, 2 * results[-1].step)
+        results.append(octave(limited(base)))
     return ScaleSpace(tuple(results), (gray.shape[0], gray.shape[1]))

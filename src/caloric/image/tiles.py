@@ -10,7 +10,7 @@ import numbers
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -102,35 +102,43 @@ def scale_spaces(
     margin: int,
     memory: int = MEMORY,
     select: Callable[[Tile], bool] = lambda tile: True,
+    last: int = SCALES + 2,
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
     """Yield the selected tiles of an image of ``size`` (h, w) and their scale spaces.
 
     Each needs about ``memory`` bytes. ``read(rows, columns)`` returns a window in grayscale;
-    ``margin`` is the result of :func:`halo`.
+    ``margin`` is the result of :func:`halo`, and ``last`` the last layer of all octaves but the
+    coarsest.
     """
     h, w = size
     tiles = _cut(size, memory)
     if len(tiles) == 1:
-        yield tiles[0], build(read(slice(0, h), slice(0, w)))
+        yield tiles[0], build(read(slice(0, h), slice(0, w)), last)
         return
     with kept_up_to(memory):
-        yield from _windows(read, tiles, margin, memory, select)
+        yield from _windows(read, tiles, margin, memory, select, last)
 
 
 def _windows(
-    read: Read, tiles: list[Tile], margin: int, memory: int, select: Callable[[Tile], bool]
+    read: Read,
+    tiles: list[Tile],
+    margin: int,
+    memory: int,
+    select: Callable[[Tile], bool],
+    last: int,
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
     bases = _bases(read, tiles, memory)
-    last = octave(Base(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases))))
+    coarsest = octave(Base(np.ascontiguousarray(bases[-1]), FIRST, float(2 ** len(bases))))
     for tile in filter(select, tiles):
         windows = _finest(read, tile, margin)
         for i, base in enumerate(bases[:-1]):
             step = 2.0 ** (i + 1)
             rows, columns = tile.window(step, reach(FIRST) + margin, base.shape)
             windows.append(Base(base[rows, columns], FIRST, step, (columns.start, rows.start)))
-        # The last octave is not cut, because large features read it at any distance. No variable
-        # refers to the scale space after the yield, so that its memory can be reused.
-        yield tile, ScaleSpace((*octaves(windows), last), tile.size)
+        windows = [replace(window, last=last) for window in windows]
+        # The coarsest octave is not cut, because large features read it at any distance. No
+        # variable refers to the scale space after the yield, so that its memory can be reused.
+        yield tile, ScaleSpace((*octaves(windows), coarsest), tile.size)
 
 
 def _cut(size: tuple[int, int], memory: int) -> list[Tile]:

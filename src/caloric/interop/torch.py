@@ -148,7 +148,7 @@ def extract(
     """Return LAFs (b, n, 2, 3), strengths (b, n) and descriptors (b, n, d) on the images' device.
 
     The images are (b, 1 | 3, h, w), uint8 or in [0, 1]; n is ``max_features``. The scale of a LAF
-    is 6σ, as in kornia. Features are sorted by strength, strongest first, and padded with a
+    is 6σ, as in kornia. Features are in the order of :func:`caloric.detect` and padded with a
     strength of 0. Gradients are not tracked; for these use :class:`Descriptor`.
     """
     if not is_tensor(images) or images.ndim != 4 or images.shape[1] not in (1, 3):
