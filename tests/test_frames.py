@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import caloric
 import photographs
 from caloric import Frames
+from caloric.frames import singular_values
 
 number = st.floats(-1e4, 1e4)
 
@@ -97,6 +99,14 @@ def test_indexing_and_iteration():
     assert [f.xy[0, 0] for f in frames] == [1, 2, 3]
     with pytest.raises(IndexError):
         frames[3]
+
+
+@given(arrays(np.float64, (3, 2, 2), elements=st.floats(-100, 100)))
+def test_singular_values_agree_with_numpy(matrices):
+    expected = np.linalg.svd(matrices, compute_uv=False)
+    largest, smallest = singular_values(matrices)
+    np.testing.assert_allclose(largest, expected[:, 0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(smallest, expected[:, 1], rtol=1e-6, atol=1e-5)
 
 
 def test_converted_keypoints_keep_their_octave():

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.frames import determinants, singular_values
 from caloric.matching.refinement import Refined
+from caloric.runtime import threads
 from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray
 
@@ -141,32 +143,45 @@ def predict(
     from scipy.spatial import cKDTree  # slow to import
 
     xy = frames[:, :, 2]
-    distance, near = cKDTree(p).query(xy, _NEIGHBORS)
+    distance, near = cKDTree(p).query(xy, _NEIGHBORS, workers=threads.count())
     rows = np.flatnonzero(distance[:, _NEIGHBORS // 2 - 1] < _REACH * np.hypot(*sizes[0]))
     if len(rows) == 0:
         return nothing
-    near, xy = near[rows], xy[rows]
-    centers = p[near].mean(1)
-    x, y = p[near] - centers[:, None], q[near]
-    middle = y.mean(1)
-    # Least squares of y − middle = linear @ x, with closer inliers weighted more.
-    weights = 1 / (distance[rows] + distance[rows].mean(1, keepdims=True))
-    moments = np.einsum("mk,mki,mkj->mij", weights, x, x)
-    narrow = np.linalg.eigvalsh(moments / weights.sum(1)[:, None, None])[:, 0]
-    wide = narrow > _MIN_SPREAD**2
-    products = np.einsum("mk,mki,mkj->mij", weights, y - middle[:, None], x)
-    regular = moments + np.where(wide, 0.0, 1.0)[:, None, None] * np.eye(2)
-    linear = products @ np.linalg.inv(regular)
-    misfit = y - middle[:, None] - np.einsum("mij,mkj->mki", linear, x)
-    misfit = np.sqrt((misfit**2).sum(2).mean(1))
-    stretch = np.linalg.svd(linear, compute_uv=False)
-    good = wide & (misfit < _MAX_MISFIT) & (stretch[:, 1] * _MAX_STRETCH > stretch[:, 0])
-    good &= np.linalg.det(linear) > 0
-    position = middle + np.einsum("mij,mj->mi", linear, xy - centers)
+    near, distance = near[rows], distance[rows]
+    centers, middles = p[near].mean(1), q[near].mean(1)
+    weights = 1 / (distance + distance.mean(1, keepdims=True))  # closer inliers count more
+    x = [p[near, i] - centers[:, i, None] for i in range(2)]
+    y = [q[near, i] - middles[:, i, None] for i in range(2)]
+    linear, good = _fitted(x, y, weights / weights.sum(1, keepdims=True))
+    position = middles + (linear @ (xy[rows] - centers)[:, :, None])[:, :, 0]
     h, w = sizes[1]
     good &= ((position >= _MARGIN) & (position <= np.array([w, h]) - 1 - _MARGIN)).all(1)
     maps = np.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
     return Predictions(rows[good], maps[good])
+
+
+def _fitted(
+    x: list[FloatArray], y: list[FloatArray], weights: FloatArray
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the least-squares maps (m, 2, 2) of y = linear @ x, and which of them are good.
+
+    ``x`` and ``y`` are two coordinates (m, k) each, and ``weights`` (m, k) sum to 1. For 2 x 2
+    matrices formulas are much faster than NumPy's routines.
+    """
+    weighted = [weights * v for v in x]
+    a, b, c = ((weighted[i] * x[j]).sum(1) for i, j in ((0, 0), (0, 1), (1, 1)))
+    narrowest = (a + c) / 2 - np.hypot((a - c) / 2, b)  # eigenvalue of the moments [[a, b], [b, c]]
+    good = narrowest > _MIN_SPREAD**2
+    divisor = np.where(good, a * c - b**2, 1.0)
+    linear, misfit = np.empty((len(a), 2, 2)), np.zeros(len(a))
+    for i, v in enumerate(y):
+        first, second = ((w * v).sum(1) for w in weighted)
+        linear[:, i, 0] = (first * c - second * b) / divisor
+        linear[:, i, 1] = (second * a - first * b) / divisor
+        misfit += ((v - linear[:, i, :1] * x[0] - linear[:, i, 1:] * x[1]) ** 2).mean(1)
+    good &= misfit < _MAX_MISFIT**2
+    largest, smallest = singular_values(linear)
+    return linear, good & (smallest * _MAX_STRETCH > largest) & (determinants(linear) > 0)
 
 
 def precise(covariances: FloatArray) -> NDArray[np.bool_]:
@@ -179,7 +194,7 @@ def free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken."""
     from scipy.spatial import cKDTree  # slow to import
 
-    distance, _ = cKDTree(taken).query(positions)
+    distance, _ = cKDTree(taken).query(positions, workers=threads.count())
     once = np.zeros(len(positions), bool)
     once[first_of_cells(np.floor(positions / _RADIUS).astype(np.int64))] = True
     return np.asarray(once & (distance > _RADIUS))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.descriptor import fields
-from caloric.frames import sigmas
+from caloric.frames import sigmas, singular_values
 from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import (
     BLURS,
@@ -236,6 +236,6 @@ def _allowed(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
     """Return a mask (m,) of the frames that moved by at most σ and were not stretched too much."""
     shift = np.linalg.norm(after[:, :, 2] - before[:, :, 2], axis=1)
     change = np.linalg.solve(before[:, :, :2], after[:, :, :2])
-    stretch = np.linalg.svd(change, compute_uv=False)
+    largest, smallest = singular_values(change)
     near = shift <= _MAX_SHIFT * sigmas(before)
-    return np.asarray(near & (stretch[:, 0] <= _MAX_STRETCH) & (stretch[:, 1] >= 1 / _MAX_STRETCH))
+    return np.asarray(near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH))
