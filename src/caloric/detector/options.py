@@ -31,7 +31,7 @@ class DetectOptions:
         frame whose shape does not converge stays circular.
     upright : bool
         Do not estimate orientations. Otherwise an extremum yields a frame in its dominant
-        orientation and, where ``max_features`` leaves room, in others that are nearly as strong.
+        orientation and, where ``max_features`` leaves space, in others that are nearly as strong.
     detector : "dog" or "opencv"
         Detector: Caloric's difference of Gaussians ("dog") or OpenCV's SIFT ("opencv").
     contrast : float, optional

@@ -235,7 +235,7 @@ def _by_core(
 def _allowed(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
     """Return a mask (m,) of the frames that moved by at most σ and were not stretched too much."""
     shift = np.linalg.norm(after[:, :, 2] - before[:, :, 2], axis=1)
-    change = np.linalg.solve(before[:, :, :2], after[:, :, :2])
+    change = np.asarray(np.linalg.solve(before[:, :, :2], after[:, :, :2]), np.float64)
     largest, smallest = singular_values(change)
     near = shift <= _MAX_SHIFT * sigmas(before)
     return np.asarray(near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH))
