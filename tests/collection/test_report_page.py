@@ -17,7 +17,12 @@ def report(**changes):
         {"name_a": "a", "name_b": "c", "matches": 2000, "inliers": 1500, "is_verified": True},
         {"name_a": "a", "name_b": "b", "matches": 20, "inliers": 5, "is_verified": False},
     ]
-    empty = {"summary": "0 of 3", "numbers": {"images": 3, "error": 0.5}, "models": []}
+    empty = {
+        "summary": "0 of 3",
+        "warnings": [],
+        "numbers": {"images": 3, "error": 0.5},
+        "models": [],
+    }
     return {**empty, "seconds": {"match": 2}, "images": images, "pairs": pairs, **changes}
 
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.collection import exporting, extraction, store
+from caloric.collection import exporting, store
 from caloric.interop import colmap, colmap_command, conversion
-from caloric.options import ExtractOptions
-from stores import HERE, run
+from stores import run
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
@@ -38,7 +37,7 @@ def test_colmap_reads_the_database(matched, originals):
         colmap.read_frames(out / "none.db")
 
 
-def test_invalid_inputs_of_colmap_are_errors(matched, originals, tmp_path):
+def test_invalid_inputs_of_colmap_are_errors(matched, tmp_path):
     pytest.importorskip("pycolmap")
     out, _ = matched
     with pytest.raises(caloric.InputError, match="does not exist"):
@@ -48,11 +47,6 @@ def test_invalid_inputs_of_colmap_are_errors(matched, originals, tmp_path):
         colmap.read_frames(tmp_path / "bad.db")
     with pytest.raises(caloric.InputError, match="extract them first"):
         exporting.export(tmp_path / "nowhere", "colmap")
-    small = tmp_path / "small"
-    settings = ExtractOptions(descriptor="caloric-64", max_features=50)
-    extraction.extract(str(originals), small, settings, HERE)
-    with pytest.raises(caloric.InputError, match="128 dimensions"):
-        exporting.export(small, "colmap")
 
 
 def test_a_missing_colmap_is_an_error_before_the_work(originals, tmp_path, monkeypatch):

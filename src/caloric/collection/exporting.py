@@ -85,7 +85,8 @@ def export(
     with created_directory(target.parent):
         request = Request(
             target, tuple(sorted(known)), directory, count, True, cameras,
-            groups(extraction.sizes(store), metadata.read(store), cameras.sharing),
+            cameras.camera_of
+            or groups(extraction.sizes(store), metadata.read(store), cameras.sharing),
         )  # fmt: skip
         exporter = kind(request)
         features, pairs = content or (images(store), two_views(store))

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def _ordered(models: list[Reconstruction]) -> list[Reconstruction]:
     return ordered
 
 
+def size(models: Sequence[Reconstruction]) -> tuple[int, int]:
+    """Return the number of images of the largest model, which is the first, and of all models."""
+    return len(models[0].images), len({name for model in models for name in model.images})
+
+
 def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
     """Return whether models have more images than others, and the largest about as many points.
 
@@ -58,11 +64,7 @@ def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
     """
     if not new or not old:
         return bool(new)
-    sizes = [
-        (len(models[0].images), len({name for model in models for name in model.images}))
-        for models in (new, old)
-    ]
-    return sizes[0] > sizes[1] and new[0].points >= _KEPT * old[0].points
+    return size(new) > size(old) and new[0].points >= _KEPT * old[0].points
 
 
 def check_owner(store: Path, directory: str) -> None:
@@ -84,53 +86,75 @@ def retire(store: Path) -> None:
         _log.warning("no model; the earlier models are in %s", old)
 
 
+def connected(store: Path) -> set[str]:
+    """Return the images of a store that have verified pairs."""
+    pairs = [pair for pair in summaries(store) if pair.is_verified]
+    return {name for pair in pairs for name in (pair.name_a, pair.name_b)}
+
+
+def map_store(
+    store: Path, directory: Path, output: Path, progress: Progress = no_progress
+) -> tuple[list[Reconstruction], list[Reconstruction]]:
+    """Run COLMAP's mapper on the exported database; return the models, and all that it made.
+
+    If images that have verified pairs are missing in the largest model, COLMAP is run again with
+    lower thresholds, and the models of the second run are kept if they have more images.
+    """
+    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+    needed = connected(store)
+
+    def registered(count: int) -> None:
+        progress("images registered", min(count, total), total)
+
+    models: list[Reconstruction] = []
+    made: list[Reconstruction] = []
+    for name, thresholds in (("strict", colmap.STRICT), ("relaxed", colmap.RELAXED)):
+        (output / name).mkdir()
+        database = store / "colmap" / "database.db"
+        new = colmap.map_images(database, directory, output / name, thresholds, registered)
+        made += new
+        new = _ordered(new)
+        if _is_larger(new, models):
+            models = new
+        if models and needed <= set(models[0].images):
+            break
+    return models, made
+
+
+def install(store: Path, models: list[Reconstruction]) -> ReconstructionResult:
+    """Calibrate models, align them with GPS positions, and move them to ``store``/colmap/sparse.
+
+    Earlier models are removed.
+    """
+    target, exif = store / "colmap" / "sparse", metadata.read(store)
+    models = [positions.align(calibrating.calibrate(model), exif) for model in models]
+    shutil.rmtree(target, ignore_errors=True)
+    for number, model in enumerate(models):
+        shutil.copytree(model.directory, target / str(number))
+    return ReconstructionResult(
+        tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
+    )
+
+
 def reconstruct(
     store: Path, directory: Path, progress: Progress = no_progress
 ) -> ReconstructionResult:
     """Run COLMAP's mapper on the exported database; the models are in ``store``/colmap/sparse.
 
-    If images that have verified pairs are missing in the largest model, COLMAP is run again with
-    lower thresholds, and the models of the second run are kept if they have more images.
     Models are aligned with GPS positions if possible. If there is no model, earlier models are
-    moved to ``store``/colmap/sparse.old.
+    moved to ``store``/colmap/sparse.old. See :func:`map_store`.
     """
     colmap.require()
     database = store / "colmap" / "database.db"
     if not database.is_file():
         raise InputError(f"{database}: does not exist; export it first")
-    target = store / "colmap" / "sparse"
-    colmap.check_space(target.parent, 0)
-    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
-    exif, pairs = metadata.read(store), summaries(store)
-    connected = {name for pair in pairs if pair.is_verified for name in (pair.name_a, pair.name_b)}
-
-    def registered(count: int) -> None:
-        progress("images registered", min(count, total), total)
-
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="sparse.") as temporary:
-        models: list[Reconstruction] = []
-        discarded: list[Reconstruction] = []
-        for name, thresholds in (("strict", colmap.STRICT), ("relaxed", colmap.RELAXED)):
-            output = Path(temporary) / name
-            output.mkdir()
-            mapped = colmap.map_images(database, directory, output, thresholds, registered)
-            discarded += mapped
-            mapped = _ordered(mapped)
-            if _is_larger(mapped, models):
-                models = mapped
-            if models and connected <= set(models[0].images):
-                break
-        models = [positions.align(calibrating.calibrate(model), exif) for model in models]
-        if not models:
-            retire(store)
-        shutil.rmtree(target, ignore_errors=True)
-        for number, model in enumerate(models):
-            shutil.copytree(model.directory, target / str(number))
-    if not models:
-        return ReconstructionResult((), results.failure(pairs, tuple(discarded)))
-    return ReconstructionResult(
-        tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
-    )
+    colmap.check_space(database.parent, 0)
+    with tempfile.TemporaryDirectory(dir=database.parent, prefix="sparse.") as temporary:
+        models, made = map_store(store, directory, Path(temporary), progress)
+        if models:
+            return install(store, models)
+    retire(store)
+    return ReconstructionResult((), results.failure(summaries(store), tuple(made)))
 
 
 def complete(

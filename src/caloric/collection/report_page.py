@@ -147,9 +147,11 @@ def page(report: Report, renderings: list[bytes], title: str) -> str:
         f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}{_UNITS.get(name, '')}</dd></div>"
         for name, value in report["numbers"].items()
     )
+    warnings = "".join(f"<li>{escape(text)}</li>" for text in report["warnings"])
     missing = [[i["name"], i["reason"]] for i in report["images"] if i["reason"] is not None]
     parts = [
         f'<h1>{escape(title)}</h1><p class="{lead}">{escape(report["summary"])}</p>',
+        f'<ul class="failure">{warnings}</ul>' if warnings else "",
         f'<dl class="cards">{numbers}</dl>',
         f"<h2>Not registered</h2>{_table(['image', 'reason'], missing)}" if missing else "",
         *(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.collection import recorded, report_page, results
+from caloric.collection import metadata, plausibility, recorded, report_page, results
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.matching import PairSummary
@@ -98,6 +98,7 @@ def content(
         "directory": directory,
         "summary": result.summary,
         "failure": result.failure,
+        "warnings": list(result.warnings),
         "numbers": result.numbers,
         "seconds": result.seconds,
         "models": [_model(model) for model in result.models],
@@ -194,6 +195,7 @@ def finish(
         failure=models.failure,
         seconds=seconds,
         report=store / "report.html",
+        warnings=plausibility.warnings(models.models, metadata.read(store)),
     )
     state = {"inputs": inputs, "outputs": recorded.outputs(store) if inputs else ""}
     write(result, extracted.found, pairs, directory, state)

@@ -36,6 +36,8 @@ class CollectionResult:
         The duration of each step.
     report : Path
         The report as a page; ``report.json`` next to it has the same content for programs.
+    warnings : tuple of str
+        Implausible results, such as focal lengths, and cameras that differ from the options.
     """
 
     registered: tuple[str, ...]
@@ -46,6 +48,7 @@ class CollectionResult:
     failure: str
     seconds: dict[str, float]
     report: Path
+    warnings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is a model."""
@@ -58,6 +61,7 @@ class CollectionResult:
         lines += missing[:_LISTED]
         if len(self.missing) > _LISTED:
             lines.append(f"  ... and {len(self.missing) - _LISTED} more: see the report")
+        lines += [f"  warning: {warning}" for warning in self.warnings]
         return "\n".join([*lines, f"report: {self.report}"])
 
     @property

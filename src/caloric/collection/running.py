@@ -13,6 +13,7 @@ from caloric.collection import (
     refining,
     reporting,
     results,
+    separating,
     sources,
     workflow,
 )
@@ -154,6 +155,7 @@ def run(
         models = ReconstructionResult((), _REMOTE)
         if local is not None:
             models = times("reconstruct", workflow.reconstruct)(local, store, report=report)
+            models, cameras = times("separate", _separated)(local, store, cameras, report, models)
         if local is not None and complete and models.models:
             models, pairs = times("complete", _complete)(
                 local, store, options, matching, cameras, workers, report, models, pairs
@@ -165,6 +167,24 @@ def run(
     return reporting.finish(
         name, store, times.seconds, extracted, pairs, models, counts, skipped, inputs
     )
+
+
+def _separated(
+    directory: Path,
+    store: Path,
+    cameras: Cameras,
+    report: Reporter,
+    models: ReconstructionResult,
+) -> tuple[ReconstructionResult, Cameras]:
+    """Return the models, and which images share a camera, by their focal lengths."""
+    if not separating.assumed(store, cameras):
+        return models, cameras
+    with locked(store):
+        separated = report.step(
+            "comparing focal lengths",
+            lambda: separating.separate(store, directory, cameras, models, report.progress),
+        )
+    return separated.models, separated.cameras
 
 
 def _complete(

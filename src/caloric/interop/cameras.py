@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal, get_args
 
@@ -31,11 +31,14 @@ class Cameras:
     focal : float, optional
         The focal length in pixels, from which COLMAP starts; by default it is taken from the EXIF
         data, or 1.2 times the longer side of the image.
+    camera_of : mapping
+        For each image, the first image that has the same camera; replaces ``sharing``.
     """
 
     sharing: Sharing = "auto"
     model: str = "SIMPLE_RADIAL"
     focal: float | None = None
+    camera_of: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Raise an error if an option is invalid."""

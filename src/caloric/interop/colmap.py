@@ -268,11 +268,18 @@ def adjust(model: Path, output: Path, options: Mapping[str, bool]) -> None:
         colmap_command.adjust(model, output, options)
         return
     library = pycolmap()
-    adjustment = library.BundleAdjustmentOptions()
+    # pycolmap.bundle_adjustment prints a report for any log level.
+    adjustment = library.BundleAdjustmentOptions(print_summary=False)
     for name, value in options.items():
         setattr(adjustment, name, value)
     reconstruction = call(lambda: library.Reconstruction(str(model)), model)
-    call(lambda: library.bundle_adjustment(reconstruction, adjustment), model)
+    config = library.BundleAdjustmentConfig()
+    for number in reconstruction.reg_image_ids():
+        config.add_image(number)
+    config.fix_gauge(library.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    adjuster = library.create_default_bundle_adjuster(adjustment, config, reconstruction)
+    call(adjuster.solve, model)
+    reconstruction.update_point_3d_errors()
     reconstruction.write(str(output))
 
 
