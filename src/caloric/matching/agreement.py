@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.matching.sampling import local_maps
+from caloric.runtime import threads
 from caloric.types import FloatArray
 
 _NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
@@ -70,18 +71,20 @@ def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
 
     rows = np.flatnonzero(counted)
     number = min(_NEIGHBORS[-1] + 1, len(rows))
-    _, nearest = cKDTree(local.p[rows]).query(local.p, number)
+    _, nearest = cKDTree(local.p[rows]).query(local.p, number, workers=threads.count())
     near = rows[nearest.reshape(len(local.p), number)]
-    other = near != np.arange(len(near))[:, None]
-    offset = local.p[near] - local.p[:, None]
-    predicted = local.q[:, None] + np.einsum("mij,mkj->mki", local.maps, offset)
-    error = np.linalg.norm(predicted - local.q[near], axis=2)
-    distance = np.linalg.norm(offset, axis=2)
+    x, y = (local.p[near, i] - local.p[:, i, None] for i in range(2))
+    distance = np.hypot(x, y)
+    error = np.hypot(*(  # between prediction and match
+        local.maps[:, i, :1] * x + local.maps[:, i, 1:] * y - local.q[near, i] + local.q[:, i, None]
+        for i in range(2)
+    ))  # fmt: skip
     tolerance = np.exp(local.scale)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
-    turn = np.abs((local.rotation[near] - local.rotation[:, None] + pi) % (2 * pi) - pi)
+    turn = np.abs(local.rotation[near] - local.rotation[:, None])
+    turn = np.minimum(turn, 2 * pi - turn)
     stretch = np.abs(local.scale[near] - local.scale[:, None])
-    # Features at one position are one neighbor.
-    other &= distance > 1.0
+    # Features at one position are one neighbor; a match is not its own.
+    other = distance > 1.0
     agrees = other & (error < tolerance) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
     chance = np.minimum(pi * tolerance**2 / area, 1.0) * (_MAX_ROTATION / pi)
     chance = np.where(other, chance * (2 * _MAX_SCALE / _SCALE_RANGE), 0.0)
