@@ -66,15 +66,15 @@ def test_the_first_pages_name_the_extra_of_a_command(page):
 
 
 def work():
-    """Return an install line, the Python code and the commands for each environment of a page."""
+    """Yield a page, an install line, the Python code and the commands for each environment."""
     readme = Page(README)
-    minimum = readme.install[0]
-    yield minimum, readme.python, [c for c in readme.commands if readme.extra(c) is None]
+    plain = [c for c in readme.commands if readme.extra(c) is None]
+    yield README, readme.install[0], readme.python, plain
     for command in filter(readme.extra, readme.commands):
-        yield f"pip install '.[{readme.extra(command)}]'", [], [command]
+        yield README, f"pip install '.[{readme.extra(command)}]'", [], [command]
     for page in PAGES:
         if page != readme:
-            yield page.install[0], page.python, page.commands
+            yield page.path, page.install[0], page.python, page.commands
 
 
 def words(line):
@@ -96,11 +96,13 @@ def test_code_runs_in_the_environment_of_its_install_line(files, wheel, tmp_path
     commands of the page need its output.
     """
     made, done = {}, set()
-    for number, (line, python, commands) in enumerate(work()):
+    for number, (page, line, python, commands) in enumerate(work()):
         if line not in made:
             make = environments.empty if line == "pip install ." else environments.subset
             made[line] = make(tmp_path / f"env{number}", line, wheel)
-        directory = shutil.copytree(files, tmp_path / f"page{number}")
+        directory = tmp_path / page.stem
+        if not directory.exists():
+            shutil.copytree(files, directory)
         if python:
             (directory / "snippet.py").write_text("\n".join(python), "utf-8")
             snippets.run("python snippet.py", directory, made[line])
