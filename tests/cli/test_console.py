@@ -31,6 +31,31 @@ def test_progress_without_a_terminal_is_plain_lines(capsys, monkeypatch):
     assert captured.out == ""
 
 
+def test_the_remaining_time_of_the_mapper_grows_faster_than_the_number_of_images():
+    assert console.remaining("images registered", 9.0, 3, 30) is None
+    left = console.remaining("images registered with lower thresholds", 10.0, 10, 30)
+    assert 20 < console.remaining("pairs", 10.0, 10, 30) + 1 < left < 70
+    assert console.remaining("images registered", 9.0, 30, 30) == 0
+    # COLMAP 3.8 on lund: images, seconds; the last is the end.
+    seconds = {10: 7.48, 15: 13.74, 20: 21.23, 25: 36.54, 29: 46.82}
+    for done in (10, 15, 20, 25):
+        total = seconds[done] + console.remaining("images registered", seconds[done], done, 29)
+        assert abs(total - seconds[29]) < 0.15 * seconds[29]
+
+
+def test_the_clock_starts_again_with_another_model(capsys, monkeypatch):
+    now = iter([0.0, 20.0, 30.0, 35.0, 50.0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    progress = console.Progress()
+    progress("images registered", 10, 20)
+    progress("images registered", 2, 20)  # another model, at 30 s
+    progress("images registered", 10, 20)  # 20 s later
+    assert capsys.readouterr().err.splitlines() == [
+        "  10 of 20 images registered, 50 s left",
+        "  10 of 20 images registered, 50 s left",
+    ]
+
+
 @pytest.fixture
 def terminal(monkeypatch):
     """A stream that receives the output of a terminal on stderr."""

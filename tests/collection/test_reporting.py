@@ -77,7 +77,7 @@ def test_a_run_without_a_model_has_a_report(tmp_path):
         (), {"a": "no match"}, (), {}, {}, "no pair", {}, tmp_path / "report.html"
     )
     reporting.write(failed, {"a": 5}, [], "set")
-    assert "0 of 1 images registered: no pair" in (tmp_path / "report.html").read_text("utf-8")
+    assert "0 of 1 image registered: no pair" in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_a_histogram_counts_each_value_once():

@@ -57,7 +57,7 @@ def test_the_summary_counts_images_and_models():
     assert result
     failed = CollectionResult((), {"a": "bad"}, (), {}, {}, "no pairs", {}, Path("r.html"))
     assert str(failed).splitlines()[:2] == [
-        "0 of 1 images registered: no pairs",
+        "0 of 1 image registered: no pairs",
         "  not registered: a: bad",
     ]
     assert not failed

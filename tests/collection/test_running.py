@@ -13,6 +13,7 @@ import photographs
 from caloric import collection
 from caloric.collection import Reporter, Workers, engines, store, workflow
 from caloric.interop import colmap, colmap_command, colmap_model
+from caloric.runtime.words import counted
 from colmap_models import write_model
 from stores import SETTINGS, content, run
 
@@ -120,7 +121,7 @@ def test_a_run_of_too_few_images_with_features_fails_with_a_reason(
     (out / "colmap" / "sparse" / "0").mkdir(parents=True)
     result = run("collection", "run", directory, "-o", out, "--workers", 1, "--max-features", 50)
     assert result.exit_code == 1
-    assert f"0 of {len(images)} images registered: {reason}" in result.output
+    assert f"0 of {counted(len(images), 'image')} registered: {reason}" in result.output
     assert reason in (out / "report.html").read_text("utf-8")
     assert not (out / "colmap" / "sparse").exists()
     assert (out / "colmap" / "sparse.old" / "0").is_dir()

@@ -12,6 +12,7 @@ from caloric.cli import console
 from caloric.cli.options import DEFAULTS, DescriptorName, Device, WhiteLevel, takes_extract_options
 from caloric.interop.exporters import FORMATS
 from caloric.options import ExtractOptions
+from caloric.runtime.words import counted
 
 if TYPE_CHECKING:
     from caloric.collection import Pairing, Reporter
@@ -260,7 +261,7 @@ def describe(
         count, skipped = exporting.describe_database(database, folder, descriptor, white_level)
     for name, why in skipped.items():
         console.skipped(name, why)
-    typer.echo(f"descriptors of {count} images replaced: {database}")
+    typer.echo(f"descriptors of {counted(count, 'image')} replaced: {database}")
     _finish(skipped)
 
 

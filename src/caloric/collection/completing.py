@@ -28,6 +28,7 @@ from caloric.interop.conversion import in_file_axes
 from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
 from caloric.options import ExtractOptions
+from caloric.runtime.words import counted
 
 _VIEWS = 2  # largest tilt of the simulated views
 _RATIO = 0.9  # threshold of the ratio test, less strict than in the first round
@@ -153,16 +154,30 @@ def tasks(
     return result
 
 
+@dataclass(frozen=True)
+class CompletionResult:
+    """The number of missing images, and the new features and pairs of those with verified pairs."""
+
+    missing: int
+    images: dict[str, Completed]
+
+    def __str__(self) -> str:
+        """Return a summary in one line."""
+        missing = counted(self.missing, "missing image")
+        verb = "has" if len(self.images) == 1 else "have"
+        return f"{len(self.images)} of {missing} {verb} new verified pairs"
+
+
 def complete(
     work: list[Task], engine: Engine, progress: Progress = no_progress
-) -> dict[str, Completed]:
-    """Return the new features and pairs of the images for which there are verified pairs."""
+) -> CompletionResult:
+    """Match missing images again."""
     result = {}
     for done, completed in enumerate(engine.run(complete_image, work), 1):
         progress("missing images", done, len(work))
         if completed is not None and completed.pairs:
             result[completed.name] = completed
-    return dict(sorted(result.items()))
+    return CompletionResult(len(work), dict(sorted(result.items())))
 
 
 def images(store: Path, completed: dict[str, Completed]) -> Iterator[tuple[str, Features]]:

@@ -21,6 +21,7 @@ from caloric.gpu import devices
 from caloric.image import loading
 from caloric.interop.conversion import in_file_axes
 from caloric.options import ExtractOptions
+from caloric.runtime.words import counted
 
 IMAGES_PER_SHARD = 32  # approximate maximum
 _VERSION = 2  # version of the rows; since 2, frames ignore the EXIF orientation, as in COLMAP
@@ -222,8 +223,8 @@ class ExtractionResult:
         """Return a summary in one line."""
         used = len(self.found) - len(self.skipped)
         return (
-            f"{used} of {len(self.found)} images, {self.features:,} features; {self.extracted} "
-            f"new, {self.made} of {self.shards} shards written"
+            f"{used} of {counted(len(self.found), 'image')}, {counted(self.features, 'feature')}; "
+            f"{self.extracted} new, {self.made} of {counted(self.shards, 'shard')} written"
         )
 
     @property

@@ -15,6 +15,10 @@ from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 
 _log = logging.getLogger(__name__)
+_ATTEMPTS = (
+    ("strict", colmap.STRICT, "images registered"),
+    ("relaxed", colmap.RELAXED, "images registered with lower thresholds"),
+)
 _KEPT = 0.9  # a model with more images must have this share of the points
 
 
@@ -103,14 +107,15 @@ def map_store(
     total = sum(1 for image in extraction.stored_images(store).values() if image.count)
     needed = connected(store)
 
-    def registered(count: int) -> None:
-        progress("images registered", min(count, total), total)
-
     models: list[Reconstruction] = []
     made: list[Reconstruction] = []
-    for name, thresholds in (("strict", colmap.STRICT), ("relaxed", colmap.RELAXED)):
+    for name, thresholds, what in _ATTEMPTS:
         (output / name).mkdir()
         database = store / "colmap" / "database.db"
+
+        def registered(count: int, what: str = what) -> None:
+            progress(what, min(count, total), total)
+
         new = colmap.map_images(database, directory, output / name, thresholds, registered)
         made += new
         new = _ordered(new)

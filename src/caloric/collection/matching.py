@@ -26,6 +26,7 @@ from caloric.features import Features
 from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_input_directory
+from caloric.runtime.words import counted
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
@@ -273,7 +274,7 @@ class MatchingResult:
 
     def __str__(self) -> str:
         """Return a summary in one line."""
-        return f"{self.pairs} pairs, {self.new} newly matched"
+        return f"{counted(self.pairs, 'pair')}, {self.new:,} newly matched"
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,8 @@ class VerificationResult:
 
     def __str__(self) -> str:
         """Return a summary in one line."""
-        return f"{self.verified} of {self.pairs} pairs have a geometry"
+        verb = "has" if self.verified == 1 else "have"
+        return f"{self.verified:,} of {counted(self.pairs, 'pair')} {verb} a geometry"
 
 
 def match(

@@ -11,6 +11,7 @@ from caloric.collection.engines import Engine
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, unknown
+from caloric.runtime.words import counted
 
 How = Literal["auto", "exhaustive", "sequential", "retrieval"]
 Pair = tuple[str, str]
@@ -54,7 +55,7 @@ class PairingResult:
 
     def __str__(self) -> str:
         """Return a summary in one line."""
-        return f"{len(self.pairs)} pairs"
+        return counted(len(self.pairs), "pair")
 
 
 def shards(store: Path) -> Shards:

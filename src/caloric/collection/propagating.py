@@ -39,6 +39,7 @@ from caloric.image import tiles
 from caloric.matching.two_views import TwoViews
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
+from caloric.runtime.words import counted
 from caloric.types import Encoding, FloatArray, GeometryModel
 
 # ``nodes`` are the features of ``name_b`` that ``features`` of ``name_a`` are; new ones follow the
@@ -212,7 +213,10 @@ class PropagationResult:
 
     def __str__(self) -> str:
         """Return a summary in one line."""
-        return f"{self.observations:,} propagated observations; {self.features:,} new features"
+        return (
+            f"{counted(self.observations, 'propagated observation')}; "
+            f"{counted(self.features, 'new feature')}"
+        )
 
 
 def propagate(

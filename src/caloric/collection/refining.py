@@ -32,6 +32,7 @@ from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError
 from caloric.frames import sigmas
 from caloric.runtime import threads
+from caloric.runtime.words import counted
 from caloric.types import FloatArray
 
 COLUMNS = (
@@ -164,7 +165,10 @@ class RefinementResult:
 
     def __str__(self) -> str:
         """Return a summary in one line."""
-        return f"{self.tracks:,} tracks; {self.moved:,} of {self.features:,} features refined"
+        return (
+            f"{counted(self.tracks, 'track')}; {self.moved:,} of "
+            f"{counted(self.features, 'feature')} refined"
+        )
 
 
 def refine(

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 
 from caloric.interop.colmap_model import CAMERA_MODELS
+from caloric.runtime.words import counted
 from caloric.types import Report
 
 _FOCAL_LENGTHS = {name: count for name, count, _ in CAMERA_MODELS.values()}
@@ -129,8 +130,9 @@ def _model(number: int, model: Report, figure: bytes) -> str:
     error = model["mean reprojection error, pixels"]
     return (
         f"<h2>Model {number}</h2>"
-        f"<p>{model['images']:,} images, {model['points']:,} points, mean track length "
-        f"{model['mean track length']:.2f}, mean reprojection error {error:.2f} px: "
+        f"<p>{counted(model['images'], 'image')}, {counted(model['points'], 'point')}, "
+        f"mean track length {model['mean track length']:.2f}, mean reprojection error "
+        f"{error:.2f} px: "
         f"<code>{escape(model['directory'])}</code></p>"
         f'<figure><img alt="Points and cameras of model {number}" src="{_png(figure)}"></figure>'
         '<div class="charts">'

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from caloric.collection.matching import PairSummary
 from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.words import counted
 
 _LISTED = 20  # missing images in the summary; the report has all
 _FEW = 8  # matches that are needed for a fundamental matrix
@@ -67,11 +68,11 @@ class CollectionResult:
     @property
     def summary(self) -> str:
         """Return the number of registered images and of models in one line."""
-        count = f"{len(self.registered)} of {len(self.registered) + len(self.missing)} images"
+        total = len(self.registered) + len(self.missing)
+        count = f"{len(self.registered):,} of {counted(total, 'image')}"
         if not self.models:
             return f"{count} registered: {self.failure}"
-        models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
-        return f"{count} registered in {models}"
+        return f"{count} registered in {counted(len(self.models), 'model')}"
 
 
 def images_of(directory: Path) -> Path | None:
@@ -115,10 +116,10 @@ def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
     best = max(verified or pairs, key=lambda pair: (pair.inliers, pair.matches))
     other = best.name_b if best.name_a == name else best.name_a
     if verified:
-        images = "1 image" if len(verified) == 1 else f"{len(verified)} images"
+        images = counted(len(verified), "image")
         return f"not enough overlap: matches {images}, best {other} with {best.inliers} inliers"
     if best.matches < _FEW:
-        matches = "1 match" if best.matches == 1 else f"{best.matches} matches"
+        matches = counted(best.matches, "match")
         return f"no match: at most {matches} with another image"
     return (
         f"weak match: no reliable geometry; best partner: {other} ({best.inliers} of "
@@ -138,9 +139,9 @@ def failure(pairs: Iterable[PairSummary], discarded: tuple[Reconstruction, ...])
     if not inliers:
         return "no two images have a reliable geometry; add images that overlap"
     if discarded:
-        images = len(discarded[0].images)
-        return f"COLMAP registered {images} images but no point; add images that overlap more"
-    count = "1 verified pair, with" if len(inliers) == 1 else f"{len(inliers)} verified pairs, with"
+        images = counted(len(discarded[0].images), "image")
+        return f"COLMAP registered {images} but no point; add images that overlap more"
+    count = f"{counted(len(inliers), 'verified pair')}, with"
     return (
         f"COLMAP found no pair of images to start from ({count} at most {max(inliers)} inliers); "
         "add images from other positions that overlap more"

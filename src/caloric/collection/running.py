@@ -29,6 +29,7 @@ from caloric.interop import colmap
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
 from caloric.runtime.files import check_input_directory
+from caloric.runtime.words import counted
 
 _REMOTE = "COLMAP needs local images; copy them and run `reconstruct`"
 # Defaults of the function below.
@@ -204,8 +205,10 @@ def _complete(
     if not work:
         return models, pairs
     with locked(store), workers.engine() as engine:
-        with report.working(f"matching missing images again: {len(work)}"):
-            completed = completing.complete(work, engine, report.progress)
+        completed = report.step(
+            f"matching {counted(len(work), 'missing image')} again",
+            lambda: completing.complete(work, engine, report.progress),
+        ).images
         pairs = completing.summaries(
             pairs, [pair for image in completed.values() for pair in image.summaries]
         )
@@ -216,7 +219,7 @@ def _complete(
             with report.working("exporting to colmap"):
                 exporting.export(store, "colmap", directory, cameras, content)
             models = report.step(
-                f"adding images to the model: {len(completed)}",
+                f"adding {counted(len(completed), 'image')} to the model",
                 lambda: mapping.complete(store, directory, models, report.progress),
             )
     return models, pairs

@@ -7,6 +7,7 @@ import numpy as np
 from caloric.collection import results
 from caloric.errors import InputError
 from caloric.interop import colmap_model
+from caloric.runtime.words import counted
 from caloric.view.model import ShownImage, ShownModel
 from caloric.viz import model_figure
 
@@ -61,7 +62,7 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
     if (path / "origin.json").is_file():
         up = np.array([0.0, 0.0, 1.0])
     text = (
-        f"{len(shown)} images, {model.points:,} points, mean track length "
+        f"{counted(len(shown), 'image')}, {counted(model.points, 'point')}, mean track length "
         f"{model.track_length:.2f}, mean reprojection error {model.error:.2f} px"
     )
     return ShownModel(

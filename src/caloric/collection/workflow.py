@@ -28,6 +28,7 @@ from caloric.gpu import devices
 from caloric.image import inputs
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
+from caloric.runtime.words import counted
 
 _log = logging.getLogger(__name__)
 KEPT = "finished work is kept: run the same command again to continue"
@@ -178,7 +179,7 @@ def match(
         with report.working("selecting pairs"):
             pairs = pair_choice.pairs(store, pairing, started.running_engine, report.progress)
         return report.step(
-            f"matching {len(pairs)} pairs",
+            f"matching {counted(len(pairs), 'pair')}",
             lambda: pair_matching.match(
                 store, pairs, options, started.running_engine, report.progress, started.device
             ),

@@ -302,17 +302,18 @@ def map_images(
     options = library.IncrementalPipelineOptions()
     for name, value in thresholds.items():
         setattr(options if hasattr(options, name) else options.mapper, name, value)
-    count = 0
+    count = 0 if start is None else len(colmap_model.summary(start).images)
 
-    def add(images: int) -> None:
+    def show(images: int) -> None:
         nonlocal count
-        count += images
+        count = images
         registered(count)
 
     call(
         lambda: library.incremental_mapping(
             str(database), str(directory), str(output), options, str(start or ""),
-            initial_image_pair_callback=lambda: add(2), next_image_callback=lambda: add(1),
+            initial_image_pair_callback=lambda: show(2),
+            next_image_callback=lambda: show(count + 1),
         ),
         database,
     )  # fmt: skip

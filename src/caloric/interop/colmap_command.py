@@ -180,7 +180,7 @@ def adjust(model: Path, output: Path, options: Mapping[str, bool]) -> None:
     call("bundle_adjuster", "--input_path", model, "--output_path", output, *words)
 
 
-# Printed when an image is added to the model, by COLMAP 3 and 4; the number counts images.
+# Printed before an image is added to the model, by COLMAP 3 and 4; the number counts this image.
 _REGISTERED = re.compile(r"Registering \w+ #\d+ \((?:\w+=)?(\d+)\)")
 
 
@@ -197,7 +197,7 @@ def map_images(
     def observe(line: str) -> None:
         match = _REGISTERED.search(line)
         if match is not None:
-            registered(int(match.group(1)))
+            registered(int(match.group(1)) - 1)
 
     paths = ("--database_path", database, "--image_path", directory, "--output_path", output)
     given = () if start is None else ("--input_path", start)
@@ -209,4 +209,7 @@ def map_images(
     except InputError as error:
         if "failed to create" not in str(error).lower():
             raise
-    return [colmap_model.summary(path) for path in colmap_model.models(output)]
+    models = [colmap_model.summary(path) for path in colmap_model.models(output)]
+    if models:
+        registered(max(len(model.images) for model in models))
+    return models

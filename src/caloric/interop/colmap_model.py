@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.runtime.files import replacing
+from caloric.runtime.words import counted
 from caloric.types import FloatArray
 
 # Number of focal lengths, which come first, and of parameters, by COLMAP's id of the camera model.
@@ -59,8 +60,8 @@ class Reconstruction:
     def __str__(self) -> str:
         """Return the summary in one line."""
         return (
-            f"{len(self.images)} images registered, {self.points:,} points, mean reprojection "
-            f"error {self.error:.2f} px: {self.directory}"
+            f"{counted(len(self.images), 'image')} registered, {counted(self.points, 'point')}, "
+            f"mean reprojection error {self.error:.2f} px: {self.directory}"
         )
 
 
