@@ -44,11 +44,11 @@ def test_the_remaining_time_of_the_mapper_grows_faster_than_the_number_of_images
 
 
 def test_the_clock_starts_again_with_another_model(capsys, monkeypatch):
-    now = iter([0.0, 20.0, 30.0, 35.0, 50.0])
+    now = iter([0.0, 20.0, 25.0, 26.0, 45.0])
     monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
     progress = console.Progress()
     progress("images registered", 10, 20)
-    progress("images registered", 2, 20)  # another model, at 30 s
+    progress("images registered", 2, 20)  # another model, at 25 s
     progress("images registered", 10, 20)  # 20 s later
     assert capsys.readouterr().err.splitlines() == [
         "  10 of 20 images registered, 50 s left",

@@ -30,7 +30,23 @@ def test_the_matrix_has_a_pixel_for_each_pair():
     page = report_page.page(report(), [], "set")
     (data,) = re.findall(r"base64,([^\"]+)", page)
     matrix = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_UNCHANGED)
-    np.testing.assert_array_equal(matrix[..., 3], [[0, 40, 255], [40, 0, 0], [255, 0, 0]])
+    np.testing.assert_array_equal(matrix[..., 3], [[110, 40, 255], [40, 110, 0], [255, 0, 110]])
+
+
+def test_rows_and_columns_of_the_matrix_have_names():
+    long = "directory/with a long name & more.jpg"
+    names = [long, *(f"{i:03}.jpg" for i in range(200))]
+    images = [{**IMAGE, "name": name, "reason": None} for name in names]
+    page = report_page.page(report(images=images, pairs=[]), [], "set")
+    labels = re.findall(r"<text[^>]*>([^<]+)</text>", page)
+    assert labels[:2] == ["…g name &amp; more.jpg"] * 2
+    assert 40 < len(labels) < 100  # some of the names, so that they do not overlap
+
+
+def test_times_have_a_total_and_shares():
+    page = report_page.page(report(seconds={"match": 30.0, "reconstruct": 90.0}), [], "set")
+    assert '<td>COLMAP&#x27;s mapper</td><td class="n">90.00</td><td class="n">75%</td>' in page
+    assert '<td>total</td><td></td><td class="n">120.00</td>' in page
 
 
 def test_a_failure_is_marked_and_numbers_are_formatted():
@@ -59,7 +75,7 @@ def test_cameras_have_their_principal_points():
         }
 
     cameras = [
-        camera("SIMPLE_RADIAL", 500, 311.5, 240, 0),
+        camera("SIMPLE_RADIAL", 500, 311.5, 240, -0.12345),
         camera("OPENCV", 500, 501, 322, 244, 0, 0, 0, 0),
     ]
     model = {
@@ -70,3 +86,5 @@ def test_cameras_have_their_principal_points():
     page = report_page.page(report(models=[model]), [b"figure"], "set")
     assert "311.5, 240.0" in page
     assert "322.0, 244.0" in page
+    assert "-0.1235" in page or "-0.1234" in page
+    assert "0, 0, 0, 0" in page

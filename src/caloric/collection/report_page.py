@@ -12,7 +12,20 @@ from caloric.runtime.words import counted
 from caloric.types import Report
 
 _FOCAL_LENGTHS = {name: count for name, count, _ in CAMERA_MODELS.values()}
-_UNITS = {"error": " px"}  # of the numbers of a run
+# Labels and units of the numbers of a run.
+_LABELS = {"error": "mean reprojection error", "track length": "mean track length"}
+_UNITS = {"error": " px"}
+_LABEL = 18  # maximum number of characters of a name in the matrix
+_STEPS = {
+    "extract": "extract features",
+    "match": "select and match pairs",
+    "verify": "estimate geometries",
+    "refine": "propagate and refine tracks",
+    "export": "write the database",
+    "reconstruct": "COLMAP's mapper",
+    "separate": "compare focal lengths",
+    "complete": "match missing images again",
+}
 _MATRIX = 1000  # maximum number of images for which the matrix of pairs is drawn
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1b222c, #e9edf2); --soft: light-dark(#4f5a67, #a8b3c0);
@@ -34,7 +47,7 @@ td { overflow-wrap: anywhere; } td:last-child { min-width: 9rem; }
 .cards div { background: var(--field); border-radius: .5rem; padding: .5rem .9rem; }
 .cards dt { color: var(--soft); font-size: .87rem; } .cards dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
 figure { margin: .8rem 0; } figure img { display: block; max-width: 100%; height: auto; background: var(--field); border-radius: .5rem; }
-img.matrix { image-rendering: pixelated; width: min(100%, 30rem); border-radius: 0; }
+.wide { overflow-x: auto; } .matrix image { image-rendering: pixelated; }
 .charts { display: flex; flex-wrap: wrap; gap: 1.5rem; } .charts svg { width: 26rem; max-width: 100%; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); } svg rect { fill: var(--accent); }
 code { background: var(--field); padding: .1em .35em; border-radius: .3em; overflow-wrap: anywhere; }
@@ -46,16 +59,16 @@ def _formatted(value: float) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table; numbers are aligned to the right."""
+    """Return a table; numbers and percentages are aligned to the right."""
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, int | float) or str(value).endswith("%")
 
     def cell(value: object) -> str:
-        if isinstance(value, int | float):
-            return f'<td class="n">{_formatted(value)}</td>'
-        return f"<td>{escape(str(value))}</td>"
+        text = _formatted(value) if isinstance(value, int | float) else escape(str(value))
+        return f'<td class="n">{text}</td>' if is_number(value) else f"<td>{text}</td>"
 
-    numeric = [
-        rows and all(isinstance(row[i], int | float) for row in rows) for i in range(len(names))
-    ]
+    numeric = [rows and all(is_number(row[i]) for row in rows) for i in range(len(names))]
     head = "".join(
         f'<th scope="col"{" class=n" if is_number else ""}>{escape(name)}</th>'
         for name, is_number in zip(names, numeric, strict=True)
@@ -95,8 +108,12 @@ def _png(data: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LABEL else f"…{name[1 - _LABEL :]}"
+
+
 def _matrix(images: list[Report], pairs: list[Report]) -> str:
-    """Return the matrix of pairs as an image, one pixel for each pair."""
+    """Return the matrix of pairs as an image with one pixel for each pair, and names of images."""
     number = {image["name"]: i for i, image in enumerate(images)}
     count = len(number)
     if not 1 < count <= _MATRIX:
@@ -110,23 +127,41 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
             pixels[[i, j], [j, i]] = (30, 90, 220, alpha)  # BGR
         else:
             pixels[[i, j], [j, i]] = (128, 128, 128, 40)
+    pixels[range(count), range(count)] = (128, 128, 128, 110)
     _, data = cv2.imencode(".png", pixels)
+    size = float(np.clip(18 * count, 220, 560))  # of the matrix; all in pixels
+    cell, left = size / count, 7.0 * min(_LABEL, max(map(len, number))) + 10
+    top, labels = 0.75 * left, []
+    for i, name in list(enumerate(number))[:: max(1, round(15 / cell))]:
+        label, at = escape(_shortened(name)), (i + 0.5) * cell
+        labels.append(
+            f'<text x="{left - 6:.0f}" y="{top + at + 4:.1f}" text-anchor="end">{label}</text>'
+            f'<text transform="translate({left + at + 4:.1f} {top - 6:.0f}) rotate(-60)">'
+            f"{label}</text>"
+        )
+    width, height = left + size + top, top + size + 2
     return (
         "<h2>Pairs</h2><figure>"
-        f'<img class="matrix" alt="Matrix of matched pairs" src="{_png(data.tobytes())}">'
-        f"<figcaption>{count} images in the order of their names. Colored: verified, stronger "
-        "with more inliers. Gray: matched, but no reliable geometry.</figcaption></figure>"
+        f'<div class="wide" tabindex="0"><svg class="matrix" width="{width:.0f}" '
+        f'height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="Matrix of matched pairs">'
+        f'<image x="{left:.0f}" y="{top:.0f}" width="{size:.0f}" height="{size:.0f}" '
+        f'href="{_png(data.tobytes())}"/>{"".join(labels)}</svg></div>'
+        f"<figcaption>{counted(count, 'image')} in the order of their names. Orange: verified, "
+        "stronger with more inliers. Gray: matched, but no reliable geometry. Empty: not matched, "
+        "or no matches.</figcaption></figure>"
     )
 
 
 def _model(number: int, model: Report, figure: bytes) -> str:
     names = ["camera", "model", "images", "width", "height", "focal length, px"]
-    names.append("principal point, px")
+    names += ["principal point, px", "distortion"]
     rows = []
     for c in model["cameras"]:
-        x, y = c["parameters"][_FOCAL_LENGTHS[c["model"]] :][:2]
+        x, y, *distortion = c["parameters"][_FOCAL_LENGTHS[c["model"]] :]
         row = [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
-        rows.append([*row, f"{x:,.1f}, {y:,.1f}"])
+        values = ", ".join(f"{value:.4g}" for value in distortion) or "–"
+        rows.append([*row, f"{x:,.1f}, {y:,.1f}", values])
     error = model["mean reprojection error, pixels"]
     return (
         f"<h2>Model {number}</h2>"
@@ -142,11 +177,25 @@ def _model(number: int, model: Report, figure: bytes) -> str:
     )
 
 
+def _times(seconds: dict[str, float]) -> str:
+    """Return the table of durations; "–" for steps that this version does not know."""
+    total = sum(seconds.values())
+    rows: list[list[object]] = [
+        [name, _STEPS.get(name, "–"), float(value), f"{value / max(total, 1e-9):.0%}"]
+        for name, value in seconds.items()
+    ]
+    rows.append(["total", "", float(total), "100%"])
+    return _table(["step", "what it does", "seconds", "share"], rows) + (
+        '<p class="soft">Steps in which nothing changed have the time of an earlier run.</p>'
+    )
+
+
 def page(report: Report, renderings: list[bytes], title: str) -> str:
     """Return the page of a report; ``renderings`` are PNG files of its models."""
     lead = "lead" if report["models"] else "lead failure"
     numbers = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{_formatted(value)}{_UNITS.get(name, '')}</dd></div>"
+        f"<div><dt>{escape(_LABELS.get(name, name))}</dt>"
+        f"<dd>{_formatted(value)}{_UNITS.get(name, '')}</dd></div>"
         for name, value in report["numbers"].items()
     )
     warnings = "".join(f"<li>{escape(text)}</li>" for text in report["warnings"])
@@ -170,8 +219,7 @@ def page(report: Report, renderings: list[bytes], title: str) -> str:
                 for i in report["images"]
             ],
         ),
-        "<h2>Time</h2>",
-        _table(["step", "seconds"], [[k, float(v)] for k, v in report["seconds"].items()]),
+        f"<h2>Time</h2>{_times(report['seconds'])}",
     ]  # fmt: skip
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

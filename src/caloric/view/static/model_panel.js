@@ -1,6 +1,7 @@
 // The panel: all images, the images that observe a point, or an image with its matches.
 
 const DOT = "#35d6ff", MARK = "#ff6a3d";
+const LINES = 60;  // maximum number of lines between two images; all matches have points
 
 export async function json(path) {
   const response = await fetch(path);
@@ -106,6 +107,7 @@ export class Panel {
       const { item, button } = this.thumbnail(other, `${common.toLocaleString("en")} common`, async () => {
         for (const pressed of list.querySelectorAll("[aria-pressed=true]")) pressed.removeAttribute("aria-pressed");
         button.setAttribute("aria-pressed", "true");
+        this.section.querySelector("p").textContent = `${common.toLocaleString("en")} points in common with ${this.images[other].name}. Lines connect some of them.`;
         await this.drawMatches(image, other, await json(`api/matches/${image}/${other}`));
       });
       list.append(item);
@@ -139,14 +141,20 @@ export class Panel {
     const photographs = await Promise.all(numbers.map((i) => (this.photographs ? loaded(`api/preview/${i}`) : null)));
     const rows = numbers.map((number, i) => [this.images[number], photographs[i]]);
     const context = this.prepare(rows, `${matches.length} common points of ${rows[0][0].name} and ${rows[1][0].name}`);
-    context.strokeStyle = `${DOT}88`;
-    context.lineWidth = 1;
-    context.beginPath();
-    for (const [x, y, u, v] of matches) {
-      context.moveTo((x + 0.5) * this.scale, (y + 0.5) * this.scale);
-      context.lineTo((u + 0.5) * this.scale, this.tops[1] + (v + 0.5) * this.scale);
-    }
-    context.stroke();
+    const step = Math.max(1, Math.ceil(matches.length / LINES));
+    matches.forEach(([x, y, u, v], i) => {
+      // The color depends on the position in the first image, so that lines can be followed.
+      context.strokeStyle = context.fillStyle = `hsl(${(300 * x) / rows[0][0].width} 95% 62%)`;
+      const [ax, ay] = [(x + 0.5) * this.scale, (y + 0.5) * this.scale];
+      const [bx, by] = [(u + 0.5) * this.scale, this.tops[1] + (v + 0.5) * this.scale];
+      for (const [cx, cy] of [[ax, ay], [bx, by]]) context.fillRect(cx - 1.5, cy - 1.5, 3, 3);
+      if (i % step) return;
+      context.lineWidth = 1.5;
+      context.beginPath();
+      context.moveTo(ax, ay);
+      context.lineTo(bx, by);
+      context.stroke();
+    });
     this.canvas.scrollIntoView({ block: "nearest" });
   }
 }

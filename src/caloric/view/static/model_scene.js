@@ -7,6 +7,7 @@ import {
 
 const ORANGE = 0xff9d6b, BLUE = 0x7cc4ff;
 const FRUSTUM = 0.06;  // depth of a camera, relative to the size of the scene
+const OPACITY = 0.85, FADED = 0.12;  // of thumbnails, and of those that are not selected
 const NEAR = 8;  // pixels around a click in which a point is selected
 const MANY = 100000;  // points, for which antialiasing is too slow without a GPU
 const SLOW = 33, FAST = 20;  // milliseconds per frame, to draw fewer or more points while moving
@@ -57,7 +58,7 @@ function plane(points) {
   geometry.setAttribute("position", new BufferAttribute(new Float32Array([...a, ...b, ...c, ...d]), 3));
   geometry.setAttribute("uv", new BufferAttribute(new Float32Array([0, 1, 1, 1, 1, 0, 0, 0]), 2));
   geometry.setIndex([0, 1, 2, 0, 2, 3]);
-  return new Mesh(geometry, new MeshBasicMaterial({ color: 0x8892a0, side: DoubleSide, transparent: true, opacity: 0.85 }));
+  return new Mesh(geometry, new MeshBasicMaterial({ color: 0x8892a0, side: DoubleSide, transparent: true, opacity: OPACITY }));
 }
 
 export class ModelScene {
@@ -197,6 +198,7 @@ export class ModelScene {
   // Emphasize images by number; draw lines between points and camera centers.
   select(images, points) {
     this.colorOutlines(images);
+    this.planes.forEach(({ material }, i) => { material.opacity = images.length && !images.includes(i) ? FADED : OPACITY; });
     if (this.marks) this.scene.remove(this.marks);
     this.marks = null;
     const position = this.points.geometry.attributes.position.array, lines = [];
