@@ -302,7 +302,9 @@ def map_images(
     options = library.IncrementalPipelineOptions()
     for name, value in thresholds.items():
         setattr(options if hasattr(options, name) else options.mapper, name, value)
-    count = 0 if start is None else len(colmap_model.summary(start).images)
+    # pycolmap also calls the callback of the initial pair if it starts from a model.
+    first = 2 if start is None else len(colmap_model.summary(start).images)
+    count = 0
 
     def show(images: int) -> None:
         nonlocal count
@@ -312,7 +314,7 @@ def map_images(
     call(
         lambda: library.incremental_mapping(
             str(database), str(directory), str(output), options, str(start or ""),
-            initial_image_pair_callback=lambda: show(2),
+            initial_image_pair_callback=lambda: show(first),
             next_image_callback=lambda: show(count + 1),
         ),
         database,
