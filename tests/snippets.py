@@ -146,6 +146,7 @@ def run(command, directory, programs):
 
 def serve(command, directory, programs):
     """Start the viewer, load its page and stop it."""
+    command = command.replace("--number 1", "--number 0")  # there is only one model
     command = f"{command} --port 0 --no-browser"
     process = start(command, directory, programs, start_new_session=True)
     try:
