@@ -16,8 +16,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from caloric.bench.report import versions
-from caloric.collection import model_refining, scenes
-from caloric.collection.model_refining import Aligned
+from caloric.collection import adjusting, aligning, model_refining, scenes
+from caloric.collection.aligning import Mask
 from caloric.collection.scenes import Scene
 from caloric.interop import colmap, colmap_model, colmap_tables
 from caloric.interop.colmap_model import Camera
@@ -28,6 +28,8 @@ from tools.pages.markdown import table
 
 _FEATURES = 3000
 _RADIUS = 6.0  # pixels; the corners of a cell of 8 pixels are 5.7 from its center
+_STEPS = 5  # of triangulation
+_TO_GAUSSIAN = 1.4826  # standard deviation by the median of the absolute value
 _FIXED = {"refine_focal_length": False, "refine_extra_params": False}
 _CASES: dict[str, Callable[[FloatArray, np.random.Generator], FloatArray]] = {
     "COLMAP SIFT": lambda xy, random: xy,
@@ -50,10 +52,38 @@ def _evaluated(scene: Scene, xy: FloatArray, cameras: Report) -> Report:
     }
 
 
-def _adjusted(scene: Scene, xy: FloatArray, good: model_refining.Mask) -> Scene:
-    aligned = Aligned(xy, np.zeros((len(xy), 2, 2)), good)
+def _ratios(scene: Scene, covariances: FloatArray, used: Mask) -> list[float]:
+    """Return the predicted standard deviation by the measured one, in x and y.
+
+    A residual is smaller than the error, because the point is fitted to the observations: with the
+    weights Σ⁻¹ and the derivatives J by the point, its covariance is Σ − J (Σ Jᵀ Σ⁻¹ J)⁻¹ Jᵀ. The
+    measured deviation is the median residual, divided by its predicted deviation, of points with at
+    least three observations, scaled to that of a Gaussian.
+    """
+    count = len(scene.points.ids)
+    used = used & (np.bincount(scene.point, used, minlength=count) >= 3)[scene.point]
+    part, point = covariances[used], scene.point[used]
+    xyz = scene.points.xyz.copy()
+    for _ in range(_STEPS):
+        at = scenes.project(scene, xyz)
+        slopes, errors = at.slopes[used], (scene.xy - at.xy)[used]
+        weighted = slopes.transpose(0, 2, 1) @ np.linalg.inv(part)
+        normal, right = np.zeros((count, 3, 3)), np.zeros((count, 3))
+        np.add.at(normal, point, weighted @ slopes)
+        np.add.at(right, point, np.einsum("mij,mj->mi", weighted, errors))
+        normal[np.bincount(point, minlength=count) == 0] = np.eye(3)
+        inverse = np.linalg.inv(normal)
+        xyz = xyz + np.einsum("pij,pj->pi", inverse, right)
+    expected = part - slopes @ inverse[point] @ slopes.transpose(0, 2, 1)
+    deviations = np.sqrt(np.maximum(np.diagonal(expected, axis1=1, axis2=2), 1e-12))
+    measured = _TO_GAUSSIAN * np.median(np.abs(errors) / deviations, 0)
+    return [float(1 / value) for value in measured]
+
+
+def _adjusted(scene: Scene, xy: FloatArray, good: Mask) -> Scene:
+    aligned = replace(aligning.unrefined(xy), refined=good)
     points = scenes.triangulate(scene, xy, good)
-    return model_refining.adjusted(scene, aligned, points, _FIXED)
+    return adjusting.adjust(scene, aligned, points, _FIXED, weighted=False).scene
 
 
 def _snapped(scene: Scene, keypoints: dict[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -69,7 +99,7 @@ def _snapped(scene: Scene, keypoints: dict[str, FloatArray]) -> tuple[FloatArray
 
 def _written(scene: Scene, xy: FloatArray, directory: Path) -> Path:
     directory.mkdir()
-    new = model_refining.changed(scene, xy, scene.points.xyz, np.ones(len(xy), bool))
+    new = adjusting.changed(scene, xy, scene.points.xyz, np.ones(len(xy), bool))
     colmap_model.write(directory, new.cameras, new.images, new.points)
     return directory
 
@@ -113,7 +143,12 @@ def _scene(directory: Path, work: Path, progress: Log) -> Report:
             model, images, work / f"refined {number}", intrinsics=False
         )
         refined = scenes.read(work / f"refined {number}")
+        with np.load(work / f"refined {number}" / model_refining.COVARIANCES) as arrays:
+            xx, xy, yy = arrays["covariances"].astype(np.float64).T
+            covariances = np.stack([xx, xy, xy, yy], 1).reshape(-1, 2, 2)
+            ratios = _ratios(refined, covariances, arrays["refined"])
         rows["refined"] = _evaluated(refined, refined.xy, cameras) | {
+            "predicted by measured deviation, x and y": ratios,
             "share refined": outcome.refined / outcome.observations,
             "seconds": time.perf_counter() - started,
         }

@@ -148,7 +148,7 @@ constexpr int PATCH_SIDE = 21, NOISE_LAGS = 6;  // SIDE and LAGS there
 
 struct RefinementConstants {
   double spacing, tolerance, max_step, damping, damping_decrease, damping_increase, min_increased_damping,
-      relative_damping, max_cost, power_epsilon, diagonal_epsilon, min_noise_spacing;
+      relative_damping, max_cost, power_epsilon, diagonal_epsilon, min_noise_spacing, residual_samples, correlated_cost;
 };
 
 // An image of a pyramid: pixel i of level n is pixel i 2^n of the original image.
@@ -173,7 +173,8 @@ struct RefinementTask {
   RefinementConstants constants;
   const double *a, *b;  // (count, 2, 3)
   double *maps;         // (count, 2, 3): refined b
-  double *covariances;  // (count, 2, 2): of the shift, in sigma of the frame
+  double *covariances;  // (count, 2, 2): of the shift by image noise, in sigma of the frame
+  double *totals;       // (count, 2, 2): the same for all errors
   double *statistics;   // (count, 3): cost before and after, mean square gradient of the template
   i64 count;
 };

@@ -337,7 +337,8 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
                     const std::vector<std::pair<Square, Square>> &filters, const std::vector<int> &steps,
                     const nb::dict &constants, In<double, nb::shape<2>> noise, In<double, nb::ndim<1>> variances,
                     In<double, nb::shape<-1, 4>> correlations, Out<double, nb::shape<-1, 2, 3>> maps,
-                    Out<double, nb::shape<-1, 2, 2>> covariances, Out<double, nb::shape<-1, 3>> statistics) {
+                    Out<double, nb::shape<-1, 2, 2>> covariances, Out<double, nb::shape<-1, 2, 2>> totals,
+                    Out<double, nb::shape<-1, 3>> statistics) {
   RefinementTask task{};
   task.first = to_pyramid(first);
   task.second = to_pyramid(second);
@@ -358,13 +359,15 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
       .read("power_epsilon", c.power_epsilon)
       .read("diagonal_epsilon", c.diagonal_epsilon)
       .read("min_noise_spacing", c.min_noise_spacing)
+      .read("residual_samples", c.residual_samples)
+      .read("correlated_cost", c.correlated_cost)
       .require_no_others();
   const std::size_t levels = std::max(first.size(), second.size()), count = a.shape(0);
   require(variances.shape(0) >= levels && correlations.shape(0) >= levels,
           "variances, correlations: expected one per level");
-  require(
-      b.shape(0) == count && maps.shape(0) == count && covariances.shape(0) == count && statistics.shape(0) == count,
-      "b, maps, covariances, statistics: expected one per match");
+  require(b.shape(0) == count && maps.shape(0) == count && covariances.shape(0) == count &&
+              totals.shape(0) == count && statistics.shape(0) == count,
+          "b, maps, covariances, totals, statistics: expected one per match");
   task.window = window.data();
   task.noise = noise.data();
   task.variances = variances.data();
@@ -373,6 +376,7 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
   task.b = b.data();
   task.maps = maps.data();
   task.covariances = covariances.data();
+  task.totals = totals.data();
   task.statistics = statistics.data();
   task.count = (i64)count;
   nb::gil_scoped_release released;
@@ -437,7 +441,7 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 9;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 10;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -469,5 +473,5 @@ NB_MODULE(caloric_native, m) {
   m.def("refine_matches", &refine_matches, nb::kw_only(), nb::arg("first"), nb::arg("second"), nb::arg("a"),
         nb::arg("b"), nb::arg("window"), nb::arg("filters"), nb::arg("steps"), nb::arg("constants"), nb::arg("noise"),
         nb::arg("variances"), nb::arg("correlations"), nb::arg("maps").noconvert(), nb::arg("covariances").noconvert(),
-        nb::arg("statistics").noconvert());
+        nb::arg("totals").noconvert(), nb::arg("statistics").noconvert());
 }

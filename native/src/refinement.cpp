@@ -58,9 +58,11 @@ class Refiner {
   void refine(i64 m) {
     const double *a = task_.a + 6 * m, *initial_b = task_.b + 6 * m;
     double *b = task_.maps + 6 * m, *statistics = task_.statistics + 3 * m, *covariance = task_.covariances + 4 * m;
+    double *total_covariance = task_.totals + 4 * m;
     std::copy(initial_b, initial_b + 6, b);
     std::fill(statistics, statistics + 3, 0.0);
     std::fill(covariance, covariance + 4, std::numeric_limits<double>::infinity());
+    std::fill(total_covariance, total_covariance + 4, std::numeric_limits<double>::infinity());
     double power_a = 0, cost = 0, power_b = 0;
     if (!sample(task_.second, initial_b, c_.spacing, grid_, buffers_)) return;
     std::memcpy(buffers_.initial_patch_b, buffers_.patch, sizeof buffers_.initial_patch_b);
@@ -73,7 +75,7 @@ class Refiner {
       if (!minimize(filters_[k], b, cost, power_b)) return;
       if (k + 1 < filters_.size() && !(cost < c_.max_cost)) return;
     }
-    compute_covariance(a, b, power_a, power_b, covariance);
+    if (compute_covariance(a, b, power_a, power_b, covariance)) add_residual(cost, covariance, total_covariance);
     std::memcpy(buffers_.patch, buffers_.initial_patch_b, sizeof buffers_.initial_patch_b);
     compare(filters_.back(), buffers_.trial, statistics[0], power_b);
     statistics[1] = cost;
@@ -187,9 +189,9 @@ class Refiner {
     }
   }
 
-  // Propagates the noise of both images to the shift.
-  void compute_covariance(const double *a, const double *b, double power_a, double power_b, double *covariance) {
-    double matrix[6][6], row[6];
+  // Propagates the noise of both images to the shift. Returns false if the Hessian is singular.
+  bool compute_covariance(const double *a, const double *b, double power_a, double power_b, double *covariance) {
+    double matrix[6][6];
     float kernel[2][PADDED_PATCH] = {}, correlated[PADDED_PATCH] = {}, weights[BOTH];
     const Filters &filters = filters_.back();
     std::memcpy(matrix, hessian_, sizeof matrix);
@@ -197,7 +199,8 @@ class Refiner {
     for (int p = 0; p < 2; ++p) {
       double unit[6] = {};
       unit[4 + p] = 1;
-      if (!solve(matrix, unit, row)) return;
+      double *row = inverse_[p];
+      if (!solve(matrix, unit, row)) return false;
       // The derivative of the shift with respect to the residual, then with respect to the patch.
       for (int i = 0; i < BOTH; i += LANES) {
         Vec sum = {};
@@ -233,6 +236,18 @@ class Refiner {
       }
     }
     covariance[1] = covariance[2];
+    return true;
+  }
+
+  // Adds to the covariance by noise what the residual shows beyond it.
+  void add_residual(double cost, const double *covariance, double *result) {
+    const double variance = cost * (1 + cost / c_.correlated_cost) / c_.residual_samples;
+    const double trace = variance * (inverse_[0][4] + inverse_[1][5]), noise = covariance[0] + covariance[3];
+    const double share = std::max(trace - noise, 0.0) / (trace + c_.power_epsilon);
+    for (int p = 0; p < 2; ++p)
+      for (int q = 0; q < 2; ++q)
+        result[2 * p + q] = covariance[2 * p + q] + share * variance * inverse_[p][4 + q];
+    result[1] = result[2];
   }
 
   const RefinementTask &task_;
@@ -241,6 +256,7 @@ class Refiner {
   std::vector<Filters> filters_;
   Buffers buffers_;
   double hessian_[6][6];
+  double inverse_[2][6];  // the rows of its inverse for the shift
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ def moving(shift, reach):
         maps[moved, :, 2] = goal[moved]
         infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(maps), 2, 2))
         covariances = np.where(moved[:, None, None], 1e-4 * np.eye(2), infinite)
-        return Refined(maps, moved, covariances)
+        return Refined(maps, moved, covariances, covariances)
 
     return refine
 

@@ -101,6 +101,7 @@ def refine() -> dict[str, np.ndarray]:
         "maps": refined.maps,
         "moved": refined.moved,
         "covariances": refined.covariances,
+        "total_covariances": refined.total_covariances,
     }
 
 

@@ -24,8 +24,9 @@ def test_refined_matches_agree_with_the_cpu(pair):
     assert (refined.moved == expected.moved).mean() > 0.98
     both = refined.moved & expected.moved
     assert np.quantile(np.linalg.norm(refined.xy - expected.xy, axis=1)[both], 0.98) < 1e-3
-    ratio = refined.covariances[both][:, 0, 0] / expected.covariances[both][:, 0, 0]
-    assert np.abs(np.log(np.quantile(ratio, [0.02, 0.98]))).max() < 0.02
+    for name in ("covariances", "total_covariances"):
+        variances = [getattr(result, name)[both][:, 0, 0] for result in (refined, expected)]
+        assert np.abs(np.log(np.quantile(np.divide(*variances), [0.02, 0.98]))).max() < 0.02
     assert len(caloric.refine(*pair[:2], [], [], device=HERE)) == 0
 
 
@@ -37,10 +38,7 @@ def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
     monkeypatch.setattr(refinement, "_BATCH", 100)
     monkeypatch.setattr(refinement, "_RECORDED", 64)
     parts = refinement.descend(*pixels, a, b, DEVICE)
-    for one, other in zip(
-        (whole.maps, whole.shifts, whole.statistics), (parts.maps, parts.shifts, parts.statistics),
-        strict=True,
-    ):  # fmt: skip
+    for one, other in zip(vars(whole).values(), vars(parts).values(), strict=True):
         assert one.shape == other.shape
         assert np.quantile(np.abs(one - other), 0.98) < 1e-4
 

@@ -71,7 +71,7 @@ def propagate(inliers, moved=True, cosine=1.0, consistent=True, covariance=0.01)
 
     def refine(i, a, b):
         covariances = np.tile(covariance * np.eye(2), (len(b), 1, 1))
-        return Refined(b, np.full(len(b), moved), covariances)
+        return Refined(b, np.full(len(b), moved), covariances, covariances)
 
     def describe(i, maps):
         return np.tile([cosine, np.sqrt(1 - cosine**2)], (len(maps), 1))

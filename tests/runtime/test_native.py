@@ -30,6 +30,7 @@ REFINEMENT = {
     "spacing": 0.5, "tolerance": 1e-4, "max_step": 0.4, "damping": 1e-3, "damping_decrease": 5.0,
     "damping_increase": 10.0, "min_increased_damping": 1e-2, "relative_damping": 1e-6,
     "max_cost": 9.0, "power_epsilon": 1e-12, "diagonal_epsilon": 1e-9, "min_noise_spacing": 0.5,
+    "residual_samples": 128.0, "correlated_cost": 0.25,
 }  # fmt: skip
 
 
@@ -153,7 +154,7 @@ HASHES = {
     "extrema": "157a2cbacf6dd2cd",
     "descriptors": "885db9d59e9ef97e",
     "neighbors": "4e8d67cc7b2d75ae",
-    "refinement": "9331e7e7759c1ec4",
+    "refinement": "044f2b47165af4e0",
 }
 
 
@@ -210,13 +211,13 @@ def reference_results():
     maps[:, [0, 1], [0, 1]] = rng.integers(64, 512, (40, 1)) / 64
     maps[:, :, 2] = rng.integers(-20, 230, (40, 2))
     second = maps + rng.integers(-16, 17, maps.shape) / 64
-    outputs = np.empty((40, 2, 3)), np.empty((40, 2, 2)), np.empty((40, 3))
+    outputs = [np.empty((40, *shape)) for shape in ((2, 3), (2, 2), (2, 2), (3,))]
     core.refine_matches(
         first=[image, image[::2, ::2].copy()], second=[image], a=maps, b=second, window=window,
         filters=filters, steps=[3, 2], constants=REFINEMENT, noise=np.array([0.25, 0.5]),
         variances=np.array([1.0, 0.25]),
         correlations=np.array([[1.0, 0, 0, 0], [1, 0.5, 0.25, 0]]),
-        maps=outputs[0], covariances=outputs[1], statistics=outputs[2],
+        maps=outputs[0], covariances=outputs[1], totals=outputs[2], statistics=outputs[3],
     )  # fmt: skip
     assert (outputs[0] != second).any()
     yield "refinement", b"".join(v.tobytes() for v in outputs)
@@ -385,7 +386,7 @@ def test_constants_of_refinement_are_read_by_name(name):
             filters=[(square, square)],
             steps=[1], constants=constants, noise=np.ones(2), variances=np.ones(1),
             correlations=np.ones((1, 4)), maps=empty.copy(), covariances=np.zeros((0, 2, 2)),
-            statistics=np.zeros((0, 3)),
+            totals=np.zeros((0, 2, 2)), statistics=np.zeros((0, 3)),
         )  # fmt: skip
 
     refine(REFINEMENT)

@@ -31,11 +31,13 @@ def refine(
         float, typer.Option(help="Scale, in pixels, to assume for keypoints that have none.")
     ] = POINT_SIGMA,
     adjust: Annotated[
-        bool, typer.Option(help="Models: run COLMAP's bundle adjustment, without weights.")
+        bool,
+        typer.Option(help="Models: adjust points, poses and cameras; weighted if possible."),
     ] = True,
     intrinsics: Annotated[
         bool, typer.Option(help="Models: refine focal lengths and distortion.")
     ] = True,
+    hdf5: Annotated[bool, typer.Option(help="Models: write covariances.h5 too.")] = False,
 ) -> None:
     """Refine a COLMAP model, or an hloc or COLMAP project, to sub-pixel accuracy.
 
@@ -49,19 +51,19 @@ def refine(
         raise InputError("specify the image directory once: caloric refine PROJECT IMAGES -o OUT")
     image_directory = check_input_directory(str(directory or images))
     if project.is_dir():
-        _refine_model(project, image_directory, output, adjust, intrinsics)
+        _refine_model(project, image_directory, output, adjust, intrinsics, hdf5)
     else:
         _refine_project(project, image_directory, output, matches, sigma)
 
 
 def _refine_model(
-    model: Path, directory: Path, output: Path, adjust: bool, intrinsics: bool
+    model: Path, directory: Path, output: Path, adjust: bool, intrinsics: bool, hdf5: bool
 ) -> None:
     from caloric.collection.model_refining import refine_model
 
     with console.working(f"refining {model}"):
         result = refine_model(
-            model, directory, output, adjust=adjust, intrinsics=intrinsics,
+            model, directory, output, adjust=adjust, intrinsics=intrinsics, hdf5=hdf5,
             progress=console.Progress(),
         )  # fmt: skip
     for name, why in result.skipped.items():
@@ -71,7 +73,8 @@ def _refine_model(
         more = " or more" if length == max(result.by_length) else ""
         typer.echo(f"  {length}{more} observations per point: {before:.3f} px, {after:.3f} px")
     if adjust and result.improved:
-        typer.echo("bundle adjustment by COLMAP, without weights")
+        weights = "weighted by the covariances" if result.weighted else "by COLMAP, without weights"
+        typer.echo(f"bundle adjustment {weights}")
     typer.echo(f"written: {output}")
     if result.skipped:
         raise typer.Exit(1)

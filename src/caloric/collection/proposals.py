@@ -172,14 +172,16 @@ def _refined(source: Source, frames: FloatArray, maps: FloatArray) -> Refined:
     maps[:, :, 2] -= distances[:, None] * normals
     along = normals[:, ::-1] * [-1, 1] * sigmas(maps)[:, None]
     first = source.refine(frames, maps)
-    refined, moved, covariances = first.maps.copy(), first.moved.copy(), first.covariances.copy()
+    arrays = [array.copy() for array in vars(first).values()]
+    result = Refined(*arrays)
     for step in _STEPS:
-        rows = np.flatnonzero(~moved)
+        rows = np.flatnonzero(~result.moved)
         starts = maps[rows].copy()
         starts[:, :, 2] += step * along[rows]
         again = source.refine(frames[rows], starts)
-        refined[rows], moved[rows], covariances[rows] = again.maps, again.moved, again.covariances
-    return Refined(refined, moved, covariances)
+        for array, values in zip(arrays, vars(again).values(), strict=True):
+            array[rows] = values
+    return result
 
 
 def _inliers(

@@ -158,6 +158,21 @@ def triangulate(scene: Scene, xy: FloatArray, used: NDArray[np.bool_]) -> FloatA
     return xyz
 
 
+def covering(scene: Scene, used: NDArray[np.bool_], per_image: int = 3) -> NDArray[np.bool_]:
+    """Return a mask (m,) of the used observations of a few points that cover all images.
+
+    The points of each image are those with the most observations; images with fewer points than
+    ``per_image`` have all.
+    """
+    length = np.bincount(scene.point, used, minlength=len(scene.points.ids))
+    selected = np.zeros(len(length), bool)
+    for number in range(len(scene.images)):
+        rows = scene.rows(number)
+        points = scene.point[rows][used[rows]]
+        selected[points[np.argsort(-length[points], kind="stable")[:per_image]]] = True
+    return np.asarray(used & selected[scene.point])
+
+
 def shapes(scene: Scene, at: Projections) -> FloatArray:
     """Return the linear maps (m, 2, 2) from the surface at each point to the image, in pixels.
 

@@ -117,17 +117,17 @@ def _split(rows: Indices, distance: NDArray[np.float32], image: Indices) -> Indi
     return np.array([root(i) for i in range(len(image))], np.int64)
 
 
-def references(
-    tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]
-) -> dict[tuple[str, str], Indices]:
-    """Return pairs of a reference feature and a feature to refine: (k, 2) by pair of images.
+def representatives(tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]) -> Indices:
+    """Return the index of the reference feature (k,) of each track, in its image.
 
-    The reference of a track is its feature with the most matches; ties are broken by the scale
-    nearest to the mean of the track. Each other feature of the track is in exactly one pair.
-    ``sigmas`` has the scales (n,) of the features of each image.
+    It is the feature with the most matches; ties are broken by the scale nearest to the mean of
+    the track. ``sigmas`` has the scales (n,) of the features of each image.
     """
-    if len(tracks.track) == 0:
-        return {}
+    return np.asarray(tracks.feature[_representatives(tracks, sigmas)])
+
+
+def _representatives(tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]) -> Indices:
+    """Return the row (k,) of the reference feature of each track."""
     scale = np.zeros(len(tracks.track))
     for number in np.unique(tracks.image):
         rows = tracks.image == number
@@ -136,8 +136,20 @@ def references(
     # Rounded to be the same in all builds of the compiled core.
     deviation = np.round(np.abs(scale - mean[tracks.track]), 4)
     order = np.lexsort((np.arange(len(scale)), deviation, -tracks.degree, tracks.track))
-    first = order[np.unique(tracks.track[order], return_index=True)[1]]
-    reference = first[tracks.track]
+    return np.asarray(order[np.unique(tracks.track[order], return_index=True)[1]])
+
+
+def references(
+    tracks: Tracks, sigmas: Mapping[str, NDArray[np.floating]]
+) -> dict[tuple[str, str], Indices]:
+    """Return pairs of a reference feature and a feature to refine: (k, 2) by pair of images.
+
+    :func:`representatives` has the references. Each other feature of the track is in exactly one
+    pair. ``sigmas`` has the scales (n,) of the features of each image.
+    """
+    if len(tracks.track) == 0:
+        return {}
+    reference = _representatives(tracks, sigmas)[tracks.track]
     others = np.flatnonzero(reference != np.arange(len(reference)))
     reference = reference[others]
     images = tracks.image[reference] * len(tracks.names) + tracks.image[others]

@@ -128,7 +128,7 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
 
 
 def _refined(first: Tensor, second: Tensor, a: FloatArray, b: FloatArray) -> list[FloatArray]:
-    """Return maps, shifts and statistics of the matches of a batch."""
+    """Return maps, shifts, total shifts and statistics of the matches of a batch."""
     count, device = len(a), first.device
     if count > _RECORDED:
         packed = _packed(first, second, *(torch.tensor(v, device=device) for v in (a, b)))
@@ -138,12 +138,12 @@ def _refined(first: Tensor, second: Tensor, a: FloatArray, b: FloatArray) -> lis
         rows = np.minimum(np.arange(size), count - 1)
         frames = (torch.from_numpy(v[rows]).to(device) for v in (a, b))
         packed = graphs.recorded(_packed, ("refinement",), first, second, *frames)
-    maps, shifts, statistics = np.split(packed[:count].cpu().numpy(), (6, 10), 1)
-    return [maps.reshape(-1, 2, 3), shifts.reshape(-1, 2, 2), statistics]
+    maps, *shifts, statistics = np.split(packed[:count].cpu().numpy(), (6, 10, 14), 1)
+    return [maps.reshape(-1, 2, 3), *(v.reshape(-1, 2, 2) for v in shifts), statistics]
 
 
 def _packed(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return maps, shifts and statistics of frames (m, 2, 3) as one float64 tensor (m, 13)."""
+    """Return an :class:`Outcome` of frames (m, 2, 3) as one float64 tensor (m, 17)."""
     images = _octaves(first), _octaves(second)
     parts = refinement_steps.descend(images, a, b, _tables(first.device))
     return torch.cat([v.double().flatten(1) for v in parts], 1)

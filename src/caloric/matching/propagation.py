@@ -90,9 +90,7 @@ def propagate(
             ends = [frames[:, :, 2], refined.xy]
             keep = refined.moved & precise(refined.covariances) & consistent(ends[i], ends[j])
             rows[i].append(unmatched[predicted.rows[keep]])
-            refinements[i].append(
-                Refined(refined.maps[keep], refined.moved[keep], refined.covariances[keep])
-            )
+            refinements[i].append(refined[keep])
             points[i] = np.concatenate([points[i], ends[0][keep]])
             points[j] = np.concatenate([points[j], ends[1][keep]])
         if len(points[0]) - before < _FEW * before:

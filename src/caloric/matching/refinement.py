@@ -21,6 +21,7 @@ from caloric.frames import sigmas, singular_values
 from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import (
     BLURS,
+    CORRELATED_COST,
     DAMPING,
     DAMPING_DECREASE,
     DAMPING_INCREASE,
@@ -32,6 +33,7 @@ from caloric.matching.refinement_steps import (
     MIN_NOISE_SPACING,
     POWER_EPSILON,
     RELATIVE_DAMPING,
+    RESIDUAL_SAMPLES,
     ROOT,
     SIDE,
     SPACING,
@@ -62,12 +64,16 @@ class Refined:
     moved : array (m,) of bool
         Which frames were refined; the others are unchanged.
     covariances : array (m, 2, 2)
-        Covariances of the positions in square pixels, infinite for unchanged frames.
+        Covariances of the positions by image noise, in square pixels; infinite for unchanged
+        frames.
+    total_covariances : array (m, 2, 2)
+        The same for all errors, estimated from how well the patches agree.
     """
 
     maps: FloatArray
     moved: NDArray[np.bool_]
     covariances: FloatArray
+    total_covariances: FloatArray
 
     def __len__(self) -> int:
         """Return the number of frames."""
@@ -76,6 +82,12 @@ class Refined:
     def __repr__(self) -> str:
         """Return a one-line summary."""
         return f"Refined({int(self.moved.sum())} of {len(self)} frames)"
+
+    def __getitem__(self, rows: Any) -> "Refined":
+        """Return the frames with the given rows: a mask, indices or a slice."""
+        return Refined(
+            self.maps[rows], self.moved[rows], self.covariances[rows], self.total_covariances[rows]
+        )
 
     @property
     def xy(self) -> FloatArray:
@@ -137,14 +149,15 @@ def _tables() -> refinement_steps.Tables:
 class Outcome:
     """The final frames of all matches, before it is decided which to accept.
 
-    ``maps`` (m, 2, 3) are the frames, ``shifts`` (m, 2, 2) the covariances of their positions in
-    units of σ of the frames. ``statistics`` (m, 3) are the costs before and after, at the last σ,
-    and the mean square gradient of the first image; all are 0 if the match was given up after the
-    first σ.
+    ``maps`` (m, 2, 3) are the frames, ``shifts`` (m, 2, 2) the covariances of their positions by
+    image noise in units of σ of the frames, ``total_shifts`` those by all errors. ``statistics``
+    (m, 3) are the costs before and after, at the last σ, and the mean square gradient of the first
+    image; all are 0 if the match was given up after the first σ.
     """
 
     maps: FloatArray
     shifts: FloatArray
+    total_shifts: FloatArray
     statistics: FloatArray
 
 
@@ -166,7 +179,7 @@ def refine(
     """
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
         infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(b), 2, 2))
-        return Refined(b, np.zeros(len(b), bool), infinite.copy())
+        return Refined(b, np.zeros(len(b), bool), infinite.copy(), infinite.copy())
     end = (descent or descend)(image_a, image_b, a, b)
     before, cost, power = end.statistics.T
     # Smaller changes of the cost may be rounding errors.
@@ -174,13 +187,11 @@ def refine(
     fits = (power > _FLAT) & better & (cost < _MAX_FINAL_COST) & _allowed(b, end.maps)
     linear = end.maps[:, :, :2]
     with np.errstate(invalid="ignore"):
-        covariances = linear @ end.shifts @ linear.transpose(0, 2, 1)
-    fits &= np.isfinite(covariances).all((1, 2))
-    return Refined(
-        np.where(fits[:, None, None], end.maps, b),
-        fits,
-        np.where(fits[:, None, None], covariances, np.diag([np.inf, np.inf])),
-    )
+        both = [linear @ v @ linear.transpose(0, 2, 1) for v in (end.shifts, end.total_shifts)]
+    fits &= np.isfinite(both).all((0, 2, 3))
+    mask = fits[:, None, None]
+    noise, total = (np.where(mask, v, np.diag([np.inf, np.inf])) for v in both)
+    return Refined(np.where(mask, end.maps, b), fits, noise, total)
 
 
 def descend(
@@ -190,7 +201,7 @@ def descend(
     first, second = threads.each(prepared, (image_a, image_b))
     core = native.core()
 
-    def block(rows: range) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def block(rows: range) -> tuple[FloatArray, ...]:
         part = slice(rows.start, rows.stop)
         if core is None:
             return refinement_steps.descend((first, second), a[part], b[part], _tables())
@@ -208,12 +219,12 @@ def _by_core(
     a: FloatArray,
     b: FloatArray,
     noise: tuple[float, float],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, ...]:
     """Return the same as :func:`caloric.matching.refinement_steps.descend`."""
     count = max(len(first), len(second))
     variances, correlations = zip(*(noise_of(i) for i in range(count)), strict=True)
     filter_pairs = [filters(blur) for blur in BLURS]
-    result = np.empty((len(a), 2, 3)), np.empty((len(a), 2, 2)), np.empty((len(a), 3))
+    result = tuple(np.empty((len(a), *shape)) for shape in ((2, 3), (2, 2), (2, 2), (3,)))
     core.refine_matches(
         first=first, second=second, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b),
         window=ROOT.reshape(SIDE, SIDE), filters=[(f.smooth, f.slope) for f in filter_pairs],
@@ -224,10 +235,11 @@ def _by_core(
             "min_increased_damping": MIN_INCREASED_DAMPING,
             "relative_damping": RELATIVE_DAMPING, "max_cost": MAX_COST,
             "power_epsilon": POWER_EPSILON, "diagonal_epsilon": DIAGONAL_EPSILON,
-            "min_noise_spacing": MIN_NOISE_SPACING,
+            "min_noise_spacing": MIN_NOISE_SPACING, "residual_samples": RESIDUAL_SAMPLES,
+            "correlated_cost": CORRELATED_COST,
         },
         noise=np.array(noise), variances=np.array(variances), correlations=np.array(correlations),
-        maps=result[0], covariances=result[1], statistics=result[2],
+        maps=result[0], covariances=result[1], totals=result[2], statistics=result[3],
     )  # fmt: skip
     return result
 

@@ -35,6 +35,9 @@ RELATIVE_DAMPING = 1e-6  # share of the trace added to the diagonal
 MAX_COST = 1.0  # after the first blur; the cost of unrelated fields is 2
 MIN_NOISE_SPACING = 0.4  # pixels between samples, for the correlation of their noise
 LAGS = 6  # samples over which noise is correlated
+# Estimated on rendered scenes with relief and on fountain-P11, see `total_covariances`.
+RESIDUAL_SAMPLES = 120.0  # independent samples of a small residual
+CORRELATED_COST = 0.2  # at which they are half as many
 POWER_EPSILON = 1e-12  # added to mean square gradients
 DIAGONAL_EPSILON = 1e-9  # added to diagonals, so that the step is 0 if there is no gradient
 
@@ -346,7 +349,7 @@ def _patch_noise(
 def covariances(
     end: Minimum, a: ArrayOrTensor, images: tuple[Image, Image], t: Tables
 ) -> ArrayOrTensor:
-    """Return the covariances (m, 2, 2) of the positions, in σ of the second frames.
+    """Return the covariances (m, 2, 2) of the positions by image noise, in σ of the second frames.
 
     A step is linear in the residual, and the residual is linear in the pixels of both images.
     Therefore the covariance of the step follows from the noise of the pixels.
@@ -366,10 +369,33 @@ def covariances(
     return total
 
 
+def total_covariances(end: Minimum, noise: ArrayOrTensor, t: Tables) -> ArrayOrTensor:
+    """Return the covariances (m, 2, 2) of the positions by all errors, in σ of the second frames.
+
+    The residual of a least-squares fit with n independent samples estimates the covariance of the
+    fit, whatever the cause of the residual: image noise, surfaces that are not planar, shading,
+    interpolation, or compression. With the cost c = |∇(f ∘ δ) − t|² and the Hessian H::
+
+        C = c (1 + c / c₀) / n · [H⁻¹] for the shift
+
+    n is much smaller than the number of samples, because neighbors are correlated, and decreases
+    with the cost: noise is correlated over short distances, other errors over long ones. n and c₀
+    are ``RESIDUAL_SAMPLES`` and ``CORRELATED_COST``. ``noise`` (m, 2, 2) is the part of image
+    noise, of which the result has at least the trace: noise + max(0, 1 − tr noise / tr C) C.
+    """
+    xp, m = namespace(noise), len(noise)
+    rows = solve(end.hessian + DIAGONAL_EPSILON * t.unit, xp.broadcast_to(t.unit[:, 4:], (m, 6, 2)))
+    variance = end.cost * (1 + end.cost / CORRELATED_COST) / RESIDUAL_SAMPLES
+    residual = variance[:, None, None] * rows[:, 4:]
+    trace = residual[:, 0, 0] + residual[:, 1, 1]
+    excess = (trace - noise[:, 0, 0] - noise[:, 1, 1]).clip(0, None) / (trace + POWER_EPSILON)
+    return noise + excess[:, None, None] * residual
+
+
 def descend(
     images: tuple[Image, Image], a: ArrayOrTensor, b: ArrayOrTensor, t: Tables
-) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
-    """Return the maps, covariances and statistics of frames a and b (m, 2, 3).
+) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
+    """Return the maps, both covariances and the statistics of frames a and b (m, 2, 3).
 
     See :class:`caloric.matching.refinement.Outcome`.
     """
@@ -383,4 +409,5 @@ def descend(
     start, _ = fields(images[1].patches(b), t.gradients[last], t)
     before = xp.asarray(((start - end.template) ** 2).sum(1), dtype=t.solved)
     statistics = xp.stack([before, end.cost, end.power_a], 1) * is_plausible[:, None]
-    return end.maps, covariances(end, a, images, t), statistics
+    noise = covariances(end, a, images, t)
+    return end.maps, noise, total_covariances(end, noise, t), statistics

@@ -13,7 +13,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 9
+VERSION = 10
 _INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
 _log = logging.getLogger(__name__)
 
