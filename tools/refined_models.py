@@ -83,7 +83,8 @@ def _ratios(scene: Scene, covariances: FloatArray, used: Mask) -> list[float]:
 def _adjusted(scene: Scene, xy: FloatArray, good: Mask) -> Scene:
     aligned = replace(aligning.unrefined(xy), refined=good)
     points = scenes.triangulate(scene, xy, good)
-    return adjusting.adjust(scene, aligned, points, _FIXED, weighted=False).scene
+    scene = replace(scene, points=replace(scene.points, xyz=points))
+    return adjusting.adjust(scene, aligned, _FIXED, weighted=False).scene
 
 
 def _snapped(scene: Scene, keypoints: dict[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -119,6 +120,24 @@ def _base(images: Path, cameras: Report, work: Path) -> Scene:
     return _adjusted(replace(scene, cameras=known), scene.xy, np.ones(len(scene.xy), bool))
 
 
+def _refined(
+    directory: Path, outcome: model_refining.ModelRefinement, cameras: Report, seconds: float
+) -> Report:
+    """Return the errors of a refined model, and how well its covariances predict them."""
+    scene = scenes.read(directory)
+    with np.load(directory / model_refining.COVARIANCES) as arrays:
+        xx, xy, yy = arrays["covariances"].astype(np.float64).T
+        covariances = np.stack([xx, xy, xy, yy], 1).reshape(-1, 2, 2)
+        ratios = _ratios(scene, covariances, arrays["refined"])
+    return _evaluated(scene, scene.xy, cameras) | {
+        "share refined": (outcome.refined - outcome.added) / outcome.observations,
+        "added observations": outcome.added,
+        "weighted": outcome.weighted,
+        "predicted by measured deviation, x and y": ratios,
+        "seconds": seconds,
+    }
+
+
 def _scene(directory: Path, work: Path, progress: Log) -> Report:
     cameras, images = json.loads((directory / "cameras.json").read_text()), directory / "images"
     base = _base(images, cameras, work)
@@ -142,16 +161,8 @@ def _scene(directory: Path, work: Path, progress: Log) -> Report:
         outcome = model_refining.refine_model(
             model, images, work / f"refined {number}", intrinsics=False
         )
-        refined = scenes.read(work / f"refined {number}")
-        with np.load(work / f"refined {number}" / model_refining.COVARIANCES) as arrays:
-            xx, xy, yy = arrays["covariances"].astype(np.float64).T
-            covariances = np.stack([xx, xy, xy, yy], 1).reshape(-1, 2, 2)
-            ratios = _ratios(refined, covariances, arrays["refined"])
-        rows["refined"] = _evaluated(refined, refined.xy, cameras) | {
-            "predicted by measured deviation, x and y": ratios,
-            "share refined": outcome.refined / outcome.observations,
-            "seconds": time.perf_counter() - started,
-        }
+        seconds = time.perf_counter() - started
+        rows["refined"] = _refined(work / f"refined {number}", outcome, cameras, seconds)
         results[case] = rows | {"points": len(base.points.ids), "observations": len(xy)}
     return results
 

@@ -9,9 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import caloric
+import photographs
 import rendered_models
 from caloric import cli
 from caloric.collection import model_refining, scenes
+from caloric.collection.image_cache import Views
 from caloric.interop import colmap_command, colmap_model, weighted_adjustment
 
 
@@ -85,6 +87,82 @@ def test_covariances_are_those_of_the_observations(scene, tmp_path):
     images = {image.number: image for image in colmap_model.registered(tmp_path / "out")}
     for number, keypoint in zip(arrays["image_ids"], arrays["keypoints"], strict=True):
         assert images[number].points[keypoint] >= 0
+
+
+def test_covariances_are_written_to_hdf5_by_image(scene, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    words = ["refine", scene.model, "--images", scene.images, "-o", tmp_path / "out", "--hdf5",
+             "--no-adjust"]  # fmt: skip
+    result = CliRunner().invoke(cli.app, list(map(str, words)))
+    assert result.exit_code == 0, result.exception
+    images = {image.name: image for image in colmap_model.registered(tmp_path / "out")}
+    with (
+        np.load(tmp_path / "out" / model_refining.COVARIANCES) as arrays,
+        h5py.File(tmp_path / "out" / model_refining.COVARIANCES_HDF5) as file,
+    ):
+        for name, image in images.items():
+            rows = arrays["image_ids"] == image.number
+            for key in ("keypoints", "refined", "covariances", "noise"):
+                np.testing.assert_array_equal(file[name][key], arrays[key][rows])
+
+
+def test_observations_of_a_missing_image_are_not_refined(scene, tmp_path):
+    images = tmp_path / "images"
+    shutil.copytree(scene.images, images)
+    (images / "view 2.png").unlink()
+    cv2.imwrite(str(images / "view 3.png"), np.zeros((100, 100), np.uint8))
+    result = caloric.refine_model(scene.model, images, tmp_path / "out", adjust=False)
+    assert result.improved
+    assert "no such file" in result.skipped["view 2.png"]
+    assert "100 x 100 pixels" in result.skipped["view 3.png"]
+    old, new = (
+        {image.name: image for image in colmap_model.registered(path)}
+        for path in (scene.model, tmp_path / "out")
+    )
+    for name in result.skipped:
+        np.testing.assert_array_equal(old[name].xy, new[name].xy)
+
+
+@pytest.mark.slow
+def test_a_thousand_cameras_need_little_memory(tmp_path, monkeypatch):
+    """Views of a plane that are shifted by whole pixels; each sees some of the points."""
+    texture = photographs.gray("astronaut", (256, 64))
+    camera = colmap_model.Camera("SIMPLE_PINHOLE", 64, 64, (64.0, 32.0, 32.0))
+    random = np.random.default_rng(0)
+    xyz = np.column_stack([random.uniform(30, 220, 400), random.uniform(20, 44, 400),
+                           np.zeros(400)]) / 64  # fmt: skip
+    (tmp_path / "images").mkdir()
+    images, none = [], (1.0, 0.0, 0.0, 0.0)
+    for i in range(1000):
+        x = i * 192 // 1000
+        cv2.imwrite(str(tmp_path / "images" / f"{i:03}.png"), texture[:, x : x + 64])
+        xy = 64 * xyz[:, :2] - [x, 0]
+        rows = np.flatnonzero((np.abs(xy[:, 0] - 32) < 12) & (random.random(400) < 0.02))
+        translation = (-x - 32.0) / 64, -0.5, 1.0
+        images.append(colmap_model.RegisteredImage(
+            i + 1, f"{i:03}.png", 1, none, translation,
+            xy[rows] + random.normal(0, 0.5, (len(rows), 2)), rows + 1))  # fmt: skip
+    (tmp_path / "model").mkdir()
+    content = colmap_model.Points(np.arange(1, 401), xyz, np.zeros((400, 3), np.uint8),
+                                  np.zeros(400), np.zeros(400, np.int64))  # fmt: skip
+    colmap_model.write(tmp_path / "model", {1: camera}, images, content)
+    monkeypatch.setattr(model_refining, "_MEMORY", 2e6)
+    sizes = []
+    original = Views.__getitem__
+
+    def counted(self, name):
+        view = original(self, name)
+        sizes.append(sum(v.nbytes for v in self.cache.values()))
+        return view
+
+    monkeypatch.setattr(Views, "__getitem__", counted)
+    result = caloric.refine_model(
+        tmp_path / "model", tmp_path / "images", tmp_path / "out", adjust=False, extend=False
+    )
+    assert result.images == 1000
+    assert max(sizes) <= 2e6
+    assert result.refined > 0.8 * result.observations  # some points have one
+    assert result.after < result.before / 3
 
 
 def test_images_with_exif_orientation_have_the_coordinates_of_the_file(scene, tmp_path):

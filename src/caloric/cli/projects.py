@@ -37,6 +37,9 @@ def refine(
     intrinsics: Annotated[
         bool, typer.Option(help="Models: refine focal lengths and distortion.")
     ] = True,
+    extend: Annotated[
+        bool, typer.Option(help="Models: add observations in images that see a point.")
+    ] = True,
     hdf5: Annotated[bool, typer.Option(help="Models: write covariances.h5 too.")] = False,
 ) -> None:
     """Refine a COLMAP model, or an hloc or COLMAP project, to sub-pixel accuracy.
@@ -51,20 +54,26 @@ def refine(
         raise InputError("specify the image directory once: caloric refine PROJECT IMAGES -o OUT")
     image_directory = check_input_directory(str(directory or images))
     if project.is_dir():
-        _refine_model(project, image_directory, output, adjust, intrinsics, hdf5)
+        _refine_model(project, image_directory, output, adjust, intrinsics, extend, hdf5)
     else:
         _refine_project(project, image_directory, output, matches, sigma)
 
 
 def _refine_model(
-    model: Path, directory: Path, output: Path, adjust: bool, intrinsics: bool, hdf5: bool
+    model: Path,
+    directory: Path,
+    output: Path,
+    adjust: bool,
+    intrinsics: bool,
+    extend: bool,
+    hdf5: bool,
 ) -> None:
     from caloric.collection.model_refining import refine_model
 
     with console.working(f"refining {model}"):
         result = refine_model(
-            model, directory, output, adjust=adjust, intrinsics=intrinsics, hdf5=hdf5,
-            progress=console.Progress(),
+            model, directory, output, adjust=adjust, intrinsics=intrinsics, extend=extend,
+            hdf5=hdf5, progress=console.Progress(),
         )  # fmt: skip
     for name, why in result.skipped.items():
         console.skipped(name, f"{why}; its observations were not refined")

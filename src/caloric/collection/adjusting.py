@@ -47,15 +47,13 @@ def changed(scene: Scene, xy: FloatArray, xyz: FloatArray, used: Mask) -> Scene:
     return replace(scene, images=images, points=content, xy=xy)
 
 
-def adjust(
-    scene: Scene, aligned: Aligned, xyz: FloatArray, options: dict[str, bool], weighted: bool
-) -> Adjusted:
+def adjust(scene: Scene, aligned: Aligned, options: dict[str, bool], weighted: bool) -> Adjusted:
     """Return the scene after bundle adjustments.
 
     Observations are weighted by their covariances if ``weighted``, which needs pycolmap and
     pyceres, with a robust loss. The second adjustment leaves out outliers of the first.
     """
-    result, good = replace(scene, points=replace(scene.points, xyz=xyz)), aligned.refined
+    result, good = scene, aligned.refined
     poses: dict[int, FloatArray] = {}
     for _ in range(_ADJUSTMENTS):
         used = _used(result, good)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.collection import scenes, tracks
-from caloric.collection.image_cache import View, Views
+from caloric.collection.image_cache import BYTES_PER_PIXEL, View, Views
 from caloric.collection.scenes import Scene
 from caloric.collection.steps import Progress
 from caloric.errors import InputError
@@ -73,11 +73,11 @@ class Alignments:
     change: FloatArray
 
 
-Saved = Callable[[int, Callable[[], list[Alignments]]], list[Alignments]]
+Saved = Callable[[str, Callable[[], list[Alignments]]], list[Alignments]]
 
 
-def compute(number: int, make: Callable[[], list[Alignments]]) -> list[Alignments]:
-    """Return the alignments with references in an image, without saving them."""
+def compute(name: str, make: Callable[[], list[Alignments]]) -> list[Alignments]:
+    """Return the alignments of a block of images, without saving them."""
     return make()
 
 
@@ -150,6 +150,9 @@ class Aligner:
             usable = np.isfinite(at.xy).all(1) & (np.abs(np.linalg.det(self.shapes)) > 0)
         absent = [i for i, image in enumerate(scene.images) if image.name in missing]
         self.usable = usable & ~np.isin(scene.image, absent)
+        size = BYTES_PER_PIXEL * max(v.width * v.height for v in scene.cameras.values())
+        # Two blocks of images fit into memory, so that each is read once per pair of blocks.
+        self.block = max(1, int(views.memory / size / 2))
 
     def align(
         self,
@@ -163,7 +166,12 @@ class Aligner:
         at = scenes.project(self.scene, xyz)
         results: list[Alignments] = []
         done = 0
-        for a, group in itertools.groupby(sorted(pairs), key=lambda pair: pair[0]):
+
+        def blocks(pair: tuple[int, int]) -> tuple[int, int]:
+            return pair[0] // self.block, pair[1] // self.block
+
+        order = sorted(pairs, key=lambda pair: (blocks(pair), pair))
+        for (i, j), group in itertools.groupby(order, key=blocks):
             keys = list(group)
 
             def make(keys: list[tuple[int, int]] = keys) -> list[Alignments]:
@@ -173,7 +181,7 @@ class Aligner:
                         parts.append(self._pair(key, pairs[key], xy, at))
                 return parts
 
-            results += saved(a, make)
+            results += saved(f"{i}-{j}", make)
             done += len(keys)
             progress("pairs refined", done, len(pairs))
         return results

@@ -31,7 +31,7 @@ def _key(model: Path, images: Path, scene: Scene) -> str:
 
 
 class Checkpoints:
-    """Saves the alignments with the references of each image below the directory of a new model.
+    """Saves the alignments of each block of images below the directory of a new model.
 
     Files for another model, or for other images, are removed.
     """
@@ -46,9 +46,9 @@ class Checkpoints:
             self.directory.mkdir()
             file.write_text(key)
 
-    def __call__(self, number: int, make: Callable[[], list[Alignments]]) -> list[Alignments]:
-        """Return the alignments with references in an image; make and save them if necessary."""
-        path = self.directory / f"{number}.npz"
+    def __call__(self, name: str, make: Callable[[], list[Alignments]]) -> list[Alignments]:
+        """Return the alignments of a block of images; make and save them if necessary."""
+        path = self.directory / f"{name}.npz"
         with suppress(OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
             return [Alignments(**arrays)]
         parts = make()

@@ -16,6 +16,7 @@ from caloric.matching.refinement import Octaves, Refined
 from caloric.types import FloatArray
 
 _MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
+BYTES_PER_PIXEL = 4 * 4 / 3  # of an image and its halves
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class View:
     @property
     def nbytes(self) -> int:
         """The size in memory, in bytes."""
-        return self.gray.nbytes + sum(level.nbytes for level in self.octaves.levels)
+        return sum(level.nbytes for level in self.octaves.levels)  # the first is the image
 
     def upright(self, maps: FloatArray) -> FloatArray:
         """Return frames (k, 2, 3) of the file in the coordinates of the upright image."""
@@ -60,11 +61,16 @@ def refine(first: View, second: View, maps_a: FloatArray, maps_b: FloatArray) ->
 
 
 class Views:
-    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation."""
+    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation.
 
-    def __init__(self, read: Callable[[str], tuple[NDArray[np.generic], int]]) -> None:
+    It has two images, or more if they fit into ``memory``, in bytes.
+    """
+
+    def __init__(
+        self, read: Callable[[str], tuple[NDArray[np.generic], int]], memory: float = _MEMORY
+    ) -> None:
         """Start with an empty cache."""
-        self.read = read
+        self.read, self.memory = read, memory
         self.cache: OrderedDict[str, View] = OrderedDict()
 
     def __getitem__(self, name: str) -> View:
@@ -77,7 +83,7 @@ class Views:
         h, w = gray.shape
         view = View(gray, refinement.prepared(gray), reading.to_stored((h, w), orientation))
         self.cache[name] = view
-        while len(self.cache) > 2 and sum(v.nbytes for v in self.cache.values()) > _MEMORY:
+        while len(self.cache) > 2 and sum(v.nbytes for v in self.cache.values()) > self.memory:
             self.cache.popitem(last=False)
         return view
 

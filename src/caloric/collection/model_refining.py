@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import adjusting, aligning, checkpoints, scenes
+from caloric.collection import adjusting, aligning, checkpoints, extending, scenes
 from caloric.collection.adjusting import Adjusted
 from caloric.collection.aligning import Aligned, Aligner
 from caloric.collection.image_cache import Views
@@ -33,6 +33,7 @@ from caloric.runtime.files import (
 from caloric.types import FloatArray
 
 COVARIANCES, COVARIANCES_HDF5 = "covariances.npz", "covariances.h5"  # beside the files of the model
+_MEMORY = 1e9  # bytes of images
 _LONG = 5  # tracks of this length or longer are one row of the comparison
 
 
@@ -45,9 +46,12 @@ class ModelRefinement:
     directory : Path
         The directory of the new model.
     images, points, observations, refined : int
-        The numbers of images, points, observations, and refined observations.
+        The numbers of images, points, observations before, and refined observations, including
+        added ones.
+    added : int
+        The number of observations that were added to tracks.
     before, after : float
-        The mean reprojection error of the points in pixels, over all observations.
+        The mean reprojection error of the points in pixels, over the observations before.
     by_length : dict
         The errors before and after by track length; the last is that of 5 and more.
     weighted : bool
@@ -63,6 +67,7 @@ class ModelRefinement:
     points: int
     observations: int
     refined: int
+    added: int
     before: float
     after: float
     by_length: dict[int, tuple[float, float]]
@@ -78,8 +83,9 @@ class ModelRefinement:
                 f"reprojection error {self.before:.2f} px"
             )
         return (
-            f"{self.images} images, {self.points:,} points; {self.refined:,} of "
-            f"{self.observations:,} observations refined; mean reprojection error "
+            f"{self.images} images, {self.points:,} points; {self.refined - self.added:,} of "
+            f"{self.observations:,} observations refined, {self.added:,} added; mean reprojection "
+            "error "
             f"{self.before:.2f} px before, {self.after:.2f} px after"
         )
 
@@ -134,13 +140,15 @@ def refine_model(
     *,
     adjust: bool = True,
     intrinsics: bool = True,
+    extend: bool = True,
     hdf5: bool = False,
     progress: Progress = no_progress,
 ) -> ModelRefinement:
     """Refine the observations of a COLMAP model, and adjust its points, poses and cameras.
 
-    The new model has the same images, points and observations, in binary files; the covariances of
-    the observations are in ``covariances.npz`` beside them. The old model is not changed. If the
+    The new model has the same images, points and keypoints, and additional keypoints where tracks
+    are extended, in binary files; the covariances of the observations are in ``covariances.npz``
+    beside them. The old model is not changed. If the
     mean reprojection error would increase, the new model is a copy of the old one. If the function
     is interrupted, the next call with the same arguments continues.
 
@@ -159,6 +167,8 @@ def refine_model(
         Without it, only points are triangulated again.
     intrinsics : bool
         Whether the bundle adjustment refines focal lengths and distortion.
+    extend : bool
+        Whether to add observations to tracks, in images that see a point but do not observe it.
     hdf5 : bool
         Whether to write the covariances to ``covariances.h5`` too, with a group for each image.
     progress : callable
@@ -197,27 +207,39 @@ def refine_model(
     if len(skipped) == len(scene.images):
         raise InputError(f"{directory}: contains none of the images of {source}")
     with created_directory(target):
-        views = Views(_reader(scene, directory, skipped))
+        views = Views(_reader(scene, directory, skipped), _MEMORY)
         saved = checkpoints.Checkpoints(target, source, directory, scene)
         aligner = Aligner(scene, views, set(skipped))
         aligned, xyz = aligning.align_all(aligner, progress, saved)
-        options = {"refine_focal_length": intrinsics, "refine_extra_params": intrinsics}
-        result = Adjusted(replace(scene, points=replace(scene.points, xyz=xyz)), {})
+        larger = replace(scene, points=replace(scene.points, xyz=xyz))
+        if extend and aligned.refined.any():
+            larger, aligned = extending.extend(larger, views, set(skipped), aligned, progress)
+        result = Adjusted(larger, {})
         if adjust and aligned.refined.any():
-            result = adjusting.adjust(scene, aligned, xyz, options, weighted)
-        before, after = _errors(scene, scene.xy), _errors(result.scene, aligned.xy)
+            options = {"refine_focal_length": intrinsics, "refine_extra_params": intrinsics}
+            result = adjusting.adjust(larger, aligned, options, weighted)
+        elif extend:
+            points = scenes.triangulate(larger, aligned.xy, aligned.refined)
+            result = Adjusted(replace(larger, points=replace(larger.points, xyz=points)), {})
+        errors = scenes.residuals(result.scene, aligned.xy, result.scene.points.xyz)
+        old = ~scenes.added(scene, larger)
+        before, after = _errors(scene, scene.xy), scenes.means(larger, errors, old)
         improved = bool(aligned.refined.any() and after.mean() < before.mean())
         if not improved:
-            result, aligned, after = Adjusted(scene, {}), aligning.unrefined(scene.xy), before
-        everything = np.ones(len(scene.xy), bool)
+            larger, result, aligned = scene, Adjusted(scene, {}), aligning.unrefined(scene.xy)
+            errors, after = scenes.residuals(scene, scene.xy, scene.points.xyz), before
+        everything = np.ones(len(larger.xy), bool)
         new = adjusting.changed(result.scene, aligned.xy, result.scene.points.xyz, everything)
-        _write_covariances(target, scene, aligned, result, hdf5)
-        colmap_model.write(target, new.cameras, new.images, replace(new.points, errors=after))
+        _write_covariances(target, larger, aligned, result, hdf5)
+        points_errors = scenes.means(larger, errors)
+        colmap_model.write(
+            target, new.cameras, new.images, replace(new.points, errors=points_errors)
+        )
         saved.remove()
     return ModelRefinement(
         target, len(scene.images), len(before), len(scene.xy), int(aligned.refined.sum()),
-        float(before.mean()), float(after.mean()), _by_length(scene, before, after), weighted,
-        improved, skipped,
+        len(larger.xy) - len(scene.xy), float(before.mean()), float(after.mean()),
+        _by_length(scene, before, after), weighted, improved, skipped,
     )  # fmt: skip
 
 

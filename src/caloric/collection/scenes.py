@@ -57,17 +57,23 @@ def read(directory: Path) -> Scene:
     for image in images:
         if image.camera not in cameras:
             raise InputError(f"{directory}: {image.name} has no camera {image.camera}")
+        if not np.isin(image.points[image.points >= 0], points.ids).all():
+            raise InputError(f"{directory}: {image.name} observes a point that does not exist")
+    if not any((image.points >= 0).any() for image in images):
+        raise InputError(f"{directory}: no image observes a point; there is nothing to refine")
+    return build(cameras, images, points)
+
+
+def build(cameras: dict[int, Camera], images: list[RegisteredImage], points: Points) -> Scene:
+    """Return the observations of images, which are sorted by name."""
     order = np.argsort(points.ids)
     parts = []
     for number, image in enumerate(images):
         keypoint = np.flatnonzero(image.points >= 0)
         position = np.searchsorted(points.ids[order], image.points[keypoint])
-        point = order[np.minimum(position, len(order) - 1)]
-        if (points.ids[point] != image.points[keypoint]).any():
-            raise InputError(f"{directory}: {image.name} observes a point that does not exist")
-        parts.append((np.full(len(keypoint), number), keypoint, point, image.xy[keypoint]))
-    if not any(len(part[0]) for part in parts):
-        raise InputError(f"{directory}: no image observes a point; there is nothing to refine")
+        parts.append(
+            (np.full(len(keypoint), number), keypoint, order[position], image.xy[keypoint])
+        )
     return Scene(cameras, images, points, *(np.concatenate(v) for v in zip(*parts, strict=True)))
 
 
@@ -86,16 +92,20 @@ class Projections:
 def project(scene: Scene, xyz: FloatArray) -> Projections:
     """Return the projections of points (n, 3) in all observations."""
     count = len(scene.xy)
-    xy, slopes, depth = np.empty((count, 2)), np.empty((count, 2, 3)), np.empty(count)
-    for number, image in enumerate(scene.images):
-        rows = scene.rows(number)
-        local = xyz[scene.point[rows]] @ image.matrix.T + np.array(image.translation)
-        depth[rows] = local[:, 2]
-        local[local[:, 2] < _MIN_DEPTH] = np.nan
-        camera = scene.cameras[image.camera]
-        xy[rows] = colmap_projection.project(camera, local)
-        slopes[rows] = colmap_projection.jacobians(camera, local) @ image.matrix
-    return Projections(xy, slopes, depth)
+    xy, slopes = np.empty((count, 2)), np.empty((count, 2, 3))
+    rotation = np.stack([image.matrix for image in scene.images])[scene.image]
+    translation = np.array([image.translation for image in scene.images])[scene.image]
+    local = np.einsum("mij,mj->mi", rotation, xyz[scene.point]) + translation
+    depth = local[:, 2].copy()
+    local[depth < _MIN_DEPTH] = np.nan
+    used = np.array([image.camera for image in scene.images])[scene.image]
+    order = np.argsort(used, kind="stable")
+    numbers, starts = np.unique(used[order], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        camera = scene.cameras[number]
+        xy[rows] = colmap_projection.project(camera, local[rows])
+        slopes[rows] = colmap_projection.jacobians(camera, local[rows])
+    return Projections(xy, slopes @ rotation, depth)
 
 
 def residuals(scene: Scene, xy: FloatArray, xyz: FloatArray) -> FloatArray:
@@ -156,6 +166,12 @@ def triangulate(scene: Scene, xy: FloatArray, used: NDArray[np.bool_]) -> FloatA
             np.where(rows, then.depth, now.depth),
         )
     return xyz
+
+
+def added(scene: Scene, larger: Scene) -> NDArray[np.bool_]:
+    """Return a mask of the observations of a larger scene that are not in a scene."""
+    counts = np.array([len(image.xy) for image in scene.images])
+    return np.asarray(larger.keypoint >= counts[larger.image])
 
 
 def covering(scene: Scene, used: NDArray[np.bool_], per_image: int = 3) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from caloric.runtime import threads
 from caloric.types import FloatArray
 
 _LOSS = 2.0  # standard deviations at which Cauchy's loss starts to reduce the weight
+_TOLERANCE = 1e-6  # relative change of the cost at which the solver stops
 Pose = tuple[tuple[float, ...], tuple[float, ...]]  # rotation (w, x, y, z) and translation
 
 
@@ -100,7 +101,7 @@ def adjust(
         parameters = [points[row].xyz, poses[image].params, camera.params]
         problem.add_residual_block(cost, loss, parameters)
     solver = settings.ceres.create_solver_options(config, problem)
-    solver.num_threads = threads.count()
+    solver.num_threads, solver.function_tolerance = threads.count(), _TOLERANCE
     pyceres.solve(solver, problem, pyceres.SolverSummary())
     result = xyz.copy()
     result[numbers] = [point.xyz for point in points]
