@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import poisson
 
 from caloric import Frames
-from caloric.matching import agreement
+from caloric.matching import agreement, geometry
 
 SIZE = (600, 800)
 
@@ -69,3 +69,41 @@ def test_the_surprise_is_the_tail_of_the_poisson_distribution(expected):
     surprise = agreement._surprise(counts, np.full(8, expected))
     exact = -np.log10(poisson.sf(counts - 1, expected))
     np.testing.assert_allclose(surprise, exact, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("count", [8, 20, 60, 150, 300])
+def test_support_tells_related_from_unrelated_matches(count):
+    rng = np.random.default_rng(count)
+    a, other = frames(rng, count), frames(rng, count)
+    b = moved(a, np.array([[0.0, -1.3], [1.3, 0.0]]), np.array([[800.0], [0.0]]))
+    b[:, :, 2] += rng.normal(0, 2, (count, 2))
+    assert agreement.has_support(a, b, SIZE)
+    assert not agreement.has_support(a, other, SIZE)
+    mixed = np.where((np.arange(count) % 2 == 0)[:, None, None], b, other)
+    assert agreement.has_support(a, mixed, SIZE) or count == 8
+
+
+def test_support_is_not_tested_without_orientations_or_scales():
+    """Frames of other detectors may not follow the rotation and scale of the image."""
+    rng = np.random.default_rng(0)
+    points, ones = rng.uniform(0, 500, (50, 2)), np.ones(50)
+    for sigma, angle in ((rng.uniform(1, 5, 50), 0.3 * ones), (2 * ones, rng.uniform(0, 6, 50))):
+        a, b = (Frames.from_xysa(*xy.T, sigma, angle).maps for xy in (points, points[:, ::-1]))
+        assert agreement.has_support(a, b, SIZE)
+    many = frames(rng, 301)
+    assert agreement.has_support(many, many[::-1], SIZE)
+
+
+def test_a_pair_without_support_has_no_geometry():
+    rng = np.random.default_rng(1)
+    a, b = frames(rng, 70), frames(rng, 70)
+    sizes = {"size_a": SIZE, "size": SIZE}
+    estimate = geometry.estimate(
+        a[:, :, 2], b[:, :, 2], model="fundamental", support=(a, b), **sizes
+    )
+    assert estimate.matrix is None
+    assert estimate.reason == "no match agrees with its neighbors"
+    assert not estimate.inliers.any()
+    same = geometry.estimate(a[:, :, 2], a[:, :, 2], support=(a, a), **sizes)
+    expected = geometry.estimate(a[:, :, 2], a[:, :, 2], **sizes)
+    np.testing.assert_array_equal(same.matrix, expected.matrix)

@@ -25,6 +25,11 @@ _MAX_SCALE = 0.5 * log(2)  # logarithm of the ratio of scales
 _SCALE_RANGE = 4 * log(2)  # range of the logarithm over which unrelated scales are spread
 _SUPPORTED = 1.0  # score of neighbors that are counted the second time
 MIN_SCORE = 3.0  # of a match that is kept without the ratio test
+# Of some match of a pair that can have a reliable geometry. Of 300 unrelated pairs one exceeds it;
+# the smallest of 760 accepted geometries of related pairs is 30.
+_MIN_SUPPORT = 10.0
+_CHECKED_FIRST, _MAX_CHECKED = 100, 300  # matches; unrelated images have fewer than the second
+_MIN_SPREAD = 1e-3  # of orientations and scales that say something about the geometry
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,7 @@ class _Local:
         return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale)
 
 
-def scores(a: FloatArray, b: FloatArray, size_b: tuple[int, int]) -> FloatArray:
+def scores(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> FloatArray:
     """Return the score (m,) of each match of frames a and b, (m, 2, 3) each.
 
     ``size_b`` is the size (h, w) of the second image.
@@ -65,7 +70,31 @@ def scores(a: FloatArray, b: FloatArray, size_b: tuple[int, int]) -> FloatArray:
     return result
 
 
-def _scores(local: _Local, counted: NDArray[np.bool_], area: int) -> FloatArray:
+def has_support(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> bool:
+    """Return whether matches of frames a and b, (m, 2, 3) each, may have a reliable geometry.
+
+    That is the case if some match agrees with its neighbors much better than by chance. If there
+    are many matches, or if all frames of an image have the same orientation or scale and therefore
+    do not determine local maps, it is not tested.
+    """
+    if len(a) > _MAX_CHECKED or not (_are_distinctive(a) and _are_distinctive(b)):
+        return True
+    # Most pairs with support have it among the first matches, which are the nearest.
+    counts = {min(_CHECKED_FIRST, len(a)), len(a)}
+    return any(scores(a[:n], b[:n], size_b).max() > _MIN_SUPPORT for n in sorted(counts))
+
+
+def _are_distinctive(maps: FloatArray) -> bool:
+    """Return whether orientations and scales of frames (m, 2, 3) differ."""
+    if len(maps) < 2:
+        return False
+    length = np.linalg.norm(maps[:, :, 0], axis=1)
+    direction = maps[:, :, 0] / np.maximum(length, 1e-300)[:, None]
+    spread = max(np.ptp(direction, axis=0)), np.ptp(length) / max(length.max(), 1e-300)
+    return bool(min(spread) > _MIN_SPREAD)
+
+
+def _scores(local: _Local, counted: NDArray[np.bool_], area: float) -> FloatArray:
     """Return the scores (m,) of all matches, by their neighbors among those that are counted."""
     from scipy.spatial import cKDTree  # slow to import
 

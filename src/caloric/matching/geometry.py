@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.matching import fitting, models, robust
+from caloric.matching import agreement, fitting, models, robust
 from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence
 from caloric.matching.fitting import Correspondences
 from caloric.matching.models import Box
@@ -24,7 +24,8 @@ class EstimateKeywords(TypedDict, total=False):
     and seed give the same result. ``size_a`` and ``size``, the sizes (h, w) of the first and of the
     second image, are used for the confidence; by default the points are assumed to span the images.
     ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
-    b are sampled if few matches agree, and are evidence for or against a planar model.
+    b are sampled if few matches agree, and are evidence for or against a planar model. There is no
+    model if ``support``, such frames too, is given and no match agrees with its neighbors.
     The last fit uses only ``trusted`` matches (m,), if they suffice: matches that are less precise
     help to find the model. ``estimator`` estimates the model; it can wrap another library.
     """
@@ -37,6 +38,7 @@ class EstimateKeywords(TypedDict, total=False):
     size_a: tuple[int, int] | None
     covariances: FloatArray | None
     frames: tuple[FloatArray, FloatArray] | None
+    support: tuple[FloatArray, FloatArray] | None
     trusted: NDArray[np.bool_] | None
     estimator: GeometryEstimator
 
@@ -44,6 +46,7 @@ class EstimateKeywords(TypedDict, total=False):
 _RELIABLE = 0.9  # confidence up to which the reason of a geometry states the evidence against it
 _GENERIC = np.sqrt([2.0, 3.0, 5.0, 7.0])  # products with distinct coordinates are distinct
 _TOO_FEW = "too few matches at distinct positions"
+_NO_SUPPORT = "no match agrees with its neighbors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +171,10 @@ def estimate_with_evidence(
     )
     if len(np.unique(np.concatenate([p, q], 1) @ _GENERIC)) < NEEDED[model]:
         return no_geometry, None
+    boxes = Box.of(options.get("size_a"), p), Box.of(options.get("size"), q)
+    support = options.get("support")
+    if support is not None and not agreement.has_support(*support, boxes[1].size):
+        return replace(no_geometry, reason=_NO_SUPPORT), None
     covariances = options.get("covariances")
     variances = None if covariances is None else fitting.variances(covariances)
     trusted = options.get("trusted")
@@ -177,7 +184,6 @@ def estimate_with_evidence(
         return replace(no_geometry, reason="no sample of matches gives a model"), None
     residuals = models.residual(p, q, model, matrix, cameras)
     covariance = fitting.covariance(matches, matrix, threshold)
-    boxes = Box.of(options.get("size_a"), p), Box.of(options.get("size"), q)
     result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras, covariance)
 
     def find_rival(others: NDArray[np.bool_]) -> int:
