@@ -110,3 +110,26 @@ def test_two_lists_of_features_are_an_error_that_shows_the_list_of_pairs():
             caloric.match(first, second)
     rows = f.descriptors.tolist()
     assert len(caloric.match(rows, rows)) == 4  # nested lists are arrays
+
+
+def test_the_second_image_of_several_pairs_is_prepared_once(monkeypatch):
+    """Pairs in any order give the matches of single pairs, in their order."""
+    image = photographs.gray("camera")
+    crops = (image[:200, :200], image[20:220, 10:210], image[100:300, 150:350])
+    a, b, c = (caloric.extract(crop, max_features=150) for crop in crops)
+    empty = a[:0]
+    pairs = [(a, b), (c, a), (c, b), (a, empty), (empty, b), (a.descriptors, b), (b, a)]
+    expected = [caloric.match(*pair) for pair in pairs]
+    prepared = []
+    reference = comparison.checked_reference
+    monkeypatch.setattr(
+        comparison, "checked_reference", lambda *args: prepared.append(1) or reference(*args)
+    )
+    for one, other in zip(caloric.match(pairs), expected, strict=True):
+        np.testing.assert_array_equal(one.indices, other.indices)
+        np.testing.assert_array_equal(one.distances, other.distances)
+    assert len(prepared) == 3  # a, b and the empty one
+    features = pairs[:5]
+    for (x, y), other in zip(features, caloric.match(features, agreement=True), strict=True):
+        one = caloric.match(x, y, agreement=True)
+        np.testing.assert_array_equal(one.indices, other.indices)

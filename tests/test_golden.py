@@ -25,7 +25,7 @@ def kinds():
         import caloric_native
     except ImportError:
         return []
-    return caloric_native.kinds()
+    return builds.distinct(caloric_native.kinds())
 
 
 def devices():
@@ -47,7 +47,7 @@ def device(request):
     with setting(**{native.SETTING: kind}):
         yield device
     if kinds():
-        native.core().use(kinds()[0])
+        native.core().use(native.core().kinds()[0])
 
 
 def share(rows, expected, near):

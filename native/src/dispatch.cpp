@@ -1,11 +1,13 @@
 #include "dispatch.hpp"
 
 #include <stdexcept>
-#include <utility>
 
 #if defined(CALORIC_ARM) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#endif
+#ifdef CALORIC_X86
+#include <cpuid.h>
 #endif
 #ifdef _WIN32
 #define NOMINMAX
@@ -15,28 +17,54 @@
 namespace caloric {
 namespace {
 
-using Build = std::pair<std::string, const Kernels *>;
+struct Build {
+  std::string name;
+  const Kernels *kernels;
+  const Screening *screening;
+};
+
+#ifdef CALORIC_X86
+// Whether a register of CPUID leaf 7 has a bit: ecx of subleaf 0, or eax of subleaf 1.
+bool has_bit(unsigned subleaf, unsigned bit) {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx)) return false;
+  return (subleaf ? eax : ecx) >> bit & 1;
+}
+#endif
 
 std::vector<Build> supported() {
   std::vector<Build> builds;
 #ifdef CALORIC_X86
 #ifdef _WIN32
   // Windows reports only AVX-512F; the AVX-512 build needs four more extensions.
-  if (IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE)) builds.emplace_back("avx2", &avx2::kernels);
+  const bool v3 = IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE), v4 = false;
 #else
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
-  if (v4) builds.emplace_back("avx512", &avx512::kernels);
-  if (v3) builds.emplace_back("avx2", &avx2::kernels);
 #endif
+  // The compilers' names of these features differ.
+  const bool avx512_vnni = has_bit(0, 11), avx_vnni = has_bit(1, 4);
+  if (v4 && avx512_vnni) builds.push_back({"avx512-vnni", &avx512::kernels, &avx512_vnni::screening});
+  if (v4) builds.push_back({"avx512", &avx512::kernels, &avx512::screening});
+  if (v3 && avx_vnni) builds.push_back({"avx-vnni", &avx2::kernels, &avx_vnni::screening});
+  if (v3) builds.push_back({"avx2", &avx2::kernels, &avx2::screening});
 #endif
 #ifdef CALORIC_ARM
-  builds.emplace_back("neon", &neon::kernels);  // part of every aarch64 processor
+  // NEON is part of every aarch64 processor.
+#if defined(__linux__)
+  const bool dotprod = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#elif defined(__APPLE__)
+  const bool dotprod = true;  // in all of Apple's processors for computers
+#else
+  const bool dotprod = false;
 #endif
-  builds.emplace_back("portable", &portable::kernels);
+  if (dotprod) builds.push_back({"neon-dotprod", &neon::kernels, &neon_dotprod::screening});
+  builds.push_back({"neon", &neon::kernels, &neon::screening});
+#endif
+  builds.push_back({"portable", &portable::kernels, &portable::screening});
   return builds;
 }
 
@@ -47,33 +75,25 @@ Build &selected() {
 
 }  // namespace
 
-const Kernels &kernels() { return *selected().second; }
+const Kernels &kernels() { return *selected().kernels; }
 
-const std::string &build_name() { return selected().first; }
+const Screening &screening() { return *selected().screening; }
+
+const std::string &build_name() { return selected().name; }
 
 std::vector<std::string> available_builds() {
   std::vector<std::string> names;
-  for (const Build &build : supported()) names.push_back(build.first);
+  for (const Build &build : supported()) names.push_back(build.name);
   return names;
 }
 
 void select_build(const std::string &name) {
   for (const Build &build : supported())
-    if (build.first == name) {
+    if (build.name == name) {
       selected() = build;
       return;
     }
   throw std::invalid_argument("build '" + name + "' is not available on this machine");
-}
-
-bool has_int8_products() {
-#if defined(CALORIC_ARM) && defined(__linux__)
-  return &kernels() == &neon::kernels && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
-#elif defined(CALORIC_ARM) && defined(__APPLE__)
-  return &kernels() == &neon::kernels;
-#else
-  return false;
-#endif
 }
 
 }  // namespace caloric

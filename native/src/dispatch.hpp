@@ -9,13 +9,11 @@ namespace caloric {
 
 // The build in use, by default the fastest.
 const Kernels &kernels();
+const Screening &screening();
 const std::string &build_name();
 
 // The builds that this processor can run, fastest first.
 std::vector<std::string> available_builds();
 void select_build(const std::string &name);
-
-// Whether the build in use has fast int8 dot products.
-bool has_int8_products();
 
 }  // namespace caloric

@@ -5,7 +5,7 @@
 
 namespace caloric::CALORIC_BUILD {
 
-const Kernels kernels = {smooth_octave, find_candidates,  refine_extrema, describe,       pack_panels,
-                         multiply,      quantize_columns, find_nearest,   refine_matches, LANES};
+const Kernels kernels = {smooth_octave, find_candidates, refine_extrema, describe, pack_panels,
+                         multiply,      find_nearest,    refine_matches, LANES};
 
 }  // namespace caloric::CALORIC_BUILD

@@ -1,6 +1,8 @@
 // Types and functions of the five stages. The functions are compiled once per instruction set, each time in
 // the namespace CALORIC_BUILD; a table of them is selected at run time. Arrays are row-major, images are float.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -109,31 +111,34 @@ struct Frames {
 
 // ---- Neighbors
 
-// Rows quantized to int8: a row is scale * q plus an error of norm `error`. The product of two quantized rows
-// is therefore accurate within error_a |b| + error_b |a|. Rows are padded to a multiple of 16. The rows of b are
-// interleaved in groups of 8, 4 bytes at a time.
-struct QuantizedRows {
-  std::vector<std::int8_t> values;
-  std::vector<float> scale, error;
+// Descriptors a (rows, depth), and b (columns, depth), also in panels (depth, 2 lanes) with padding after the last
+// column. Panels are not needed if b is quantized.
+struct Descriptors {
+  const float *a, *half_a;  // half_a (rows,): half the squared norms
+  i64 rows, depth;
+  const float *b, *panels, *half_b;  // half_b (padded columns,): infinite in the padding
+  i64 columns;
+};
+
+// Descriptors b quantized to int8 for one instruction set: see screening.cpp.
+struct QuantizedColumns {
+  std::vector<std::uint8_t> values;  // padded to whole groups of columns
+  std::vector<float> scale, error;   // of each column
   float max_norm = 0;
   i64 depth = 0;  // padded
 };
 
 constexpr i64 padded_depth(i64 depth) { return (depth + 15) / 16 * 16; }
-
-// Descriptors a (rows, depth), and b in panels (depth, 2 lanes) with padding after the last column.
-struct Descriptors {
-  const float *a, *half_a;  // half_a (rows,): half the squared norms
-  i64 rows, depth;
-  const float *b, *half_b;  // half_b (padded columns,): infinite in the padding
-  i64 columns;
-  const QuantizedRows *quantized_b;  // or null
-};
+constexpr i64 MAX_QUANTIZED_DEPTH = 8192;  // sums of products must not overflow
 
 // Columns whose positions are within `radius` of the nearest cannot be the second nearest.
 struct Exclusion {
   const double *xy;  // (columns, 2), or null
   double radius;
+
+  double distance(i64 a, i64 b) const {
+    return std::max(std::abs(xy[2 * a] - xy[2 * b]), std::abs(xy[2 * a + 1] - xy[2 * b + 1]));
+  }
 };
 
 struct NearestResult {
@@ -199,8 +204,8 @@ struct Mixture {
   double deviation, share;
 };
 
-// Residuals times `scale` are in pixels. If `by_density` is set, matches share their weight with those in the same cell;
-// `cells` are the cells across an image.
+// Residuals times `scale` are in pixels. If `by_density` is set, matches share their weight with those in the same
+// cell; `cells` are the cells across an image.
 struct EquationsTask {
   Matches matches;
   const double *variances;
@@ -224,9 +229,11 @@ using Describe = void(const std::vector<Level> &levels, i64 height, i64 width, c
                       const Points &points, const Table &table, float *raw);
 using PackPanels = std::vector<float>(const float *b, i64 columns, i64 depth);
 using Multiply = void(const float *a, i64 rows, i64 depth, const float *panels, i64 columns, float *result);
-using QuantizeColumns = QuantizedRows(const float *b, i64 columns, i64 depth);
 using FindNearest = void(const Descriptors &descriptors, const Exclusion &exclusion, const NearestResult &result);
 using RefineMatches = void(const RefinementTask &task);
+using QuantizeColumns = QuantizedColumns(const float *b, i64 columns, i64 depth);
+using FindNearestScreened = bool(const Descriptors &descriptors, const QuantizedColumns &columns,
+                                 const Exclusion &exclusion, const NearestResult &result);
 
 struct Kernels {
   SmoothOctave *smooth_octave;
@@ -235,10 +242,16 @@ struct Kernels {
   Describe *describe;
   PackPanels *pack_panels;
   Multiply *multiply;
-  QuantizeColumns *quantize_columns;
   FindNearest *find_nearest;
   RefineMatches *refine_matches;
   i64 lanes;
+};
+
+// The search with int8 products. Null for instruction sets without fast ones. `find_nearest` returns false if the
+// numbers are too small to bound rounding errors.
+struct Screening {
+  QuantizeColumns *quantize_columns;
+  FindNearestScreened *find_nearest;
 };
 
 #ifdef CALORIC_BUILD
@@ -249,23 +262,23 @@ RefineExtrema refine_extrema;
 Describe describe;
 PackPanels pack_panels;
 Multiply multiply;
-QuantizeColumns quantize_columns;
 FindNearest find_nearest;
 RefineMatches refine_matches;
 }  // namespace CALORIC_BUILD
 #endif
 
-namespace portable {
-extern const Kernels kernels;
-}
-namespace avx2 {
-extern const Kernels kernels;
-}
-namespace avx512 {
-extern const Kernels kernels;
-}
-namespace neon {
-extern const Kernels kernels;
-}
+#define CALORIC_DECLARE_BUILD(name) \
+  namespace name {                  \
+  extern const Kernels kernels;     \
+  extern const Screening screening; \
+  }
+CALORIC_DECLARE_BUILD(portable)
+CALORIC_DECLARE_BUILD(avx2)
+CALORIC_DECLARE_BUILD(avx_vnni)  // only screening, as avx512_vnni and neon_dotprod
+CALORIC_DECLARE_BUILD(avx512)
+CALORIC_DECLARE_BUILD(avx512_vnni)
+CALORIC_DECLARE_BUILD(neon)
+CALORIC_DECLARE_BUILD(neon_dotprod)
+#undef CALORIC_DECLARE_BUILD
 
 }  // namespace caloric

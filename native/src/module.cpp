@@ -272,53 +272,70 @@ void product(Matrix a, Panels b, Out<float, nb::ndim<2>> result) {
   kernels().multiply(left, rows, depth, right, columns, out);
 }
 
-// Returns b (columns, depth) quantized, or None if int8 products are not fast.
-nb::object screen(Matrix b) {
-  if (!has_int8_products()) return nb::none();
-  const i64 columns = (i64)b.shape(0), depth = (i64)b.shape(1);
-  const float *values = b.data();
-  QuantizedRows quantized;
+// Descriptors in which neighbors are searched: b (columns, depth), prepared for one build.
+struct Columns {
+  Matrix b;
+  std::vector<float> half;  // half the squared norms, infinite in the padding
+  std::vector<float> panels;
+  QuantizedColumns quantized;
+  const Kernels *kernels = &caloric::kernels();
+  const Screening *screening = nullptr;  // null if the int8 bound is not used
+};
+
+void make_columns(Columns *result, Matrix b, Vector half, bool screened) {
+  const i64 columns = (i64)b.shape(0), depth = (i64)b.shape(1), width = panel_width();
+  require(columns > 0 && (i64)half.shape(0) == columns, "half: expected one per row of b, and at least one");
+  Columns made;
+  made.b = b;
+  made.half.assign(half.data(), half.data() + columns);
+  // Padding columns are infinitely far from every row.
+  made.half.resize((columns + width - 1) / width * width, std::numeric_limits<float>::infinity());
   {
     nb::gil_scoped_release released;
-    quantized = kernels().quantize_columns(values, columns, depth);
+    if (screened && screening().find_nearest && depth <= MAX_QUANTIZED_DEPTH) {
+      made.screening = &screening();
+      made.quantized = made.screening->quantize_columns(b.data(), columns, depth);
+    } else {
+      made.panels = kernels().pack_panels(b.data(), columns, depth);
+    }
   }
-  return nb::cast(std::move(quantized));
+  new (result) Columns(std::move(made));
 }
 
 // Updates `best_of_column`, the best score of each column so far.
-void nearest(Matrix a, Vector half_a, Panels b, Vector half_b, const nb::object &xy, double radius,
+void nearest(Matrix a, Vector half_a, const Columns &columns, const nb::object &xy, double radius,
              Out<i64, nb::ndim<1>> column, Out<float, nb::ndim<1>> best, Out<float, nb::ndim<1>> second,
-             Out<float, nb::ndim<1>> best_of_column, const nb::object &screen) {
-  const i64 rows = (i64)a.shape(0), depth = (i64)a.shape(1), columns = (i64)half_b.shape(0);
-  const i64 padded_columns = (i64)(b.shape(0) * b.shape(2));
-  check_panels(b, depth, columns);
+             Out<float, nb::ndim<1>> best_of_column) {
+  const i64 rows = (i64)a.shape(0), depth = (i64)a.shape(1), count = (i64)columns.b.shape(0);
+  require(columns.kernels == &kernels() && (!columns.screening || columns.screening == &screening()),
+          "columns: prepared for another build");
+  require((i64)columns.b.shape(1) == depth, "columns: depth does not match a");
   for (const std::size_t size : {half_a.shape(0), column.shape(0), best.shape(0), second.shape(0)})
     require((i64)size == rows, "half_a, column, best, second: expected one per row of a");
-  require((i64)best_of_column.shape(0) == columns && columns > 0, "best_of_column: expected one per column of b");
+  require((i64)best_of_column.shape(0) == count, "best_of_column: expected one per column");
   In<double, nb::shape<-1, 2>> positions;
   if (!xy.is_none()) {
     positions = nb::cast<In<double, nb::shape<-1, 2>>>(xy);
-    require((i64)positions.shape(0) == columns, "xy: expected one per column of b");
+    require((i64)positions.shape(0) == count, "xy: expected one per column");
   }
   const Exclusion exclusion{xy.is_none() ? nullptr : positions.data(), radius};
-  const QuantizedRows *quantized = screen.is_none() ? nullptr : &nb::cast<const QuantizedRows &>(screen);
-  if (quantized)
-    require(has_int8_products() && quantized->depth == padded_depth(depth) &&
-                (i64)quantized->scale.size() == padded_columns,
-            "screen: does not match b");
-  Descriptors descriptors{a.data(), half_a.data(), rows, depth, b.data(), nullptr, columns, quantized};
-  NearestResult result{column.data(), best.data(), second.data(), nullptr};
-  const float *half = half_b.data();
-  float *best_of_b = best_of_column.data();
+  Descriptors descriptors{
+      a.data(), half_a.data(), rows, depth, columns.b.data(), columns.panels.data(), columns.half.data(), count};
+  NearestResult result{column.data(), best.data(), second.data(), best_of_column.data()};
   nb::gil_scoped_release released;
-  // Padding columns are infinitely far from every row.
-  std::vector<float> padded_half(half, half + columns), padded_best(best_of_b, best_of_b + columns);
-  padded_half.resize(padded_columns, std::numeric_limits<float>::infinity());
-  padded_best.resize(padded_columns, -std::numeric_limits<float>::infinity());
-  descriptors.half_b = padded_half.data();
+  const Screening *screening = columns.screening;
+  if (screening && screening->find_nearest(descriptors, columns.quantized, exclusion, result)) return;
+  std::vector<float> panels;
+  if (screening) {
+    panels = kernels().pack_panels(columns.b.data(), count, depth);
+    descriptors.panels = panels.data();
+  }
+  std::vector<float> padded_best(result.best_of_column, result.best_of_column + count);
+  padded_best.resize(columns.half.size(), -std::numeric_limits<float>::infinity());
+  float *const best_of_b = result.best_of_column;
   result.best_of_column = padded_best.data();
   kernels().find_nearest(descriptors, exclusion, result);
-  std::copy(padded_best.begin(), padded_best.begin() + columns, best_of_b);
+  std::copy(padded_best.begin(), padded_best.begin() + count, best_of_b);
 }
 
 // ---- Refinement of matches
@@ -409,8 +426,8 @@ auto square_residuals_of(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
 std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matrix, bool planar,
                                               In<double, nb::ndim<1>> variances, i64 cells, double scale,
                                               bool by_density, std::pair<double, double> mixture,
-                                              const nb::dict &constants,
-                                              Out<double, nb::shape<9, 9>> hessian, Out<double, nb::shape<9>> gradient) {
+                                              const nb::dict &constants, Out<double, nb::shape<9, 9>> hessian,
+                                              Out<double, nb::shape<9>> gradient) {
   EquationsTask task{};
   task.matches = to_matches(x, y, matrix, planar);
   require((i64)variances.shape(0) == task.matches.count, "variances: expected one per match");
@@ -461,15 +478,15 @@ NB_MODULE(caloric_native, m) {
   m.def("square_residuals", &square_residuals_of, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
   m.def("normal_equations", &normal_equations_of, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix"),
         nb::arg("planar"), nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"),
-        nb::arg("mixture"), nb::arg("constants"), nb::arg("hessian").noconvert(),
-        nb::arg("gradient").noconvert());
+        nb::arg("mixture"), nb::arg("constants"), nb::arg("hessian").noconvert(), nb::arg("gradient").noconvert());
   m.def("pack", &pack, nb::arg("b"));
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
-  nb::class_<QuantizedRows>(m, "QuantizedRows");
-  m.def("screen", &screen, nb::arg("b"));
-  m.def("nearest", &nearest, nb::kw_only(), nb::arg("a"), nb::arg("half_a"), nb::arg("b"), nb::arg("half_b"),
-        nb::arg("xy").none(), nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("best").noconvert(),
-        nb::arg("second").noconvert(), nb::arg("best_of_column").noconvert(), nb::arg("screen").none());
+  nb::class_<Columns>(m, "Columns")
+      .def("__init__", &make_columns, nb::arg("b"), nb::arg("half"), nb::arg("screened") = true)
+      .def_prop_ro("screened", [](const Columns &columns) { return columns.screening != nullptr; });
+  m.def("nearest", &nearest, nb::kw_only(), nb::arg("a"), nb::arg("half_a"), nb::arg("columns"), nb::arg("xy").none(),
+        nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("best").noconvert(), nb::arg("second").noconvert(),
+        nb::arg("best_of_column").noconvert());
   m.def("refine_matches", &refine_matches, nb::kw_only(), nb::arg("first"), nb::arg("second"), nb::arg("a"),
         nb::arg("b"), nb::arg("window"), nb::arg("filters"), nb::arg("steps"), nb::arg("constants"), nb::arg("noise"),
         nb::arg("variances"), nb::arg("correlations"), nb::arg("maps").noconvert(), nb::arg("covariances").noconvert(),

@@ -16,7 +16,6 @@ constexpr int ROWS = 10;
 constexpr int ROWS = 4;
 #endif
 constexpr i64 PANEL = 2 * LANES;  // columns
-constexpr float INF = std::numeric_limits<float>::infinity();
 
 // Computes sum[r, c] = sum_k a[r, k] b[k, c] for R rows of a (R, depth) and one panel b (depth, PANEL).
 template <int R>
@@ -46,10 +45,6 @@ struct TopTwo {
   }
 };
 
-double distance(const double *xy, i64 a, i64 b) {
-  return std::max(std::abs(xy[2 * a] - xy[2 * b]), std::abs(xy[2 * a + 1] - xy[2 * b + 1]));
-}
-
 // Writes the best column of row y, and the best score of a column that is not excluded by it. Of equal scores the
 // first column is taken. Returns false if the two columns of some lane may hide a better second score.
 bool reduce_lanes(const TopTwo &lanes, const Exclusion &exclusion, const NearestResult &result, i64 y) {
@@ -61,8 +56,7 @@ bool reduce_lanes(const TopTwo &lanes, const Exclusion &exclusion, const Nearest
   const i64 nearest = lanes.nearest[lane];
   const auto excluded = [&](i64 c) {
     if (c == nearest) return true;
-    if (!exclusion.xy || c < 0) return false;
-    return distance(exclusion.xy, c, nearest) <= exclusion.radius;
+    return c >= 0 && exclusion.xy && exclusion.distance(c, nearest) <= exclusion.radius;
   };
   float second = -INF, hidden = -INF;
   for (int l = 0; l < LANES; ++l) {
@@ -80,195 +74,13 @@ bool reduce_lanes(const TopTwo &lanes, const Exclusion &exclusion, const Nearest
 // Finds the second best score of row y from the scores of all columns.
 void find_second(const Descriptors &d, const Exclusion &exclusion, const NearestResult &result, i64 y,
                  std::vector<float> &scores) {
-  multiply(d.a + y * d.depth, 1, d.depth, d.b, d.columns, scores.data());
+  multiply(d.a + y * d.depth, 1, d.depth, d.panels, d.columns, scores.data());
   float second = -INF;
   for (i64 c = 0; c < d.columns; ++c)
-    if (distance(exclusion.xy, c, result.nearest[y]) > exclusion.radius)
+    if (exclusion.distance(c, result.nearest[y]) > exclusion.radius)
       second = std::max(second, scores[c] - d.half_b[c] - d.half_a[y]);
   result.second[y] = second;
 }
-
-QuantizedRows quantize(const float *a, i64 rows, i64 depth) {
-  QuantizedRows quantized;
-  quantized.depth = padded_depth(depth);
-  quantized.values.assign(rows * quantized.depth, 0);
-  for (i64 y = 0; y < rows; ++y) {
-    float largest = 0;
-    double squared_error = 0, squared_norm = 0;
-    for (i64 k = 0; k < depth; ++k) largest = std::max(largest, std::abs(a[y * depth + k]));
-    const float scale = largest / 127;
-    for (i64 k = 0; k < depth; ++k) {
-      const float value = a[y * depth + k];
-      const int q = scale > 0 ? (int)std::lrint(value / scale) : 0;
-      quantized.values[y * quantized.depth + k] = (std::int8_t)std::max(-127, std::min(127, q));
-      const double error = value - (double)scale * quantized.values[y * quantized.depth + k];
-      squared_error += error * error;
-      squared_norm += (double)value * value;
-    }
-    quantized.scale.push_back(scale);
-    quantized.error.push_back((float)std::sqrt(squared_error));
-    quantized.max_norm = std::max(quantized.max_norm, (float)std::sqrt(squared_norm));
-  }
-  return quantized;
-}
-
-#ifdef CALORIC_NEON
-constexpr int SCREENED_ROWS = 8;  // screened at once
-#ifdef __clang__
-#define CALORIC_DOTPROD __attribute__((target("dotprod")))
-#else
-#define CALORIC_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
-#endif
-
-// Computes the products of a row with one panel, in the order of multiply_tile.
-inline void multiply_row(const float *a, const float *b, i64 depth, Vec (&sum)[2]) {
-  Vec left = {}, right = {};
-  for (i64 k = 0; k < depth; ++k) {
-    left = mul_add(a[k], load(b + k * PANEL), left);
-    right = mul_add(a[k], load(b + k * PANEL + LANES), right);
-  }
-  sum[0] = left;
-  sum[1] = right;
-}
-
-// Quantized rows or columns; `offset` is the error bound minus half the squared norm.
-struct ScreenSide {
-  const std::int8_t *values;
-  const float *scale, *offset;
-};
-
-// Returns a bit for each of 8 rows that may have a product with one of 8 columns above `row_limits` (8, 4), a
-// vector of lanes per row, or above `column_limits` (8,). Upper bounds are int8 products plus their errors.
-CALORIC_DOTPROD unsigned screen(const ScreenSide &rows, const ScreenSide &columns, i64 depth, const float *row_limits,
-                                const float *column_limits) {
-  const std::int8_t *a = rows.values, *b = columns.values;
-  int32x4_t total[SCREENED_ROWS][2];
-  for (int r = 0; r < SCREENED_ROWS; ++r) total[r][0] = total[r][1] = vdupq_n_s32(0);
-  for (i64 k = 0; k < depth; k += 16) {
-    int8x16_t left[SCREENED_ROWS];
-    for (int r = 0; r < SCREENED_ROWS; ++r) left[r] = vld1q_s8(a + r * depth + k);
-#define CALORIC_STEP(lane)                                                                             \
-  {                                                                                                    \
-    const int8x16_t one = vld1q_s8(b + 8 * k + 32 * lane), two = vld1q_s8(b + 8 * k + 32 * lane + 16); \
-    for (int r = 0; r < SCREENED_ROWS; ++r) {                                                          \
-      total[r][0] = vdotq_laneq_s32(total[r][0], one, left[r], lane);                                  \
-      total[r][1] = vdotq_laneq_s32(total[r][1], two, left[r], lane);                                  \
-    }                                                                                                  \
-  }
-    CALORIC_STEP(0) CALORIC_STEP(1) CALORIC_STEP(2) CALORIC_STEP(3)
-#undef CALORIC_STEP
-  }
-  const float32x4_t scale[2] = {vld1q_f32(columns.scale), vld1q_f32(columns.scale + 4)};
-  const float32x4_t offset[2] = {vld1q_f32(columns.offset), vld1q_f32(columns.offset + 4)};
-  const float32x4_t column_limit[2] = {vld1q_f32(column_limits), vld1q_f32(column_limits + 4)};
-  unsigned flagged = 0;
-  for (int r = 0; r < SCREENED_ROWS; ++r) {
-    const float32x4_t row_limit = vld1q_f32(row_limits + 4 * r), row_offset = vdupq_n_f32(rows.offset[r]);
-    uint32x4_t any = vdupq_n_u32(0);
-    for (int side = 0; side < 2; ++side) {
-      const float32x4_t product = vcvtq_f32_s32(total[r][side]), factor = vmulq_n_f32(scale[side], rows.scale[r]);
-      const float32x4_t bound = vaddq_f32(vfmaq_f32(offset[side], product, factor), row_offset);
-      any = vorrq_u32(any, vorrq_u32(vcgtq_f32(bound, row_limit), vcgtq_f32(bound, column_limit[side])));
-    }
-    flagged |= (vmaxvq_u32(any) != 0) << r;
-  }
-  return flagged;
-}
-
-// find_nearest where most pairs are rejected by an int8 bound. Returns false if the numbers are too small to bound
-// the rounding errors.
-bool find_nearest_screened(const Descriptors &d, const Exclusion &exclusion, const NearestResult &result) {
-  constexpr i64 CHUNK = 64, SAMPLE = 16;  // rows at once; one panel of SAMPLE is scanned first
-  const float *a = d.a, *half_a = d.half_a, *packed = d.b, *half_b = d.half_b;
-  const i64 rows = d.rows, depth = d.depth, columns = d.columns;
-  const QuantizedRows &right = *d.quantized_b;
-  float *best_of_column = result.best_of_column;
-  IntVec lane_index;
-  for (int l = 0; l < LANES; ++l) lane_index[l] = l;
-  QuantizedRows left = quantize(a, rows, depth);
-  std::vector<std::int8_t> rescanned(SCREENED_ROWS * left.depth);
-  float no_limits[PANEL];
-  for (float &limit : no_limits) limit = INF;
-  left.values.resize((rows + SCREENED_ROWS) * left.depth);  // the last group of rows is padded
-  left.scale.resize(rows + SCREENED_ROWS);
-  // A generous bound on the rounding errors of the sums.
-  const float rounding = 1e-4f * left.max_norm * right.max_norm;
-  if (!(rounding > 1e-30f)) return false;
-  std::vector<float> column_offset(right.scale.size(), -INF), row_offset(rows + SCREENED_ROWS, -INF);
-  for (std::size_t c = 0; c < column_offset.size(); ++c) column_offset[c] = right.error[c] * left.max_norm - half_b[c];
-  for (i64 y = 0; y < rows; ++y) row_offset[y] = left.error[y] * 1.01f * right.max_norm + rounding - half_a[y];
-  const auto quantized_columns = [&](i64 x) {
-    return ScreenSide{right.values.data() + x * left.depth, right.scale.data() + x, column_offset.data() + x};
-  };
-  for (i64 start = 0; start < rows; start += CHUNK) {
-    const i64 stop = std::min(rows, start + CHUNK);
-    TopTwo top[CHUNK];
-    float limits[CHUNK + SCREENED_ROWS][LANES];
-    Vec lower_bounds[CHUNK];  // of the second best score of each lane
-    const auto scan = [&](i64 x) {
-      for (i64 y = start; y < stop; y += SCREENED_ROWS) {
-        const ScreenSide quantized_rows{left.values.data() + y * left.depth, left.scale.data() + y,
-                                        row_offset.data() + y};
-        unsigned flagged =
-            screen(quantized_rows, quantized_columns(x), left.depth, limits[y - start], best_of_column + x);
-        for (; flagged; flagged &= flagged - 1) {
-          const i64 r = y + __builtin_ctz(flagged);
-          if (r >= stop) break;
-          Vec sum[2];
-          multiply_row(a + r * depth, packed + x * depth, depth, sum);
-          for (int side = 0; side < 2; ++side) {
-            const Vec score = sum[side] - load(half_b + x + side * LANES) - half_a[r];
-            top[r - start].add(score, lane_index + (std::int32_t)(x + side * LANES));
-            store(best_of_column + x + side * LANES, max(load(best_of_column + x + side * LANES), score));
-          }
-          store(limits[r - start], max(lower_bounds[r - start], top[r - start].second));
-        }
-      }
-    };
-    for (i64 y = 0; y < CHUNK; ++y) lower_bounds[y] = broadcast(-INF);
-    std::fill(&limits[0][0], &limits[0][0] + sizeof limits / sizeof(float), -INF);
-    for (i64 x = 0; x < columns; x += SAMPLE * PANEL) scan(x);
-    for (i64 y = 0; y < stop - start; ++y) {
-      // Slightly lower, so that the second scan finds the scores of the first again.
-      lower_bounds[y] = top[y].second - rounding;
-      store(limits[y], lower_bounds[y]);
-      top[y] = TopTwo();
-    }
-    for (i64 x = 0; x < columns; x += PANEL) scan(x);
-    i64 incomplete[CHUNK], count = 0;
-    for (i64 y = start; y < stop; ++y)
-      if (!reduce_lanes(top[y - start], exclusion, result, y)) incomplete[count++] = y;
-    // If excluded columns may hide the second best score, scan all columns again.
-    for (i64 group = 0; group < count; group += SCREENED_ROWS) {
-      const i64 group_rows = std::min<i64>(SCREENED_ROWS, count - group);
-      float scale[SCREENED_ROWS] = {}, offset[SCREENED_ROWS];
-      for (i64 r = 0; r < SCREENED_ROWS; ++r) {
-        const i64 y = incomplete[group + std::min(r, group_rows - 1)];
-        std::memcpy(rescanned.data() + r * left.depth, left.values.data() + y * left.depth, left.depth);
-        scale[r] = left.scale[y];
-        offset[r] = r < group_rows ? row_offset[y] : -INF;
-        store(limits[r], broadcast(result.second[y]));
-      }
-      for (i64 x = 0; x < columns; x += PANEL) {
-        unsigned flagged =
-            screen({rescanned.data(), scale, offset}, quantized_columns(x), left.depth, limits[0], no_limits);
-        for (; flagged; flagged &= flagged - 1) {
-          const i64 r = __builtin_ctz(flagged), y = incomplete[group + r];
-          Vec sum[2];
-          multiply_row(a + y * depth, packed + x * depth, depth, sum);
-          for (i64 c = x; c < std::min(columns, x + PANEL); ++c) {
-            const float score = sum[(c - x) / LANES][(c - x) % LANES] - half_b[c] - half_a[y];
-            if (distance(exclusion.xy, c, result.nearest[y]) > exclusion.radius)
-              result.second[y] = std::max(result.second[y], score);
-          }
-          store(limits[r], broadcast(result.second[y]));
-        }
-      }
-    }
-  }
-  return true;
-}
-#endif
 
 }  // namespace
 
@@ -305,32 +117,11 @@ void multiply(const float *a, i64 rows, i64 depth, const float *panels, i64 colu
   }
 }
 
-// Returns b (columns, depth) quantized, interleaved in groups of 8 columns and padded to whole groups.
-QuantizedRows quantize_columns(const float *b, i64 columns, i64 depth) {
-  constexpr i64 GROUP = 8;
-  const i64 padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
-  QuantizedRows quantized = quantize(b, columns, depth);
-  const i64 padded = quantized.depth;
-  std::vector<std::int8_t> interleaved(padded_columns * padded, 0);
-  for (i64 c = 0; c < columns; ++c)
-    for (i64 k = 0; k < padded; ++k)
-      interleaved[(c - c % GROUP) * padded + (k / 4) * 4 * GROUP + (c % GROUP) * 4 + k % 4] =
-          quantized.values[c * padded + k];
-  quantized.values = std::move(interleaved);
-  quantized.scale.resize(padded_columns);
-  quantized.error.resize(padded_columns);
-  return quantized;
-}
-
 // Computes the scores a.b - |a|^2/2 - |b|^2/2 of all pairs without storing them: of each row the best column and
-// the best two scores, of each column the best score. With quantized descriptors only the scores that can matter
-// are computed; the result is the same.
+// the best two scores, of each column the best score.
 void find_nearest(const Descriptors &d, const Exclusion &exclusion, const NearestResult &result) {
-#ifdef CALORIC_NEON
-  if (d.quantized_b && find_nearest_screened(d, exclusion, result)) return;
-#endif
   constexpr i64 CHUNK = 8 * ROWS;
-  const float *a = d.a, *half_a = d.half_a, *packed = d.b, *half_b = d.half_b;
+  const float *a = d.a, *half_a = d.half_a, *packed = d.panels, *half_b = d.half_b;
   const i64 rows = d.rows, depth = d.depth, columns = d.columns;
   IntVec lane_index;
   for (int l = 0; l < LANES; ++l) lane_index[l] = l;

@@ -69,7 +69,9 @@ inline Vec mul_add(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)a,
 inline Vec square_root(Vec v) { return (Vec)_mm512_sqrt_ps((__m512)v); }
 inline std::uint32_t mask_bits(IntVec mask) { return _mm512_movepi32_mask((__m512i)mask); }
 inline bool any(IntVec mask) { return mask_bits(mask); }
+inline Vec min(Vec a, Vec b) { return (Vec)_mm512_min_ps((__m512)a, (__m512)b); }
 inline Vec max(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+inline float sum_lanes(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
 inline IntVec floor_to_int(Vec v) {
   return (IntVec)_mm512_cvt_roundps_epi32((__m512)v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
@@ -78,7 +80,13 @@ inline Vec mul_add(Vec a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)a,
 inline Vec square_root(Vec v) { return (Vec)_mm256_sqrt_ps((__m256)v); }
 inline std::uint32_t mask_bits(IntVec mask) { return _mm256_movemask_ps((__m256)mask); }
 inline bool any(IntVec mask) { return mask_bits(mask); }
+inline Vec min(Vec a, Vec b) { return (Vec)_mm256_min_ps((__m256)a, (__m256)b); }
 inline Vec max(Vec a, Vec b) { return (Vec)_mm256_max_ps((__m256)a, (__m256)b); }
+inline float sum_lanes(Vec v) {
+  __m128 sum = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+  return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+}
 inline IntVec floor_to_int(Vec v) { return (IntVec)_mm256_cvttps_epi32(_mm256_floor_ps((__m256)v)); }
 #elif defined(CALORIC_NEON)
 inline Vec mul_add(Vec a, Vec b, Vec c) { return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
@@ -88,7 +96,9 @@ inline std::uint32_t mask_bits(IntVec mask) {
   return vaddvq_u32(vandq_u32((uint32x4_t)mask, lane_bits));
 }
 inline bool any(IntVec mask) { return vmaxvq_u32((uint32x4_t)mask); }
+inline Vec min(Vec a, Vec b) { return (Vec)vminq_f32((float32x4_t)a, (float32x4_t)b); }
 inline Vec max(Vec a, Vec b) { return (Vec)vmaxq_f32((float32x4_t)a, (float32x4_t)b); }
+inline float sum_lanes(Vec v) { return vaddvq_f32((float32x4_t)v); }
 inline IntVec floor_to_int(Vec v) { return (IntVec)vcvtmq_s32_f32((float32x4_t)v); }
 #else
 inline Vec mul_add(Vec a, Vec b, Vec c) { return a * b + c; }
@@ -102,12 +112,14 @@ inline std::uint32_t mask_bits(IntVec mask) {
   return result;
 }
 inline bool any(IntVec mask) { return mask_bits(mask); }
+inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
 inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
 inline IntVec floor_to_int(Vec v) {
   const IntVec i = __builtin_convertvector(v, IntVec);
   return i + (v < __builtin_convertvector(i, Vec));  // truncation is 1 too large below 0; true is -1
 }
 #endif
+constexpr float INF = std::numeric_limits<float>::infinity();
 #if defined(CALORIC_NEON)
 inline Vec abs_difference(Vec a, Vec b) { return (Vec)vabdq_f32((float32x4_t)a, (float32x4_t)b); }
 #else

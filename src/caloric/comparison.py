@@ -1,5 +1,6 @@
 """Matching and refining the features of two images, on the CPU or a device."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,9 +15,10 @@ from caloric.image import inputs
 from caloric.matching import agreement, refinement
 from caloric.matching.neighbors import (
     Matches,
+    Neighbors,
     check_options,
     checked_neighbors,
-    match_descriptors,
+    checked_reference,
     one_per_position,
     selected,
 )
@@ -54,7 +56,11 @@ def match_pairs(
         if _has_positions(a) and _has_positions(b):
             check_comparable(_metadata(a), _metadata(b))
     if target is None:
-        return [_match_on_cpu(a, b, mutual, ratio, radius) for a, b in pairs]
+        matches = [Matches.empty()] * len(pairs)
+        for i, a, b, nearest in _nearest_on_cpu(pairs, None if ratio is None else radius):
+            if nearest is not None:
+                matches[i] = _without_duplicates(a, b, selected(nearest, mutual, ratio))
+        return matches
     from caloric.gpu import matching as on_device
 
     matches = on_device.match(pairs, mutual, ratio, radius, target)
@@ -67,19 +73,16 @@ def match_by_agreement(
     """Return the matches of each pair that pass the ratio test or agree with their neighbors."""
     if devices.resolve(device) is None:
         check_options(ratio, radius)
-        return [_match_by_agreement(a, b, mutual, ratio, radius) for a, b in pairs]
+        for a, b in pairs:
+            check_comparable(a, b)
+        matches = [Matches.empty()] * len(pairs)
+        for i, a, b, nearest in _nearest_on_cpu(pairs, radius):
+            if nearest is not None:
+                both = [selected(nearest, mutual, r) for r in (ratio, None)]
+                matches[i] = _agreeing(a, b, *both)
+        return matches
     passed, candidates = (match_pairs(pairs, mutual, r, radius, device) for r in (ratio, None))
     return [_agreeing(*pair, *m) for *m, pair in zip(passed, candidates, pairs, strict=True)]
-
-
-def _match_by_agreement(
-    a: Features, b: Features, mutual: bool, ratio: float, radius: float
-) -> Matches:
-    check_comparable(a, b)
-    nearest = checked_neighbors(a.descriptors, b.descriptors, b.frames.xy, radius)
-    if nearest is None:
-        return Matches.empty()
-    return _agreeing(a, b, selected(nearest, mutual, ratio), selected(nearest, mutual, None))
 
 
 def _agreeing(a: Features, b: Features, passed: Matches, candidates: Matches) -> Matches:
@@ -103,13 +106,33 @@ def _metadata(features: Any) -> Features:
     return metadata
 
 
-def _match_on_cpu(a: Any, b: Any, mutual: bool, ratio: float | None, radius: float) -> Matches:
-    a, b = (f.to_host() if hasattr(f, "to_host") else f for f in (a, b))
-    both = isinstance(a, Features) and isinstance(b, Features)
-    left, right = (f.descriptors if isinstance(f, Features) else f for f in (a, b))
-    xy_b = b.frames.xy if both else None
-    matches = match_descriptors(left, right, mutual=mutual, ratio=ratio, xy_b=xy_b, radius=radius)
-    return _without_duplicates(a, b, matches)
+def _nearest_on_cpu(
+    pairs: list[tuple[Any, Any]], radius: float | None
+) -> Iterator[tuple[int, Any, Any, Neighbors | None]]:
+    """Yield the index, both sets and the nearest neighbors of each pair; None if a set is empty.
+
+    Pairs with the same second set follow each other: it is prepared once and stays in the cache.
+    """
+    by_second: dict[int, list[int]] = {}
+    for i, (_, b) in enumerate(pairs):
+        by_second.setdefault(id(b), []).append(i)
+    for indices in by_second.values():
+        b = _on_host(pairs[indices[0]][1])
+        has_positions = isinstance(b, Features)
+        reference = (
+            checked_reference(b.descriptors, b.frames.xy)
+            if has_positions
+            else checked_reference(b, None)
+        )
+        for i in indices:
+            a = _on_host(pairs[i][0])
+            both = has_positions and isinstance(a, Features)
+            descriptors = a.descriptors if isinstance(a, Features) else a
+            yield i, a, b, checked_neighbors(descriptors, reference, radius if both else None)
+
+
+def _on_host(features: Any) -> Any:
+    return features.to_host() if hasattr(features, "to_host") else features
 
 
 def _without_duplicates(a: Any, b: Any, matches: Matches) -> Matches:

@@ -24,6 +24,7 @@ from marks import exact_sampling
 from tools import builds
 
 core = pytest.importorskip("caloric_native")
+BUILDS = builds.distinct(core.kinds())
 FAST = [kind for kind in core.kinds() if kind != "portable"]
 EXTREMA = {**extrema.REFINEMENT, "contrast": 0.01, "edge_ratio": 10.0}
 REFINEMENT = {
@@ -52,7 +53,7 @@ def gray(image):
     return (image / np.float32(255)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("kind", BUILDS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (3, 5), (33, 47), (64, 64), (70, 131)])
 @pytest.mark.parametrize("sigma", [0.7, 1.6, 3.09])
 def test_blur_agrees_with_opencv(kind, shape, sigma):
@@ -73,7 +74,7 @@ def test_blur_agrees_with_opencv(kind, shape, sigma):
         np.testing.assert_allclose(layer, expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("kind", BUILDS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (5, 7), (20, 33), (70, 41)])
 def test_enlarging_agrees_with_opencv_and_numpy(kind, shape):
     """Each pixel becomes two, a quarter to either side, as in OpenCV's bilinear resize."""
@@ -94,7 +95,7 @@ def test_enlarging_agrees_with_opencv_and_numpy(kind, shape):
     np.testing.assert_allclose(layers[1], blurred.reshape(h, w), atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("kind", BUILDS)
 def test_extrema_agree_with_numpy(kind, image):
     space = scalespace.build(gray(image))
     plain, compiled = (with_build(k, extrema.extrema, space) for k in ("0", kind))
@@ -108,8 +109,8 @@ def test_extrema_agree_with_numpy(kind, image):
     ("kind", "name"),
     [
         # All recipes with the fastest build, and a few with the others.
-        *((core.kinds()[0], name) for name in (*recipes.descriptors(), *recipes.VARIANTS)),
-        *((kind, name) for kind in core.kinds()[1:] for name in ("caloric", "heat", "sift")),
+        *((BUILDS[0], name) for name in (*recipes.descriptors(), *recipes.VARIANTS)),
+        *((kind, name) for kind in BUILDS[1:] for name in ("caloric", "heat", "sift")),
     ],
 )
 @exact_sampling
@@ -134,7 +135,7 @@ def test_descriptors_agree_with_numpy(kind, name, image):
     assert ((plain == 0).all(1) == (compiled == 0).all(1)).all()
 
 
-def nearest(a, b, xy, radius, screen):
+def nearest(a, b, xy, radius, screened=True):
     """Return the nearest columns, the best two scores, and the best scores of the columns."""
     half_a, half_b = ((0.5 * (v.astype(np.float64) ** 2).sum(1)).astype(np.float32) for v in (a, b))
     column = np.empty(len(a), np.int64)
@@ -142,8 +143,8 @@ def nearest(a, b, xy, radius, screen):
         np.full(n, -np.inf, np.float32) for n in (len(a), len(a), len(b))
     )
     core.nearest(
-        a=a, half_a=half_a, b=core.pack(b), half_b=half_b, xy=xy, radius=radius, column=column,
-        best=best, second=second, best_of_column=best_of_column, screen=screen,
+        a=a, half_a=half_a, columns=core.Columns(b, half_b, screened), xy=xy, radius=radius,
+        column=column, best=best, second=second, best_of_column=best_of_column,
     )  # fmt: skip
     return column, best, second, best_of_column
 
@@ -198,7 +199,7 @@ def reference_results():
         yield "descriptors", raw.tobytes()
     a, b = (rng.integers(-64, 65, (n, 128)).astype(np.float32) / 512 for n in (90, 131))
     # The int8 bound, where it is fast, skips products without changing the result.
-    arrays = nearest(a, b, None, 0.0, core.screen(b))
+    arrays = nearest(a, b, None, 0.0)
     product = np.empty((90, 131), np.float32)
     core.product(a, core.pack(b), product)
     yield "neighbors", b"".join(array.tobytes() for array in arrays)
@@ -235,19 +236,19 @@ def test_results_are_bit_identical_on_every_processor(kind):
     assert {name: value.hexdigest()[:16] for name, value in hashes.items()} == HASHES
 
 
-@pytest.mark.skipif(len(FAST) < 2, reason="this machine has only one build with vectors")
 @pytest.mark.parametrize("name", ["caloric", "heat", "dsp-both"])
 def test_features_and_matches_of_builds_are_bit_identical(name, image):
-    features = [with_build(kind, caloric.extract, image, name, max_features=600) for kind in FAST]
-    assert features[0].frames.maps.tobytes() == features[1].frames.maps.tobytes()
-    assert features[0].descriptors.tobytes() == features[1].descriptors.tobytes()
+    fast = [kind for kind in BUILDS if kind != "portable"]
+    features = [with_build(kind, caloric.extract, image, name, max_features=600) for kind in fast]
+    assert len({one.frames.maps.tobytes() for one in features}) == 1
+    assert len({one.descriptors.tobytes() for one in features}) == 1
     pair = (features[0], features[0])
     matches = [with_build(kind, caloric.match, *pair, mutual=False) for kind in FAST]
-    assert matches[0].indices.tobytes() == matches[1].indices.tobytes()
-    assert matches[0].distances.tobytes() == matches[1].distances.tobytes()
+    assert len({one.indices.tobytes() for one in matches}) == 1
+    assert len({one.distances.tobytes() for one in matches}) == 1
 
 
-@pytest.mark.parametrize("kind", core.kinds())
+@pytest.mark.parametrize("kind", BUILDS)
 @exact_sampling
 def test_whole_pipeline_agrees_with_numpy(kind):
     """Agreement is as good as docs/platforms.md states."""
@@ -282,29 +283,55 @@ def test_matching_agrees_with_numpy(rows, columns, depth, with_xy, seed):
         )
 
 
-@pytest.mark.skipif(
-    core.screen(np.ones((1, 1), np.float32)) is None,
-    reason="int8 products are not fast on this machine",
-)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 300), st.integers(1, 300), st.integers(1, 150), st.booleans(),
-    st.integers(-30, 12), st.integers(0, 10**6),
+    st.integers(1, 300), st.integers(1, 300), st.integers(1, 300), st.booleans(),
+    st.sampled_from(["normal", "flat", "sparse", "bytes"]), st.integers(-30, 12),
+    st.integers(0, 10**6),
 )  # fmt: skip
-def test_the_int8_bound_does_not_change_results(rows, columns, depth, with_xy, power, seed):
-    """Results with and without the bound are bit-identical."""
+def test_the_int8_bound_does_not_change_results(rows, columns, depth, with_xy, kind, power, seed):
+    """Results of all builds with and without the bound are bit-identical."""
     rng = np.random.default_rng(seed)
-    a, b = (
-        (10.0**power * rng.standard_normal((n, depth)) * rng.uniform(0.1, 3, (n, 1))).astype("f")
-        for n in (rows, columns)
-    )
+    a, b = (_rows(rng, n, depth, kind, 10.0**power) for n in (rows, columns))
     b[: columns // 3] = b[0]  # equal ones
     b[columns // 2 :] *= rng.integers(0, 2, (columns - columns // 2, 1))  # and zeros
+    a[: rows // 4] = b[rng.integers(0, columns, rows // 4)]  # exact matches
     a, b = (v if rng.random() < 0.8 else np.zeros_like(v) for v in (a, b))
     xy = rng.uniform(0, 30, (columns, 2)) if with_xy else None
-    results = [nearest(a, b, xy, 10.0, screen) for screen in (None, core.screen(b))]
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)
+    expected = nearest(a, b, xy, 10.0, screened=False)
+    try:
+        for build in FAST:
+            core.use(build)
+            for one, other in zip(expected, nearest(a, b, xy, 10.0), strict=True):
+                np.testing.assert_array_equal(one, other)
+    finally:
+        core.use(core.kinds()[0])
+
+
+def _rows(rng, count, depth, kind, scale):
+    """Return rows (count, depth) of one kind; "flat" and "sparse" ones have extreme norms."""
+    rows = rng.standard_normal((count, depth))
+    if kind == "flat":
+        rows = np.sign(rows) * (1 - 1e-3 * rng.random(rows.shape))
+        rows[::2] = np.abs(rows[::2])
+    elif kind == "sparse":
+        rows *= rng.random(rows.shape) < 0.05
+    elif kind == "bytes":
+        return rng.integers(0, 256, (count, depth)).astype(np.float32)
+    return (scale * rows * rng.uniform(0.1, 3, (count, 1))).astype(np.float32)
+
+
+def test_the_int8_bound_is_used_where_products_of_bytes_are_fast():
+    b, half = np.ones((3, 8), np.float32), np.ones(3, np.float32)
+    screened = {"avx512-vnni", "avx512", "avx-vnni", "avx2", "neon-dotprod"}
+    try:
+        for kind in core.kinds():
+            core.use(kind)
+            assert core.Columns(b, half).screened == (kind in screened)
+            assert not core.Columns(b, half, False).screened
+            assert not core.Columns(np.ones((3, 10_000), np.float32), half).screened
+    finally:
+        core.use(core.kinds()[0])
 
 
 def test_the_second_nearest_is_found_behind_many_excluded_ones():
@@ -346,10 +373,27 @@ def test_invalid_arguments_are_rejected():
         lambda: table(mirrored=np.array([[0, 4, 0]])),
         lambda: table(factors=[], columns=[], partners=np.arange(0)),
         lambda: core.product(square, core.pack(np.zeros((2, 3), np.float32)), square.copy()),
+        lambda: core.Columns(square, line),
+        lambda: nearest(square, square[:, :3].copy(), None, 1.0),
+        lambda: nearest(square, square, np.zeros((3, 2)), 1.0),
         lambda: core.use("abacus"),
     ):
         with pytest.raises(ValueError, match=r".+"):
             call()
+
+
+def test_columns_of_another_build_are_rejected():
+    square, four = np.ones((4, 4), np.float32), np.zeros(4, np.float32)
+    columns = core.Columns(square, four)
+    try:
+        core.use("portable")
+        with pytest.raises(ValueError, match="prepared for another build"):
+            core.nearest(
+                a=square, half_a=four, columns=columns, xy=None, radius=1.0, best=four.copy(),
+                column=np.zeros(4, np.int64), second=four.copy(), best_of_column=four.copy(),
+            )  # fmt: skip
+    finally:
+        core.use(core.kinds()[0])
 
 
 def test_candidates_outside_of_the_octave_are_ignored():

@@ -144,30 +144,69 @@ class Neighbors:
     mutual: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Descriptors b (m, d) in which neighbors are searched, prepared once for any number of sets.
+
+    ``mean`` (d,) is subtracted from all descriptors, which avoids cancellation in the scores;
+    ``half`` (m,) is half the squared norm of each row of b, ``xy`` (m, 2) are its positions, and
+    ``columns`` is the form of b that the compiled core uses, if there is one.
+    """
+
+    b: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    half: NDArray[np.float32]
+    xy: FloatArray | None
+    columns: Any
+
+    @classmethod
+    def of(
+        cls, b: NDArray[np.float32], xy: FloatArray | None = None, *, screened: bool = True
+    ) -> "Reference":
+        """Return the reference of descriptors b (m, d) and, optionally, their positions (m, 2).
+
+        Unless it is ``screened``, the core does not rule out pairs by products of bytes: the result
+        is the same, but takes longer.
+        """
+        mean = b.mean(0, dtype=np.float64).astype(np.float32)
+        b = b - mean
+        half, core = _half_squares(b), native.core()
+        positions = None if xy is None else np.ascontiguousarray(xy, np.float64)
+        columns = None if core is None else core.Columns(b, half, screened)
+        return cls(b, mean, half, positions, columns)
+
+
+def _half_squares(a: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(0.5 * np.einsum("ij,ij->i", a, a))
+
+
 def neighbors(
     a: NDArray[np.float32], b: NDArray[np.float32], xy_b: FloatArray | None, radius: float
 ) -> Neighbors:
-    """Return the nearest rows of b (m, d) for each row of a (n, d).
+    """Return :func:`neighbors_in` of a (n, d) and b (m, d), with the positions (m, 2) of b."""
+    return neighbors_in(a, Reference.of(b, xy_b), None if xy_b is None else radius)
 
-    With positions ``xy_b`` (m, 2), rows within ``radius`` of the nearest do not count as second
-    nearest. Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, comparable across rows and columns.
+
+def neighbors_in(a: NDArray[np.float32], reference: Reference, radius: float | None) -> Neighbors:
+    """Return the nearest rows of a reference (m, d) for each row of a (n, d).
+
+    With a ``radius``, for which the reference must have positions, rows within it of the nearest do
+    not count as second nearest. Scores are a·b − |a|²/2 − |b|²/2 = −|a − b|²/2, comparable across
+    rows and columns.
     """
-    # Subtracting the mean avoids cancellation in the scores.
-    mean = b.mean(0, dtype=np.float64).astype(np.float32)
-    a, b = a - mean, b - mean
-    half_a = 0.5 * np.einsum("ij,ij->i", a, a)
-    half_b = 0.5 * np.einsum("ij,ij->i", b, b)
-    sets = _Sets(a, b, half_a, half_b, xy_b, radius)
+    a = a - reference.mean
     nearest = np.empty(len(a), np.intp)
     best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
-    scan = _scan if native.core() is None else _compiled
-    tops = scan(sets, (nearest, best, second))
-    first = np.full(len(b), len(a))
+    scan = _scan if reference.columns is None else _compiled
+    tops = scan(a, reference, radius, (nearest, best, second))
+    first = np.full(len(tops), len(a))
     rows = np.flatnonzero(best == tops[nearest])
     # Of several rows equally near to the same b, the first counts as its nearest.
     np.minimum.at(first, nearest[rows], rows)
     # Distances are computed from the difference, because scores suffer from cancellation.
-    distances = np.sqrt(np.einsum("ij,ij->i", a - b[nearest], a - b[nearest]))
+    difference = reference.b[nearest]
+    np.subtract(a, difference, out=difference)
+    distances = np.sqrt(np.einsum("ij,ij->i", difference, difference))
     second_distances = np.sqrt(np.maximum(-2 * second, 0))
     return Neighbors(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
 
@@ -175,43 +214,35 @@ def neighbors(
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Sets:
-    """Two sets of descriptors, half the squared norm of each row, and the positions of b."""
-
-    a: NDArray[np.float32]
-    b: NDArray[np.float32]
-    half_a: NDArray[np.float32]
-    half_b: NDArray[np.float32]
-    xy_b: FloatArray | None
-    radius: float
-
-
-def _scan(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
+def _scan(
+    a: NDArray[np.float32], reference: Reference, radius: float | None, outputs: _Best
+) -> NDArray[np.float32]:
     """Fill ``outputs`` (nearest rows, both scores); return the best score (m,) of each row of b."""
     nearest, best, second = outputs
-    size = max(1, min(_ROWS, _SCORES // len(sets.b)))
-    tops = np.full(len(sets.b), -np.inf, np.float32)
+    b, half_a = reference.b, _half_squares(a)
+    size = max(1, min(_ROWS, _SCORES // len(b)))
+    tops = np.full(len(b), -np.inf, np.float32)
     # Blocks are not computed in parallel, because each may use the whole memory budget.
-    for start in range(0, len(sets.a), size):
+    for start in range(0, len(a), size):
         progress.check()
-        part = slice(start, min(start + size, len(sets.a)))
-        scores = sets.a[part] @ sets.b.T
-        scores -= sets.half_b
-        scores -= sets.half_a[part, None]
+        part = slice(start, min(start + size, len(a)))
+        scores = a[part] @ b.T
+        scores -= reference.half
+        scores -= half_a[part, None]
         columns = scores.argmax(1)
         nearest[part], best[part] = columns, scores[np.arange(len(scores)), columns]
         np.maximum(tops, scores.max(0), out=tops)
-        second[part] = _second(scores, columns, sets.xy_b, sets.radius)
+        second[part] = _second(scores, columns, reference.xy, radius)
     return tops
 
 
-def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
+def _compiled(
+    a: NDArray[np.float32], reference: Reference, radius: float | None, outputs: _Best
+) -> NDArray[np.float32]:
     """Do the same as :func:`_scan` with the compiled core, which does not store scores."""
-    core = native.core()
-    packed, screen = core.pack(sets.b), core.screen(sets.b)
-    xy = None if sets.xy_b is None else np.ascontiguousarray(sets.xy_b, np.float64)
-    tops, lock = np.full(len(sets.b), -np.inf, np.float32), Lock()
+    core, half_a = native.core(), _half_squares(a)
+    xy = None if radius is None else reference.xy
+    tops, lock = np.full(len(reference.b), -np.inf, np.float32), Lock()
 
     def block(rows: range) -> None:
         part = slice(rows.start, rows.stop)
@@ -219,24 +250,26 @@ def _compiled(sets: _Sets, outputs: _Best) -> NDArray[np.float32]:
             highest = tops.copy()
         column, best, second = (array[part] for array in outputs)
         core.nearest(
-            a=sets.a[part], half_a=sets.half_a[part], b=packed, half_b=sets.half_b, xy=xy,
-            radius=sets.radius, column=column, best=best, second=second, best_of_column=highest,
-            screen=screen,
+            a=a[part], half_a=half_a[part], columns=reference.columns, xy=xy, radius=radius or 0.0,
+            column=column, best=best, second=second, best_of_column=highest,
         )  # fmt: skip
         with lock:
             np.maximum(tops, highest, out=tops)
 
-    threads.each(block, threads.strips(len(sets.a), 1024))
+    threads.each(block, threads.strips(len(a), 1024))
     return tops
 
 
 def _second(
-    scores: NDArray[np.float32], best: NDArray[np.intp], xy_b: FloatArray | None, radius: float
+    scores: NDArray[np.float32],
+    best: NDArray[np.intp],
+    xy_b: FloatArray | None,
+    radius: float | None,
 ) -> NDArray[np.float32]:
     """Return the second best score (n,) of each row, without columns close to the best one."""
     rows = np.arange(len(scores))
     scores[rows, best] = -np.inf
-    if xy_b is None:
+    if xy_b is None or radius is None:
         return np.asarray(scores.max(1))
     result = np.full(len(scores), -np.inf, np.float32)
     # More than a few of the next best are rarely at the same position.
@@ -293,21 +326,29 @@ def match_descriptors(
     detected twice is not rejected.
     """
     check_options(ratio, radius)
-    nearest = checked_neighbors(a, b, xy_b if ratio is not None else None, radius)
+    uses_positions = xy_b is not None and ratio is not None
+    reference = checked_reference(b, xy_b)
+    nearest = checked_neighbors(a, reference, radius if uses_positions else None)
     return Matches.empty() if nearest is None else selected(nearest, mutual, ratio)
 
 
+def checked_reference(b: object, xy: FloatArray | None) -> Reference | None:
+    """Return the :class:`Reference` of any descriptors b (m, d); None if there are none."""
+    checked = _checked(b, "second set")
+    if xy is not None and np.shape(xy) != (len(checked), 2):
+        raise InputError(f"xy_b: expected shape {(len(checked), 2)}, got {np.shape(xy)}")
+    return Reference.of(checked, xy) if len(checked) else None
+
+
 def checked_neighbors(
-    a: object, b: object, xy_b: FloatArray | None, radius: float
+    a: object, reference: Reference | None, radius: float | None
 ) -> Neighbors | None:
-    """Return :func:`neighbors` of any descriptors a (n, d) and b (m, d); None if there are none."""
-    left, right = _checked(a, "first set"), _checked(b, "second set")
-    if xy_b is not None and np.shape(xy_b) != (len(right), 2):
-        raise InputError(f"xy_b: expected shape {(len(right), 2)}, got {np.shape(xy_b)}")
-    if len(left) == 0 or len(right) == 0:
+    """Return :func:`neighbors_in` of any descriptors a (n, d); None if there are none."""
+    checked = _checked(a, "first set")
+    if len(checked) == 0 or reference is None:
         return None
-    check_dimensions(left.shape[1], right.shape[1])
-    return neighbors(left, right, xy_b, radius)
+    check_dimensions(checked.shape[1], reference.b.shape[1])
+    return neighbors_in(checked, reference, radius)
 
 
 def selected(neighbors: Neighbors, mutual: bool, ratio: float | None) -> Matches:

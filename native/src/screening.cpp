@@ -1,0 +1,447 @@
+// Exact nearest neighbors where most pairs are rejected by a bound from int8 products; compiled once per
+// instruction set that has such products.
+//
+// A row is scale * q plus an error of norm e, with integers q. The product of two rows a and b is therefore at most
+// scale_a scale_b (q_a . q_b) + e_a |b| + e_b |a|. Pairs whose bound exceeds the second best score of the row or the
+// best score of the column found so far are multiplied in float; those that still matter in the end are multiplied in
+// the order of `multiply`, so that the result is that of find_nearest to the last bit.
+#include "kernels.hpp"
+#include "vectors.hpp"
+
+namespace caloric::CALORIC_BUILD {
+namespace {
+
+#if defined(__AVX512BW__) || defined(__AVX2__) || (defined(CALORIC_NEON) && defined(__ARM_FEATURE_DOTPROD))
+#define CALORIC_INT8
+#endif
+
+#ifdef CALORIC_INT8
+
+typedef std::int32_t Int32;
+
+// ---- Products of int8. A tile is ROWS rows of a by one group of GROUP columns of b. The bytes of a group are
+// interleaved, 4 of each column at a time.
+//
+// x86 multiplies unsigned by signed bytes: columns are stored plus 128, and sums start at -128 sum(q_a). Without VNNI
+// products are summed in pairs of int16, which bounds the norm of both halves of a row.
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(CALORIC_NEON)
+constexpr bool SUMS_INT16 = false;
+constexpr float MAX_ROW = 127;
+#else
+constexpr bool SUMS_INT16 = true;
+constexpr float MAX_ROW = 64;  // a sum of two products with bytes up to 255 must not saturate
+#endif
+constexpr float MAX_COLUMN = 127;
+
+#if defined(CALORIC_NEON)
+constexpr int ROWS = 8, VECTORS = 2, ZERO = 0;
+#elif defined(__AVX512F__)
+constexpr int ROWS = 6, VECTORS = 4, ZERO = 128;
+#else
+constexpr int ROWS = 6, VECTORS = 2, ZERO = 128;
+#endif
+constexpr i64 GROUP = VECTORS * LANES;
+
+#if defined(CALORIC_NEON)
+inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
+                          IntVec (&result)[ROWS][VECTORS]) {
+  int32x4_t total[ROWS][VECTORS] = {};
+  for (i64 k = 0; k < depth; k += 16) {
+    int8x16_t left[ROWS];
+    for (int r = 0; r < ROWS; ++r) left[r] = vld1q_s8(a + r * depth + k);
+    unroll<4>([&](auto step) {
+      constexpr int LANE = decltype(step)::value;
+      int8x16_t right[VECTORS];
+      for (int v = 0; v < VECTORS; ++v) right[v] = vld1q_s8((const std::int8_t *)b + GROUP * (k + 4 * LANE) + 16 * v);
+      for (int r = 0; r < ROWS; ++r)
+        for (int v = 0; v < VECTORS; ++v) total[r][v] = vdotq_laneq_s32(total[r][v], right[v], left[r], LANE);
+    });
+  }
+  std::memcpy(result, total, sizeof total);
+}
+
+inline Vec to_float(IntVec v) { return (Vec)vcvtq_f32_s32((int32x4_t)v); }
+typedef uint8x8_t Flags;  // a byte per column
+inline Flags greater(Vec (&a)[VECTORS], Vec (&b)[VECTORS]) {
+  const uint16x4_t left = vmovn_u32(vcgtq_f32((float32x4_t)a[0], (float32x4_t)b[0]));
+  const uint16x4_t right = vmovn_u32(vcgtq_f32((float32x4_t)a[1], (float32x4_t)b[1]));
+  return vmovn_u16(vcombine_u16(left, right));
+}
+inline std::uint64_t to_bits(Flags flags) { return vget_lane_u64(vreinterpret_u64_u8(flags), 0) & 0x0101010101010101; }
+constexpr int BITS_PER_COLUMN = 8;
+#else
+
+#if defined(__AVX512F__)
+inline IntVec spread(Int32 value) { return (IntVec)_mm512_set1_epi32(value); }
+inline Vec to_float(IntVec v) { return (Vec)_mm512_cvtepi32_ps((__m512i)v); }
+inline std::uint64_t greater_bits(Vec a, Vec b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ); }
+#if defined(__AVX512VNNI__)
+inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
+  return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)columns, (__m512i)row);
+}
+inline IntVec finish(IntVec sum) { return sum; }
+#else
+inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
+  return (IntVec)_mm512_add_epi16((__m512i)sum, _mm512_maddubs_epi16((__m512i)columns, (__m512i)row));
+}
+inline IntVec finish(IntVec sum) { return (IntVec)_mm512_madd_epi16((__m512i)sum, _mm512_set1_epi16(1)); }
+#endif
+#else
+inline IntVec spread(Int32 value) { return (IntVec)_mm256_set1_epi32(value); }
+inline Vec to_float(IntVec v) { return (Vec)_mm256_cvtepi32_ps((__m256i)v); }
+inline std::uint64_t greater_bits(Vec a, Vec b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GT_OQ));
+}
+#if defined(__AVXVNNI__)
+inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
+  return (IntVec)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)columns, (__m256i)row);
+}
+inline IntVec finish(IntVec sum) { return sum; }
+#else
+inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
+  return (IntVec)_mm256_add_epi16((__m256i)sum, _mm256_maddubs_epi16((__m256i)columns, (__m256i)row));
+}
+inline IntVec finish(IntVec sum) { return (IntVec)_mm256_madd_epi16((__m256i)sum, _mm256_set1_epi16(1)); }
+#endif
+#endif
+
+inline IntVec load_bytes(const std::uint8_t *p) {
+  IntVec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::uint8_t *b, i64 depth,
+                          IntVec (&result)[ROWS][VECTORS]) {
+  IntVec total[ROWS][VECTORS];
+  unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { total[r][v] = spread(start[r]); }); });
+  for (i64 k = 0; k < depth; k += 4) {
+    IntVec right[VECTORS];
+    unroll<VECTORS>([&](auto v) { right[v] = load_bytes(b + GROUP * k + v * sizeof(IntVec)); });
+    unroll<ROWS>([&](auto r) {
+      Int32 four;
+      std::memcpy(&four, a + r * depth + k, 4);
+      const IntVec left = spread(four);
+      unroll<VECTORS>([&](auto v) { total[r][v] = dot(total[r][v], right[v], left); });
+    });
+  }
+  unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { result[r][v] = finish(total[r][v]); }); });
+}
+
+typedef std::uint64_t Flags;  // a bit per column
+inline Flags greater(Vec (&a)[VECTORS], Vec (&b)[VECTORS]) {
+  Flags flags = 0;
+  for (int v = 0; v < VECTORS; ++v) flags |= greater_bits(a[v], b[v]) << (v * LANES);
+  return flags;
+}
+inline std::uint64_t to_bits(Flags flags) { return flags; }
+
+constexpr int BITS_PER_COLUMN = 1;
+#endif
+
+// ---- Quantization
+
+struct QuantizedRow {
+  float scale, error, norm;
+};
+
+// Returns entries of a row (depth,) from k on, zero after the last; faster than a partial load for most of them.
+inline Vec load_row(const float *row, i64 k, i64 depth) {
+  if (k + LANES <= depth) return load(row + k);
+  return k < depth ? load(row + k, depth - k) : Vec{};
+}
+
+// Writes the integers q (padded depth,) of a row (depth,), at most `largest` in magnitude.
+QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q) {
+  Vec peak = {}, squares = {};
+  float half_squares[2] = {};
+  for (i64 k = 0; k < depth; k += LANES) {
+    const Vec value = load_row(row, k, depth);
+    peak = max(peak, abs_difference(value, Vec{}));
+    squares = mul_add(value, value, squares);
+  }
+  float most = 0, square = 0;
+  for (int l = 0; l < LANES; ++l) {
+    most = std::max(most, peak[l]);
+    square += squares[l];
+    half_squares[l % 4 / 2] += squares[l];
+  }
+  const i64 padded = padded_depth(depth);
+  const float norm = 1.001f * std::sqrt(square);
+  if (!(most > 1e-30f)) {
+    std::memset(q, 0, padded);
+    return {0, norm, norm};
+  }
+  float factor = largest / most;
+  if (SUMS_INT16) {
+    // By Cauchy-Schwarz, sums over half of the entries are below 2^15; rounding adds up to 1/2 to each entry.
+    const float half_norm = 1.001f * std::sqrt(std::max(half_squares[0], half_squares[1]));
+    factor = std::min(factor, (181 - 0.5f * std::sqrt((float)padded / 2)) / half_norm);
+  }
+  const float scale = 1 / factor;
+  Vec errors = {};
+  for (i64 k = 0; k < padded; k += LANES) {
+    const Vec value = load_row(row, k, depth);
+    const IntVec integer = floor_to_int(mul_add(factor, value, broadcast(0.5f)));
+    const Vec error = mul_add(-scale, __builtin_convertvector(integer, Vec), value);
+    errors = mul_add(error, error, errors);
+    Int32 integers[LANES];
+    std::memcpy(integers, &integer, sizeof integers);
+    for (int l = 0; l < LANES; ++l) q[k + l] = (std::int8_t)integers[l];
+  }
+  float squared_error = 0;
+  for (int l = 0; l < LANES; ++l) squared_error += errors[l];
+  return {scale, 1.001f * std::sqrt(squared_error), norm};
+}
+
+// Returns the start of the sums of products with integers q (depth,).
+Int32 start_of_sums(const std::int8_t *q, i64 depth) {
+  std::uint32_t sums[2] = {};
+  for (i64 k = 0; k < depth; k += 4) {
+    sums[0] -= ZERO * (q[k] + q[k + 1]);
+    sums[1] -= ZERO * (q[k + 2] + q[k + 3]);
+  }
+  return (Int32)(SUMS_INT16 ? (sums[0] & 0xffff) | sums[1] << 16 : sums[0] + sums[1]);
+}
+
+// ---- Search
+
+// The product of two rows, up to rounding.
+inline float multiply_rows(const float *a, const float *b, i64 depth) {
+  Vec total[4] = {};
+  i64 k = 0;
+  for (; k + 4 * LANES <= depth; k += 4 * LANES)
+    for (int i = 0; i < 4; ++i) total[i] = mul_add(load(a + k + i * LANES), load(b + k + i * LANES), total[i]);
+  for (; k + LANES <= depth; k += LANES) total[0] = mul_add(load(a + k), load(b + k), total[0]);
+  if (k < depth) total[1] = mul_add(load(a + k, depth - k), load(b + k, depth - k), total[1]);
+  return sum_lanes((total[0] + total[1]) + (total[2] + total[3]));
+}
+
+// A pair that may have one of the best scores of its row or its column; `score` is an upper bound at first.
+struct Candidate {
+  std::int32_t row, column;
+  float score;
+};
+
+// The best score found in a row, or a lower bound on it, and its column; a lower bound on the second best score.
+struct RowState {
+  float first = -INF, second = -INF;
+  i64 nearest = -1;
+};
+
+class Search {
+ public:
+  Search(const Descriptors &d, const QuantizedColumns &columns, const Exclusion &exclusion, const NearestResult &result)
+      : d_(d), columns_(columns), exclusion_(exclusion), result_(result) {}
+
+  bool run() {
+    if (!quantize_rows()) return false;
+    for (i64 x = 0; x < d_.columns; x += GROUP)
+      for (i64 y = 0; y < d_.rows; y += ROWS) screen(y, x);
+    multiply_candidates();
+    finish();
+    return true;
+  }
+
+ private:
+  // Returns false if the numbers are too small to bound the rounding errors.
+  bool quantize_rows() {
+    const i64 rows = d_.rows, depth = columns_.depth, padded_rows = (rows + ROWS - 1) / ROWS * ROWS;
+    q_.assign(padded_rows * depth, 0);
+    scale_.assign(padded_rows, 0);
+    start_.assign(padded_rows, 0);
+    error_.assign(padded_rows, 0);
+    states_.resize(rows);
+    float max_norm = 0, max_half = 0;
+    for (i64 y = 0; y < rows; ++y) {
+      std::int8_t *q = q_.data() + y * depth;
+      const QuantizedRow row = quantize(d_.a + y * d_.depth, d_.depth, MAX_ROW, q);
+      scale_[y] = row.scale;
+      error_[y] = row.error;
+      max_norm = std::max(max_norm, row.norm);
+      max_half = std::max(max_half, d_.half_a[y]);
+      start_[y] = start_of_sums(q, depth);
+    }
+    for (i64 c = 0; c < d_.columns; ++c) max_half = std::max(max_half, d_.half_b[c]);
+    // Scores of the same pair differ by at most this, in whatever order products are summed.
+    rounding_ = 1.3e-7f * ((d_.depth + 16) * max_norm * columns_.max_norm + 8 * max_half);
+    if (!(rounding_ > 1e-30f)) return false;
+    offset_.assign(padded_rows, -INF);
+    limits_.assign(padded_rows, INF);
+    for (i64 y = 0; y < rows; ++y) {
+      error_[y] = error_[y] * 1.05f * columns_.max_norm + 2 * rounding_;
+      offset_[y] = error_[y] - d_.half_a[y];
+      limits_[y] = -INF;
+    }
+    const std::size_t padded_columns = columns_.scale.size();
+    column_error_.assign(padded_columns, 0);
+    column_offset_.assign(padded_columns, -INF);
+    column_limits_.assign(padded_columns, INF);
+    for (i64 c = 0; c < d_.columns; ++c) {
+      column_error_[c] = columns_.error[c] * max_norm;
+      column_offset_[c] = column_error_[c] - d_.half_b[c];
+      column_limits_[c] = result_.best_of_column[c] - 2 * rounding_;
+    }
+    return true;
+  }
+
+  // Notes the pairs of ROWS rows and GROUP columns whose bound exceeds a limit.
+  void screen(i64 y, i64 x) {
+    IntVec products[ROWS][VECTORS];
+    multiply_tile(q_.data() + y * columns_.depth, start_.data() + y, columns_.values.data() + x * columns_.depth,
+                  columns_.depth, products);
+    Vec scale[VECTORS], offset[VECTORS], column_limit[VECTORS];
+    std::memcpy(scale, columns_.scale.data() + x, sizeof scale);
+    std::memcpy(offset, column_offset_.data() + x, sizeof offset);
+    std::memcpy(column_limit, column_limits_.data() + x, sizeof column_limit);
+    Vec bounds[ROWS][VECTORS];
+    Flags flags[ROWS], any = {};
+    unroll<ROWS>([&](auto r) {
+      Vec limit[VECTORS];
+      for (int v = 0; v < VECTORS; ++v) {
+        bounds[r][v] = mul_add(to_float(products[r][v]), scale_[y + r] * scale[v], offset[v]);
+        limit[v] = min(broadcast(limits_[y + r]), column_limit[v] - offset_[y + r]);
+      }
+      flags[r] = greater(bounds[r], limit);
+      any |= flags[r];
+    });
+    if (!to_bits(any)) return;
+    for (int r = 0; r < ROWS; ++r)
+      for (std::uint64_t bits = to_bits(flags[r]); bits; bits &= bits - 1) {
+        const int column = __builtin_ctzll(bits) / BITS_PER_COLUMN;
+        note(y + r, x + column, ((const float *)bounds[r])[column]);
+      }
+  }
+
+  void note(i64 y, i64 c, float bound) {
+    const float upper = bound + offset_[y], lower = upper - 2 * (error_[y] + column_error_[c]);
+    candidates_.push_back({(std::int32_t)y, (std::int32_t)c, upper});
+    update(y, c, lower);
+    limits_[y] = states_[y].second - 2 * rounding_ - offset_[y];
+  }
+
+  // Updates the limits by a lower bound on the score of a pair.
+  void update(i64 y, i64 c, float score) {
+    column_limits_[c] = std::max(column_limits_[c], score - 2 * rounding_);
+    RowState &row = states_[y];
+    if (score <= row.second) return;
+    // At least one of two columns that are far from each other is not excluded, whatever the nearest column is.
+    if (row.nearest >= 0 && is_far(c, row.nearest)) row.second = std::max(row.second, std::min(score, row.first));
+    if (score > row.first) {
+      row.first = score;
+      row.nearest = c;
+    }
+  }
+
+  bool is_far(i64 a, i64 b) const {
+    return a != b && (!exclusion_.xy || exclusion_.distance(a, b) > 2.0001 * exclusion_.radius);
+  }
+
+  void drop_irrelevant_candidates() {
+    const auto is_irrelevant = [&](const Candidate &p) {
+      return p.score < states_[p.row].second - 2 * rounding_ && p.score < column_limits_[p.column];
+    };
+    candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), is_irrelevant), candidates_.end());
+  }
+
+  // Replaces bounds by scores, up to rounding.
+  void multiply_candidates() {
+    drop_irrelevant_candidates();
+    for (RowState &row : states_) row = {-INF, row.second, -1};
+    for (Candidate &p : candidates_) {
+      const float product = multiply_rows(d_.a + p.row * d_.depth, d_.b + p.column * d_.depth, d_.depth);
+      p.score = product - d_.half_b[p.column] - d_.half_a[p.row];
+      update(p.row, p.column, p.score);
+    }
+    drop_irrelevant_candidates();
+  }
+
+  // Computes the scores of the remaining candidates in the order of `multiply`, and from them the result.
+  void finish() {
+    for (i64 y = 0; y < d_.rows; ++y) {
+      result_.nearest[y] = -1;
+      result_.best[y] = result_.second[y] = -INF;
+    }
+    constexpr std::size_t CHAINS = 4;  // sums at once
+    for (std::size_t i = 0; i < candidates_.size(); i += CHAINS) {
+      const float *a[CHAINS], *b[CHAINS];
+      float sum[CHAINS] = {};
+      for (std::size_t j = 0; j < CHAINS; ++j) {
+        const Candidate &p = candidates_[std::min(i + j, candidates_.size() - 1)];
+        a[j] = d_.a + p.row * d_.depth;
+        b[j] = d_.b + p.column * d_.depth;
+      }
+      for (i64 k = 0; k < d_.depth; ++k)
+        for (std::size_t j = 0; j < CHAINS; ++j) sum[j] = mul_add1(a[j][k], b[j][k], sum[j]);
+      for (std::size_t j = 0; j < CHAINS && i + j < candidates_.size(); ++j) {
+        Candidate &p = candidates_[i + j];
+        p.score = sum[j] - d_.half_b[p.column] - d_.half_a[p.row];
+        float &best = result_.best[p.row], &best_of_column = result_.best_of_column[p.column];
+        i64 &nearest = result_.nearest[p.row];
+        best_of_column = std::max(best_of_column, p.score);
+        if (p.score > best || (p.score == best && p.column < nearest)) {
+          best = p.score;
+          nearest = p.column;
+        }
+      }
+    }
+    for (const Candidate &p : candidates_) {
+      const i64 nearest = result_.nearest[p.row];
+      if (p.column == nearest || (exclusion_.xy && exclusion_.distance(p.column, nearest) <= exclusion_.radius))
+        continue;
+      result_.second[p.row] = std::max(result_.second[p.row], p.score);
+    }
+  }
+
+  const Descriptors &d_;
+  const QuantizedColumns &columns_;
+  const Exclusion &exclusion_;
+  const NearestResult &result_;
+  // Of the rows: integers, their scale and the start of their sums; the bound on the error of their products, this
+  // minus half the squared norm, and the limit of bounds without that.
+  std::vector<std::int8_t> q_;
+  std::vector<float> scale_;
+  std::vector<Int32> start_;
+  std::vector<float> error_, offset_, limits_;
+  std::vector<float> column_error_, column_offset_, column_limits_;
+  float rounding_ = 0;
+  std::vector<RowState> states_;
+  std::vector<Candidate> candidates_;
+};
+
+QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
+  QuantizedColumns result;
+  const i64 padded = padded_depth(depth), padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
+  result.depth = padded;
+  result.values.assign(padded_columns * padded, ZERO);
+  result.scale.assign(padded_columns, 0);
+  result.error.assign(padded_columns, 0);
+  std::vector<std::int8_t> q(padded);
+  for (i64 c = 0; c < columns; ++c) {
+    const QuantizedRow row = quantize(b + c * depth, depth, MAX_COLUMN, q.data());
+    result.scale[c] = row.scale;
+    result.error[c] = row.error;
+    result.max_norm = std::max(result.max_norm, row.norm);
+    std::uint8_t *group = result.values.data() + c / GROUP * GROUP * padded + c % GROUP * 4;
+    for (i64 k = 0; k < padded; k += 4)
+      for (int i = 0; i < 4; ++i) group[k * GROUP + i] = (std::uint8_t)(q[k + i] + ZERO);
+  }
+  return result;
+}
+
+bool find_nearest_screened(const Descriptors &descriptors, const QuantizedColumns &columns, const Exclusion &exclusion,
+                           const NearestResult &result) {
+  return Search(descriptors, columns, exclusion, result).run();
+}
+#endif
+
+}  // namespace
+
+#ifdef CALORIC_INT8
+const Screening screening = {quantize_columns, find_nearest_screened};
+#else
+const Screening screening = {nullptr, nullptr};
+#endif
+
+}  // namespace caloric::CALORIC_BUILD
