@@ -161,19 +161,19 @@ QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q
     peak = max(peak, abs_difference(value, Vec{}));
     squares = mul_add(value, value, squares);
   }
-  float most = 0, square = 0;
+  float largest_entry = 0, square = 0;
   for (int l = 0; l < LANES; ++l) {
-    most = std::max(most, peak[l]);
+    largest_entry = std::max(largest_entry, peak[l]);
     square += squares[l];
     half_squares[l % 4 / 2] += squares[l];
   }
   const i64 padded = padded_depth(depth);
   const float norm = 1.001f * std::sqrt(square);
-  if (!(most > 1e-30f)) {
+  if (!(largest_entry > 1e-30f)) {
     std::memset(q, 0, padded);
     return {0, norm, norm};
   }
-  float factor = largest / most;
+  float factor = largest / largest_entry;
   if (SUMS_INT16) {
     // By Cauchy-Schwarz, sums over half of the entries are below 2^15; rounding adds up to 1/2 to each entry.
     const float half_norm = 1.001f * std::sqrt(std::max(half_squares[0], half_squares[1]));

@@ -37,7 +37,8 @@ def test_the_report_has_all_tasks_and_contenders(image_file, tmp_path, monkeypat
     paths = ["plain"] if native.core() is None else ["core", "plain"]
     for number in ("1", "2"):
         tasks = report["threads"][number]
-        assert set(tasks) == {"extract", "detect", "describe", "closed forms", "match"}
+        searched = set() if native.core() is None else {"neighbors"}
+        assert set(tasks) == {"extract", "detect", "describe", "closed forms", "match"} | searched
         for path in paths:
             assert tasks["extract"][f"caloric, {path}"]["ratio"] > 0
             assert tasks["describe"][f"heat, {path}"]["seconds"] > 0
@@ -48,7 +49,12 @@ def test_the_report_has_all_tasks_and_contenders(image_file, tmp_path, monkeypat
     assert report["side by side"]["gain"] > 0
     assert set(report["with OpenCV alone"]["2"]["extract"]) >= {"OpenCV SIFT", "caloric, plain"}
     assert report["versions"]["opencv"] == cv2.__version__
-    assert "## Results" in speed_page.page(report)
+    kind = {"seconds": [0.04, 0.05], "to_float32": [0.3, 0.3], "to_faiss": [0.04, 0.05]}
+    machines = [{"processor": "A", "kinds": {"avx2": kind}}]
+    neighbors = {"descriptors": 8000, "rounds": 9, "pairs": 3, "machines": machines}
+    text = speed_page.page(report, neighbors)
+    assert "## Results" in text
+    assert "| A | `avx2` | 40 to 50 ms | 0.30 | 0.040 to 0.050 |" in text
     assert plot.stat().st_size > 10_000
     assert (dict(os.environ), cv2.getNumThreads()) == before
     for line in ("extract", "match", "megapixels"):

@@ -30,7 +30,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "pairs.md": pairs.page,
     "platforms.md": platforms.page,
     "scale.md": lambda: collections.page(results("scale")),
-    "speed.md": lambda: speed.page(results("speed")),
+    "speed.md": lambda: speed.page(results("speed"), results("neighbors")),
     "wide.md": lambda: wide.page(wide.unpacked(results("wide")), results("geometry")),
 }
 

@@ -4,8 +4,18 @@ from caloric.bench.speed_report import gains_text, threads_text
 from caloric.types import Report
 from tools.pages.markdown import render, table
 
+_KINDS = (
+    ("avx512-vnni", "AVX-512 VNNI", "32-bit sums of four products"),
+    ("avx512", "AVX-512", "16-bit sums, one side with 7 bits"),
+    ("avx-vnni", "AVX-VNNI", "32-bit sums of four products"),
+    ("avx2", "AVX2", "16-bit sums, one side with 7 bits"),
+    ("neon-dotprod", "NEON with dot products", "32-bit sums of four products"),
+    ("neon", "NEON", "not used"),
+    ("portable", "any", "not used"),
+)
 
-def page(report: Report) -> str:
+
+def page(report: Report, neighbors: Report) -> str:
     """Return the text of the page."""
     common = report["matches in common with faiss"]
     h, w = report["image"]["size"]
@@ -31,7 +41,24 @@ def page(report: Report) -> str:
             ["megapixels", "features", "seconds", "seconds per megapixel", "peak memory"], large
         ),
         gains=gains_text(report),
-    )
+        neighbors=neighbors,
+        kinds=table(["kind", "instructions", "products of bytes"], [[f"`{k}`", i, p] for k, i, p in _KINDS]),
+        machines=table(
+            ["processor", "kind", "time", "relative to float32", "relative to faiss"],
+            [
+                [machine["processor"], f"`{kind}`", _span(r["seconds"], "ms", 1000, 0),
+                 _span(r["to_float32"], "", 1, 2), _span(r["to_faiss"], "", 1, 3)]
+                for machine in neighbors["machines"]
+                for kind, r in machine["kinds"].items()
+            ],
+        ),
+    )  # fmt: skip
+
+
+def _span(values: list[float], unit: str, factor: float, digits: int) -> str:
+    """Return the smallest and the largest of several values as text."""
+    low, high = (f"{factor * v:.{digits}f}" for v in (min(values), max(values)))
+    return (low if low == high else f"{low} to {high}") + f" {unit}".rstrip()
 
 
 def _by_threads(by_threads: Report, title: str) -> str:

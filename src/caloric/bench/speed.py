@@ -29,6 +29,7 @@ from caloric.bench.speed_contenders import (
     match_overlap,
     matching,
     rounds,
+    searching,
     set_threads,
     setting,
     with_settings,
@@ -216,7 +217,11 @@ def run(settings: Settings, log: Log) -> Report:
     for thread_count in settings.thread_counts:
         with setting(**{threads.SETTING: str(thread_count)}):
             set_threads(thread_count)
-            contenders = images(pixels, count, thread_count) + matching(MATCHED)
+            contenders = [
+                *images(pixels, count, thread_count),
+                *matching(MATCHED),
+                *searching(pixels, MATCHED),
+            ]
             prefix = f"{thread_count} thread{'s' * (thread_count > 1)}: "
             report["threads"][str(thread_count)] = rounds(
                 contenders,

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric import pipeline
+from caloric import pipeline, synthetic
 from caloric.bench.methods import colmap_sift
 from caloric.frames import Frames
 from caloric.matching import neighbors
@@ -159,6 +159,44 @@ def matching(count: int) -> list[Contender]:
     contenders.append(Contender("match", "OpenCV brute force, both ways", both_ways))
     run = threads.single_threaded_blas(lambda: neighbors.match_descriptors(a, b, ratio=0.9))
     return contenders + _with_and_without_core("match", "caloric", run)
+
+
+def searching(pixels: NDArray[np.uint8], count: int) -> list[Contender]:
+    """Return the exact search for neighbors by each kind of the core, and by faiss.
+
+    The descriptors are those of an image and of a synthetic view, ``count`` each if there are as
+    many. The reference computes all products in float32; the others rule out most pairs by
+    products of bytes, where the processor has fast ones.
+    """
+    core = native.core()
+    if core is None:
+        return []
+    h, w = pixels.shape
+    view = synthetic.warp(pixels, synthetic.similarity(0.9, 20, (5, 3), (w / 2, h / 2)))
+    both = (pipeline.extract(x, max_features=count, contrast=0.0) for x in (pixels, view))
+    a, b = (np.asarray(features.descriptors, np.float32) for features in both)
+
+    def run(kind: str, screened: bool) -> None:
+        core.use(kind)
+        try:
+            neighbors.neighbors_in(a, neighbors.Reference.of(b, screened=screened), None)
+        finally:
+            core.use(core.kinds()[0])
+
+    contenders = []
+    for kind in core.kinds():
+        if "-" not in kind and kind != "portable":
+            name = f"{kind}, float32 products"
+            contenders.append(Contender("neighbors", name, partial(run, kind, False)))
+    for kind in core.kinds():
+        core.use(kind)
+        if core.Columns(b[:1], b[:1, 0].copy()).screened:
+            contenders.append(Contender("neighbors", kind, partial(run, kind, True)))
+    core.use(core.kinds()[0])
+    if util.find_spec("faiss") is not None:
+        name = "faiss, exact, both ways"
+        contenders.append(Contender("neighbors", name, lambda: faiss_matches(a, b, 0.9)))
+    return contenders
 
 
 def match_overlap(count: int) -> float | None:

@@ -127,7 +127,8 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
 
     anchored = read(task.anchor, wanted) if wanted else {}
     for path, pairs in task.groups:
-        selected = [pair for pair in pairs if pair in wanted]
+        # Pairs of one second image follow each other, because it is prepared once for matching.
+        selected = sorted((pair for pair in pairs if pair in wanted), key=lambda pair: pair[::-1])
         if selected:
             rows = anchored if path == task.anchor else anchored | read(path, selected)
             yield from ((pair, rows) for pair in selected)
@@ -183,14 +184,14 @@ def verify_shard(task: Task) -> int:
     keys = task.keyed
     for (a, b), features in _rows(task, ["name", "frames", "height", "width"], new):
         pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
-        p, q = (
-            features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i], :, 2].astype(np.float64)
+        first, second = (
+            features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i]].astype(np.float64)
             for i, name in enumerate((a, b))
         )
         size_a, size_b = ((features[name]["height"], features[name]["width"]) for name in (a, b))
         estimate = geometry.estimate(
-            p, q, model=task.matching.model, threshold=task.matching.threshold,
-            size_a=size_a, size=size_b,
+            first[:, :, 2], second[:, :, 2], model=task.matching.model,
+            threshold=task.matching.threshold, size_a=size_a, size=size_b, support=(first, second),
         )  # fmt: skip
         matrix, inliers = np.zeros(0), np.flatnonzero(estimate.inliers).astype(np.uint32)
         if estimate.matrix is not None and estimate.confidence > task.matching.confidence:
