@@ -458,7 +458,7 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 10;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 11;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);

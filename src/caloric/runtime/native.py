@@ -14,7 +14,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 10
+VERSION = 11
 _INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
 _log = logging.getLogger(__name__)
 
