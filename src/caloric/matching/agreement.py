@@ -26,7 +26,7 @@ _SCALE_RANGE = 4 * log(2)  # range of the logarithm over which unrelated scales 
 _SUPPORTED = 1.0  # score of neighbors that are counted the second time
 MIN_SCORE = 3.0  # of a match that is kept without the ratio test
 # Of some match of a pair that can have a reliable geometry. Of 300 unrelated pairs one exceeds it;
-# the smallest of 760 accepted geometries of related pairs is 30.
+# the smallest of the accepted geometries of related pairs is 30.
 _MIN_SUPPORT = 10.0
 _CHECKED_FIRST, _MAX_CHECKED = 100, 300  # matches; unrelated images have fewer than the second
 _MIN_SPREAD = 1e-3  # of orientations and scales that say something about the geometry
