@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from caloric import pipeline
+from caloric import pipeline, verification
 from caloric.collection import exporting, extraction, observations, sources
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
@@ -25,7 +25,6 @@ from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop.conversion import in_file_axes
-from caloric.matching import geometry
 from caloric.matching.two_views import TwoViews
 from caloric.options import ExtractOptions
 from caloric.runtime.words import counted
@@ -107,10 +106,10 @@ def complete_image(task: Task) -> Completed | None:
         partner = extraction.features_of(row(other))
         matches = pipeline.match(features, partner, ratio=_RATIO)
         indices = matches.indices.astype(np.uint32)
-        p, q = features.frames.xy[indices[:, 0]], partner.frames.xy[indices[:, 1]]
-        estimate = geometry.estimate(
-            p, q, model=task.matching.model, threshold=task.matching.threshold,
-            size_a=features.image_size, size=partner.image_size,
+        # Unlike in the first round the frames are used too, which finds weaker geometries.
+        estimate = verification.verify(
+            features, partner, matches,
+            model=task.matching.model, threshold=task.matching.threshold,
         )  # fmt: skip
         inliers = np.flatnonzero(estimate.inliers).astype(np.uint32)
         valid = estimate.matrix is not None and estimate.confidence > task.matching.confidence
