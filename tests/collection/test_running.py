@@ -11,7 +11,7 @@ import pytest
 import caloric
 import photographs
 from caloric import collection
-from caloric.collection import Reporter, Workers, engines, store, workflow
+from caloric.collection import Reporter, Workers, engines, relocating, store, workflow
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.runtime.words import counted
 from colmap_models import write_model
@@ -19,6 +19,13 @@ from stores import SETTINGS, content, run
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def models_of_another_database(monkeypatch):
+    """The models of these tests do not belong to their databases."""
+    monkeypatch.setattr(relocating, "contradicted", lambda database, model: set())
+
 
 HERE = Workers(1, device="cpu")
 

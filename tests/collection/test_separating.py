@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from caloric.collection import mapping, metadata, separating, store
+from caloric.collection import mapping, metadata, relocating, separating, store
 from caloric.collection.mapping import ReconstructionResult
 from caloric.image.exif import Exif
 from caloric.interop import colmap, colmap_command, colmap_model
@@ -18,6 +18,13 @@ from stores import copied
 
 if store.fcntl is None:
     pytest.skip("collections need the file locks of Linux or macOS", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def models_of_another_database(monkeypatch):
+    """The models of these tests do not belong to their databases."""
+    monkeypatch.setattr(relocating, "contradicted", lambda database, model: set())
+
 
 NAMES = "abcdefgh"
 

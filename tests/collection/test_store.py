@@ -66,8 +66,9 @@ def test_a_changed_byte_in_a_shard_is_detected(directory, tmp_path):
     data = shard.read_bytes()
     rng, undetected = np.random.default_rng(0), 0
     expected = rows()
+    footer = int.from_bytes(data[-8:-4], "little") + 8
     for _ in range(40):
-        offset = int(rng.integers(4, len(data) - 2000))  # in the pages, before the footer
+        offset = int(rng.integers(4, len(data) - footer))  # in the pages
         shard.write_bytes(data[:offset] + bytes([data[offset] ^ 0x55]) + data[offset + 1 :])
         try:
             undetected += rows() != expected

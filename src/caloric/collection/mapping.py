@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caloric.collection import calibrating, extraction, metadata, positions, results
+from caloric.collection import calibrating, extraction, metadata, positions, relocating, results
 from caloric.collection.matching import summaries
 from caloric.collection.steps import Progress, no_progress
 from caloric.errors import InputError
@@ -102,7 +102,8 @@ def map_store(
     """Run COLMAP's mapper on the exported database; return the models, and all that it made.
 
     If images that have verified pairs are missing in the largest model, COLMAP is run again with
-    lower thresholds, and the models of the second run are kept if they have more images.
+    lower thresholds, and the models of the second run are kept if they have more images. Images
+    whose verified matches contradict their position are registered again.
     """
     total = sum(1 for image in extraction.stored_images(store).values() if image.count)
     needed = connected(store)
@@ -118,7 +119,10 @@ def map_store(
 
         new = colmap.map_images(database, directory, output / name, thresholds, registered)
         made += new
-        new = _ordered(new)
+        new = [
+            relocating.relocate(model, database, directory, output / f"{name}-{i}", registered)
+            for i, model in enumerate(_ordered(new))
+        ]
         if _is_larger(new, models):
             models = new
         if models and needed <= set(models[0].images):
@@ -175,14 +179,21 @@ def complete(
     """
     largest = result.models[0]
     total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+    database = store / "colmap" / "database.db"
+
+    def registered(count: int) -> None:
+        progress("images registered", min(count, total), total)
+
     with tempfile.TemporaryDirectory(dir=largest.directory.parent, prefix="larger.") as temporary:
-        output = Path(temporary)
+        output = Path(temporary) / "larger"
+        output.mkdir()
         models = colmap.map_images(
-            store / "colmap" / "database.db", directory, output, colmap.RELAXED,
-            lambda count: progress("images registered", min(count, total), total),
-            largest.directory,
-        )  # fmt: skip
+            database, directory, output, colmap.RELAXED, registered, largest.directory
+        )
         larger = max(models, key=lambda model: len(model.images), default=largest)
+        larger = relocating.relocate(
+            larger, database, directory, Path(temporary) / "relocated", registered
+        )
         if not _is_larger([larger], [largest]):
             return result
         larger = positions.align(calibrating.calibrate(larger), metadata.read(store))

@@ -90,14 +90,11 @@ def read_colmap(database: Path, sigma: float) -> Project:
             name: match_files.colmap_keypoints(rows, sigma).maps for name, rows in keypoints.items()
         }
         with closing(match_files.connected(database)) as opened:
-            names = dict(opened.execute("SELECT image_id, name FROM images"))
             pairs = []
             for table in ("two_view_geometries", "matches"):
-                query = f"SELECT pair_id, rows, data FROM {table} WHERE rows > 0"
-                for number, rows, data in opened.execute(query):
-                    a, b = (names[i] for i in colmap_tables.images_of(number))
-                    indices = np.frombuffer(data, np.uint32).reshape(rows, 2)
-                    pairs.append(PairMatches(a, b, indices, np.zeros(rows, np.float32)))
+                for a, b, indices in colmap_tables.pairs(opened, table):
+                    distances = np.zeros(len(indices), np.float32)
+                    pairs.append(PairMatches(a, b, indices, distances))
                 if pairs:
                     break
     except InputError as error:

@@ -244,6 +244,17 @@ def keypoints(path: Path) -> dict[str, NDArray[np.float32]]:
         raise InputError(f"{path}: not a COLMAP database ({error})") from None
 
 
+def pairs(
+    database: sqlite3.Connection, table: str = "two_view_geometries"
+) -> Iterator[tuple[str, str, NDArray[np.uint32]]]:
+    """Yield the names of two images and their matches (k, 2), for each pair with matches."""
+    names = dict(database.execute("SELECT image_id, name FROM images"))
+    query = f"SELECT pair_id, rows, data FROM {table} WHERE rows > 0"
+    for number, rows, data in database.execute(query):
+        a, b = (names[i] for i in images_of(number))
+        yield a, b, np.frombuffer(data, np.uint32).reshape(rows, 2)
+
+
 def pair_id(first: int, second: int) -> int:
     """Return the pair_id of two image ids in any order."""
     return min(first, second) * _IMAGES + max(first, second)
