@@ -126,7 +126,7 @@ def test_an_image_that_could_not_be_read_is_retried(directory, tmp_path, monkeyp
 
 
 def test_stores_of_earlier_versions_stay_valid():
-    """The expected hashes are those of version 3 of the detector, which orders frames anew."""
+    """The expected hashes are those of version 3 of the detector, which changes their order."""
     assert extraction.settings_hash(ExtractOptions()) == "150f7b2b3885dbfe"
     options = ExtractOptions(descriptor="heat", max_features=100, affine=True, contrast=0.02)
     assert extraction.settings_hash(options) == "77f774608f57621b"
