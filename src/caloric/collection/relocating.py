@@ -82,8 +82,8 @@ def relocate(
     for path in (start, again, rest):
         path.mkdir(parents=True)
     remove(model.directory, names, start)
-    found = colmap.map_images(database, directory, again, colmap.RELAXED, registered, start)
-    new = max(found, key=lambda result: len(result.images), default=colmap_model.summary(start))
+    models = colmap.map_images(database, directory, again, colmap.RELAXED, registered, start)
+    new = max(models, key=lambda result: len(result.images), default=colmap_model.summary(start))
     still = contradicted(database, new.directory)
     if not still:
         return new
