@@ -55,15 +55,11 @@ def unrelated(stores: Sequence[Path], count: int, seed: int = 0) -> Report:
 
 def of_database(path: Path) -> Iterator[InlierPair]:
     """Yield the pairs of a COLMAP database that COLMAP accepts."""
+    xy = {name: rows[:, :2].astype(float) for name, rows in colmap_tables.keypoints(path).items()}
     with closing(sqlite3.connect(path)) as database:
-        names = dict(database.execute("SELECT image_id, name FROM images"))
-        rows = database.execute("SELECT image_id, cols, data FROM keypoints WHERE rows > 0")
-        xy = {i: np.frombuffer(data, np.float32).reshape(-1, cols)[:, :2] for i, cols, data in rows}
-        query = "SELECT pair_id, data FROM two_view_geometries WHERE rows >= ?"
-        for number, data in database.execute(query, (FEW,)):
-            a, b = colmap_tables.images_of(number)
-            i, j = np.frombuffer(data, np.uint32).reshape(-1, 2).T
-            yield names[a], names[b], xy[a][i].astype(float), xy[b][j].astype(float)
+        for a, b, matches in colmap_tables.pairs(database):
+            if len(matches) >= FEW:
+                yield a, b, xy[a][matches[:, 0]], xy[b][matches[:, 1]]
 
 
 def of_store(store: Path) -> Iterator[InlierPair]:
