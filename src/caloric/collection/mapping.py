@@ -3,7 +3,7 @@
 import logging
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction
 
 _log = logging.getLogger(__name__)
+_REGISTERED = "images registered"
 _ATTEMPTS = (
-    ("strict", colmap.STRICT, "images registered"),
-    ("relaxed", colmap.RELAXED, "images registered with lower thresholds"),
+    ("strict", colmap.STRICT, _REGISTERED),
+    ("relaxed", colmap.RELAXED, f"{_REGISTERED} with lower thresholds"),
 )
 _KEPT = 0.9  # a model with more images must have this share of the points
 
@@ -74,7 +75,7 @@ def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
 def check_owner(store: Path, directory: str) -> None:
     """Raise InputError if a store has the models of another image directory that exists."""
     owner = results.images_of(store)
-    if owner is None or not (store / "colmap" / "sparse").exists():
+    if owner is None or not (store / colmap.MODELS).exists():
         return
     if owner.resolve() != Path(directory).resolve():
         raise InputError(f"{store}: contains models of {owner}; specify another output directory")
@@ -82,7 +83,7 @@ def check_owner(store: Path, directory: str) -> None:
 
 def retire(store: Path) -> None:
     """Rename the directory of earlier models, which do not belong to the current images."""
-    target = store / "colmap" / "sparse"
+    target = store / colmap.MODELS
     if target.exists():
         old = target.with_name("sparse.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -96,6 +97,12 @@ def connected(store: Path) -> set[str]:
     return {name for pair in pairs for name in (pair.name_a, pair.name_b)}
 
 
+def _counting(store: Path, progress: Progress, what: str = _REGISTERED) -> Callable[[int], None]:
+    """Return a callback that reports how many of the images with features are registered."""
+    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
+    return lambda count: progress(what, min(count, total), total)
+
+
 def map_store(
     store: Path, directory: Path, output: Path, progress: Progress = no_progress
 ) -> tuple[list[Reconstruction], list[Reconstruction]]:
@@ -105,18 +112,13 @@ def map_store(
     lower thresholds, and the models of the second run are kept if they have more images. Images
     whose verified matches contradict their position are registered again.
     """
-    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
     needed = connected(store)
-
     models: list[Reconstruction] = []
     made: list[Reconstruction] = []
     for name, thresholds, what in _ATTEMPTS:
         (output / name).mkdir()
-        database = store / "colmap" / "database.db"
-
-        def registered(count: int, what: str = what) -> None:
-            progress(what, min(count, total), total)
-
+        database = store / colmap.DATABASE
+        registered = _counting(store, progress, what)
         new = colmap.map_images(database, directory, output / name, thresholds, registered)
         made += new
         new = [
@@ -135,7 +137,7 @@ def install(store: Path, models: list[Reconstruction]) -> ReconstructionResult:
 
     Earlier models are removed.
     """
-    target, exif = store / "colmap" / "sparse", metadata.read(store)
+    target, exif = store / colmap.MODELS, metadata.read(store)
     models = [positions.align(calibrating.calibrate(model), exif) for model in models]
     shutil.rmtree(target, ignore_errors=True)
     for number, model in enumerate(models):
@@ -154,7 +156,7 @@ def reconstruct(
     moved to ``store``/colmap/sparse.old. See :func:`map_store`.
     """
     colmap.require()
-    database = store / "colmap" / "database.db"
+    database = store / colmap.DATABASE
     if not database.is_file():
         raise InputError(f"{database}: does not exist; export it first")
     colmap.check_space(database.parent, 0)
@@ -178,12 +180,8 @@ def complete(
     removed.
     """
     largest = result.models[0]
-    total = sum(1 for image in extraction.stored_images(store).values() if image.count)
-    database = store / "colmap" / "database.db"
-
-    def registered(count: int) -> None:
-        progress("images registered", min(count, total), total)
-
+    database = store / colmap.DATABASE
+    registered = _counting(store, progress)
     with tempfile.TemporaryDirectory(dir=largest.directory.parent, prefix="larger.") as temporary:
         output = Path(temporary) / "larger"
         output.mkdir()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.frames import Frames
-from caloric.interop import colmap_tables, hdf5
+from caloric.interop import colmap, colmap_tables, hdf5
 from caloric.interop.colmap_tables import CameraRow, PairGeometry
 from caloric.types import FloatArray
 
@@ -106,7 +106,7 @@ def resolved(inputs: list[Path]) -> list[tuple[Path, ...]]:
 
 
 def _in_directory(directory: Path) -> tuple[Path, ...]:
-    database = directory / "colmap" / "database.db"
+    database = directory / colmap.DATABASE
     if database.is_file():
         return (database,)
     if (directory / "features").is_dir():

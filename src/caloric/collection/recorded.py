@@ -29,13 +29,12 @@ def inputs(store: Path, cameras: Cameras, *options: bool) -> str:
 
 def outputs(store: Path) -> str:
     """Return a hash of the database and the models of a store."""
-    directory = store / "colmap"
-    files = [directory / "database.db", *sorted((directory / "sparse").rglob("*"))]
+    files = [store / colmap.DATABASE, *sorted((store / colmap.MODELS).rglob("*"))]
     hashes = {}
     for path in filter(Path.is_file, files):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        hashes[path.relative_to(directory).as_posix()] = digest
+        hashes[path.relative_to(store).as_posix()] = digest
     return fingerprint(hashes)
 
 
@@ -53,7 +52,7 @@ class Record:
         """Return the models of the run; None if its inputs were others, or its files changed."""
         if self.inputs != inputs or self.outputs != outputs(store):
             return None
-        directories = colmap_model.models(store / "colmap" / "sparse")
+        directories = colmap_model.models(store / colmap.MODELS)
         models = (
             replace(colmap_model.summary(path), origin=positions.origin(path))
             for path in directories

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from caloric.collection import (
     completing,
+    defaults,
     exporting,
     mapping,
     propagating,
@@ -32,25 +33,22 @@ from caloric.runtime.files import check_input_directory
 from caloric.runtime.words import counted
 
 _REMOTE = "COLMAP needs local images; copy them and run `reconstruct`"
-# Defaults of the function below.
-_OPTIONS, _PAIRING, _MATCHING = ExtractOptions(), Pairing(), Matching()
-_CAMERAS, _WORKERS, _SILENT = Cameras(), Workers(), Reporter()
 
 
 def run(
     folder: str | Path,
     out: str | Path,
-    options: ExtractOptions = _OPTIONS,
+    options: ExtractOptions = defaults.OPTIONS,
     *,
     white_level: float | None = None,
-    pairing: Pairing = _PAIRING,
-    matching: Matching = _MATCHING,
-    cameras: Cameras = _CAMERAS,
+    pairing: Pairing = defaults.PAIRING,
+    matching: Matching = defaults.MATCHING,
+    cameras: Cameras = defaults.CAMERAS,
     refine: bool = True,
     propagate: bool = True,
     complete: bool = True,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> CollectionResult:
     """Run all steps, from the images to a COLMAP database and models.
 

@@ -187,7 +187,9 @@ def separate(
         output.mkdir()
         return mapping.map_store(store, directory, output, progress)[0]
 
-    with tempfile.TemporaryDirectory(dir=store / "colmap", prefix="separate.") as temporary:
+    with tempfile.TemporaryDirectory(
+        dir=(store / colmap.DATABASE).parent, prefix="separate."
+    ) as temporary:
         if not parts:
             models = mapped(_alone(missing, groups), Path(temporary) / "missing")
             focal_lengths = _evidence(groups, models)

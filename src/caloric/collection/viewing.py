@@ -6,7 +6,7 @@ import numpy as np
 
 from caloric.collection import results
 from caloric.errors import InputError
-from caloric.interop import colmap_model
+from caloric.interop import colmap, colmap_model
 from caloric.runtime.words import counted
 from caloric.view.model import ShownImage, ShownModel
 from caloric.viz import model_figure
@@ -14,7 +14,7 @@ from caloric.viz import model_figure
 
 def models(directory: Path) -> list[Path]:
     """Return the models of a store or of a directory with COLMAP models, largest first."""
-    for candidate in (directory / "colmap" / "sparse", directory / "sparse", directory):
+    for candidate in (directory / colmap.MODELS, directory / "sparse", directory):
         paths = colmap_model.models(candidate)
         if paths:
             return paths

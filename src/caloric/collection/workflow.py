@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caloric.collection import exporting, extraction, mapping, propagating, refining, sources
+from caloric.collection import (
+    defaults,
+    exporting,
+    extraction,
+    mapping,
+    propagating,
+    refining,
+    sources,
+)
 from caloric.collection import matching as pair_matching
 from caloric.collection import pairing as pair_choice
 from caloric.collection.engines import Engine, InProcess, Workers
@@ -32,11 +40,6 @@ from caloric.runtime.words import counted
 
 _log = logging.getLogger(__name__)
 KEPT = "finished work is kept: run the same command again to continue"
-
-
-# Defaults of the functions below.
-_OPTIONS, _PAIRING, _MATCHING = ExtractOptions(), Pairing(), Matching()
-_CAMERAS, _WORKERS, _SILENT = Cameras(), Workers(), Reporter()
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,11 @@ def _existing(out: str | Path) -> Path:
 def extract(
     folder: str | Path,
     out: str | Path,
-    options: ExtractOptions = _OPTIONS,
+    options: ExtractOptions = defaults.OPTIONS,
     *,
     white_level: float | None = None,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> ExtractionResult:
     """Extract the features of the new and changed images of a directory.
 
@@ -148,8 +151,8 @@ def pair(
     out: str | Path,
     options: Pairing | None = None,
     *,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> PairingResult:
     """Select the image pairs to match, and write them to the store.
 
@@ -167,11 +170,11 @@ def pair(
 
 def match(
     out: str | Path,
-    options: Matching = _MATCHING,
+    options: Matching = defaults.MATCHING,
     *,
     pairing: Pairing | None = None,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> MatchingResult:
     """Match the new and changed pairs; ``pairing`` None repeats the last selection of pairs."""
     store = _existing(out)
@@ -188,10 +191,10 @@ def match(
 
 def verify(
     out: str | Path,
-    options: Matching = _MATCHING,
+    options: Matching = defaults.MATCHING,
     *,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> VerificationResult:
     """Verify the matches of each pair geometrically."""
     store = _existing(out)
@@ -208,8 +211,8 @@ def refine(
     *,
     propagate: bool = True,
     options: ExtractOptions | None = None,
-    workers: Workers = _WORKERS,
-    report: Reporter = _SILENT,
+    workers: Workers = defaults.WORKERS,
+    report: Reporter = defaults.SILENT,
 ) -> RefinementResult:
     """Refine the positions of verified features to sub-pixel accuracy.
 
@@ -241,8 +244,8 @@ def export(
     to: str = "colmap",
     *,
     images: str | Path | None = None,
-    cameras: Cameras = _CAMERAS,
-    report: Reporter = _SILENT,
+    cameras: Cameras = defaults.CAMERAS,
+    report: Reporter = defaults.SILENT,
 ) -> ExportResult:
     """Export features and matches to a format of :data:`caloric.interop.exporters.FORMATS`.
 
@@ -259,7 +262,7 @@ def reconstruct(
     folder: str | Path,
     out: str | Path,
     *,
-    report: Reporter = _SILENT,
+    report: Reporter = defaults.SILENT,
 ) -> ReconstructionResult:
     """Run COLMAP's mapper on the exported database; the models are in ``out``/colmap/sparse."""
     store = _existing(out)

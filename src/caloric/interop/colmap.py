@@ -25,6 +25,9 @@ from caloric.runtime.files import replacing_path
 from caloric.types import FloatArray
 
 R = TypeVar("R")
+# Paths of the database and of the models of a collection, relative to its store.
+DATABASE = "colmap/database.db"
+MODELS = "colmap/sparse"
 _BYTES_PER_FEATURE = 128 + 24 + 40  # descriptor, keypoint, average for the matches
 STRICT: Thresholds = colmap_command.MIN_MODEL  # otherwise COLMAP's defaults
 RELAXED: Thresholds = STRICT | {
@@ -87,7 +90,7 @@ class Colmap(Exporter):
     offset of half a pixel; descriptors are bytes.
     """
 
-    location: ClassVar[str] = "colmap/database.db"
+    location: ClassVar[str] = DATABASE
 
     def check(self) -> None:
         """Raise an error if COLMAP, an image or disk space is missing."""
