@@ -56,6 +56,20 @@ def test_a_failure_is_marked_and_numbers_are_formatted():
     assert "<dd>0.46 px</dd>" in page
 
 
+def test_histograms_omit_empty_bins_at_their_ends():
+    bins = [{"from": i, "to": i + 1, "count": count} for i, count in enumerate([0, 3, 0, 7, 0])]
+    chart = report_page._chart("Images", bins)
+    assert re.findall(r">(\d+)</text>", chart) == ["1", "3", "2", "0", "3", "7"]
+    assert "<rect" not in report_page._chart("Images", [{"from": 0, "to": 1, "count": 0}])
+
+
+def test_more_points_than_features_are_explained():
+    assert "propagation" not in report_page.page(report(), [], "set")
+    images = [{**IMAGE, "name": "a", "reason": None, "points": 6}]
+    page = report_page.page(report(images=images, pairs=[]), [], "set")
+    assert "more points than features: propagation" in page
+
+
 def test_many_images_have_no_matrix():
     images = [{**IMAGE, "name": str(i), "reason": None} for i in range(1001)]
     page = report_page.page(report(images=images, pairs=[]), [], "set")

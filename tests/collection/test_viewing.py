@@ -16,7 +16,7 @@ def test_the_model_of_a_store_is_loaded(tmp_path):
     photos.mkdir()
     (tmp_path / "out" / "report.json").write_text(json.dumps({"directory": str(photos)}))
     model = viewing.load(tmp_path / "out")
-    assert (model.title, model.directory) == ("out", photos)
+    assert (model.title, model.directory) == ("photos", photos)
     assert [image.name for image in model.images] == ["a.jpg", "b.jpg", "c.jpg"]
     image = model.images[0]
     np.testing.assert_array_equal(model.xyz[image.points], xyz)

@@ -25,3 +25,21 @@ def test_a_model_of_one_point_is_drawn():
     one = np.zeros((1, 3))
     colors = np.full((1, 3), 255, np.uint8)
     assert model_figure.draw(one, colors, np.eye(3)[None], one + 1).any()
+
+
+def test_the_figure_looks_in_the_direction_of_the_cameras():
+    xyz = np.random.default_rng(0).uniform(-1, 1, (500, 3)) * (1, 1, 5)
+    colors = np.where(xyz[:, :1] < 0, [[255, 0, 0]], [[0, 0, 255]]).astype(np.uint8)
+    rotations, centers = np.repeat(np.eye(3)[None], 2, 0), np.array([[-0.5, 0, -9], [0.5, 0, -9]])
+    figure = model_figure.draw(xyz, colors, rotations, centers, (180, 320))
+    columns = [np.nonzero((figure[..., :3] == color).all(-1) & (figure[..., 3] > 0))[1]
+               for color in ((255, 0, 0), (0, 0, 255))]  # fmt: skip
+    assert columns[0].max() <= columns[1].min() + 1
+
+
+def test_cameras_that_are_close_to_each_other_are_small():
+    centers = np.arange(9.0)[:, None] * (1, 0, 0)
+    assert model_figure.camera_depth(centers, 0.5) == 0.5
+    assert model_figure.camera_depth(centers, 2) == 1
+    assert model_figure.camera_depth(centers, 30) == 10
+    assert model_figure.camera_depth(centers[:1], 2) == 2

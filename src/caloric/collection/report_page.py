@@ -26,7 +26,12 @@ _STEPS = {
     "separate": "compare focal lengths",
     "complete": "match missing images again",
 }
+_DEGREES = 60  # of the names above the matrix
 _MATRIX = 1000  # maximum number of images for which the matrix of pairs is drawn
+_MORE_POINTS = (
+    "An image can have more points than features: propagation also finds points in images in which "
+    "they were not detected."
+)
 _STYLE = """
 :root { color-scheme: light dark; --ink: light-dark(#1b222c, #e9edf2); --soft: light-dark(#4f5a67, #a8b3c0);
   --line: light-dark(#d5dbe2, #313a45); --page: light-dark(#fff, #171c22); --field: light-dark(#f1f4f7, #232a33);
@@ -78,7 +83,9 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _chart(title: str, bins: list[Report], unit: str = "") -> str:
-    """Return a histogram as an SVG figure."""
+    """Return a histogram as an SVG figure, without empty bins at its ends."""
+    filled = [i for i, b in enumerate(bins) if b["count"]]
+    bins = bins[filled[0] : filled[-1] + 1] if filled else []
     largest = max((b["count"] for b in bins), default=0) or 1
     parts = []
     for i, b in enumerate(bins):
@@ -131,15 +138,16 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
     _, data = cv2.imencode(".png", pixels)
     size = float(np.clip(18 * count, 220, 560))  # of the matrix; all in pixels
     cell, left = size / count, 7.0 * min(_LABEL, max(map(len, number))) + 10
-    top, labels = 0.75 * left, []
+    angle, labels = np.radians(_DEGREES), []
+    top = np.sin(angle) * left + 8
     for i, name in list(enumerate(number))[:: max(1, round(15 / cell))]:
         label, at = escape(_shortened(name)), (i + 0.5) * cell
         labels.append(
             f'<text x="{left - 6:.0f}" y="{top + at + 4:.1f}" text-anchor="end">{label}</text>'
-            f'<text transform="translate({left + at + 4:.1f} {top - 6:.0f}) rotate(-60)">'
+            f'<text transform="translate({left + at + 4:.1f} {top - 6:.0f}) rotate(-{_DEGREES})">'
             f"{label}</text>"
         )
-    width, height = left + size + top, top + size + 2
+    width, height = left + size + np.cos(angle) * left, top + size + 2
     return (
         "<h2>Pairs</h2><figure>"
         f'<div class="wide" tabindex="0"><svg class="matrix" width="{width:.0f}" '
@@ -219,6 +227,9 @@ def page(report: Report, renderings: list[bytes], title: str) -> str:
                 for i in report["images"]
             ],
         ),
+        f'<p class="soft">{_MORE_POINTS}</p>'
+        if any((i["points"] or 0) > i["features"] for i in report["images"])
+        else "",
         f"<h2>Time</h2>{_times(report['seconds'])}",
     ]  # fmt: skip
     return (

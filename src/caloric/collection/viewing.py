@@ -65,8 +65,8 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
         f"{counted(len(shown), 'image')}, {counted(model.points, 'point')}, mean track length "
         f"{model.track_length:.2f}, mean reprojection error {model.error:.2f} px"
     )
+    photographs = images if images is not None else results.images_of(directory)
     return ShownModel(
-        directory.resolve().name, text, points.xyz[shuffled], points.colors[shuffled],
-        points.errors[shuffled], tuple(shown), up,
-        images if images is not None else results.images_of(directory),
+        (photographs or directory).resolve().name, text, points.xyz[shuffled],
+        points.colors[shuffled], points.errors[shuffled], tuple(shown), up, photographs,
     )  # fmt: skip

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.types import FloatArray, Report
+from caloric.viz import model_figure
 
 _QUANTILE = 0.9  # of the distances from the center: the size of the scene
+_CAMERA = 0.06  # maximum depth of a camera, relative to the size of the scene
 _MATCHES = 500  # maximum number of common points of two images that are listed
 
 
@@ -76,12 +78,14 @@ class ShownModel:
     def description(self) -> Report:
         """Return everything but the points: title, images with poses, the vertical direction."""
         center, scale = self._normalization
+        centers = scale * (np.stack([image.center for image in self.images]) - center)
         return {
             "title": self.title,
             "summary": self.summary,
             "points": len(self.xyz),
             "up": self.up.tolist(),
             "photographs": self.directory is not None,
+            "camera depth": model_figure.camera_depth(centers, _CAMERA),
             "images": [
                 {
                     "name": image.name,
@@ -89,10 +93,10 @@ class ShownModel:
                     "height": image.size[1],
                     "focal": image.focal,
                     "rotation": image.rotation.ravel().tolist(),
-                    "center": ((image.center - center) * scale).tolist(),
+                    "center": position.tolist(),
                     "points": len(image.points),
                 }
-                for image in self.images
+                for image, position in zip(self.images, centers, strict=True)
             ],
         }
 

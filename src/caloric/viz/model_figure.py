@@ -1,4 +1,7 @@
-"""A figure of a model: its points in color and its cameras, obliquely from above."""
+"""A figure of a model: its points in color and its cameras, obliquely from above.
+
+The view is in the direction in which the cameras look, if most of them look in a similar one.
+"""
 
 import cv2
 import numpy as np
@@ -6,7 +9,8 @@ from numpy.typing import NDArray
 
 from caloric.types import FloatArray
 
-_ELEVATION = np.radians(35)
+_ELEVATION = np.radians(28)
+_SIMILAR = 0.3  # minimum length of the mean horizontal direction of cameras that look alike
 _MARGIN = 0.06  # of the figure, on each side
 _SHARE = 0.95  # of the points that must be in the figure
 _CAMERA = (230, 80, 40)  # color, RGB
@@ -18,11 +22,26 @@ def up(rotations: FloatArray) -> FloatArray:
     return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12))
 
 
-def _axes(upward: FloatArray, points: FloatArray) -> FloatArray:
+def camera_depth(centers: FloatArray, largest: float) -> float:
+    """Return the depth with which to draw cameras at centers (m, 3), so that few of them overlap.
+
+    It is between a third of ``largest`` and ``largest``.
+    """
+    from scipy.spatial import cKDTree  # slow to import
+
+    if len(centers) < 2:
+        return largest
+    nearest = cKDTree(centers).query(centers, 2)[0][:, 1]
+    return float(np.clip(np.median(nearest), largest / 3, largest))
+
+
+def _axes(upward: FloatArray, rotations: FloatArray, points: FloatArray) -> FloatArray:
     """Return the axes (3, 3) of the figure, right, down and depth, as rows."""
-    flat = points - np.outer(points @ upward, upward)
-    _, _, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
-    right = directions[0] - (directions[0] @ upward) * upward
+    right = np.cross(rotations[:, 2].mean(0), upward)
+    if np.linalg.norm(right) < _SIMILAR:  # the longest horizontal extent
+        flat = points - np.outer(points @ upward, upward)
+        _, _, directions = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
+        right = directions[0] - (directions[0] @ upward) * upward
     right /= max(float(np.linalg.norm(right)), 1e-12)
     level = np.cross(upward, right)
     depth = np.cos(_ELEVATION) * level - np.sin(_ELEVATION) * upward
@@ -53,7 +72,7 @@ def draw(
     """
     h, w = size
     figure = np.zeros((h, w, 4), np.uint8)
-    axes = _axes(up(rotations), np.concatenate([xyz, centers]))
+    axes = _axes(up(rotations), rotations, np.concatenate([xyz, centers]))
     points, cameras = xyz @ axes.T, centers @ axes.T
     # Distant points, which are few and inaccurate, may be outside of the figure.
     low, high = np.quantile(points, [(1 - _SHARE) / 2, (1 + _SHARE) / 2], axis=0)
@@ -69,7 +88,7 @@ def draw(
     x, y = xy[inside].T
     for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
         figure[y + dy, x + dx] = pixels
-    length = 0.03 * w / scale
+    length = camera_depth(centers, 0.03 * w / scale)
     for center, rotation in zip(centers, rotations, strict=True):
         corners = np.array([[-0.8, -0.6, 1], [0.8, -0.6, 1], [0.8, 0.6, 1], [-0.8, 0.6, 1]])
         world = center + length * corners @ rotation

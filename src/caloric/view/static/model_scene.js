@@ -6,9 +6,9 @@ import {
 } from "./vendor/three.min.js";
 
 const ORANGE = 0xff9d6b, BLUE = 0x7cc4ff;
-const FRUSTUM = 0.06;  // depth of a camera, relative to the size of the scene
 const OPACITY = 0.85, FADED = 0.12;  // of thumbnails, and of those that are not selected
 const NEAR = 8;  // pixels around a click in which a point is selected
+const OUTSIDE = 0.025;  // share of the points that may be outside of the first view, on each side
 const MANY = 100000;  // points, for which antialiasing is too slow without a GPU
 const SLOW = 33, FAST = 20;  // milliseconds per frame, to draw fewer or more points while moving
 const REST = 250;  // milliseconds without motion, after which all points are drawn
@@ -32,8 +32,8 @@ function pointsOf(buffer, count) {
 }
 
 // The center and the four corners of the image plane of a camera, in the coordinates of the scene.
-function corners(image, scale) {
-  const r = image.rotation, depth = FRUSTUM * scale;
+function corners(image, depth) {
+  const r = image.rotation;
   const x = (image.width / 2 / image.focal) * depth, y = (image.height / 2 / image.focal) * depth;
   const world = ([a, b, c]) => [0, 1, 2].map((i) => image.center[i] + r[i] * a + r[3 + i] * b + r[6 + i] * c);
   return [[0, 0, 0], [-x, -y, depth], [x, -y, depth], [x, y, depth], [-x, y, depth]].map(world);
@@ -72,7 +72,7 @@ export class ModelScene {
     this.camera.up.set(...description.up);
     this.points = pointsOf(buffer, description.points);
     this.scene.add(this.points);
-    const cameras = description.images.map((image) => corners(image, 1));
+    const cameras = description.images.map((image) => corners(image, description["camera depth"]));
     this.outlines = outlinesOf(cameras);
     this.planes = cameras.map(plane);
     this.scene.add(this.outlines, ...this.planes);
@@ -85,8 +85,8 @@ export class ModelScene {
     this.controls.addEventListener("change", () => this.draw(true));
     this.controls.listenToKeyEvents(canvas);
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
-    this.reset();
     this.resize();
+    this.reset();
   }
 
   loadThumbnails(url) {
@@ -112,10 +112,26 @@ export class ModelScene {
     for (const { rotation } of this.description.images) side.sub(new Vector3(rotation[6], rotation[7], rotation[8]));
     side.addScaledVector(up, -side.dot(up));
     if (side.length() < 1e-6) side.set(1, 0, 0).cross(up);
-    this.camera.position.copy(side.normalize().multiplyScalar(1.6).addScaledVector(up, 0.7));
-    this.controls.target.set(0, 0, 0);
+    this.fit(side.normalize().addScaledVector(up, 0.44).normalize(), up);
     this.controls.update();
     this.draw();
+  }
+
+  // Look at the scene from a direction and a distance at which most points and all cameras are in the view.
+  fit(direction, up) {
+    const right = up.clone().cross(direction).normalize(), upward = direction.clone().cross(right);
+    const { array } = this.points.geometry.attributes.position, step = 3 * Math.ceil(this.description.points / 20000);
+    const coordinates = this.description.images.map(({ center }) => new Vector3(...center));
+    const cameras = coordinates.length;
+    for (let i = 0; i < array.length; i += step) coordinates.push(new Vector3().fromArray(array, i));
+    for (const p of coordinates) p.set(p.dot(right), p.dot(upward), p.dot(direction));
+    const middle = (values) => { values.sort((a, b) => a - b); return (values[Math.floor(OUTSIDE * values.length)] + values[Math.floor((1 - OUTSIDE) * values.length)]) / 2; };
+    const [x, y, z] = ["x", "y", "z"].map((axis) => middle(coordinates.map((p) => p[axis])));
+    const vertical = Math.tan((Math.PI / 360) * this.camera.fov), horizontal = vertical * this.camera.aspect;
+    const distances = coordinates.map((p) => p.z - z + Math.max(Math.abs(p.x - x) / horizontal, Math.abs(p.y - y) / vertical));
+    const nearest = Math.max(...distances.splice(0, cameras)), inView = distances.sort((a, b) => a - b)[Math.floor((1 - 2 * OUTSIDE) * (distances.length - 1))];
+    this.controls.target.set(0, 0, 0).addScaledVector(right, x).addScaledVector(upward, y).addScaledVector(direction, z);
+    this.camera.position.copy(this.controls.target).addScaledVector(direction, 1.05 * Math.max(nearest, inView, 0.1));
   }
 
   resize() {
