@@ -13,6 +13,7 @@ PAIRS = [
     PairSummary("b", "weak", 20, 8, 0.0, False),
     PairSummary("a", "few", 3, 0, 0.0, False),
     PairSummary("a", "one", 1, 0, 0.0, False),
+    PairSummary("a", "other", 12, 0, 0.0, False),
     PairSummary("b", "near", 40, 21, 0.9, True),
 ]
 MODEL = Reconstruction(Path("0"), ("a", "b"), 10, 0.4, 2.0, 1)
@@ -25,6 +26,7 @@ def test_each_missing_image_has_a_reason():
         "weak": 9,
         "few": 9,
         "one": 9,
+        "other": 9,
         "near": 9,
         "flat": 0,
         "bad": "bad: no",
@@ -34,6 +36,7 @@ def test_each_missing_image_has_a_reason():
         "weak": "weak match: no reliable geometry; best partner: a (9 of 30 matches are inliers)",
         "few": "no match: at most 3 matches with another image",
         "one": "no match: at most 1 match with another image",
+        "other": "no match: at most 12 matches with another image, which have no common geometry",
         "near": "not enough overlap: matches 1 image, best b with 21 inliers",
         "flat": "no features",
         "bad": "no",
@@ -42,7 +45,7 @@ def test_each_missing_image_has_a_reason():
 
 
 def test_a_failure_has_a_reason():
-    assert "no two images have a reliable geometry" in results.failure(PAIRS[1:5], ())
+    assert "no two images have a reliable geometry" in results.failure(PAIRS[1:6], ())
     assert "(2 verified pairs, with at most 250 inliers)" in results.failure(PAIRS, ())
     assert "registered 2 images but no point" in results.failure(PAIRS, (MODEL,))
 

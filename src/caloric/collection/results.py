@@ -118,9 +118,9 @@ def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
     if verified:
         images = counted(len(verified), "image")
         return f"not enough overlap: matches {images}, best {other} with {best.inliers} inliers"
-    if best.matches < _FEW:
-        matches = counted(best.matches, "match")
-        return f"no match: at most {matches} with another image"
+    if best.matches < _FEW or not best.inliers:
+        text = f"no match: at most {counted(best.matches, 'match')} with another image"
+        return text if best.matches < _FEW else f"{text}, which have no common geometry"
     return (
         f"weak match: no reliable geometry; best partner: {other} ({best.inliers} of "
         f"{best.matches} matches are inliers)"
