@@ -18,7 +18,7 @@ from caloric.collection.matching import Matching
 from caloric.features import Features
 from caloric.interop import colmap_model, colmap_tables
 from caloric.interop.colmap_model import Camera
-from caloric.matching import geometry, models
+from caloric.matching import models
 from caloric.types import FloatArray, Report
 
 FEW = 15  # inliers from which COLMAP accepts a pair
@@ -44,10 +44,8 @@ def unrelated(stores: Sequence[Path], count: int, seed: int = 0) -> Report:
     for _ in range(count):
         a, b = (features(int(store)) for store in random.choice(len(stores), 2, replace=False))
         indices = pipeline.match(a, b, ratio=options.ratio).indices
-        estimate = geometry.estimate(
-            a.frames.xy[indices[:, 0]], b.frames.xy[indices[:, 1]], model=options.model,
-            threshold=options.threshold, size_a=a.image_size, size=b.image_size,
-        )  # fmt: skip
+        first, second = a.frames.maps[indices[:, 0]], b.frames.maps[indices[:, 1]]
+        estimate = matching.estimated(first, second, (a.image_size, b.image_size), options)
         accepted += estimate.confidence > options.confidence
         many_inliers += int(estimate.inliers.sum()) >= FEW
     return {"pairs": count, "accepted": accepted, f"at least {FEW} inliers": many_inliers}

@@ -6,7 +6,7 @@ pairs, the other images may be in several neighboring shards.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,9 +24,11 @@ from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, check_bool, unknown
 from caloric.features import Features
 from caloric.matching import geometry
+from caloric.matching.geometry import Geometry
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_input_directory
 from caloric.runtime.words import counted
+from caloric.types import FloatArray
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
@@ -38,7 +40,6 @@ GEOMETRIES = (
     ("matrix", "float64s"), ("inliers", "uint32s"), ("count", "int32"), ("confidence", "float64"),
     ("matches", "string"), ("made_from", "string"),
 )  # fmt: skip
-
 
 Model = Literal["fundamental", "homography"]
 
@@ -172,6 +173,16 @@ def match_shard(task: Task) -> int:
     return len(new)
 
 
+def estimated(
+    first: FloatArray, second: FloatArray, sizes: Sequence[tuple[int, int]], options: Matching
+) -> Geometry:
+    """Return the geometry of matched frames (m, 2, 3) of two images with given sizes."""
+    return geometry.estimate(
+        first[:, :, 2], second[:, :, 2], model=options.model, threshold=options.threshold,
+        size_a=sizes[0], size=sizes[1], support=(first, second),
+    )  # fmt: skip
+
+
 def verify_shard(task: Task) -> int:
     """Write one geometry shard, on a worker; return the number of newly verified pairs."""
     stored = geometries(Path(task.store))
@@ -188,11 +199,8 @@ def verify_shard(task: Task) -> int:
             features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i]].astype(np.float64)
             for i, name in enumerate((a, b))
         )
-        size_a, size_b = ((features[name]["height"], features[name]["width"]) for name in (a, b))
-        estimate = geometry.estimate(
-            first[:, :, 2], second[:, :, 2], model=task.matching.model,
-            threshold=task.matching.threshold, size_a=size_a, size=size_b, support=(first, second),
-        )  # fmt: skip
+        sizes = [(features[name]["height"], features[name]["width"]) for name in (a, b)]
+        estimate = estimated(first, second, sizes, task.matching)
         matrix, inliers = np.zeros(0), np.flatnonzero(estimate.inliers).astype(np.uint32)
         if estimate.matrix is not None and estimate.confidence > task.matching.confidence:
             matrix = estimate.matrix.ravel()
