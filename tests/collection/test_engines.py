@@ -74,6 +74,19 @@ def test_the_task_of_a_killed_worker_runs_again(tmp_path, monkeypatch):
     assert (tmp_path / "died").exists()
 
 
+def _identify(task):
+    return os.getpid()
+
+
+def test_the_drill_finds_the_workers_of_a_pool(monkeypatch):
+    pytest.importorskip("psutil")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    with engines.Processes(2) as engine:
+        workers = set(engine.run(_identify, range(4)))
+        assert workers
+        assert workers <= set(kills.pool(os.getpid()))
+
+
 def test_a_cluster_without_workers_is_an_error(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engines, "_WORKER_TIMEOUT", 1)

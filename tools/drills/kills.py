@@ -139,12 +139,15 @@ def _undisturbed(directory: Path, out: Path, max_features: int, cluster: str) ->
     return time.monotonic() - started
 
 
-def _pool(process: int) -> list[int]:
-    """Return the process ids of the workers of a pool."""
+def pool(process: int) -> list[int]:
+    """Return the process ids of the workers of a pool, which are children of a fork server."""
     import psutil
 
-    children = psutil.Process(process).children(recursive=True)
-    return [child.pid for child in children if any("spawn_main" in a for a in child.cmdline())]
+    servers = [
+        child for child in psutil.Process(process).children()
+        if any("forkserver" in argument for argument in child.cmdline())
+    ]  # fmt: skip
+    return [worker.pid for server in servers for worker in server.children()]
 
 
 def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> bool:
@@ -155,7 +158,7 @@ def _kill(victim: str, process: subprocess.Popen[str], dask: Servers | None) -> 
     elif victim == "cluster's worker" and dask is not None:
         target = next(iter(dask.workers()), None)
     elif victim == "pool's worker":
-        target = next(iter(_pool(process.pid)), None)
+        target = next(iter(pool(process.pid)), None)
     if target is None or process.poll() is not None:
         return False
     os.kill(target, signal.SIGKILL)
