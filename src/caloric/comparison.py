@@ -50,45 +50,42 @@ def match_pairs(
     pairs: list[tuple[Any, Any]], mutual: bool, ratio: float | None, radius: float, device: str
 ) -> list[Matches]:
     """Return the matches of each pair of features or arrays (n, d): see :func:`caloric.match`."""
-    target = devices.resolve(device)
     check_options(ratio, radius)
     for a, b in pairs:
         if _has_positions(a) and _has_positions(b):
             check_comparable(_metadata(a), _metadata(b))
-    if target is None:
-        matches = [Matches.empty()] * len(pairs)
-        for i, a, b, nearest in _nearest_on_cpu(pairs, None if ratio is None else radius):
-            if nearest is not None:
-                matches[i] = _without_duplicates(a, b, selected(nearest, mutual, ratio))
-        return matches
-    from caloric.gpu import matching as on_device
-
-    matches = on_device.match(pairs, mutual, ratio, radius, target)
-    return [_without_duplicates(a, b, m) for (a, b), m in zip(pairs, matches, strict=True)]
+    matches = [Matches.empty()] * len(pairs)
+    for i, a, b, nearest in _nearest(pairs, None if ratio is None else radius, device):
+        matches[i] = _without_duplicates(a, b, selected(nearest, mutual, ratio))
+    return matches
 
 
 def match_by_agreement(
     pairs: list[tuple[Features, Features]], mutual: bool, ratio: float, radius: float, device: str
 ) -> list[Matches]:
     """Return the matches of each pair that pass the ratio test or agree with their neighbors."""
-    if devices.resolve(device) is None:
-        check_options(ratio, radius)
-        for a, b in pairs:
-            check_comparable(a, b)
-        matches = [Matches.empty()] * len(pairs)
-        for i, a, b, nearest in _nearest_on_cpu(pairs, radius):
-            if nearest is not None:
-                both = [selected(nearest, mutual, r) for r in (ratio, None)]
-                matches[i] = _agreeing(a, b, *both)
-        return matches
-    passed, candidates = (match_pairs(pairs, mutual, r, radius, device) for r in (ratio, None))
-    return [_agreeing(*pair, *m) for *m, pair in zip(passed, candidates, pairs, strict=True)]
+    check_options(ratio, radius)
+    for a, b in pairs:
+        check_comparable(a, b)
+    matches = [Matches.empty()] * len(pairs)
+    for i, a, b, nearest in _nearest(pairs, radius, device):
+        passed, candidates = (selected(nearest, mutual, r) for r in (ratio, None))
+        matches[i] = _agreeing(a, b, passed, candidates, device)
+    return matches
 
 
-def _agreeing(a: Features, b: Features, passed: Matches, candidates: Matches) -> Matches:
+def _agreeing(
+    a: Features, b: Features, passed: Matches, candidates: Matches, device: str
+) -> Matches:
     """Return the candidates that passed the ratio test or agree with their neighbors."""
-    maps_a, maps_b = matched_maps(a.frames.maps, b.frames.maps, candidates)
-    scores = agreement.scores(maps_a, maps_b, b.image_size)
+    maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
+    target = devices.resolve(device)
+    if target is None:
+        scores = agreement.scores(*maps, b.image_size)
+    else:
+        from caloric.gpu import points
+
+        scores = points.scores(*maps, b.image_size, target)
     # Each feature of the first image has at most one match.
     is_passed = np.isin(candidates.indices[:, 0], passed.indices[:, 0])
     origin = np.where(is_passed, 0, 1).astype(np.uint8)
@@ -106,10 +103,26 @@ def _metadata(features: Any) -> Features:
     return metadata
 
 
+def _nearest(
+    pairs: list[tuple[Any, Any]], radius: float | None, device: str
+) -> Iterator[tuple[int, Any, Any, Neighbors]]:
+    """Yield the index, both sets and the nearest neighbors of each pair without empty sets."""
+    target = devices.resolve(device)
+    if target is None:
+        yield from _nearest_on_cpu(pairs, radius)
+        return
+    from caloric.gpu import matching as on_device
+
+    nearest = on_device.nearest_of_pairs(pairs, radius, target)
+    for i, (pair, result) in enumerate(zip(pairs, nearest, strict=True)):
+        if result is not None:
+            yield i, *pair, result
+
+
 def _nearest_on_cpu(
     pairs: list[tuple[Any, Any]], radius: float | None
-) -> Iterator[tuple[int, Any, Any, Neighbors | None]]:
-    """Yield the index, both sets and the nearest neighbors of each pair; None if a set is empty.
+) -> Iterator[tuple[int, Any, Any, Neighbors]]:
+    """Yield the same as :func:`_nearest`.
 
     Pairs with the same second set follow each other: it is prepared once and stays in the cache.
     """
@@ -128,7 +141,9 @@ def _nearest_on_cpu(
             a = _on_host(pairs[i][0])
             both = has_positions and isinstance(a, Features)
             descriptors = a.descriptors if isinstance(a, Features) else a
-            yield i, a, b, checked_neighbors(descriptors, reference, radius if both else None)
+            nearest = checked_neighbors(descriptors, reference, radius if both else None)
+            if nearest is not None:
+                yield i, a, b, nearest
 
 
 def _on_host(features: Any) -> Any:
@@ -147,7 +162,7 @@ def descent(device: str) -> refinement.Descent:
     target = devices.resolve(device)
     if target is None:
         return refinement.descend
-    from caloric.gpu import refinement as on_device
+    from caloric.gpu import descent as on_device
 
     return partial(on_device.descend, device=target)
 

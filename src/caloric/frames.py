@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
-from caloric.runtime.arrays import namespace
+from caloric.runtime.arrays import at_least, namespace
 from caloric.runtime.indexing import rows
 from caloric.types import ArrayOrTensor, FloatArray
 
@@ -44,14 +44,21 @@ def determinants(maps: ArrayOrTensor) -> ArrayOrTensor:
     return maps[:, 0, 0] * maps[:, 1, 1] - maps[:, 0, 1] * maps[:, 1, 0]
 
 
-def singular_values(linear: FloatArray) -> tuple[FloatArray, FloatArray]:
+def inverses(linear: ArrayOrTensor) -> ArrayOrTensor:
+    """Return the inverses (n, 2, 2) of matrices (n, 2, 2); singular ones have no finite inverse."""
+    a, b, c, d = linear[:, 0, 0], linear[:, 0, 1], linear[:, 1, 0], linear[:, 1, 1]
+    adjugate = namespace(linear).stack([d, -b, -c, a], 1).reshape(-1, 2, 2)
+    return adjugate / determinants(linear)[:, None, None]
+
+
+def singular_values(linear: ArrayOrTensor) -> tuple[ArrayOrTensor, ArrayOrTensor]:
     """Return the largest and the smallest singular value (n,) of matrices (n, 2, 2).
 
     The squares of the entries sum to s² + t², and the absolute determinant is s t, so that s + t
     and s − t are known: many times faster than NumPy's routine.
     """
     squares, area = (linear**2).sum((1, 2)), 2 * abs(determinants(linear))
-    total, difference = np.sqrt(squares + area), np.sqrt(np.maximum(squares - area, 0.0))
+    total, difference = (squares + area) ** 0.5, at_least(squares - area, 0.0) ** 0.5
     return (total + difference) / 2, (total - difference) / 2
 
 

@@ -17,7 +17,7 @@ from caloric.matching import propagation, refinement
 from caloric.matching.geometry import Geometry
 from caloric.matching.models import residual
 from caloric.matching.neighbors import ORIGINS, Matches
-from caloric.matching.propagation import Propagated, Side
+from caloric.matching.propagation import Checks, Propagated, Side
 from caloric.matching.refinement import Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
@@ -51,42 +51,59 @@ def propagated(
     matrix = known.matrix
     if matrix is None:
         return pair
-    gray: list[Any] = [inputs.gray(image) for image in images]
-    allowed = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
-    target, descent = devices.resolve(device), comparison.descent(device)
-    described = images if target is not None else gray
-    templates = gray if target is not None else [refinement.prepared(v) for v in gray]
+    inside = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
     cameras = None if known.intrinsics is None else list(known.intrinsics)
-
-    def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
-        refined = refinement.refine(templates[i], templates[1 - i], frames, predicted, descent)
-        inside = allowed[1 - i]
-        if inside is None:
-            return refined
-        return replace(refined, moved=refined.moved & inside(refined.xy))
-
-    def describe(i: int, maps: FloatArray) -> FloatArray:
-        frames = Frames(maps, np.zeros(len(maps), np.float32))
-        stored = dispatch.describe_frames(described[i], frames, options, target, tiles.MEMORY)
-        return _decoded(features[i], stored)
 
     def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
         return residual(p, q, known.model, matrix, cameras) <= threshold
 
+    def allowed(i: int, xy: FloatArray) -> NDArray[np.bool_]:
+        check = inside[i]
+        return np.ones(len(xy), bool) if check is None else check(xy)
+
+    checks = Checks(consistent, allowed)
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
     inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
-    sides = [Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features]
-    new = propagation.propagate((sides[0], sides[1]), inliers, refine, describe, consistent)
+    target, new = devices.resolve(device), None
+    if target is not None:
+        from caloric.gpu import propagation as on_device
+
+        new = on_device.propagate(features, inliers, checks, images, options, target)
+    if new is None:
+        new = _on_cpu(features, inliers, checks, images, options)
     if not any(len(part.rows) for part in new):
         return pair
     extended = [_extended(features[i], new[1 - i]) for i in range(2)]
-    matches = _joined(pair, maps_b, sides, new)
+    matches = _joined(pair, maps_b, new)
     a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
     fitted = geometries.refitted(
         known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
     )
     return Verified(a, b, matches, fitted)
+
+
+def _on_cpu(
+    features: tuple[Features, Features],
+    inliers: tuple[FloatArray, FloatArray],
+    checks: Checks,
+    images: tuple[Any, Any],
+    options: ExtractOptions,
+) -> tuple[Propagated, Propagated]:
+    """Return new matches of two images."""
+    gray = [inputs.gray(image) for image in images]
+    templates = [refinement.prepared(image) for image in gray]
+
+    def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
+        return refinement.refine(templates[i], templates[1 - i], frames, predicted)
+
+    def describe(i: int, maps: FloatArray) -> FloatArray:
+        frames = Frames(maps, np.zeros(len(maps), np.float32))
+        stored = dispatch.describe_frames(gray[i], frames, options, None, tiles.MEMORY)
+        return _decoded(features[i], stored)
+
+    a, b = (Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features)
+    return propagation.propagate((a, b), inliers, refine, describe, checks)
 
 
 def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
@@ -105,9 +122,7 @@ def _extended(features: Features, new: Propagated) -> Features:
     )
 
 
-def _joined(
-    pair: Verified, maps_b: FloatArray, sides: list[Side], new: tuple[Propagated, Propagated]
-) -> Matches:
+def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagated]) -> Matches:
     """Return the matches of a pair, then those of frames of the first and of the second image."""
     known, (forward, backward) = pair.matches, new
     count_a, count_b = len(pair.a), len(pair.b)
@@ -122,14 +137,10 @@ def _joined(
     mapped = local @ backward.covariances @ np.swapaxes(local, 1, 2)
     unknown = np.broadcast_to(np.diag([np.inf, np.inf]), (len(known), 2, 2))
     before = unknown if known.covariances is None else known.covariances
-    distances = [
-        np.linalg.norm(side.descriptors[part.rows] - part.descriptors, axis=1)
-        for side, part in zip(sides, new, strict=True)
-    ]
     later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
     return Matches(
         np.concatenate(indices),
-        np.concatenate([known.distances, *distances]).astype(np.float32),
+        np.concatenate([known.distances, forward.distances, backward.distances]).astype(np.float32),
         np.concatenate([maps_b, forward.maps, starts]),
         np.concatenate([before, forward.covariances, mapped]),
         np.concatenate([known.origins, later]),

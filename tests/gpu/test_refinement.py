@@ -1,54 +1,22 @@
-"""Refinement on a device agrees with the CPU."""
+"""The octaves of an image on a device are those of the CPU."""
 
 import numpy as np
-import pytest
 
-import caloric
-from caloric.gpu import refinement
+from caloric.gpu import descent, refinement
 from caloric.matching import refinement as on_cpu
-from matched_views import frames_of, matched_views
-from torch_device import DEVICE, HERE, out_of_memory
+from torch_device import DEVICE, photograph
 
 
-@pytest.fixture(scope="module")
-def pair():
-    return matched_views()
+def test_octaves_agree_with_the_cpu():
+    image = photograph(size=(301, 260)).astype(np.float32) / 255
+    expected, actual = on_cpu.prepared(image), descent.prepared(image, DEVICE)
+    np.testing.assert_array_equal(actual.image().cpu().numpy(), image)
+    starts = [*actual.starts.tolist(), len(actual.pixels)]
+    assert len(starts) == len(expected.levels) + 1
+    for i, level in enumerate(expected.levels):
+        flat = actual.pixels[starts[i] : starts[i + 1]].cpu().numpy()
+        np.testing.assert_allclose(flat, level.reshape(-1), atol=1e-6)
 
 
-def test_refined_matches_agree_with_the_cpu(pair):
-    maps_a, maps_b = frames_of(pair)
-    maps_a, maps_b = maps_a[:200], maps_b[:200].copy()
-    maps_b[::9, :, 2] += 300  # outside the image
-    refined = caloric.refine(*pair[:2], maps_a, maps_b, device=HERE)
-    expected = caloric.refine(*pair[:2], maps_a, maps_b)
-    assert (refined.moved == expected.moved).mean() > 0.98
-    both = refined.moved & expected.moved
-    assert np.quantile(np.linalg.norm(refined.xy - expected.xy, axis=1)[both], 0.98) < 1e-3
-    for name in ("covariances", "total_covariances"):
-        variances = [getattr(result, name)[both][:, 0, 0] for result in (refined, expected)]
-        assert np.abs(np.log(np.quantile(np.divide(*variances), [0.02, 0.98]))).max() < 0.02
-    assert len(caloric.refine(*pair[:2], [], [], device=HERE)) == 0
-
-
-def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
-    """Neither on whether a batch is small enough for a recorded graph."""
-    a, b = frames_of(pair)
-    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
-    whole = refinement.descend(*pixels, a, b, DEVICE)
-    monkeypatch.setattr(refinement, "_BATCH", 100)
-    monkeypatch.setattr(refinement, "_RECORDED", 64)
-    parts = refinement.descend(*pixels, a, b, DEVICE)
-    for one, other in zip(vars(whole).values(), vars(parts).values(), strict=True):
-        assert one.shape == other.shape
-        assert np.quantile(np.abs(one - other), 0.98) < 1e-4
-
-
-def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
-    a, b = (maps[:20] for maps in frames_of(pair))
-    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
-
-    monkeypatch.setattr(refinement, "_packed", out_of_memory)
-    monkeypatch.setattr(refinement.graphs, "recorded", out_of_memory)
-    outcome = refinement.descend(*pixels, a, b, DEVICE)
-    np.testing.assert_array_equal(outcome.maps, on_cpu.descend(*pixels, a, b).maps)
-    assert "refining 20 matches" in caplog.text
+def test_the_filter_of_the_octaves_preserves_the_mean():
+    assert float(refinement.taps(DEVICE).sum()) == 1

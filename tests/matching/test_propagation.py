@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from caloric.matching import propagation
-from caloric.matching.propagation import Side
+from caloric.matching.propagation import Checks, Side
 from caloric.matching.refinement import Refined
 
 LINEAR = np.array([[0.9, -0.2], [0.1, 1.1]])
@@ -65,7 +65,7 @@ def test_collinear_inliers_predict_nothing():
     assert len(propagation.predict(frames(100), (p, mapped(p)), SIZES).rows) == 0
 
 
-def propagate(inliers, moved=True, cosine=1.0, consistent=True, covariance=0.01):
+def propagate(inliers, moved=True, cosine=1.0, consistent=True, allowed=True, covariance=0.01):
     """Propagate with refinement and descriptors that are replaced by simple functions."""
     sides = tuple(Side(frames(150), np.tile([1.0, 0.0], (150, 1)), size) for size in SIZES)
 
@@ -76,9 +76,10 @@ def propagate(inliers, moved=True, cosine=1.0, consistent=True, covariance=0.01)
     def describe(i, maps):
         return np.tile([cosine, np.sqrt(1 - cosine**2)], (len(maps), 1))
 
-    return propagation.propagate(
-        sides, inliers, refine, describe, lambda p, q: np.full(len(p), consistent)
+    checks = Checks(
+        lambda p, q: np.full(len(p), consistent), lambda i, xy: np.full(len(xy), allowed)
     )
+    return propagation.propagate(sides, inliers, refine, describe, checks)
 
 
 def test_frames_of_both_images_are_propagated_once(inliers):
@@ -91,7 +92,14 @@ def test_frames_of_both_images_are_propagated_once(inliers):
 
 
 @pytest.mark.parametrize(
-    "options", [{"moved": False}, {"cosine": 0.5}, {"consistent": False}, {"covariance": 4.0}]
+    "options",
+    [
+        {"moved": False},
+        {"cosine": 0.5},
+        {"consistent": False},
+        {"allowed": False},
+        {"covariance": 4.0},
+    ],
 )
 def test_each_check_rejects(inliers, options):
     assert [len(part.rows) for part in propagate(inliers, **options)] == [0, 0]

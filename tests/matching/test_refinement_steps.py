@@ -124,6 +124,7 @@ def test_the_spline_sums_to_one():
 
 def test_tensors_and_arrays_give_the_same_result():
     torch = pytest.importorskip("torch")
+    from caloric.gpu import descent
     from caloric.gpu import refinement as on_device
 
     first, second = (image.astype(np.float32) for image in both_images())
@@ -132,13 +133,13 @@ def test_tensors_and_arrays_give_the_same_result():
     b[:, :, 2] += RNG.uniform(-1, 1, (40, 2))
     b[::10, :, 2] += 500  # outside the image
     arrays = refinement.prepared(first), refinement.prepared(second)
-    tensors = tuple(on_device._octaves(torch.from_numpy(v)) for v in (first, second))
+    tensors = tuple(descent.prepared(v, torch.device("cpu")) for v in (first, second))
     maps = torch.from_numpy(a)
     for array, tensor in zip(arrays, tensors, strict=True):
         assert float(tensor.noise) == pytest.approx(array.noise, rel=1e-5)
         np.testing.assert_allclose(tensor.patches(maps).numpy(), array.patches(a), atol=1e-5)
     expected = refinement_steps.descend(arrays, a, b, TABLES)
-    single = on_device._tables(torch.device("cpu"))
+    single = on_device.tables(torch.device("cpu"))
     double = refinement_steps.tables(single.gradients, "float64", torch.tensor)
     cost = expected[3][:, 1]
     good = (cost > 0) & (cost < 0.1)

@@ -10,15 +10,18 @@ from typing import Any
 
 from torch import Tensor
 
-from caloric.gpu import density, extrema, scalespace
+from caloric.gpu import density, extrema, nearest_points, refinement, scalespace
 from caloric.gpu.pyramid import FrameBlock, Measurement, Peaks, Pyramid
+from caloric.gpu.refinement import Octaves
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The implementations of three stages.
+    """The implementations of six stages.
 
-    ``build`` returns pyramids, ``find`` extrema, and ``harmonics`` the densities around frames.
+    ``build`` returns pyramids, ``find`` extrema, ``harmonics`` the densities around frames,
+    ``halved`` an image at half its size, ``refined`` the outcome of refinement, and ``nearest`` the
+    nearest of some points, which Triton does not sort.
     ``compiled`` is True for Triton kernels. They never synchronize with the device, so calls can be
     recorded in CUDA graphs.
     """
@@ -26,10 +29,16 @@ class Backend:
     build: Callable[[Tensor, Pyramid], Tensor]
     find: Callable[[Tensor, Pyramid, float, float, int], Peaks]
     harmonics: Callable[[Tensor, Pyramid, Tensor, FrameBlock, Measurement, Any], Tensor]
+    halved: Callable[[Tensor], Tensor]
+    refined: Callable[[tuple[Octaves, Octaves], Tensor, Tensor], Tensor]
+    nearest: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
     compiled: bool
 
 
-_TORCH = Backend(scalespace.build, extrema.find, density.measure, compiled=False)
+_TORCH = Backend(
+    scalespace.build, extrema.find, density.measure, refinement.halved, refinement.refined,
+    nearest_points.nearest, compiled=False,
+)  # fmt: skip
 
 
 def of(device: Any) -> Backend:
@@ -40,9 +49,18 @@ def of(device: Any) -> Backend:
 @cache
 def _triton() -> Backend | None:
     try:
-        from caloric.gpu import density_kernels, extrema_kernels, scalespace_kernels
+        from caloric.gpu import (
+            density_kernels,
+            extrema_kernels,
+            nearest_points_kernels,
+            patch_kernels,
+            refinement_kernels,
+            scalespace_kernels,
+        )
     except ImportError:
         return None
     return Backend(
-        scalespace_kernels.build, extrema_kernels.find, density_kernels.measure, compiled=True
-    )
+        scalespace_kernels.build, extrema_kernels.find, density_kernels.measure,
+        patch_kernels.halved, refinement_kernels.refined,
+        nearest_points_kernels.nearest, compiled=True,
+    )  # fmt: skip

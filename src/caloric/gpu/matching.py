@@ -1,4 +1,4 @@
-"""Matching of image pairs on a device."""
+"""Nearest neighbors of image pairs on a device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,24 +7,21 @@ from typing import Any
 from caloric.features import Features
 from caloric.gpu.download import DeviceFeatures
 from caloric.gpu.neighbors import Set, neighbors
-from caloric.matching.neighbors import Matches, as_descriptors, check_dimensions, selected
+from caloric.matching.neighbors import Neighbors, as_descriptors, check_dimensions
 
 
-def match(
-    pairs: Sequence[tuple[Any, Any]],
-    mutual: bool,
-    ratio: float | None,
-    radius: float,
-    device: Any,
-) -> list[Matches]:
-    """Return the matches of each pair of features or arrays (n, d): see :func:`caloric.match`.
+def nearest_of_pairs(
+    pairs: Sequence[tuple[Any, Any]], radius: float | None, device: Any
+) -> list[Neighbors | None]:
+    """Return the nearest neighbors of each pair of features or arrays (n, d).
 
-    Features that occur in several pairs are uploaded once.
+    The result is None if a set is empty. With a radius, positions decide which second neighbors
+    count. Features that occur in several pairs are uploaded once.
     """
-    results = [Matches.empty() for _ in pairs]
+    results: list[Neighbors | None] = [None] * len(pairs)
     searches: dict[tuple[bool, int], _Search] = {}
     for index, (a, b) in enumerate(pairs):
-        with_xy = ratio is not None and _has_positions(a) and _has_positions(b)
+        with_xy = radius is not None and _has_positions(a) and _has_positions(b)
         left, right = _set(a, "first set", with_xy), _set(b, "second set", with_xy)
         if 0 in (len(left.values), len(right.values)):
             continue
@@ -34,9 +31,9 @@ def match(
         search.pairs.append((search.set_index(a, left), search.set_index(b, right)))
         search.pair_indices.append(index)
     for search in searches.values():
-        nearest = neighbors(search.sets, search.pairs, radius, device)
+        nearest = neighbors(search.sets, search.pairs, radius or 0.0, device)
         for index, result in zip(search.pair_indices, nearest, strict=True):
-            results[index] = selected(result, mutual, ratio)
+            results[index] = result
     return results
 
 

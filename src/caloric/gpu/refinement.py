@@ -1,7 +1,4 @@
-"""Refinement of matches on a device, by :mod:`caloric.matching.refinement_steps`.
-
-Results differ from those of the CPU only by the order of float32 sums.
-"""
+"""The steps of :mod:`caloric.matching.refinement_steps` in PyTorch."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from caloric.gpu import cuda_streams, devices, graphs
 from caloric.gpu.caches import cached
-from caloric.matching import refinement, refinement_steps
-from caloric.matching.refinement import Outcome
+from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import BLURS, Tables
-from caloric.types import FloatArray
 
-_BATCH = 1 << 15  # matches refined at once, at most
-_RECORDED = 1 << 12  # matches refined by a recorded graph, at most: it holds memory for them
+_TAPS = (1 / 16, 1 / 4, 3 / 8, 1 / 4, 1 / 16)  # of cv2.pyrDown
+
+
+@cached
+def taps(device: Any) -> Tensor:
+    """Return the filter (5,) of :func:`halved`."""
+    return torch.tensor(_TAPS, device=device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,8 @@ class _JoinedFilters:
 
 
 @cached
-def _tables(device: Any) -> Tables:
+def tables(device: Any) -> Tables:
+    """Return the tables of the steps on a device."""
     to = partial(torch.tensor, device=device)
     joined = []
     for blur in BLURS:
@@ -51,11 +51,19 @@ def _tables(device: Any) -> Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class _Octaves(refinement_steps.Image):
+class Octaves(refinement_steps.Image):
+    """An image (h, w) at 1, 1/2, 1/4, … of its size on a device."""
+
+    shape: tuple[int, int]
     pixels: Tensor  # of all levels, concatenated
     starts: Tensor  # index of the first pixel of each level
     heights: Tensor
     widths: Tensor
+
+    def image(self) -> Tensor:
+        """Return the image (h, w)."""
+        h, w = self.shape
+        return self.pixels[: h * w].view(h, w)
 
     def patches(self, maps: Tensor) -> Tensor:
         """Return patches (m, n) around frames (m, 2, 3) in float64, interpolated bilinearly."""
@@ -63,7 +71,7 @@ class _Octaves(refinement_steps.Image):
         scaled = maps / self.spacings[level][:, None, None]
         # Relative to the pixel at the center, so that float32 is accurate enough.
         center = scaled[:, :, 2].clamp(-1e7, 1e7).floor()
-        grid = _tables(maps.device).grid
+        grid = tables(maps.device).grid
         xy = scaled[:, :, :2].float() @ grid.T + (scaled[:, :, 2] - center).float()[:, :, None]
         last = torch.stack([self.widths[level], self.heights[level]], 1)[:, :, None]
         corner = center.long()[:, :, None]
@@ -79,8 +87,8 @@ class _Octaves(refinement_steps.Image):
 
 
 @cached
-def _level_tables(shapes: tuple[tuple[int, int], ...], device: Any) -> dict[str, Tensor]:
-    """Return the attributes of :class:`_Octaves` that depend only on the sizes (h, w) of levels."""
+def level_tables(shapes: tuple[tuple[int, int], ...], device: Any) -> dict[str, Tensor]:
+    """Return the attributes of :class:`Octaves` that depend only on the sizes (h, w) of levels."""
     sizes = np.array(shapes)
     counts = sizes.prod(1)
     spacings, variances, correlations = refinement_steps.level_noise(len(shapes))
@@ -91,59 +99,18 @@ def _level_tables(shapes: tuple[tuple[int, int], ...], device: Any) -> dict[str,
     return {name: torch.tensor(v, device=device) for name, v in by_name.items()}
 
 
-def _octaves(level: Tensor) -> _Octaves:
-    noise = refinement_steps.noise_level(level)
-    levels = [level]
-    while min(level.shape) >= refinement.SMALLEST:
-        for _ in range(2):  # along y, then x; by sums, because convolutions may use TF32
-            padded = functional.pad(level.T[None], (2, 2), mode="reflect")[0]
-            end = padded.shape[1]
-            a, b, c, d, e = (padded[:, i : end - 4 + i : 2] for i in range(5))
-            level = (a + e) / 16 + (b + d) / 4 + c * 0.375
-        levels.append(level)
-    shapes = tuple((v.shape[0], v.shape[1]) for v in levels)
-    pixels = torch.cat([v.reshape(-1) for v in levels])
-    return _Octaves(noise=noise, pixels=pixels, **_level_tables(shapes, pixels.device))
+def halved(level: Tensor) -> Tensor:
+    """Return an image (h, w) at half its size, blurred as by cv2.pyrDown."""
+    first, second, middle = _TAPS[:3]
+    for _ in range(2):  # along y, then x; by sums, because convolutions may use TF32
+        padded = functional.pad(level.T[None], (2, 2), mode="reflect")[0]
+        end = padded.shape[1]
+        a, b, c, d, e = (padded[:, i : end - 4 + i : 2] for i in range(5))
+        level = (a + e) * first + (b + d) * second + c * middle
+    return level
 
 
-def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: Any) -> Outcome:
-    """Return the result of :func:`caloric.matching.refinement.descend`.
-
-    The images are float32 arrays (h, w).
-    """
-
-    def on_device() -> Outcome:
-        with torch.no_grad(), cuda_streams.using(device):
-            first, second = (torch.as_tensor(v, device=device) for v in (image_a, image_b))
-            parts = [
-                _refined(first, second, a[i : i + _BATCH], b[i : i + _BATCH])
-                for i in range(0, len(a), _BATCH)
-            ]
-            return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
-
-    result = devices.unless_out_of_memory(on_device, f"refining {len(a)} matches")
-    if result is None:
-        return refinement.descend(np.asarray(image_a), np.asarray(image_b), a, b)
-    return result
-
-
-def _refined(first: Tensor, second: Tensor, a: FloatArray, b: FloatArray) -> list[FloatArray]:
-    """Return maps, shifts, total shifts and statistics of the matches of a batch."""
-    count, device = len(a), first.device
-    if count > _RECORDED:
-        packed = _packed(first, second, *(torch.tensor(v, device=device) for v in (a, b)))
-    else:
-        # The last match is repeated, so that graphs have few different sizes.
-        size = max(256, 1 << (count - 1).bit_length())
-        rows = np.minimum(np.arange(size), count - 1)
-        frames = (torch.from_numpy(v[rows]).to(device) for v in (a, b))
-        packed = graphs.recorded(_packed, ("refinement",), first, second, *frames)
-    maps, *shifts, statistics = np.split(packed[:count].cpu().numpy(), (6, 10, 14), 1)
-    return [maps.reshape(-1, 2, 3), *(v.reshape(-1, 2, 2) for v in shifts), statistics]
-
-
-def _packed(first: Tensor, second: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return an :class:`Outcome` of frames (m, 2, 3) as one float64 tensor (m, 17)."""
-    images = _octaves(first), _octaves(second)
-    parts = refinement_steps.descend(images, a, b, _tables(first.device))
+def refined(images: tuple[Octaves, Octaves], a: Tensor, b: Tensor) -> Tensor:
+    """Return the maps, both covariances and the statistics (m, 17) of frames (m, 2, 3)."""
+    parts = refinement_steps.descend(images, a, b, tables(a.device))
     return torch.cat([v.double().flatten(1) for v in parts], 1)

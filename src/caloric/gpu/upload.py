@@ -133,6 +133,13 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
     return cuda_streams.upload(buffer, device).view(TYPES[kind.str[1:]]).view(rows.shape)
 
 
+def as_tensor(values: Any, device: Any) -> Tensor:
+    """Return an array or a tensor as a tensor on the device."""
+    if is_tensor(values):
+        return torch.as_tensor(values, device=device)
+    return upload_rows([np.asarray(values)], device)
+
+
 def _unit_range(pixels: Tensor) -> Tensor:
     """Return pixels in [0, 1], bit-identical to :func:`caloric.image.pixels.as_unit_range`."""
     white = _WHITE.get(pixels.dtype)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
-from numpy.typing import NDArray
 
+from caloric.frames import determinants
+from caloric.matching.points import ON_HOST, PointSearch
 from caloric.matching.sampling import local_maps
-from caloric.runtime import threads
-from caloric.types import FloatArray
+from caloric.runtime.arrays import at_least, namespace, special, true_indices
+from caloric.types import ArrayOrTensor, FloatArray
 
 _NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
 _TOLERANCE = 3.0  # pixels of the first image, mapped to the second
@@ -36,36 +37,37 @@ _MIN_SPREAD = 1e-3  # of orientations and scales that say something about the ge
 class _Local:
     """Positions (m, 2) of matches, their local maps (m, 2, 2), rotations and log scales (m,)."""
 
-    p: FloatArray
-    q: FloatArray
-    maps: FloatArray
-    rotation: FloatArray
-    scale: FloatArray
+    p: ArrayOrTensor
+    q: ArrayOrTensor
+    maps: ArrayOrTensor
+    rotation: ArrayOrTensor
+    scale: ArrayOrTensor
 
     @classmethod
-    def of(cls, a: FloatArray, b: FloatArray) -> "_Local":
-        maps = local_maps(a, b)
+    def of(cls, a: ArrayOrTensor, b: ArrayOrTensor) -> "_Local":
+        maps, xp = local_maps(a, b), namespace(a)
         # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
-        rotation = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
-        scale = 0.5 * np.log(np.maximum(np.abs(np.linalg.det(maps)), 1e-12))
+        rotation = xp.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
+        scale = 0.5 * xp.log(at_least(abs(determinants(maps)), 1e-12))
         return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale)
 
 
-def scores(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> FloatArray:
+def scores(
+    a: ArrayOrTensor, b: ArrayOrTensor, size_b: tuple[float, float], search: PointSearch = ON_HOST
+) -> ArrayOrTensor:
     """Return the score (m,) of each match of frames a and b, (m, 2, 3) each.
 
-    ``size_b`` is the size (h, w) of the second image.
+    ``size_b`` is the size (h, w) of the second image, ``search`` that for the kind of the arrays.
     """
-    count = len(a)
-    if count < 2:
-        return np.zeros(count)
+    result = a[:, 0, 0] * 0.0
+    if len(a) < 2:
+        return result
     local = _Local.of(a, b)
-    supported = np.ones(count, bool)
-    result = np.zeros(count)
+    rows = true_indices(result == 0)
     for _ in range(2):
-        result = _scores(local, supported, size_b[0] * size_b[1])
-        supported = result > _SUPPORTED
-        if supported.sum() < 2:
+        result = _scores(local, rows, size_b[0] * size_b[1], search)
+        rows = true_indices(result > _SUPPORTED)
+        if len(rows) < 2:
             break
     return result
 
@@ -94,44 +96,41 @@ def _are_distinctive(maps: FloatArray) -> bool:
     return bool(min(spread) > _MIN_SPREAD)
 
 
-def _scores(local: _Local, counted: NDArray[np.bool_], area: float) -> FloatArray:
-    """Return the scores (m,) of all matches, by their neighbors among those that are counted."""
-    from scipy.spatial import cKDTree  # slow to import
-
-    rows = np.flatnonzero(counted)
+def _scores(local: _Local, rows: ArrayOrTensor, area: float, search: PointSearch) -> ArrayOrTensor:
+    """Return the scores (m,) of all matches, by their neighbors among ``rows``."""
+    xp = namespace(local.p)
     number = min(_NEIGHBORS[-1] + 1, len(rows))
-    _, nearest = cKDTree(local.p[rows]).query(local.p, number, workers=threads.count())
-    near = rows[nearest.reshape(len(local.p), number)]
+    _, nearest = search.nearest(local.p[rows], local.p, number)
+    near = rows[nearest]
     x, y = (local.p[near, i] - local.p[:, i, None] for i in range(2))
-    distance = np.hypot(x, y)
-    error = np.hypot(*(  # between prediction and match
+    distance = xp.hypot(x, y)
+    error = xp.hypot(*(  # between prediction and match
         local.maps[:, i, :1] * x + local.maps[:, i, 1:] * y - local.q[near, i] + local.q[:, i, None]
         for i in range(2)
     ))  # fmt: skip
-    tolerance = np.exp(local.scale)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
-    turn = np.abs(local.rotation[near] - local.rotation[:, None])
-    turn = np.minimum(turn, 2 * pi - turn)
-    stretch = np.abs(local.scale[near] - local.scale[:, None])
+    tolerance = xp.exp(local.scale)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
+    turn = abs(local.rotation[near] - local.rotation[:, None])
+    turn = xp.minimum(turn, 2 * pi - turn)
+    stretch = abs(local.scale[near] - local.scale[:, None])
     # Features at one position are one neighbor; a match is not its own.
     other = distance > 1.0
     agrees = other & (error < tolerance) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
-    chance = np.minimum(pi * tolerance**2 / area, 1.0) * (_MAX_ROTATION / pi)
-    chance = np.where(other, chance * (2 * _MAX_SCALE / _SCALE_RANGE), 0.0)
-    best = np.zeros(len(near))
+    chance = (pi * tolerance**2 / area).clip(None, 1.0) * (_MAX_ROTATION / pi)
+    chance = xp.where(other, chance * (2 * _MAX_SCALE / _SCALE_RANGE), 0.0)
+    best = xp.zeros_like(local.scale)
     for neighbors in _NEIGHBORS:
         part = slice(0, neighbors + 1)
-        best = np.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))
+        best = xp.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))
     return best
 
 
-def _surprise(count: NDArray[np.intp], expected: FloatArray) -> FloatArray:
+def _surprise(count: ArrayOrTensor, expected: ArrayOrTensor) -> ArrayOrTensor:
     """Return −log10 of the probability of at least ``count`` events; ``expected`` is the mean."""
-    from scipy.special import gammaincc, gammaln  # slow to import
-
-    k, mean = count.astype(np.float64), np.maximum(expected, 1e-12)
+    xp, functions = namespace(expected), special(expected)
+    k, mean = xp.asarray(count, dtype=xp.float64), at_least(expected, 1e-12)
     with np.errstate(divide="ignore"):
-        exact = np.log(1 - gammaincc(np.maximum(k, 1), mean))
+        exact = xp.log(1 - functions.gammaincc(at_least(k, 1), mean))
     # For small expectations the first term of the Poisson distribution, without rounding to 0.
-    first = k * np.log(mean) - mean - gammaln(k + 1)
-    logarithm = np.where(mean < 0.1 * (k + 1), first, exact)
-    return np.where(k == 0, 0.0, -logarithm / log(10))
+    first = k * xp.log(mean) - mean - functions.gammaln(k + 1)
+    logarithm = xp.where(mean < 0.1 * (k + 1), first, exact)
+    return xp.where(k == 0, 0.0, -logarithm / log(10))

@@ -6,19 +6,20 @@ at most its σ, so that a repeated texture cannot attract it. The detector of th
 needed. A prediction is kept if it was refined, if its covariance is small, if it agrees with the
 verified geometry, and if its descriptor in the other image is similar. Frames of both images are
 propagated, and new matches help to predict others, until few are added.
+
+Arrays may be NumPy arrays, or PyTorch tensors on a device; then a :class:`PointSearch` for them is
+needed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from math import hypot
 
 from caloric.frames import determinants, singular_values
+from caloric.matching.points import ON_HOST, PointSearch
 from caloric.matching.refinement import Refined
-from caloric.runtime import threads
-from caloric.runtime.indexing import first_of_cells
-from caloric.types import FloatArray
+from caloric.runtime.arrays import empty, inner, namespace, true_indices
+from caloric.types import ArrayOrTensor
 
 _NEIGHBORS = 8  # inliers that determine the local map
 _REACH = 0.08  # share of the diagonal: the largest distance of the fourth nearest inlier
@@ -37,8 +38,8 @@ _FEW = 0.02  # share of new matches below which propagation ends
 class Side:
     """One image: its frames (n, 2, 3), their descriptors (n, d), and its size (h, w)."""
 
-    frames: FloatArray
-    descriptors: FloatArray
+    frames: ArrayOrTensor
+    descriptors: ArrayOrTensor
     size: tuple[int, int]
 
 
@@ -47,52 +48,64 @@ class Propagated:
     """Frames ``rows`` (k,) of one image and their counterparts in the other.
 
     ``maps`` (k, 2, 3) are frames in the other image with ``covariances`` (k, 2, 2) of their
-    positions and ``descriptors`` (k, d).
+    positions and ``descriptors`` (k, d), at ``distances`` (k,) from those of the first frames.
     """
 
-    rows: NDArray[np.intp]
-    maps: FloatArray
-    covariances: FloatArray
-    descriptors: FloatArray
+    rows: ArrayOrTensor
+    maps: ArrayOrTensor
+    covariances: ArrayOrTensor
+    descriptors: ArrayOrTensor
+    distances: ArrayOrTensor
 
 
 # refine(i, frames, predicted): frames of image i, refined in the other image
-RefineFrom = Callable[[int, FloatArray, FloatArray], Refined]
+RefineFrom = Callable[[int, ArrayOrTensor, ArrayOrTensor], Refined]
 # describe(i, maps): descriptors of frames in image i
-DescribeIn = Callable[[int, FloatArray], FloatArray]
-# consistent(p, q): which matches (k, 2) of the first and the second image agree with the geometry
-Consistent = Callable[[FloatArray, FloatArray], NDArray[np.bool_]]
+DescribeIn = Callable[[int, ArrayOrTensor], ArrayOrTensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """Conditions that new matches must satisfy.
+
+    ``consistent(p, q)`` returns which matches (k, 2) of the first and the second image agree with
+    the geometry, ``allowed(i, xy)`` which positions (k, 2) of image i may be used.
+    """
+
+    consistent: Callable[[ArrayOrTensor, ArrayOrTensor], ArrayOrTensor]
+    allowed: Callable[[int, ArrayOrTensor], ArrayOrTensor]
 
 
 def propagate(
     sides: tuple[Side, Side],
-    inliers: tuple[FloatArray, FloatArray],
+    inliers: tuple[ArrayOrTensor, ArrayOrTensor],
     refine: RefineFrom,
     describe: DescribeIn,
-    consistent: Consistent,
+    checks: Checks,
+    search: PointSearch = ON_HOST,
 ) -> tuple[Propagated, Propagated]:
     """Return new matches: frames of each image with their counterparts in the other.
 
     ``inliers`` are the positions (m, 2) of verified matches in both images.
     """
-    points = list(inliers)
-    rows: list[list[NDArray[np.intp]]] = [[], []]
+    xp, points = namespace(inliers[0]), list(inliers)
+    rows: list[list[ArrayOrTensor]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
-            unmatched = np.flatnonzero(free(sides[i].frames[:, :, 2], points[i]))
-            predicted = predict(
-                sides[i].frames[unmatched], (points[i], points[j]), (sides[i].size, sides[j].size)
-            )
+            unmatched = true_indices(free(sides[i].frames[:, :, 2], points[i], search))
+            sizes = sides[i].size, sides[j].size
+            predicted = predict(sides[i].frames[unmatched], (points[i], points[j]), sizes, search)
             frames = sides[i].frames[unmatched[predicted.rows]]
             refined = refine(i, frames, predicted.maps)
             ends = [frames[:, :, 2], refined.xy]
-            keep = refined.moved & precise(refined.covariances) & consistent(ends[i], ends[j])
+            keep = refined.moved & precise(refined.covariances)
+            keep = keep & checks.consistent(ends[i], ends[j]) & checks.allowed(j, refined.xy)
             rows[i].append(unmatched[predicted.rows[keep]])
             refinements[i].append(refined[keep])
-            points[i] = np.concatenate([points[i], ends[0][keep]])
-            points[j] = np.concatenate([points[j], ends[1][keep]])
+            points[i] = xp.concatenate([points[i], ends[0][keep]])
+            points[j] = xp.concatenate([points[j], ends[1][keep]])
         if len(points[0]) - before < _FEW * before:
             break
     results = [_similar(sides[i], rows[i], refinements[i], describe, 1 - i) for i in range(2)]
@@ -101,33 +114,36 @@ def propagate(
 
 def _similar(
     side: Side,
-    rows: list[NDArray[np.intp]],
+    rows: list[ArrayOrTensor],
     refinements: list[Refined],
     describe: DescribeIn,
     other: int,
 ) -> Propagated:
     """Return the matches whose descriptors are similar."""
-    all_rows = np.concatenate(rows)
-    maps = np.concatenate([part.maps for part in refinements])
-    covariances = np.concatenate([part.covariances for part in refinements])
-    descriptors, descriptors_of_side = describe(other, maps), side.descriptors[all_rows]
-    norms = np.linalg.norm(descriptors, axis=1) * np.linalg.norm(descriptors_of_side, axis=1)
-    keep = (descriptors * descriptors_of_side).sum(1) > MIN_COSINE * norms
-    return Propagated(all_rows[keep], maps[keep], covariances[keep], descriptors[keep])
+    xp = namespace(side.frames)
+    all_rows = xp.concatenate(rows)
+    maps = xp.concatenate([part.maps for part in refinements])
+    covariances = xp.concatenate([part.covariances for part in refinements])
+    a, b = describe(other, maps), side.descriptors[all_rows]
+    keep = inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5
+    a, b = a[keep], b[keep]
+    distances = inner(a - b, a - b, 1) ** 0.5
+    return Propagated(all_rows[keep], maps[keep], covariances[keep], a, distances)
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """Frames ``maps`` (k, 2, 3) predicted in the other image for the frames ``rows`` (k,)."""
 
-    rows: NDArray[np.intp]
-    maps: FloatArray
+    rows: ArrayOrTensor
+    maps: ArrayOrTensor
 
 
 def predict(
-    frames: FloatArray,
-    inliers: tuple[FloatArray, FloatArray],
+    frames: ArrayOrTensor,
+    inliers: tuple[ArrayOrTensor, ArrayOrTensor],
     sizes: tuple[tuple[int, int], tuple[int, int]],
+    search: PointSearch = ON_HOST,
 ) -> Predictions:
     """Return the frames of one image (n, 2, 3), predicted in the other.
 
@@ -135,64 +151,59 @@ def predict(
     of the images.
     """
     p, q = inliers
-    nothing = Predictions(np.zeros(0, np.intp), np.zeros((0, 2, 3)))
+    xp, xy = namespace(frames), frames[:, :, 2]
     if len(p) < _NEIGHBORS or len(frames) == 0:
-        return nothing
-    from scipy.spatial import cKDTree  # slow to import
-
-    xy = frames[:, :, 2]
-    distance, near = cKDTree(p).query(xy, _NEIGHBORS, workers=threads.count())
-    rows = np.flatnonzero(distance[:, _NEIGHBORS // 2 - 1] < _REACH * np.hypot(*sizes[0]))
-    if len(rows) == 0:
-        return nothing
+        return Predictions(true_indices(xy[:0, 0] > 0), frames[:0])
+    distance, near = search.nearest(p, xy, _NEIGHBORS)
+    rows = true_indices(distance[:, _NEIGHBORS // 2 - 1] < _REACH * hypot(*sizes[0]))
     near, distance = near[rows], distance[rows]
     centers, middles = p[near].mean(1), q[near].mean(1)
-    weights = 1 / (distance + distance.mean(1, keepdims=True))  # closer inliers count more
+    weights = 1 / (distance + distance.mean(1)[:, None])  # closer inliers count more
     x = [p[near, i] - centers[:, i, None] for i in range(2)]
     y = [q[near, i] - middles[:, i, None] for i in range(2)]
-    linear, good = _fitted(x, y, weights / weights.sum(1, keepdims=True))
+    linear, good = _fitted(x, y, weights / weights.sum(1)[:, None])
     position = middles + (linear @ (xy[rows] - centers)[:, :, None])[:, :, 0]
-    h, w = sizes[1]
-    good &= ((position >= _MARGIN) & (position <= np.array([w, h]) - 1 - _MARGIN)).all(1)
-    maps = np.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
+    for column, length in enumerate(reversed(sizes[1])):
+        x = position[:, column]
+        good = good & (x >= _MARGIN) & (x <= length - 1 - _MARGIN)
+    maps = xp.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
     return Predictions(rows[good], maps[good])
 
 
 def _fitted(
-    x: list[FloatArray], y: list[FloatArray], weights: FloatArray
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+    x: list[ArrayOrTensor], y: list[ArrayOrTensor], weights: ArrayOrTensor
+) -> tuple[ArrayOrTensor, ArrayOrTensor]:
     """Return the least-squares maps (m, 2, 2) of y = linear @ x, and which of them are good.
 
     ``x`` and ``y`` are two coordinates (m, k) each, and ``weights`` (m, k) sum to 1. For 2 x 2
     matrices formulas are much faster than NumPy's routines.
     """
-    weighted = [weights * v for v in x]
+    xp, weighted = namespace(weights), [weights * v for v in x]
     a, b, c = ((weighted[i] * x[j]).sum(1) for i, j in ((0, 0), (0, 1), (1, 1)))
-    narrowest = (a + c) / 2 - np.hypot((a - c) / 2, b)  # eigenvalue of the moments [[a, b], [b, c]]
+    narrowest = (a + c) / 2 - xp.hypot((a - c) / 2, b)  # eigenvalue of the moments [[a, b], [b, c]]
     good = narrowest > _MIN_SPREAD**2
-    divisor = np.where(good, a * c - b**2, 1.0)
-    linear, misfit = np.empty((len(a), 2, 2)), np.zeros(len(a))
+    divisor = xp.where(good, a * c - b**2, 1.0)
+    linear, misfit = empty((len(a), 2, 2), a), xp.zeros_like(a)
     for i, v in enumerate(y):
         first, second = ((w * v).sum(1) for w in weighted)
         linear[:, i, 0] = (first * c - second * b) / divisor
         linear[:, i, 1] = (second * a - first * b) / divisor
         misfit += ((v - linear[:, i, :1] * x[0] - linear[:, i, 1:] * x[1]) ** 2).mean(1)
-    good &= misfit < _MAX_MISFIT**2
+    good = good & (misfit < _MAX_MISFIT**2)
     largest, smallest = singular_values(linear)
     return linear, good & (smallest * _MAX_STRETCH > largest) & (determinants(linear) > 0)
 
 
-def precise(covariances: FloatArray) -> NDArray[np.bool_]:
+def precise(covariances: ArrayOrTensor) -> ArrayOrTensor:
     """Return which positions with covariances (k, 2, 2) are precise; infinite ones are not."""
-    traces = np.trace(covariances, axis1=1, axis2=2)
-    return np.asarray(np.isfinite(traces) & (traces < 2 * _MAX_DEVIATION**2))
+    return covariances[:, 0, 0] + covariances[:, 1, 1] < 2 * _MAX_DEVIATION**2
 
 
-def free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
-    """Return which positions (n, 2) are new: one per cell, and none close to those taken."""
-    from scipy.spatial import cKDTree  # slow to import
-
-    distance, _ = cKDTree(taken).query(positions, workers=threads.count())
-    once = np.zeros(len(positions), bool)
-    once[first_of_cells(np.floor(positions / _RADIUS).astype(np.int64))] = True
-    return np.asarray(once & (distance > _RADIUS))
+def free(
+    positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch = ON_HOST
+) -> ArrayOrTensor:
+    """Return which positions (n, 2) are new: one per cell, and none close to those taken (m, 2)."""
+    xp = namespace(positions)
+    distance, _ = search.nearest(taken, positions, 1)
+    cells = xp.asarray(xp.floor(positions / _RADIUS), dtype=xp.int64)
+    return search.are_first(cells) & (distance[:, 0] > _RADIUS)

@@ -14,10 +14,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from caloric.descriptor import fields
-from caloric.frames import sigmas, singular_values
+from caloric.frames import inverses, sigmas, singular_values
 from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import (
     BLURS,
@@ -44,7 +43,8 @@ from caloric.matching.refinement_steps import (
     noise_of,
 )
 from caloric.runtime import native, threads
-from caloric.types import FloatArray, Pixels
+from caloric.runtime.arrays import namespace
+from caloric.types import ArrayOrTensor, FloatArray, Pixels
 
 _MAX_SHIFT = 1.0  # σ of the second frame
 _MAX_STRETCH = 1.7  # of the second frame
@@ -70,10 +70,10 @@ class Refined:
         The same for all errors, estimated from how well the patches agree.
     """
 
-    maps: FloatArray
-    moved: NDArray[np.bool_]
-    covariances: FloatArray
-    total_covariances: FloatArray
+    maps: ArrayOrTensor
+    moved: ArrayOrTensor
+    covariances: ArrayOrTensor
+    total_covariances: ArrayOrTensor
 
     def __len__(self) -> int:
         """Return the number of frames."""
@@ -90,7 +90,7 @@ class Refined:
         )
 
     @property
-    def xy(self) -> FloatArray:
+    def xy(self) -> ArrayOrTensor:
         """The positions (m, 2) of the frames in the second image."""
         return self.maps[:, :, 2]
 
@@ -155,31 +155,32 @@ class Outcome:
     image; all are 0 if the match was given up after the first σ.
     """
 
-    maps: FloatArray
-    shifts: FloatArray
-    total_shifts: FloatArray
-    statistics: FloatArray
+    maps: ArrayOrTensor
+    shifts: ArrayOrTensor
+    total_shifts: ArrayOrTensor
+    statistics: ArrayOrTensor
 
 
-Descent = Callable[[Any, Any, FloatArray, FloatArray], Outcome]
+Descent = Callable[[Any, Any, ArrayOrTensor, ArrayOrTensor], Outcome]
 
 
 def refine(
-    image_a: Pixels | Octaves,
-    image_b: Pixels | Octaves,
-    a: FloatArray,
-    b: FloatArray,
+    image_a: Any,
+    image_b: Any,
+    a: ArrayOrTensor,
+    b: ArrayOrTensor,
     descent: Descent | None = None,
 ) -> Refined:
     """Return the second frames b (m, 2, 3), moved to agree with the first frames a (m, 2, 3).
 
     A frame is left unchanged if it would move by more than its σ, be stretched by more than 1.7, or
     agree less than before, or if the patch in the first image is flat. ``descent`` computes the
-    steps, by default :func:`descend`.
+    steps, by default :func:`descend`; images and frames are what it accepts.
     """
+    xp = namespace(b)
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
-        infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(b), 2, 2))
-        return Refined(b, np.zeros(len(b), bool), infinite.copy(), infinite.copy())
+        unknown = _unknown(b[:, :, :2])
+        return Refined(b, xp.zeros_like(b[:, 0, 0], dtype=bool), unknown, unknown)
     end = (descent or descend)(image_a, image_b, a, b)
     before, cost, power = end.statistics.T
     # Smaller changes of the cost may be rounding errors.
@@ -187,11 +188,19 @@ def refine(
     fits = (power > _FLAT) & better & (cost < _MAX_FINAL_COST) & _allowed(b, end.maps)
     linear = end.maps[:, :, :2]
     with np.errstate(invalid="ignore"):
-        both = [linear @ v @ linear.transpose(0, 2, 1) for v in (end.shifts, end.total_shifts)]
-    fits &= np.isfinite(both).all((0, 2, 3))
+        both = [linear @ v @ linear.swapaxes(1, 2) for v in (end.shifts, end.total_shifts)]
+    for covariances in both:
+        fits = fits & xp.isfinite(covariances).all(2).all(1)
     mask = fits[:, None, None]
-    noise, total = (np.where(mask, v, np.diag([np.inf, np.inf])) for v in both)
-    return Refined(np.where(mask, end.maps, b), fits, noise, total)
+    noise, total = (xp.where(mask, v, _unknown(v)) for v in both)
+    return Refined(xp.where(mask, end.maps, b), fits, noise, total)
+
+
+def _unknown(like: ArrayOrTensor) -> ArrayOrTensor:
+    """Return infinite covariances (m, 2, 2)."""
+    result = namespace(like).zeros_like(like)
+    result[:, 0, 0] = result[:, 1, 1] = np.inf
+    return result
 
 
 def descend(
@@ -244,10 +253,9 @@ def _by_core(
     return result
 
 
-def _allowed(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+def _allowed(before: ArrayOrTensor, after: ArrayOrTensor) -> ArrayOrTensor:
     """Return a mask (m,) of the frames that moved by at most σ and were not stretched too much."""
-    shift = np.linalg.norm(after[:, :, 2] - before[:, :, 2], axis=1)
-    change = np.asarray(np.linalg.solve(before[:, :, :2], after[:, :, :2]), np.float64)
-    largest, smallest = singular_values(change)
-    near = shift <= _MAX_SHIFT * sigmas(before)
-    return np.asarray(near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH))
+    x, y = (after - before)[:, :, 2].T
+    largest, smallest = singular_values(inverses(before) @ after[:, :, :2])
+    near = namespace(x).hypot(x, y) <= _MAX_SHIFT * sigmas(before)
+    return near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH)

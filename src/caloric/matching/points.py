@@ -1,0 +1,48 @@
+"""Searches among points: nearest neighbors, and the first point of each cell.
+
+:mod:`caloric.gpu.points` has the same for tensors on a device.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caloric.runtime import threads
+from caloric.runtime.indexing import first_of_cells
+from caloric.types import ArrayOrTensor, FloatArray
+
+_PER_THREAD = 1000  # queries: starting a thread takes as long as some hundred
+
+
+@dataclass(frozen=True)
+class PointSearch:
+    """The searches for one kind of arrays.
+
+    ``nearest(points, queries, count)`` returns distances and indices (n, count) of the points
+    (m, 2) nearest to queries (n, 2), in order; ``count`` is at most m. ``are_first(cells)`` returns
+    which rows (n, 2) of integers have not occurred before.
+    """
+
+    nearest: Callable[[ArrayOrTensor, ArrayOrTensor, int], tuple[ArrayOrTensor, ArrayOrTensor]]
+    are_first: Callable[[ArrayOrTensor], ArrayOrTensor]
+
+
+def _nearest(
+    points: FloatArray, queries: FloatArray, count: int
+) -> tuple[FloatArray, NDArray[np.intp]]:
+    from scipy.spatial import cKDTree  # slow to import
+
+    workers = min(threads.count(), 1 + len(queries) // _PER_THREAD)
+    distances, indices = cKDTree(points).query(queries, count, workers=workers)
+    return distances.reshape(-1, count), indices.reshape(-1, count)
+
+
+def _are_first(cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+    result = np.zeros(len(cells), bool)
+    result[first_of_cells(cells)] = True
+    return result
+
+
+ON_HOST = PointSearch(_nearest, _are_first)

@@ -1,0 +1,66 @@
+"""Refinement on a device agrees with the CPU."""
+
+import numpy as np
+import pytest
+import torch
+
+import caloric
+from caloric.gpu import descent
+from caloric.matching import refinement as on_cpu
+from matched_views import frames_of, matched_views
+from torch_device import DEVICE, HERE, out_of_memory
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return matched_views()
+
+
+def test_refined_matches_agree_with_the_cpu(pair):
+    maps_a, maps_b = frames_of(pair)
+    maps_a, maps_b = maps_a[:200], maps_b[:200].copy()
+    maps_b[::9, :, 2] += 300  # outside the image
+    refined = caloric.refine(*pair[:2], maps_a, maps_b, device=HERE)
+    expected = caloric.refine(*pair[:2], maps_a, maps_b)
+    assert (refined.moved == expected.moved).mean() > 0.98
+    both = refined.moved & expected.moved
+    assert np.quantile(np.linalg.norm(refined.xy - expected.xy, axis=1)[both], 0.98) < 1e-3
+    for name in ("covariances", "total_covariances"):
+        variances = [getattr(result, name)[both][:, 0, 0] for result in (refined, expected)]
+        assert np.abs(np.log(np.quantile(np.divide(*variances), [0.02, 0.98]))).max() < 0.02
+    assert len(caloric.refine(*pair[:2], [], [], device=HERE)) == 0
+
+
+def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
+    a, b = frames_of(pair)
+    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
+    whole = descent.descend(*pixels, a, b, DEVICE)
+    monkeypatch.setattr(descent, "_BATCH", 100)
+    parts = descent.descend(*pixels, a, b, DEVICE)
+    for one, other in zip(vars(whole).values(), vars(parts).values(), strict=True):
+        assert one.shape == other.shape
+        assert np.quantile(np.abs(one - other), 0.98) < 1e-4
+
+
+def test_tensors_of_frames_give_tensors(pair):
+    a, b = (maps[:20] for maps in frames_of(pair))
+    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
+    octaves = [descent.prepared(v, DEVICE) for v in pixels]
+    expected = descent.descend(*pixels, a, b, DEVICE)
+    actual = descent.descend(*octaves, *(torch.tensor(v, device=DEVICE) for v in (a, b)), DEVICE)
+    for one, other in zip(vars(expected).values(), vars(actual).values(), strict=True):
+        np.testing.assert_array_equal(one, other.cpu().numpy())
+
+
+def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
+    a, b = (maps[:20] for maps in frames_of(pair))
+    pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
+
+    octaves = [descent.prepared(v, DEVICE) for v in pixels]
+    tensors = [torch.tensor(v, device=DEVICE) for v in (a, b)]
+    expected = on_cpu.descend(*pixels, a, b).maps
+    monkeypatch.setattr(descent.torch, "cat", out_of_memory)
+    np.testing.assert_array_equal(descent.descend(*octaves, a, b, DEVICE).maps, expected)
+    assert "refining 20 matches" in caplog.text
+    from_tensors = descent.descend(*octaves, *tensors, DEVICE).maps
+    np.testing.assert_array_equal(from_tensors.cpu().numpy(), expected)
