@@ -99,7 +99,9 @@ def _reporter() -> "Reporter":
             yield
 
     def finished(result: object) -> None:
-        typer.echo(f"{result} ({console.duration(time.monotonic() - start)})")
+        first, *rest = str(result).splitlines()
+        first += f" ({console.duration(time.monotonic() - start)})"
+        typer.echo("\n".join([first, *rest]))
 
     return Reporter(lambda *counts: progress(*counts), working, finished)
 

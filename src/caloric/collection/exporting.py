@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import pipeline
-from caloric.collection import extraction, metadata, observations, refining
+from caloric.collection import defaults, extraction, metadata, observations, refining
 from caloric.descriptor import recipes
 from caloric.errors import InputError
 from caloric.features import Features
@@ -68,7 +68,7 @@ def export(
     store: Path,
     to: str = "colmap",
     directory: Path | None = None,
-    cameras: Cameras = Cameras(),  # noqa: B008 - immutable
+    cameras: Cameras = defaults.CAMERAS,
     content: Content | None = None,
 ) -> ExportResult:
     """Export the features and matches of a store to a format of :mod:`caloric.interop.exporters`.
