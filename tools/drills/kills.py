@@ -26,6 +26,7 @@ from caloric.options import ExtractOptions
 from caloric.types import Report
 
 VICTIMS = ("process", "pool's worker", "client", "cluster's worker", "scheduler")
+_OF_CLUSTER = VICTIMS[2:]
 LIMIT = 300  # maximum seconds of a run
 _ATTEMPTS = 5
 
@@ -170,10 +171,9 @@ def _drill(
     expected: dict[str, str],
 ) -> Report | None:  # fmt: skip
     """Return the result of one kill and the run after it; None if the run ended before the kill."""
-    needs_cluster = victim in ("client", "cluster's worker", "scheduler")
     arguments = (victim, directory, out, max_features, moment, expected)
     with tempfile.TemporaryDirectory() as temporary:
-        if not needs_cluster:
+        if victim not in _OF_CLUSTER:
             return _disturbed(*arguments, None, Path(temporary))
         with servers(Path(temporary)) as dask:
             return _disturbed(*arguments, dask, Path(temporary))
@@ -223,11 +223,18 @@ def run(
         seconds = _undisturbed(directory, root / "whole", max_features, "")
         expected = content(root / "whole")
         progress(f"undisturbed: {len(expected)} files, {seconds:.1f} s")
+        cluster_seconds = 0.0
+        if set(victims) & set(_OF_CLUSTER):
+            with servers(root) as dask:
+                out = root / "cluster"
+                cluster_seconds = _undisturbed(directory, out, max_features, dask.address)
+            progress(f"undisturbed on a cluster: {cluster_seconds:.1f} s")
         for number in range(kills):
             victim = victims[number % len(victims)]
             for attempt in range(_ATTEMPTS):
                 out = root / f"{number}.{attempt}"
-                moment = rng.uniform(0.15, 0.9) * seconds
+                total = cluster_seconds if victim in _OF_CLUSTER else seconds
+                moment = rng.uniform(0.15, 0.9) * total
                 result = _drill(victim, directory, out, max_features, moment, expected)
                 if result is not None:
                     break
