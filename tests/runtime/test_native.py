@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -473,6 +475,20 @@ def test_a_missing_core_is_reported_once_with_what_to_do():
     assert text.count("two to three times slower: it was not compiled") == 1
     assert "CALORIC_NATIVE=1 pip install --force-reinstall --no-deps ." in text
     assert "NumPy (no compiled core: it was not compiled when Caloric was installed)" in text
+
+
+def test_a_missing_core_is_reported_once_by_threads(monkeypatch):
+    reports = []
+
+    def report(*words):
+        time.sleep(0.1)  # the other threads start in the meantime
+        reports.append(words)
+
+    monkeypatch.setattr(native, "_load", lambda: (None, "reported by threads"))
+    monkeypatch.setattr(native._log, "warning", report)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: native.core.__wrapped__(), range(8)))
+    assert len(reports) == 1
 
 
 def test_an_outdated_core_is_reported():

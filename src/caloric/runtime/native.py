@@ -8,6 +8,7 @@ Without it, NumPy is used; docs/platforms.md lists the differences.
 import logging
 import multiprocessing
 import os
+import threading
 from functools import cache
 from typing import Any
 
@@ -15,8 +16,9 @@ from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
 VERSION = 11
-_INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
+INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
 _log = logging.getLogger(__name__)
+_warning = threading.Lock()  # threads that extract may load the core at the same time
 
 
 @cache
@@ -27,7 +29,8 @@ def core() -> Any:
     """
     module, problem = _load()
     if problem and multiprocessing.parent_process() is None:
-        _warn(problem)
+        with _warning:
+            _warn(problem)
     return module
 
 
@@ -65,5 +68,5 @@ def _warn(problem: str) -> None:
     _log.warning(
         "Caloric runs without its compiled core, which makes it two to three times slower: %s. "
         "Install a C++ compiler, then run %s in a clone of Caloric. %s=0 hides this message.",
-        problem, _INSTALL, SETTING,
+        problem, INSTALL, SETTING,
     )  # fmt: skip
