@@ -196,9 +196,9 @@ def test_images_are_retried_after_a_lack_of_memory(directory, tmp_path, monkeypa
 
 
 def test_the_white_level_applies_to_extraction_and_refinement(tmp_path):
-    gray = photographs.gray("brick", (240, 240))
+    gray = photographs.gray("brick", (240, 240)).astype(np.uint16)
     deep, usual = tmp_path / "deep", tmp_path / "usual"
-    for folder, scale in ((deep, np.uint16(16)), (usual, np.uint16(257))):
+    for folder, scale in ((deep, 16), (usual, 257)):
         folder.mkdir()
         for name, pixels in (("a", gray), ("b", np.rot90(gray))):
             cv2.imwrite(str(folder / f"{name}.tif"), pixels * scale)

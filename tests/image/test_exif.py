@@ -15,8 +15,10 @@ from caloric.image.exif import Exif
 def encoded(base=(), camera=(), gps=()):
     tags = Image.Exif()
     for number, values in ((None, base), (0x8769, camera), (0x8825, gps)):
-        target = tags if number is None else tags.get_ifd(number)
-        target.update(dict(values))
+        if number is None:
+            tags.update(dict(values))
+        elif values:
+            tags[number] = dict(values)
     file = io.BytesIO()
     Image.new("L", (8, 8)).save(file, "JPEG", exif=tags)
     return file.getvalue()

@@ -72,8 +72,7 @@ def test_images_with_the_same_exif_data_share_a_camera_only_if_requested(tmp_pat
     directory, out = tmp_path / "images", tmp_path / "out"
     exif = Image.Exif()
     exif[271], exif[272] = "Maker", "Model"
-    exif.get_ifd(0x8769)[37386] = 35.0  # focal length
-    exif.get_ifd(0x8769)[41989] = 50
+    exif[0x8769] = {37386: 35.0, 41989: 50}  # focal lengths
     for name, view in zip(("a/1", "a/2", "b/3"), photographs.book(3), strict=True):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(view).resize((200, 150)).save(directory / f"{name}.jpg", exif=exif)
