@@ -91,16 +91,21 @@ dist: $(RELEASE)
 	CALORIC_NATIVE=1 $(BIN)/python -m build --outdir dist .
 	CALORIC_NATIVE=0 $(BIN)/python -m build --wheel --outdir dist/pure .
 
-# Install with pip in the empty environment .venv/$(1), and run the fast tests there.
+# Install with pip in the empty environment .venv/$(1), and run the fast tests of directory $(3) there.
 define test_in
 	$(PYTHON) -m venv --clear .venv/$(1)
 	.venv/$(1)/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check $(2)
-	.venv/$(1)/$(notdir $(BIN))/python -m pytest -m 'not slow' $(3)
+	cd $(3) && $(CURDIR)/.venv/$(1)/$(notdir $(BIN))/python -c \
+	  'import caloric, sys; sys.exit(not caloric.__file__.startswith(sys.prefix) and f"not the installed package: {caloric.__file__}")'
+	cd $(3) && $(CURDIR)/.venv/$(1)/$(notdir $(BIN))/python -m pytest -m 'not slow' $(4)
 endef
 
-# Test the wheel in an empty environment.
+# Test the wheel, which is built from the source distribution, with the tests of the source distribution.
 wheels: dist
-	$(call test_in,installed,-c constraints.txt "$$(ls dist/*.whl)[dev]")
+	rm -rf .venv/source
+	mkdir .venv/source
+	tar -xzf dist/*.tar.gz -C .venv/source --strip-components=1
+	$(call test_in,installed,-c constraints.txt "$$(ls dist/*.whl)[dev]",.venv/source)
 
 # Test with the oldest supported version of each dependency, and with the newest. Old packages cause
 # warnings, and NumPy 1 has another representation of scalars.
@@ -111,15 +116,15 @@ WITHOUT := $(addprefix --ignore=tests/,gpu view alignment/test_scenes_on_device.
   -k 'not torch and not modules_exist and not options_are_checked_before_the_work'
 test-oldest: $(READY)
 	$(BIN)/python -m tools.floors > .venv/oldest.txt
-	$(call test_in,oldest,-c .venv/oldest.txt '.$(USED)',$(WITHOUT) -o filterwarnings=default --deselect tests/cli/test_cli.py::test_examples_in_docstrings)
+	$(call test_in,oldest,-c .venv/oldest.txt '.$(USED)',.,$(WITHOUT) -o filterwarnings=default --deselect tests/cli/test_cli.py::test_examples_in_docstrings)
 
 test-newest: $(READY)
-	$(call test_in,newest,'.$(USED)',$(WITHOUT))
+	$(call test_in,newest,'.$(USED)',.,$(WITHOUT))
 
 # All checks before a release: build, audit, metadata, links, citation; the README's code in an empty environment.
 release-check: dist
 	$(BIN)/python -m tools.release dist
-	$(PYTEST) tests/test_snippets.py tests/tools/test_release.py
+	$(PYTEST) tests/test_snippets.py tests/test_installation.py tests/tools/test_release.py
 
 docs: $(READY)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

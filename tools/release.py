@@ -83,6 +83,10 @@ def tools(distribution: Path) -> Iterator[str]:
         [*schema, "vendor.citation-file-format", str(ROOT / "CITATION.cff")],
         [*schema, "vendor.github-workflows", *workflows],
     ]
+    commands += [
+        ["cibuildwheel", "--print-build-identifiers", "--platform", platform, "--archs", "all"]
+        for platform in ("linux", "macos", "windows")
+    ]
     for file in files:
         if "-linux_" in file:
             commands.append(["auditwheel", "show", file])
