@@ -57,14 +57,19 @@ def recipe() -> Iterator[str]:
     """Yield the differences between the conda recipe and pyproject.toml."""
     from rattler_build import Stage0Recipe, VariantConfig
 
-    variants = VariantConfig({"cxx_compiler": ["gxx"], "c_stdlib": ["sysroot"]})
+    project = tomllib.loads(text("pyproject.toml"))
+    # conda-forge builds for each of its Python versions, and expects "python" without a bound.
+    oldest = project["project"]["requires-python"].removeprefix(">=")
+    if f'skip: match(python, "<{oldest}")' not in RECIPE.read_text("utf-8"):
+        yield f"{RECIPE.name}: versions of Python before {oldest} are not skipped"
+    variants = VariantConfig(
+        {"cxx_compiler": ["gxx"], "c_stdlib": ["sysroot"], "python": [f"{oldest}.*"]}
+    )
     (rendered,) = Stage0Recipe.from_file(str(RECIPE)).render(variants)
     requirements = rendered.recipe.requirements.to_dict()
-    project = tomllib.loads(text("pyproject.toml"))
-    python = f"python{project['project']['requires-python']}"
     expected = {
         "host": project["build-system"]["requires"],
-        "run": [python, *project["project"]["dependencies"]],
+        "run": project["project"]["dependencies"],
     }
     for section, lines in expected.items():
         for line in lines:

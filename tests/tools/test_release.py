@@ -31,12 +31,16 @@ def test_the_conda_recipe():
     assert list(release.recipe()) == []
 
 
-def test_a_missing_requirement_of_the_recipe_is_found(monkeypatch, tmp_path):
+def test_errors_of_the_recipe_are_found(monkeypatch, tmp_path):
     pytest.importorskip("rattler_build")
     changed = tmp_path / "recipe.yaml"
-    changed.write_text(release.RECIPE.read_text("utf-8").replace("scipy >=1.11", "scipy"))
+    original = release.RECIPE.read_text("utf-8")
+    changed.write_text(original.replace("scipy >=1.11", "scipy").replace('"<3.11"', '"<3.10"'))
     monkeypatch.setattr(release, "RECIPE", changed)
-    assert list(release.recipe()) == ["recipe.yaml: scipy>=1.11 is missing in the section run"]
+    assert list(release.recipe()) == [
+        "recipe.yaml: versions of Python before 3.11 are not skipped",
+        "recipe.yaml: scipy>=1.11 is missing in the section run",
+    ]
 
 
 def test_the_oldest_versions_are_the_lower_bounds():
