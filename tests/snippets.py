@@ -120,7 +120,7 @@ def start(command, directory, programs, **options):
 
 def run(command, directory, programs):
     """Run a command of a document, and check that it succeeds and writes what it promises."""
-    if command.startswith("caloric view"):
+    if command.startswith("caloric view") and "--ply" not in command:
         serve(command, directory, programs)
         return
     if command.startswith("colmap"):
@@ -138,7 +138,7 @@ def run(command, directory, programs):
         assert "collection" in command
         return
     assert process.returncode == 0, f"{command}\n{output}\n{errors}"
-    target = re.search(r"-o (\S+)", command)
+    target = re.search(r"(?:-o|--ply) (\S+)", command)
     if target:
         path = directory / target.group(1)
         assert path.is_dir() or path.stat().st_size > 1000

@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,14 @@ def work():
     """Yield a page, an install line, the Python code and the commands for each environment."""
     readme = Page(README)
     plain = [c for c in readme.commands if readme.extra(c) is None]
-    yield README, readme.install[0], readme.python, plain
+    yield pytest.param(README, readme.install[0], readme.python, plain, id="README")
     for command in filter(readme.extra, readme.commands):
-        yield README, f"pip install '.[{readme.extra(command)}]'", [], [command]
+        line = f"pip install '.[{readme.extra(command)}]'"
+        yield pytest.param(README, line, [], [command], id=f"README: {command}")
     for page in PAGES:
         if page != readme:
-            yield page.path, page.install[0], page.python, page.commands
+            content = page.install[0], page.python, page.commands
+            yield pytest.param(page.path, *content, id=page.path.stem)
 
 
 def words(line):
@@ -82,32 +85,49 @@ def words(line):
     return set(re.findall(r"\w+", line))
 
 
+@dataclass
+class Environments:
+    """Environments by their install line, and the commands that have run in each."""
+
+    directory: Path
+    wheel: Path
+    programs: dict[str, Path] = field(default_factory=dict)
+    done: set[tuple[str, str]] = field(default_factory=set)
+
+    def make(self, line):
+        """Return the programs of an environment, which is made if it does not exist."""
+        if line not in self.programs:
+            make = environments.empty if line == "pip install ." else environments.subset
+            target = self.directory / f"env{len(self.programs)}"
+            self.programs[line] = make(target, line, self.wheel)
+        return self.programs[line]
+
+    def ran(self, command, line):
+        """Return whether a command has run in an environment with the same or fewer packages."""
+        return any(c == command and words(old) <= words(line) for c, old in self.done)
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """A wheel of the source tree."""
-    directory = tmp_path_factory.mktemp("wheels")
-    return environments.wheel(directory)
+def made(tmp_path_factory):
+    wheel = environments.wheel(tmp_path_factory.mktemp("wheels"))
+    return Environments(tmp_path_factory.mktemp("pages"), wheel)
 
 
 @pytest.mark.slow
 @pytest.mark.environments
-def test_code_runs_in_the_environment_of_its_install_line(files, wheel, tmp_path):
-    """A command that has run in an environment with fewer packages is not repeated, unless later
-    commands of the page need its output.
-    """
-    made, done = {}, set()
-    for number, (page, line, python, commands) in enumerate(work()):
-        if line not in made:
-            make = environments.empty if line == "pip install ." else environments.subset
-            made[line] = make(tmp_path / f"env{number}", line, wheel)
-        directory = tmp_path / page.stem
-        if not directory.exists():
-            shutil.copytree(files, directory)
-        if python:
-            (directory / "snippet.py").write_text("\n".join(python), "utf-8")
-            snippets.run("python snippet.py", directory, made[line])
-        for command in commands:
-            repeated = any(c == command and words(old) <= words(line) for c, old in done)
-            if not repeated or "OUT" in command:
-                snippets.run(command, directory, made[line])
-                done.add((command, line))
+@pytest.mark.parametrize(("page", "line", "python", "commands"), list(work()))
+def test_code_runs_in_the_environment_of_its_install_line(
+    page, line, python, commands, files, made
+):
+    """A command that has run is not repeated, unless later commands of the page need its output."""
+    programs = made.make(line)
+    directory = made.directory / page.stem
+    if not directory.exists():
+        shutil.copytree(files, directory)
+    if python:
+        (directory / "snippet.py").write_text("\n".join(python), "utf-8")
+        snippets.run("python snippet.py", directory, programs)
+    for command in commands:
+        if not made.ran(command, line) or "OUT" in command:
+            snippets.run(command, directory, programs)
+            made.done.add((command, line))
