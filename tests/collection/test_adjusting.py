@@ -34,6 +34,17 @@ def test_the_executable_adjusts_without_weights(tmp_path):
     assert result.poses == {}
 
 
+def test_covariances_have_a_common_part(tmp_path):
+    _, aligned = noisy(tmp_path)
+    covariances = aligned.covariances * np.linspace(0.1, 3, len(aligned.xy))[:, None, None]
+    expected = adjusting.expected_covariances(replace(aligned, covariances=covariances))
+    np.testing.assert_allclose(np.ptp((expected - covariances)[:, 0, 0]), 0, atol=1e-12)
+    assert expected[0, 0, 0] > 5 * covariances[0, 0, 0]
+    assert expected[-1, 0, 0] < 4 * covariances[-1, 0, 0]
+    unrefined = replace(aligned, refined=np.zeros(len(aligned.xy), bool))
+    np.testing.assert_array_equal(adjusting.expected_covariances(unrefined)[:, 0, 0], 1)
+
+
 def test_weights_are_the_covariances(tmp_path, monkeypatch):
     scene, aligned = noisy(tmp_path)
     refined = aligned.refined.copy()
@@ -53,7 +64,7 @@ def test_weights_are_the_covariances(tmp_path, monkeypatch):
     assert len(observations.xy) == len(scene.xy)
     assert set(observations.image) == {1, 2, 3, 4}
     np.testing.assert_allclose(observations.covariances[:50, 0, 0], 1)
-    np.testing.assert_allclose(observations.covariances[50:, 0, 0], 0.09)
+    np.testing.assert_allclose(observations.covariances[50:, 0, 0], 0.09 + 5 * 0.09)
     assert len(skeleton.images) == 4
     assert skeleton.points == 3
     assert result.scene.images[0].translation == (9, 9, 9)

@@ -49,6 +49,17 @@ def test_extraction_on_the_cpu_does_not_import_pytorch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_without_a_driver_auto_does_not_import_pytorch(monkeypatch):
+    monkeypatch.setattr(devices, "_DRIVERS", ("no-such-library.so",))
+    monkeypatch.setattr(devices, "_AMD", devices.Path("no-such-device"))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    devices.available.cache_clear()
+    try:
+        assert devices.resolve("auto") is None
+    finally:
+        devices.available.cache_clear()
+
+
 def run(*arguments):
     return CliRunner().invoke(cli.app, [str(a) for a in arguments])
 

@@ -15,6 +15,9 @@ from caloric.types import FloatArray
 _ADJUSTMENTS = 2
 _MIN_REFINED = 50  # observations of an image whose other observations the adjustment can leave out
 _UNREFINED = 1.0  # pixels: standard deviation assumed for observations that were not refined
+# Times the median variance: errors of the camera model and of the other observations of a track,
+# which do not depend on the texture. Chosen on fountain-P11.
+_COMMON = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +106,7 @@ def _weighted(
     scene: Scene, aligned: Aligned, used: Mask, options: dict[str, bool]
 ) -> tuple[Scene, dict[int, FloatArray]]:
     """Return the scene after a weighted bundle adjustment, and the covariances of poses."""
-    covariances = np.where(
-        aligned.refined[:, None, None], aligned.covariances, _UNREFINED**2 * np.eye(2)
-    )
+    covariances = expected_covariances(aligned)
     numbers = np.array([image.number for image in scene.images])
     rows = np.flatnonzero(used)
     observations = weighted_adjustment.Observations(
@@ -119,6 +120,17 @@ def _weighted(
             Path(temporary), observations, scene.points.xyz, options
         )
     return _moved(scene, result.cameras, result.poses, result.xyz), result.covariances
+
+
+def expected_covariances(aligned: Aligned) -> FloatArray:
+    """Return the covariances (m, 2, 2) of the residuals that an adjustment should expect."""
+    if not aligned.refined.any():
+        return np.broadcast_to(_UNREFINED**2 * np.eye(2), aligned.covariances.shape).copy()
+    variances = aligned.covariances[aligned.refined][:, [0, 1], [0, 1]]
+    common = _COMMON * float(np.median(variances)) * np.eye(2)
+    return np.where(
+        aligned.refined[:, None, None], aligned.covariances + common, _UNREFINED**2 * np.eye(2)
+    )
 
 
 def _moved(

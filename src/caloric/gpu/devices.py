@@ -1,8 +1,10 @@
 """Device names, and the fallback for work that exceeds device memory."""
 
+import ctypes
 import logging
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from caloric.errors import InputError
@@ -11,9 +13,26 @@ R = TypeVar("R")
 log = logging.getLogger("caloric")
 
 
+_DRIVERS = "libcuda.so.1", "nvcuda.dll"
+_AMD = Path("/dev/kfd")
+
+
+def _has_driver() -> bool:
+    """Return whether the driver of a GPU is installed, without importing PyTorch."""
+    for name in _DRIVERS:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return _AMD.exists()
+
+
 @cache
 def available() -> bool:
     """Return whether PyTorch is installed and a GPU is available."""
+    if not _has_driver():
+        return False  # importing PyTorch takes seconds
     try:
         import torch
     except ImportError:

@@ -21,7 +21,7 @@ def _nearest(
     slot = tl.arange(0, SLOTS)[None, :]
     # Slots beyond the count are never the farthest.
     best = tl.where(slot < COUNT, float("inf"), -1.0) + tl.zeros((QUERIES, SLOTS), tl.float64)
-    found = tl.zeros((QUERIES, SLOTS), tl.int32)
+    nearest_rows = tl.zeros((QUERIES, SLOTS), tl.int32)
     for start in range(0, total, POINTS):
         point = start + tl.arange(0, POINTS)
         inside = point < total
@@ -33,7 +33,7 @@ def _nearest(
             at, worst = tl.argmin(distance, 1), tl.argmax(best, 1)
             replaced = (slot == worst[:, None]) & (closest < farthest)[:, None]
             best = tl.where(replaced, closest[:, None], best)
-            found = tl.where(replaced, start + at[:, None], found)
+            nearest_rows = tl.where(replaced, start + at[:, None], nearest_rows)
             distance = tl.where(
                 tl.arange(0, POINTS)[None, :] == at[:, None], float("inf"), distance
             )
@@ -41,7 +41,7 @@ def _nearest(
     out = query[:, None] * COUNT + slot
     stored = valid[:, None] & (slot < COUNT)
     tl.store(squares + out, best, mask=stored)
-    tl.store(indices + out, found.to(tl.int64), mask=stored)
+    tl.store(indices + out, nearest_rows.to(tl.int64), mask=stored)
 
 
 def nearest(points: Tensor, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
