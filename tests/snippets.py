@@ -88,6 +88,8 @@ def write_files(directory):
     views = photographs.book(len(names))
     for name, view in zip(names, views, strict=True):
         cv2.imwrite(str(directory / "IMAGES" / name), view)
+    shutil.copytree(directory / "IMAGES", directory / "DATASETS" / "project" / "images")
+    (directory / "pairs.txt").write_text(f"{names[0]} {names[1]}\n")
     pair = caloric.match_images(*views[:2], model="fundamental", refine=False)
     keypoints = dict(zip(names, (pair.points_a, pair.points_b), strict=False))
     grid = np.stack(np.meshgrid(range(20, 280, 20), range(20, 280, 20)), -1).reshape(-1, 2)

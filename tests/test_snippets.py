@@ -127,6 +127,11 @@ def test_code_runs_in_the_environment_of_its_install_line(
     if python:
         (directory / "snippet.py").write_text("\n".join(python), "utf-8")
         snippets.run("python snippet.py", directory, programs)
+    if any(
+        command.startswith(("caloric merge OUT", "caloric refine MODEL")) for command in commands
+    ):
+        snippets.run("caloric collection run IMAGES -o OUT", directory, programs)
+        shutil.copytree(directory / "OUT" / "colmap" / "sparse" / "0", directory / "MODEL")
     for command in commands:
         if not made.ran(command, line) or "OUT" in command:
             snippets.run(command, directory, programs)
