@@ -16,6 +16,7 @@ from caloric.errors import unknown
 from caloric.matching import geometry
 from caloric.matching.confidence import NEEDED
 from caloric.matching.geometry import EstimateKeywords, Geometry
+from caloric.runtime import threads
 from caloric.types import GeometryModel, ModelChoice
 
 # Inliers of the homography relative to those of the epipolar geometry: above the first, the scene
@@ -52,10 +53,14 @@ def estimate(
     The epipolar geometry is an essential matrix if ``intrinsics`` are given. The option ``model``
     is not used.
     """
-    options["model"] = "homography"
-    plane = geometry.estimate(a, b, **options)
-    options["model"] = epipolar_model(options.get("intrinsics"))
-    epipolar = geometry.estimate(a, b, **options)
+
+    def estimated(model: GeometryModel) -> Geometry:
+        with_model = options.copy()
+        with_model["model"] = model
+        return geometry.estimate(a, b, **with_model)
+
+    both: tuple[GeometryModel, ...] = "homography", epipolar_model(options.get("intrinsics"))
+    plane, epipolar = threads.each(estimated, both)
     return choose(plane, epipolar)
 
 
