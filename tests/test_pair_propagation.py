@@ -66,16 +66,28 @@ def test_nothing_is_propagated_to_flat_or_hidden_regions(pair):
         assert inside.sum() <= 0.01 * len(q)
 
 
-def test_a_repeated_texture_gives_no_shifted_matches():
-    """A facade of equal windows, shifted by less than a period."""
-    tile = texture(3, (50, 50))
-    image = np.tile(tile, (6, 8))
+@pytest.mark.parametrize("shift", [7, 20, 43])
+def test_a_repeated_texture_gives_no_shifted_matches(shift):
+    """A facade of equal windows with a period of 50 pixels, and one part that differs."""
+    image = np.tile(texture(3, (50, 50)), (6, 9))
     image[100:200, 150:300] = texture(4, (100, 150))
     options = {"model": "homography", "views": None, "max_features": 500}
-    result = caloric.match_images(image, np.roll(image, 7, 1)[:, 7:], **options)
-    if result:
-        errors = np.linalg.norm(result.points_a - result.points_b, axis=1)
-        assert (errors < 1).mean() > 0.97
+    result = caloric.match_images(image[:, :400], image[:, shift : 400 + shift], **options)
+    assert result
+    errors = np.linalg.norm(result.points_a - (shift, 0) - result.points_b, axis=1)
+    assert (errors < 1).mean() > 0.99
+    assert sum(result.propagated_features) > 50
+
+
+@pytest.mark.parametrize("shift", [(3, 5), (7, 13)])
+def test_nothing_is_propagated_on_a_regular_pattern(shift):
+    """A checkerboard has matches that are off by a period, so nothing may be added to them."""
+    board = np.kron(np.indices((20, 20)).sum(0) % 2, np.ones((20, 20))) * 200 + 20
+    rng, (x, y) = np.random.default_rng(0), shift
+    crops = board[:300, :300], board[y : 300 + y, x : 300 + x]
+    images = [(gaussian_filter(v, 1.0) + rng.normal(0, 2, v.shape)).astype(np.uint8) for v in crops]
+    result = caloric.match_images(*images, views=None, max_features=1500)
+    assert sum(result.propagated_features) == 0
 
 
 def test_unrelated_images_have_no_propagated_matches():

@@ -218,9 +218,10 @@ def match_images(
     refine : bool
         Refine the matches: see :func:`refine`.
     propagate : bool
-        If the geometry is reliable, predict features without a match in the other image from the
-        inliers around them, and refine them there. This usually doubles the number of inliers; the
-        new frames are appended to the features. Requires ``refine``.
+        If the confidence of the geometry exceeds 0.9, predict features without a match in the other
+        image from the inliers around them, and refine them there. This usually doubles the number
+        of inliers; the new frames are appended to the features. Without ``refine`` there is no
+        propagation.
     intrinsics : (array (3, 3), array (3, 3)), optional
         The calibration matrices of both cameras, for "essential" and "auto".
     masks : (mask_a, mask_b), optional
@@ -314,7 +315,8 @@ def match_images(
             break
     if not best:
         return replace(best, level=max(a.views, b.views))  # the last level that was tried
-    if not (refine and propagate):
+    # Regular patterns can have a wrong geometry with a lower confidence.
+    if not (refine and propagate) or best.geometry.confidence <= _RELIABLE:
         return best
     progress.report("propagating matches")
     options_of_features = replace(extract_options, views=None)

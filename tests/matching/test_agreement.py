@@ -107,3 +107,14 @@ def test_a_pair_without_support_has_no_geometry():
     same = geometry.estimate(a[:, :, 2], a[:, :, 2], support=(a, a), **sizes)
     expected = geometry.estimate(a[:, :, 2], a[:, :, 2], **sizes)
     np.testing.assert_array_equal(same.matrix, expected.matrix)
+
+
+@pytest.mark.parametrize("scales", [1.0, 3.0])
+def test_upright_frames_do_not_agree_by_their_orientation(scales):
+    """Random matches of upright frames, of one scale or of several, rarely have support."""
+    rng = np.random.default_rng(0)
+    a, b = np.zeros((2, 2000, 2, 3))
+    for maps in (a, b):
+        maps[:, :, :2] = np.eye(2) * rng.uniform(2, 2 * scales, (2000, 1, 1))
+        maps[:, :, 2] = rng.uniform(0, 600, (2000, 2))
+    assert (agreement.scores(a, b, (600, 600)) > agreement.MIN_SCORE).mean() < 0.02

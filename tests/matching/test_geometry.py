@@ -154,3 +154,18 @@ def test_a_plane_is_evidence_for_its_epipolar_geometry():
     for points in (q, q + noise):
         result = geometry.estimate(p, points, model="fundamental", size=(500, 500))
         assert result.confidence > 0.9
+
+
+def test_a_second_fit_that_loses_inliers_is_not_used(monkeypatch):
+    """Steps of the fit can diverge, for example in almost planar scenes."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0, 400, (60, 2))
+    q = p + np.array([5, 7]) + rng.normal(0, 0.2, p.shape)
+    known = geometry.estimate(p, q, model="homography")
+    refitted = geometry.refitted(known, p, q, None, None, 2.0)
+    assert len(refitted) == 60
+    wrong = np.diag([1.0, 1.0, 2.0])
+    monkeypatch.setattr(geometry.fitting, "fit", lambda *_: wrong)
+    kept = geometry.refitted(known, p, q, None, None, 2.0)
+    np.testing.assert_array_equal(kept.matrix, known.matrix)
+    assert len(kept) == len(known)

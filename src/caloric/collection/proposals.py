@@ -141,7 +141,7 @@ def propose(
         for track in track_of[rows].tolist():
             tries[track] = tries.get(track, 0) + 1
         refined = _refined(source, image.frames[rows], maps)
-        keep = refined.moved & propagation.precise(refined.covariances)
+        keep = refined.moved & propagation.precise(refined.total_covariances)
         keep &= _inside(refined.xy, target.size)
         errors = residual(image.frames[rows, :, 2], refined.xy, source.model, source.matrix)
         keep &= errors <= MAX_RESIDUAL

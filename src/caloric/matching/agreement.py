@@ -35,13 +35,18 @@ _MIN_SPREAD = 1e-3  # of orientations and scales that say something about the ge
 
 @dataclass(frozen=True, eq=False)
 class _Local:
-    """Positions (m, 2) of matches, their local maps (m, 2, 2), rotations and log scales (m,)."""
+    """Positions (m, 2) of matches, their local maps (m, 2, 2), rotations and log scales (m,).
+
+    ``chance`` is the probability that rotation and scale of unrelated matches agree. It is 1 for
+    orientations or scales that are the same in a whole image, as those of upright frames.
+    """
 
     p: ArrayOrTensor
     q: ArrayOrTensor
     maps: ArrayOrTensor
     rotation: ArrayOrTensor
     scale: ArrayOrTensor
+    chance: float
 
     @classmethod
     def of(cls, a: ArrayOrTensor, b: ArrayOrTensor) -> "_Local":
@@ -49,7 +54,10 @@ class _Local:
         # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
         rotation = xp.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
         scale = 0.5 * xp.log(at_least(abs(determinants(maps)), 1e-12))
-        return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale)
+        turned, scaled = (min(v) > _MIN_SPREAD for v in zip(_spreads(a), _spreads(b), strict=True))
+        chance = _MAX_ROTATION / pi if turned else 1.0
+        chance *= 2 * _MAX_SCALE / _SCALE_RANGE if scaled else 1.0
+        return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale, chance)
 
 
 def scores(
@@ -79,21 +87,20 @@ def has_support(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> bo
     are many matches, or if all frames of an image have the same orientation or scale and therefore
     do not determine local maps, it is not tested.
     """
-    if len(a) > _MAX_CHECKED or not (_are_distinctive(a) and _are_distinctive(b)):
+    if len(a) > _MAX_CHECKED or len(a) < 2 or min(*_spreads(a), *_spreads(b)) <= _MIN_SPREAD:
         return True
     # Most pairs with support have it among the first matches, which are the nearest.
     counts = {min(_CHECKED_FIRST, len(a)), len(a)}
     return any(scores(a[:n], b[:n], size_b).max() > _MIN_SUPPORT for n in sorted(counts))
 
 
-def _are_distinctive(maps: FloatArray) -> bool:
-    """Return whether orientations and scales of frames (m, 2, 3) differ."""
-    if len(maps) < 2:
-        return False
-    length = np.linalg.norm(maps[:, :, 0], axis=1)
-    direction = maps[:, :, 0] / np.maximum(length, 1e-300)[:, None]
-    spread = max(np.ptp(direction, axis=0)), np.ptp(length) / max(length.max(), 1e-300)
-    return bool(min(spread) > _MIN_SPREAD)
+def _spreads(maps: ArrayOrTensor) -> tuple[float, float]:
+    """Return how much the orientations and the scales of frames (m, 2, 3) differ."""
+    x, y = maps[:, 0, 0], maps[:, 1, 0]
+    length = at_least(namespace(x).hypot(x, y), 1e-300)
+    directions, longest = (x / length, y / length), float(length.max())
+    turned = max(float(v.max() - v.min()) for v in directions)
+    return turned, float(longest - length.min()) / longest
 
 
 def _scores(local: _Local, rows: ArrayOrTensor, area: float, search: PointSearch) -> ArrayOrTensor:
@@ -115,8 +122,8 @@ def _scores(local: _Local, rows: ArrayOrTensor, area: float, search: PointSearch
     # Features at one position are one neighbor; a match is not its own.
     other = distance > 1.0
     agrees = other & (error < tolerance) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
-    chance = (pi * tolerance**2 / area).clip(None, 1.0) * (_MAX_ROTATION / pi)
-    chance = xp.where(other, chance * (2 * _MAX_SCALE / _SCALE_RANGE), 0.0)
+    chance = local.chance * (pi * tolerance**2 / area).clip(None, 1.0)
+    chance = xp.where(other, chance, 0.0)
     best = xp.zeros_like(local.scale)
     for neighbors in _NEIGHBORS:
         part = slice(0, neighbors + 1)

@@ -215,9 +215,8 @@ def refitted(
     cameras = None if known.intrinsics is None else list(known.intrinsics)
     variances = None if covariances is None else fitting.variances(covariances)
     matches = Correspondences(p, q, known.model, cameras, variances, None, trusted)
-    matrix = fitting.fit(matches, known.matrix, threshold)
-    if not np.isfinite(matrix).all():
-        matrix = known.matrix
+    fit = robust.fitted(matches, known.matrix, threshold)
+    matrix = known.matrix if fit is None else fit.matrix
     residuals = models.residual(p, q, known.model, matrix, cameras)
     return replace(
         known, matrix=matrix, inliers=residuals <= threshold, residuals=residuals,

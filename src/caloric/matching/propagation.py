@@ -4,8 +4,9 @@ The nearest inliers of a frame determine a local affine map, which predicts the 
 image. Refinement moves it until the images agree (:mod:`caloric.matching.refinement`); it moves by
 at most its σ, so that a repeated texture cannot attract it. The detector of the other image is not
 needed. A prediction is kept if it was refined, if its covariance is small, if it agrees with the
-verified geometry, and if its descriptor in the other image is similar. Frames of both images are
-propagated, and new matches help to predict others, until few are added.
+verified geometry, and if nothing is matched at its position yet. Frames of both images are
+propagated in two rounds: new matches help to predict others. At the end, matches whose descriptors
+are not similar are removed; they are computed once, because they need the scale space of an image.
 
 Arrays may be NumPy arrays, or PyTorch tensors on a device; then a :class:`PointSearch` for them is
 needed.
@@ -26,7 +27,9 @@ _REACH = 0.08  # share of the diagonal: the largest distance of the fourth neare
 _MIN_SPREAD = 4.0  # pixels: standard deviation of the inliers in their narrowest direction
 _MAX_MISFIT = 2.0  # pixels: root mean square error of the local map at its inliers
 _MAX_STRETCH = 6.0  # ratio of singular values of the local map
-_MAX_DEVIATION = 0.7  # pixels: largest standard deviation of a refined position
+_MAX_DEVIATION = (
+    0.7  # pixels: largest standard deviation of a refined position, in either direction
+)
 MIN_COSINE = 0.6  # of the two descriptors
 _MARGIN = 1.0  # pixels inside the other image
 _RADIUS = 1.0  # pixels: closer frames are at the same position
@@ -100,8 +103,10 @@ def propagate(
             frames = sides[i].frames[unmatched[predicted.rows]]
             refined = refine(i, frames, predicted.maps)
             ends = [frames[:, :, 2], refined.xy]
-            keep = refined.moved & precise(refined.covariances)
+            keep = refined.moved & precise(refined.total_covariances)
             keep = keep & checks.consistent(ends[i], ends[j]) & checks.allowed(j, refined.xy)
+            distance, _ = search.nearest(points[j], refined.xy, 1)
+            keep = keep & (distance[:, 0] > _RADIUS)  # not a point that is matched already
             rows[i].append(unmatched[predicted.rows[keep]])
             refinements[i].append(refined[keep])
             points[i] = xp.concatenate([points[i], ends[0][keep]])
@@ -195,7 +200,10 @@ def _fitted(
 
 
 def precise(covariances: ArrayOrTensor) -> ArrayOrTensor:
-    """Return which positions with covariances (k, 2, 2) are precise; infinite ones are not."""
+    """Return which positions with covariances (k, 2, 2) are precise; infinite ones are not.
+
+    The root mean square of the standard deviations along x and y is compared with a limit.
+    """
     return covariances[:, 0, 0] + covariances[:, 1, 1] < 2 * _MAX_DEVIATION**2
 
 

@@ -43,7 +43,9 @@ class GeometryEstimator(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class Fit:
+    """A model and its score, which is higher if it has more inliers with smaller residuals."""
+
     matrix: FloatArray
     score: float
 
@@ -53,14 +55,14 @@ def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArra
     best = None
     for share in _PLANAR_SEARCHES if matches.planar else _EPIPOLAR_SEARCHES:
         parameters = _parameters(seed, share * threshold)
-        best = _better(best, _fitted(matches, _sampled(matches, parameters), threshold))
+        best = _better(best, fitted(matches, _sampled(matches, parameters), threshold))
         if best is not None and best.score > _SUFFICIENT * len(matches):
             break
     few = min(_LOW_COUNT, _LOW_SHARE * len(matches))
     if matches.frames is not None and (best is None or best.score < few):
         model, cameras = matches.model, matches.cameras
         matrix = sampling.search(matches.frames, model, threshold, seed, cameras)
-        best = _better(best, _fitted(matches, matrix, threshold))
+        best = _better(best, fitted(matches, matrix, threshold))
     return None if best is None else best.matrix
 
 
@@ -77,28 +79,28 @@ def rival(matches: Correspondences, threshold: float, seed: int) -> int:
     return int((residuals <= threshold).sum())
 
 
-def _better(one: _Fit | None, other: _Fit | None) -> _Fit | None:
+def _better(one: Fit | None, other: Fit | None) -> Fit | None:
     if one is None or other is None:
         return one or other
     return one if one.score >= other.score else other
 
 
-def _fitted(matches: Correspondences, matrix: FloatArray | None, threshold: float) -> _Fit | None:
-    """Return the model after the nonlinear fit, or before it if the fit failed."""
+def fitted(matches: Correspondences, matrix: FloatArray | None, threshold: float) -> Fit | None:
+    """Return the model after the nonlinear fit, or before it if the fit failed or lost inliers."""
     if matrix is None or not np.isfinite(matrix).all():
         return None
     p, q, model, cameras = matches.p, matches.q, matches.model, matches.cameras
     limit = _RANKING * threshold if matches.planar else threshold
 
-    def scored(matrix: FloatArray) -> _Fit:
+    def scored(matrix: FloatArray) -> Fit:
         residuals = residual(p, q, model, matrix, cameras)
-        return _Fit(matrix, fitting.score(residuals, limit))
+        return Fit(matrix, fitting.score(residuals, limit))
 
     sampled = scored(matrix)
-    fitted = fitting.fit(matches, matrix, threshold)
-    if not np.isfinite(fitted).all():
+    result = fitting.fit(matches, matrix, threshold)
+    if not np.isfinite(result).all():
         return sampled
-    final = scored(fitted)
+    final = scored(result)
     lowest = _MIN_PLANAR_SCORE if matches.planar else _MIN_EPIPOLAR_SCORE
     return final if final.score >= lowest * sampled.score else sampled
 
