@@ -76,7 +76,6 @@ def test_a_repeated_texture_gives_no_shifted_matches(shift):
     assert result
     errors = np.linalg.norm(result.points_a - (shift, 0) - result.points_b, axis=1)
     assert (errors < 1).mean() > 0.99
-    assert sum(result.propagated_features) > 50
 
 
 @pytest.mark.parametrize("shift", [(3, 5), (7, 13)])

@@ -315,7 +315,7 @@ def match_images(
             break
     if not best:
         return replace(best, level=max(a.views, b.views))  # the last level that was tried
-    # Regular patterns can have a wrong geometry with a lower confidence.
+    # The geometry of regular patterns is often incorrect, with a lower confidence.
     if not (refine and propagate) or best.geometry.confidence <= _RELIABLE:
         return best
     progress.report("propagating matches")

@@ -20,7 +20,7 @@ def images():
 
 
 def propagated(pair):
-    """Return the positions (k, 4) of propagated matches, rounded and sorted."""
+    """Return the positions (k, 4) of propagated matches in both images."""
     new = pair.matches.origin == ORIGINS.index("propagation")
     return np.concatenate([v[new] for v in pair.all_points()], 1)
 

@@ -164,8 +164,8 @@ def test_a_second_fit_that_loses_inliers_is_not_used(monkeypatch):
     known = geometry.estimate(p, q, model="homography")
     refitted = geometry.refitted(known, p, q, None, None, 2.0)
     assert len(refitted) == 60
-    wrong = np.diag([1.0, 1.0, 2.0])
-    monkeypatch.setattr(geometry.fitting, "fit", lambda *_: wrong)
+    incorrect = np.diag([1.0, 1.0, 2.0])
+    monkeypatch.setattr(geometry.fitting, "fit", lambda *_: incorrect)
     kept = geometry.refitted(known, p, q, None, None, 2.0)
     np.testing.assert_array_equal(kept.matrix, known.matrix)
     assert len(kept) == len(known)

@@ -18,6 +18,11 @@ PARTS: dict[str, dict[str, Any]] = {
     "propagation": {"agreement": False, "propagate": True},
     "both": {"agreement": True, "propagate": True},
 }
+# For scenes with known cameras: without their calibration.
+_UNCALIBRATED: dict[str, dict[str, Any]] = {
+    f"{name}, fundamental matrix": PARTS[name] | {"model": "fundamental"}
+    for name in ("ratio test", "both")
+}
 _PRECISE = 0.5  # pixels: the largest error of a precise inlier
 _ERROR = "error of the geometry"
 
@@ -25,20 +30,19 @@ _ERROR = "error of the geometry"
 def measure(pair: Pair, switches: dict[str, Any], count: int) -> dict[str, Any]:
     """Return the metrics of one pair with some parts on and others off.
 
-    No views are simulated. A homography is estimated if the truth is one, else an essential matrix.
-    Correct inliers are counted once per position.
+    No views are simulated. A homography is estimated if the truth is one, else an essential matrix,
+    or a fundamental matrix if ``switches`` say so. Correct inliers are counted once per position.
     """
     a, b = pair.first(), pair.second()
     if isinstance(pair.truth, tuple):
-        first, second = pair.truth
-        model: dict[str, Any] = {
-            "model": "essential",
-            "intrinsics": (first.calibration, second.calibration),
-        }
+        calibrations = tuple(camera.calibration for camera in pair.truth)
+        model: dict[str, Any] = {"model": "essential", "intrinsics": calibrations}
+        if switches.get("model") == "fundamental":
+            model = {}
     else:
         model = {"model": "homography"}
     started = time.process_time()
-    result = match_images(a, b, max_features=count, views=None, **switches, **model)
+    result = match_images(a, b, max_features=count, views=None, **(model | switches))
     seconds = time.process_time() - started
     p, q = result.points_a, result.points_b
     errors = distances(pair, p, q)
@@ -47,6 +51,8 @@ def measure(pair: Pair, switches: dict[str, Any], count: int) -> dict[str, Any]:
         error = float("inf")
     elif isinstance(pair.truth, tuple):
         inliers = result.geometry.inliers
+        if result.geometry.model == "fundamental":
+            matrix = calibrations[1].T @ matrix @ calibrations[0]
         error = angular_error(matrix, pair.truth, result.all_points(), inliers)
     else:
         error = corner_error(matrix, np.asarray(pair.truth), a.shape)
@@ -59,11 +65,16 @@ def measure(pair: Pair, switches: dict[str, Any], count: int) -> dict[str, Any]:
     }
 
 
+def contenders(pairs: list[Pair]) -> dict[str, dict[str, Any]]:
+    """Return the options that are compared on pairs."""
+    return PARTS | _UNCALIBRATED if isinstance(pairs[0].truth, tuple) else PARTS
+
+
 def run(
     pairs: list[Pair], count: int, progress: Callable[[str], None]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the name of each choice of parts with its metrics for each pair."""
-    for name, switches in PARTS.items():
+    for name, switches in contenders(pairs).items():
         rows = []
         for pair in pairs:
             rows.append(measure(pair, switches, count))

@@ -137,7 +137,7 @@ def pairs(
             raise InputError(f"{data}: contains no scene {only}")
     count = console.Progress().counter
     if parts:
-        progress = count("pairs", len(chosen) * len(switched.PARTS))
+        progress = count("pairs", len(chosen) * len(switched.contenders(chosen)))
         rows_of = dict(switched.run(chosen, max_features, progress))
         report = switched.summarize(chosen, rows_of)
     else:

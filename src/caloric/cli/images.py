@@ -37,7 +37,8 @@ def match(
         typer.Option(
             "--output",
             "-o",
-            help="Write a figure of the inliers to this file (.png, .jpg, .pdf, .svg).",
+            help="Write a figure of the inliers to this file (.png, .jpg, .pdf, .svg; also .html "
+            "and .json).",
         ),
     ] = None,
     html: Annotated[
@@ -72,7 +73,8 @@ def match(
     ] = "auto",
     refine: Annotated[bool, typer.Option(help="Refine matches to sub-pixel accuracy.")] = True,
     propagate: Annotated[
-        bool, typer.Option(help="Add matches that the inliers around a feature predict.")
+        bool,
+        typer.Option(help="Add matches that the inliers around a feature predict; needs --refine."),
     ] = True,
     white_level: WhiteLevel = None,
     device: Device = "cpu",

@@ -21,7 +21,7 @@ class Backend:
 
     ``build`` returns pyramids, ``find`` extrema, ``harmonics`` the densities around frames,
     ``halved`` an image at half its size, ``refined`` the outcome of refinement, and ``nearest`` the
-    nearest of some points, which Triton does not sort.
+    nearest of some points, in any order.
     ``compiled`` is True for Triton kernels. They never synchronize with the device, so calls can be
     recorded in CUDA graphs.
     """

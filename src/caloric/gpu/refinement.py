@@ -66,7 +66,7 @@ class Octaves(refinement_steps.Image):
         return self.pixels[: h * w].view(h, w)
 
     def patches(self, maps: Tensor) -> Tensor:
-        """Return patches (m, n) around frames (m, 2, 3) in float64, interpolated bilinearly."""
+        """Return patches (m, n) around frames (m, 2, 3), interpolated bilinearly."""
         level, _ = refinement_steps.octaves(maps, len(self.starts))
         scaled = maps / self.spacings[level][:, None, None]
         # Relative to the pixel at the center, so that float32 is accurate enough.

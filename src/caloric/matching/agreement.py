@@ -54,8 +54,8 @@ class _Local:
         # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
         rotation = xp.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
         scale = 0.5 * xp.log(at_least(abs(determinants(maps)), 1e-12))
-        turned, scaled = (min(v) > _MIN_SPREAD for v in zip(_spreads(a), _spreads(b), strict=True))
-        chance = _MAX_ROTATION / pi if turned else 1.0
+        rotated, scaled = (min(v) > _MIN_SPREAD for v in zip(_spreads(a), _spreads(b), strict=True))
+        chance = _MAX_ROTATION / pi if rotated else 1.0
         chance *= 2 * _MAX_SCALE / _SCALE_RANGE if scaled else 1.0
         return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale, chance)
 
@@ -99,8 +99,8 @@ def _spreads(maps: ArrayOrTensor) -> tuple[float, float]:
     x, y = maps[:, 0, 0], maps[:, 1, 0]
     length = at_least(namespace(x).hypot(x, y), 1e-300)
     directions, longest = (x / length, y / length), float(length.max())
-    turned = max(float(v.max() - v.min()) for v in directions)
-    return turned, float(longest - length.min()) / longest
+    rotated = max(float(v.max() - v.min()) for v in directions)
+    return rotated, float(longest - length.min()) / longest
 
 
 def _scores(local: _Local, rows: ArrayOrTensor, area: float, search: PointSearch) -> ArrayOrTensor:

@@ -24,7 +24,7 @@ ORIGINS = ("ratio", "agreement", "propagation")
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Matches between the features of two images, nearest first.
+    """Matches between the features of two images, nearest first; propagated ones are at the end.
 
     Attributes
     ----------
