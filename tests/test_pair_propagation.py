@@ -89,6 +89,35 @@ def test_nothing_is_propagated_on_a_regular_pattern(shift):
     assert sum(result.propagated_features) == 0
 
 
+@pytest.mark.parametrize("model", ["fundamental", "essential", "affine"])
+def test_other_models_are_propagated(pair, model):
+    """The images show a plane, so that the homography is the truth for all models."""
+    matrix, _, (image, second), options = pair
+    calibration = np.array([[400.0, 0, 200], [0, 400, 150], [0, 0, 1]])
+    extra = {"intrinsics": (calibration, calibration)} if model == "essential" else {}
+    threshold = 12.0 if model == "affine" else 2.0
+    kwargs = options | {"model": model, "threshold": threshold} | extra
+    before = caloric.match_images(image, second, propagate=False, **kwargs)
+    result = caloric.match_images(image, second, **kwargs)
+    assert len(result) >= len(before)
+    new = result.matches.origin == PROPAGATED
+    p, q = (points[new] for points in result.all_points())
+    z = np.concatenate([p, np.ones((len(p), 1))], 1) @ matrix.T
+    errors = np.linalg.norm(z[:, :2] / z[:, 2:] - q, axis=1)
+    assert new.sum() > 20
+    assert (errors < 2).mean() > 0.97
+
+
+def test_masks_limit_propagation(pair):
+    _, _, (image, second), options = pair
+    mask = np.ones(second.shape, np.uint8)
+    mask[:, 200:] = 0
+    result = caloric.match_images(image, second, masks=(None, mask), **options)
+    new = result.matches.origin == PROPAGATED
+    assert new.sum() > 10
+    assert result.all_points()[1][new, 0].max() < 200.5
+
+
 def test_unrelated_images_have_no_propagated_matches():
     result = caloric.match_images(texture(1), texture(2), views=None, max_features=300)
     assert not result

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from caloric.gpu.cholesky_kernels import solve
 from caloric.gpu.patch_kernels import SAMPLES, WIDTH, octave, sigma
-from caloric.gpu.refinement import Octaves
+from caloric.gpu.refinement import STATISTICS, Octaves
 from caloric.matching import refinement_steps as steps
 
 _TILE = triton.next_power_of_2(steps.SIDE)  # samples across a tile
@@ -85,7 +85,7 @@ def _finish(
     LAGS: tl.constexpr, EPSILON: tl.constexpr, RESIDUAL_SAMPLES: tl.constexpr,
     CORRELATED: tl.constexpr,
 ):  # fmt: skip
-    """Store the outcome of a match: frame, covariances and statistics, 17 numbers."""
+    """Store the outcome of a match, with the columns that refinement.py defines."""
     match = tl.program_id(0).to(tl.int64)
     out, m = result + 17 * match, maps + 6 * match
     for i in tl.static_range(6):
@@ -155,7 +155,7 @@ def finished(
     ``a`` and ``maps`` (m, 2, 3) are the frames, ``shifts`` (m, 2, n) the weights of the pixels in
     the shift, ``numbers`` the other tensors of :func:`_finish`.
     """
-    result = torch.empty((len(a), 17), dtype=torch.float64, device=a.device)
+    result = torch.empty((len(a), STATISTICS.stop), dtype=torch.float64, device=a.device)
     noise = [(v.spacings, v.variances, v.correlations, v.noise, len(v.starts)) for v in images]
     _finish[(len(a),)](
         *noise[0], *noise[1], a, maps, shifts, result=result, **numbers, SIDE=steps.SIDE,

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from caloric.gpu import backend, cuda_streams, devices, upload
-from caloric.gpu.refinement import Octaves, level_tables
+from caloric.gpu.refinement import (
+    MAPS,
+    SHIFTS,
+    STATISTICS,
+    TOTAL_SHIFTS,
+    Octaves,
+    level_tables,
+)
 from caloric.matching import refinement, refinement_steps
 from caloric.matching.refinement import Outcome
 from caloric.types import ArrayOrTensor
@@ -61,10 +68,9 @@ def descend(image_a: Any, image_b: Any, a: ArrayOrTensor, b: ArrayOrTensor, devi
 
 def _unpacked(packed: Tensor, like: ArrayOrTensor) -> Outcome:
     values = packed.cpu().numpy() if isinstance(like, np.ndarray) else packed
-    maps, shifts, total_shifts = values[:, :6], values[:, 6:10], values[:, 10:14]
     return Outcome(
-        maps.reshape(-1, 2, 3), shifts.reshape(-1, 2, 2), total_shifts.reshape(-1, 2, 2),
-        values[:, 14:],
+        values[:, MAPS].reshape(-1, 2, 3), values[:, SHIFTS].reshape(-1, 2, 2),
+        values[:, TOTAL_SHIFTS].reshape(-1, 2, 2), values[:, STATISTICS],
     )  # fmt: skip
 
 

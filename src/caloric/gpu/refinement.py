@@ -13,6 +13,8 @@ from caloric.gpu.caches import cached
 from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import BLURS, Tables
 
+# Columns of outcomes, see :class:`caloric.matching.refinement.Outcome`; Triton kernels store them.
+MAPS, SHIFTS, TOTAL_SHIFTS, STATISTICS = slice(0, 6), slice(6, 10), slice(10, 14), slice(14, 17)
 _TAPS = (1 / 16, 1 / 4, 3 / 8, 1 / 4, 1 / 16)  # of cv2.pyrDown
 
 
@@ -111,6 +113,6 @@ def halved(level: Tensor) -> Tensor:
 
 
 def refined(images: tuple[Octaves, Octaves], a: Tensor, b: Tensor) -> Tensor:
-    """Return the maps, both covariances and the statistics (m, 17) of frames (m, 2, 3)."""
+    """Return the outcomes (m, 17) of frames (m, 2, 3), with the columns above."""
     parts = refinement_steps.descend(images, a, b, tables(a.device))
     return torch.cat([v.double().flatten(1) for v in parts], 1)
