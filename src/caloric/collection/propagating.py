@@ -52,7 +52,7 @@ COLUMNS = (
     ("origins", "uint32s"), ("added", "uint32s"), ("maps", "float32s"), ("descriptors", "uint8s"),
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
-_VERSION = 1  # version of the rows
+_VERSION = 2  # version of the rows and of the rules by which they are chosen
 
 
 def shards(store: Path) -> Shards:

@@ -22,7 +22,7 @@ from caloric.types import FloatArray, GeometryModel
 
 _ATTEMPTS = 2  # images that propose a track
 _MAX_PER_PAIR = 4000  # frames that are refined
-MIN_INLIERS = 100  # of pairs along which tracks are propagated
+MIN_INLIERS = 60  # of pairs along which tracks are propagated
 MAX_RESIDUAL = 1.5  # pixels: of the geometry of the pair
 _RADIUS = 1.0  # pixels: closer observations are of the same point
 _STEPS = (-1.5, 1.5)  # σ of the frame: other starts along the epipolar line
