@@ -1,4 +1,4 @@
-"""The figure of docs/propagation.md: what agreement and propagation add to the matches of a pair."""
+"""The figures of docs/propagation.md: what agreement and propagation add, and where they fail."""
 
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ import caloric
 from caloric.matching.neighbors import ORIGINS
 from caloric.viz import plots
 
-PLOT = "propagation.jpg"
+PLOT, FAILURES = "propagation.jpg", "propagation-failures.jpg"
+_INCORRECT = 3  # pixels from the position that the known disparity gives
 _COLORS = {
     "rejected": "#d62728",
     "ratio": "#1f77b4",
     "inliers": "#1f77b4",
     "agreement": "#ff7f0e",
     "propagation": "#2ca02c",
+    "correct": "#2ca02c",
+    "incorrect": "#d62728",
 }
 
 
@@ -44,6 +47,27 @@ def draw(path: Path) -> None:
         f"agreement; {len(rejected)} candidates rejected"
     )
     panels[1].set_title(f"{len(known)} inliers, and {len(inliers_by['propagation'])} propagated")
+    figure.savefig(path, pil_kwargs={"quality": 85})
+
+
+def draw_failures(path: Path) -> None:
+    """Draw the propagated matches of a stereo pair with known disparity that are incorrect."""
+    left, right, disparity = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
+    pair = caloric.match_images(left, right, model="fundamental", max_features=2048)
+    inliers = pair.geometry.inliers
+    p, q = (points[inliers] for points in pair.all_points())
+    column, row = np.round(p).astype(int).T
+    shift = disparity[row, column]
+    known = np.isfinite(shift)
+    errors = np.hypot(p[:, 0] - shift - q[:, 0], p[:, 1] - q[:, 1])
+    h, w = left.shape[:2]
+    figure = plots.new_figure(figsize=(12, 6 * h / w + 0.5), dpi=110)
+    titles = {"ratio": "by the ratio test", "propagation": "by propagation"}
+    for panel, (name, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        mask = pair.matches.is_from(name)[inliers] & known
+        bad = mask & (errors > _INCORRECT)
+        _show(panel, left, {"correct": p[mask & ~bad], "incorrect": p[bad]})
+        panel.set_title(f"{mask.sum()} inliers {title}, {bad.sum()} incorrect")
     figure.savefig(path, pil_kwargs={"quality": 85})
 
 

@@ -41,5 +41,6 @@ def draw(directory: Path) -> None:
     pairs.draw(directory / "pairs.png")
     geometry.draw(results("geometry"), directory / geometry.PLOT)
     propagation.draw(directory / propagation.PLOT)
+    propagation.draw_failures(directory / propagation.FAILURES)
     speed_report.plot(results("speed"), directory / "speed.png")
     demo.compare_oblique(demo.oblique_view())[1].save(directory / "first.jpg")
