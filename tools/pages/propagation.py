@@ -1,4 +1,4 @@
-"""The figures of docs/propagation.md: what agreement and propagation add, and where they fail."""
+"""The plots of docs/propagation.md: what agreement and propagation add, and where they fail."""
 
 from pathlib import Path
 from typing import Any
