@@ -105,8 +105,7 @@ def propagate(
             ends = [frames[:, :, 2], refined.xy]
             keep = refined.moved & precise(refined.total_covariances)
             keep = keep & checks.consistent(ends[i], ends[j]) & checks.allowed(j, refined.xy)
-            distance, _ = search.nearest(points[j], refined.xy, 1)
-            keep = keep & (distance[:, 0] > _RADIUS)  # not a point that is matched already
+            keep = keep & _is_far(refined.xy, points[j], search)
             rows[i].append(unmatched[predicted.rows[keep]])
             refinements[i].append(refined[keep])
             points[i] = xp.concatenate([points[i], ends[0][keep]])
@@ -212,6 +211,11 @@ def free(
 ) -> ArrayOrTensor:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken (m, 2)."""
     xp = namespace(positions)
-    distance, _ = search.nearest(taken, positions, 1)
     cells = xp.asarray(xp.floor(positions / _RADIUS), dtype=xp.int64)
-    return search.are_first(cells) & (distance[:, 0] > _RADIUS)
+    return search.are_first(cells) & _is_far(positions, taken, search)
+
+
+def _is_far(positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch) -> ArrayOrTensor:
+    """Return which positions (n, 2) are not close to those taken (m, 2)."""
+    distance, _ = search.nearest(taken, positions, 1)
+    return distance[:, 0] > _RADIUS
