@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from caloric import pipeline, verification, viz
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
-from caloric.errors import Failure, InputError, check_bool
-from caloric.extraction import dispatch, oblique
+from caloric.errors import InputError, check_bool
+from caloric.extraction import dispatch, oblique, tiled
 from caloric.features import Features
 from caloric.gpu import devices
 from caloric.image import inputs, tiles
-from caloric.image.pixels import is_tensor
+from caloric.image.pixels import Source, is_tensor
 from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches, check_ratio
@@ -273,7 +273,8 @@ def match_images(
     progress.report(
         "extracting features" if first is None else f"simulated views up to tilt {first}"
     )
-    a, b = _extracted(images, masks, labels, extract_options, device)
+    sources = _sources(images, labels, extract_options)
+    a, b = _extracted(images, sources, masks, labels, extract_options, device)
     counts = len(a), len(b)
 
     def matched(a: Features, b: Features) -> ImageMatch:
@@ -322,7 +323,8 @@ def match_images(
     options_of_features = replace(extract_options, views=None)
     more = propagated(
         Verified(best.features_a, best.features_b, best.matches, best.geometry),
-        (images[0], images[1]), (masks[0], masks[1]), options_of_features, threshold, device,
+        (images[0], images[1]), sources, (masks[0], masks[1]), options_of_features, threshold,
+        device,
     )  # fmt: skip
     counts = len(more.a) - len(best.features_a), len(more.b) - len(best.features_b)
     return replace(
@@ -331,8 +333,22 @@ def match_images(
     )  # fmt: skip
 
 
+def _sources(
+    images: Sequence[Any], names: Sequence[str], options: ExtractOptions
+) -> tuple[Source, Source]:
+    """Return the sources of two images; propagation reads the scale spaces of the extraction."""
+
+    def kept(image: Any, name: str) -> Source:
+        with inputs.naming(name):
+            pixels = tiled.checked_source(image, options.recipe.kernel)
+        return tiles.KeptSource(pixels.size, pixels.read)
+
+    return kept(images[0], names[0]), kept(images[1], names[1])
+
+
 def _extracted(
     images: Sequence[Any],
+    sources: Sequence[Source],
     masks: Sequence[Any],
     names: Sequence[str],
     options: ExtractOptions,
@@ -340,16 +356,16 @@ def _extracted(
 ) -> tuple[Features, Features]:
     """Return the features of two images, extracted in parallel."""
 
-    def extracted(image: Any, mask: Any, name: str) -> Features:
-        work = dispatch.extract_each([(image, mask)], options, device, names=[name])
-        ((_, features),) = work
-        if isinstance(features, Failure):
-            raise inputs.named(features.reason, name)
+    def extracted(image: Any, pixels: Source, mask: Any, name: str) -> Features:
+        try:
+            features = dispatch.extract_one(image, mask, options, device, name=name, pixels=pixels)
+        except InputError as error:
+            raise inputs.named(error, name) from None
         return cast(Features, features)
 
     pool = ThreadPoolExecutor(2)
     try:
-        a, b = pool.map(progress.inherited(extracted), images, masks, names)
+        a, b = pool.map(progress.inherited(extracted), images, sources, masks, names)
         return a, b
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other image

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric import comparison
-from caloric.extraction import dispatch, tiled
+from caloric.extraction import tiled
 from caloric.features import Features, offset_of
 from caloric.frames import Frames
 from caloric.gpu import devices
-from caloric.image import inputs, tiles
+from caloric.image import tiles
+from caloric.image.pixels import Source
 from caloric.matching import geometry as geometries
 from caloric.matching import propagation, refinement
 from caloric.matching.geometry import Geometry
@@ -37,6 +38,7 @@ class Verified:
 def propagated(
     pair: Verified,
     images: tuple[Any, Any],
+    sources: tuple[Source, Source],
     masks: tuple[Any, Any],
     options: ExtractOptions,
     threshold: float,
@@ -44,8 +46,9 @@ def propagated(
 ) -> Verified:
     """Return a pair with propagated matches, whose new frames are appended to its features.
 
-    New frames are inside the ``masks`` (h, w), if these are not None. ``options`` are those with
-    which the features were extracted, ``threshold`` is the largest residual of an inlier in pixels.
+    The CPU reads the images from ``sources``. New frames are inside the ``masks`` (h, w), if these
+    are not None. ``options`` are those with which the features were extracted, ``threshold`` is the
+    largest residual of an inlier in pixels.
     """
     features, known = (pair.a, pair.b), pair.geometry
     matrix = known.matrix
@@ -70,7 +73,7 @@ def propagated(
 
         new = on_device.propagate(features, inliers, checks, images, options, target)
     if new is None:
-        new = _on_cpu(features, inliers, checks, images, options)
+        new = _on_cpu(features, inliers, checks, sources, options)
     if not any(len(part.rows) for part in new):
         return pair
     extended = [_extended(features[i], new[1 - i]) for i in range(2)]
@@ -87,19 +90,20 @@ def _on_cpu(
     features: tuple[Features, Features],
     inliers: tuple[FloatArray, FloatArray],
     checks: Checks,
-    images: tuple[Any, Any],
+    sources: tuple[Source, Source],
     options: ExtractOptions,
 ) -> tuple[Propagated, Propagated]:
     """Return new matches of two images."""
-    gray = [inputs.gray(image) for image in images]
-    templates = [refinement.prepared(image) for image in gray]
+    templates = [
+        refinement.prepared(image.read(*(slice(0, n) for n in image.size))) for image in sources
+    ]
 
     def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
         return refinement.refine(templates[i], templates[1 - i], frames, predicted)
 
     def describe(i: int, maps: FloatArray) -> FloatArray:
         frames = Frames(maps, np.zeros(len(maps), np.float32))
-        stored = dispatch.describe_frames(gray[i], frames, options, None, tiles.MEMORY)
+        stored = tiled.describe(sources[i], frames, options, tiles.MEMORY)
         return _decoded(features[i], stored)
 
     a, b = (Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features)

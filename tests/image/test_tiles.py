@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 import caloric
 import photographs
-from caloric.image import tiles
+from caloric.extraction import tiled
+from caloric.image import pixels, tiles
+from caloric.options import ExtractOptions
 from same_features import FOUR_TILES, agree
 
 
@@ -52,3 +54,18 @@ def test_a_full_disk_is_reported(monkeypatch):
     monkeypatch.setattr(tiles.os, "posix_fallocate", full)
     with pytest.raises(caloric.InputError, match="set TMPDIR to another directory"):
         tiles._allocate((100, 100), 0)
+
+
+def test_a_kept_scale_space_is_built_once_and_describes_the_same(monkeypatch):
+    image = photographs.gray("camera", (160, 120))
+    features = caloric.extract(image, max_features=50)
+    built = []
+    build = tiles.build
+    monkeypatch.setattr(tiles, "build", lambda *args: built.append(1) or build(*args))
+    source = pixels.source(image)
+    kept = tiles.KeptSource(source.size, source.read)
+    options = ExtractOptions()
+    described = [tiled.describe(kept, features.frames, options, tiles.MEMORY) for _ in range(2)]
+    assert len(built) == 1
+    np.testing.assert_array_equal(described[0], features.descriptors)
+    np.testing.assert_array_equal(described[1], features.descriptors)

@@ -15,7 +15,7 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import devices
 from caloric.image import inputs, loading, tiles
-from caloric.image.pixels import lacks_texture, low_contrast, source, unused_range
+from caloric.image.pixels import Source, lacks_texture, low_contrast, source, unused_range
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.types import ImageLike
@@ -34,11 +34,12 @@ def extract_one(
     memory: int = tiles.MEMORY,
     on_device: bool = False,
     name: str = "image",
+    pixels: Source | None = None,
 ) -> Any:
     """Return the features of an image; with ``on_device`` they are left on the device.
 
-    An image that does not fit into device memory is processed on the CPU. Warnings start with
-    ``name``.
+    An image that does not fit into device memory is processed on the CPU, which reads it from
+    ``pixels`` if there is such a source. Warnings start with ``name``.
     """
     target = devices.resolve(device)
     check_device(target, options, on_device)
@@ -52,7 +53,7 @@ def extract_one(
         if 0 not in item[0].shape:
             features = batches.extract_one(item, options, target, on_device)
     if features is None:
-        pixels = tiled.checked_source(image, options.recipe.kernel)
+        pixels = pixels or tiled.checked_source(image, options.recipe.kernel)
         allowed = tiled.allowed_by(mask, pixels.size)
         frames, values = tiled.find(pixels, allowed, options, memory)
         features = options.features(frames, values, pixels.size)
@@ -148,9 +149,7 @@ def _describe(
     image: Any, frames: Frames, options: ExtractOptions, device: Any, memory: int
 ) -> NDArray[np.generic]:
     pixels = tiled.checked_source(image, options.recipe.kernel)
-    if 0 in pixels.size or len(frames) == 0:
-        return np.zeros((len(frames), options.recipe.dimension), options.output)
-    if device is not None:
+    if device is not None and 0 not in pixels.size and len(frames):
         from caloric.gpu import batches
 
         whole = pixels.read(*(slice(0, n) for n in pixels.size))

@@ -57,7 +57,7 @@ def find(
         pixels = image.read(*(slice(0, n) for n in image.size))
         whole = detection.by_opencv(pixels, options.contrast, options.edge)
     parts = []
-    for tile, space in tiles.scale_spaces(image.read, image.size, halo, memory):
+    for tile, space in tiles.scale_spaces(image, halo, memory):
         peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole
         peaks = peaks[tile.owns(peaks.xy)]
         if allowed is not None:
@@ -102,13 +102,15 @@ def describe(
     """Return the descriptors (n, d) of given frames of an image."""
     recipe = options.recipe
     result = np.zeros((len(frames), recipe.dimension), options.output)
+    if 0 in image.size or len(frames) == 0:
+        return result
     stretch = float((np.linalg.norm(frames.maps[:, :, :2], 2, (1, 2)) / frames.sigma).max())
     margin = tiles.halo(recipe.sampling.farthest() * stretch)
 
     def has_frames(tile: tiles.Tile) -> bool:
         return bool(tile.owns(frames.xy).any())
 
-    spaces = tiles.scale_spaces(image.read, image.size, margin, memory, has_frames, SCALES)
+    spaces = tiles.scale_spaces(image, margin, memory, has_frames, SCALES)
     for tile, space in spaces:
         rows, ladder = tile.owns(frames.xy), space.ladder()
         result[rows] = describe_levels(ladder, frames.maps[rows], options)

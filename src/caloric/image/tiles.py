@@ -11,12 +11,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
+from caloric.image.pixels import Source
 from caloric.image.scalespace import (
     CAMERA,
     FIRST,
@@ -96,27 +98,38 @@ def halo(farthest: float) -> int:
     return max(math.ceil(farthest * smoothest) + 3, _MOVES)
 
 
+class KeptSource(Source):
+    """A source that keeps its scale space, unless the image is larger than one tile."""
+
+    @cached_property
+    def space(self) -> ScaleSpace:
+        """The scale space of the whole image."""
+        return build(_whole(self))
+
+
+def _whole(image: Source) -> Image32:
+    h, w = image.size
+    return image.read(slice(0, h), slice(0, w))
+
+
 def scale_spaces(
-    read: Read,
-    size: tuple[int, int],
+    image: Source,
     margin: int,
     memory: int = MEMORY,
     select: Callable[[Tile], bool] = lambda tile: True,
     last: int = SCALES + 2,
 ) -> Iterator[tuple[Tile, ScaleSpace]]:
-    """Yield the selected tiles of an image of ``size`` (h, w) and their scale spaces.
+    """Yield the selected tiles of an image and their scale spaces.
 
-    Each needs about ``memory`` bytes. ``read(rows, columns)`` returns a window in grayscale;
-    ``margin`` is the result of :func:`halo`, and ``last`` the last layer of all octaves but the
-    coarsest.
+    Each needs about ``memory`` bytes. ``margin`` is the result of :func:`halo`, and ``last`` the
+    last layer that is needed of all octaves but the coarsest.
     """
-    h, w = size
-    tiles = _cut(size, memory)
+    tiles = _cut(image.size, memory)
     if len(tiles) == 1:
-        yield tiles[0], build(read(slice(0, h), slice(0, w)), last)
+        yield tiles[0], image.space if isinstance(image, KeptSource) else build(_whole(image), last)
         return
     with kept_up_to(memory):
-        yield from _windows(read, tiles, margin, memory, select, last)
+        yield from _windows(image.read, tiles, margin, memory, select, last)
 
 
 def _windows(
