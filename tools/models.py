@@ -125,8 +125,13 @@ def _by_library(images: Path, database: Path, max_features: int, options: dict[s
     library.match_exhaustive(database, matching_options=matching_options, device=cpu)
 
 
-def _caloric_model(images: Path, out: Path, max_features: int) -> tuple[Reconstruction, Report]:
-    """Return the model of ``caloric collection run``, and the seconds of each step."""
+def caloric_model(
+    images: Path, out: Path, max_features: int, refine: bool = True
+) -> tuple[Reconstruction, Report]:
+    """Return the model of ``caloric collection run``, and the seconds of each step.
+
+    Without ``refine``, tracks are neither propagated nor refined.
+    """
     settings, options = ExtractOptions(max_features=max_features), matching.Matching()
     seconds: Report = {}
     started = time.perf_counter()
@@ -144,10 +149,11 @@ def _caloric_model(images: Path, out: Path, max_features: int) -> tuple[Reconstr
         done("match")
         matching.verify(out, options, engine)
         done("verify")
-        propagating.propagate(str(images), out, engine)
-        done("propagate")
-        refining.refine(str(images), out, engine)
-        done("refine")
+        if refine:
+            propagating.propagate(str(images), out, engine)
+            done("propagate")
+            refining.refine(str(images), out, engine)
+            done("refine")
     exporting.export(out, "colmap", images)
     done("export")
     models = mapping.reconstruct(out, images).models
@@ -173,7 +179,7 @@ def run(scenes: list[Path], budgets: list[int], progress: Log) -> Report:
                 results[name] = evaluated(model, cameras) | {"features": count, "seconds": seconds}
                 progress(f"{scene.name}: caloric, {count:.0f} features")
                 started = time.perf_counter()
-                model, steps = _caloric_model(scene / "images", directory / "ours", round(count))
+                model, steps = caloric_model(scene / "images", directory / "ours", round(count))
                 seconds = time.perf_counter() - started
                 results[f"caloric, as many as {name}"] = evaluated(model, cameras) | {
                     "features": count, "seconds": seconds, "steps": steps,

@@ -1,8 +1,8 @@
 """``python -m tools refined-models``: models before and after ``caloric refine``, and snapped.
 
-The models are those of COLMAP's SIFT with known intrinsics. They imitate those of coarse matchers
-after their observations are disturbed. Snapping moves each observation to the nearest keypoint of
-COLMAP's SIFT. All three are adjusted in the same way.
+The models are those of COLMAP's SIFT, and of Caloric without refinement, with known intrinsics.
+Those of SIFT imitate coarse matchers after their observations are disturbed. Snapping moves each
+observation to the nearest keypoint of COLMAP's SIFT. All models are adjusted in the same way.
 """
 
 import json
@@ -16,68 +16,62 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from caloric.bench.report import versions
-from caloric.collection import adjusting, aligning, model_refining, scenes
+from caloric.collection import adjusting, aligning, model_refining, scenes, variances
 from caloric.collection.aligning import Mask
 from caloric.collection.scenes import Scene
 from caloric.interop import colmap, colmap_model, colmap_tables
 from caloric.interop.colmap_model import Camera
 from caloric.types import FloatArray, Log, Report
 from tools.models import aligned as alignment_errors
-from tools.models import by_executable
+from tools.models import by_executable, caloric_model
 from tools.pages.markdown import table
 
 _FEATURES = 3000
 _RADIUS = 6.0  # pixels; the corners of a cell of 8 pixels are 5.7 from its center
-_STEPS = 5  # of triangulation
-_TO_GAUSSIAN = 1.4826  # standard deviation by the median of the absolute value
 _FIXED = {"refine_focal_length": False, "refine_extra_params": False}
-_CASES: dict[str, Callable[[FloatArray, np.random.Generator], FloatArray]] = {
-    "COLMAP SIFT": lambda xy, random: xy,
+_SIFT, _CALORIC = "COLMAP SIFT", "Caloric, unrefined"
+_DISTURBED: dict[str, Callable[[FloatArray, np.random.Generator], FloatArray]] = {
     "noise of 1.5 px": lambda xy, random: xy + random.normal(0, 1.5, xy.shape),
     "grid of 8 px": lambda xy, random: 8 * np.floor(xy / 8) + 4,
 }
 
 
-def _evaluated(scene: Scene, xy: FloatArray, cameras: Report) -> Report:
+def _evaluated(scene: Scene, xy: FloatArray, good: Mask, cameras: Report) -> Report:
     errors = scenes.residuals(scene, xy, scene.points.xyz)
-    centers = np.stack([image.center for image in scene.images])
     truth = np.array([cameras[image.name]["centre"] for image in scene.images])
-    baseline = float(np.median(np.linalg.norm(np.diff(truth, axis=0), axis=1)))
-    deviations = alignment_errors(centers, truth) / baseline
+    deviations = alignment_errors(_centers(scene), truth) / _baseline(truth)
+    # Errors of the given poses are not part of the difference of two models.
+    one, other = (
+        _centers(_adjusted(scene, xy, good & (scene.point % 2 == half))) for half in (0, 1)
+    )
     return {
         "mean error, pixels": float(scenes.means(scene, errors).mean()),
         "median error, pixels": float(np.median(errors)),
         "mean error of cameras, of the baseline": float(deviations.mean()),
         "maximum error of cameras, of the baseline": float(deviations.max()),
+        "difference of halves, of the baseline": float(
+            alignment_errors(one, other).mean() / _baseline(other)
+        ),
     }
 
 
-def _ratios(scene: Scene, covariances: FloatArray, used: Mask) -> list[float]:
+def _centers(scene: Scene) -> FloatArray:
+    return np.stack([image.center for image in scene.images])
+
+
+def _baseline(centers: FloatArray) -> float:
+    return float(np.median(np.linalg.norm(np.diff(centers, axis=0), axis=1)))
+
+
+def _ratios(scene: Scene, covariances: FloatArray, refined: Mask) -> list[float]:
     """Return the predicted standard deviation by the measured one, in x and y.
 
-    A residual is smaller than the error, because the point is fitted to the observations: with the
-    weights Σ⁻¹ and the derivatives J by the point, its covariance is Σ − J (Σ Jᵀ Σ⁻¹ J)⁻¹ Jᵀ. The
-    measured deviation is the median residual, divided by its predicted deviation, of points with at
-    least three observations, scaled to that of a Gaussian.
+    The measured one is that of the median residual of points with three or more observations.
     """
-    count = len(scene.points.ids)
-    used = used & (np.bincount(scene.point, used, minlength=count) >= 3)[scene.point]
-    part, point = covariances[used], scene.point[used]
-    xyz = scene.points.xyz.copy()
-    for _ in range(_STEPS):
-        at = scenes.project(scene, xyz)
-        slopes, errors = at.slopes[used], (scene.xy - at.xy)[used]
-        weighted = slopes.transpose(0, 2, 1) @ np.linalg.inv(part)
-        normal, right = np.zeros((count, 3, 3)), np.zeros((count, 3))
-        np.add.at(normal, point, weighted @ slopes)
-        np.add.at(right, point, np.einsum("mij,mj->mi", weighted, errors))
-        normal[np.bincount(point, minlength=count) == 0] = np.eye(3)
-        inverse = np.linalg.inv(normal)
-        xyz = xyz + np.einsum("pij,pj->pi", inverse, right)
-    expected = part - slopes @ inverse[point] @ slopes.transpose(0, 2, 1)
-    deviations = np.sqrt(np.maximum(np.diagonal(expected, axis1=1, axis2=2), 1e-12))
-    measured = _TO_GAUSSIAN * np.median(np.abs(errors) / deviations, 0)
-    return [float(1 / value) for value in measured]
+    rows = np.flatnonzero(variances.redundant(scene, refined))
+    part = scenes.part(scene, rows)
+    values = variances.deviations(*variances.residuals(part, covariances[rows]))
+    return [float(1 / value) for value in variances.measured(values)]
 
 
 def _adjusted(scene: Scene, xy: FloatArray, good: Mask) -> Scene:
@@ -105,12 +99,16 @@ def _written(scene: Scene, xy: FloatArray, directory: Path) -> Path:
     return directory
 
 
-def _base(images: Path, cameras: Report, work: Path) -> Scene:
-    """Return COLMAP's model of its SIFT features, adjusted with the known intrinsics."""
+def _sift_model(images: Path, work: Path) -> Path:
     by_executable(images, work / "database.db", _FEATURES, {})
     (work / "sparse").mkdir()
     models = colmap.map_images(work / "database.db", images, work / "sparse")
-    scene = scenes.read(max(models, key=lambda model: len(model.images)).directory)
+    return max(models, key=lambda model: len(model.images)).directory
+
+
+def _calibrated(directory: Path, cameras: Report) -> Scene:
+    """Return a model that is adjusted with the known intrinsics."""
+    scene = scenes.read(directory)
     known = {}
     for image in scene.images:
         camera, matrix = scene.cameras[image.camera], cameras[image.name]["K"]
@@ -128,34 +126,40 @@ def _refined(
     with np.load(directory / model_refining.COVARIANCES) as arrays:
         xx, xy, yy = arrays["covariances"].astype(np.float64).T
         covariances = np.stack([xx, xy, xy, yy], 1).reshape(-1, 2, 2)
-        ratios = _ratios(scene, covariances, arrays["refined"])
-    return _evaluated(scene, scene.xy, cameras) | {
+        refined, components = arrays["refined"], arrays["components"].tolist()
+    return _evaluated(scene, scene.xy, refined, cameras) | {
         "share refined": (outcome.refined - outcome.added) / outcome.observations,
         "added observations": outcome.added,
         "weighted": outcome.weighted,
-        "predicted by measured deviation, x and y": ratios,
+        "predicted by measured deviation, x and y": _ratios(scene, covariances, refined),
+        "variances: alignment, relief, common": components,
         "seconds": seconds,
     }
 
 
 def _scene(directory: Path, work: Path, progress: Log) -> Report:
     cameras, images = json.loads((directory / "cameras.json").read_text()), directory / "images"
-    base = _base(images, cameras, work)
+    progress(f"{directory.name}: models")
+    sift = _calibrated(_sift_model(images, work), cameras)
+    unrefined, _ = caloric_model(images, work / "ours", _FEATURES, refine=False)
+    bases = {_SIFT: sift, _CALORIC: _calibrated(unrefined.directory, cameras)}
+    for case, disturb in _DISTURBED.items():
+        bases[case] = replace(sift, xy=disturb(sift.xy, np.random.default_rng(0)))
     keypoints = {
         name: rows[:, :2].astype(np.float64)
         for name, rows in colmap_tables.keypoints(work / "database.db").items()
     }
     results: Report = {}
-    for number, (case, disturb) in enumerate(_CASES.items()):
+    for number, (case, base) in enumerate(bases.items()):
         progress(f"{directory.name}: {case}")
-        xy = disturb(base.xy, np.random.default_rng(0))
-        start = _adjusted(replace(base, xy=xy), xy, np.ones(len(xy), bool))
-        rows = {"unrefined": _evaluated(start, xy, cameras)}
-        snapped, distances = _snapped(start, keypoints)
-        good = np.isfinite(distances)
-        if case != "COLMAP SIFT":  # its observations are keypoints
+        xy, everything = base.xy, np.ones(len(base.xy), bool)
+        start = _adjusted(base, xy, everything)
+        rows = {"unrefined": _evaluated(start, xy, everything, cameras)}
+        if case in _DISTURBED:  # the other observations are keypoints
+            snapped, distances = _snapped(start, keypoints)
+            good = np.isfinite(distances)
             result = _adjusted(start, snapped, good)
-            rows["snapped"] = _evaluated(result, snapped, cameras)
+            rows["snapped"] = _evaluated(result, snapped, good, cameras)
         model = _written(start, xy, work / f"model {number}")
         started = time.perf_counter()
         outcome = model_refining.refine_model(
@@ -177,20 +181,33 @@ def run(directories: list[Path], progress: Log) -> Report:
 
 
 def lines(report: Report) -> list[str]:
-    """Return a Markdown table with one row per model."""
-    head = ["scene, observations", "model", "mean error", "median error", "camera centers, mean",
-            "maximum"]  # fmt: skip
-    rows = [
-        [
-            f"{scene}, {case}", name, f"{values['mean error, pixels']:.3f} px",
-            f"{values['median error, pixels']:.3f} px",
-            f"{values['mean error of cameras, of the baseline']:.3%}",
-            f"{values['maximum error of cameras, of the baseline']:.3%}",
-        ]
+    """Return Markdown tables with one row per model, and of the covariances of refined models."""
+    cases = {
+        f"{scene}, {case}": {name: v for name, v in models.items() if isinstance(v, dict)}
         for scene, cases in report.items()
         if scene != "about"
         for case, models in cases.items()
+    }
+    head = ["scene, observations", "model", "mean error", "median error", "camera centers, mean",
+            "maximum", "halves"]  # fmt: skip
+    rows = [
+        [
+            case, name, f"{values['mean error, pixels']:.3f} px",
+            f"{values['median error, pixels']:.3f} px",
+            f"{values['mean error of cameras, of the baseline']:.3%}",
+            f"{values['maximum error of cameras, of the baseline']:.3%}",
+            f"{values['difference of halves, of the baseline']:.3%}",
+        ]
+        for case, models in cases.items()
         for name, values in models.items()
-        if isinstance(values, dict)
     ]  # fmt: skip
-    return [table(head, rows)]
+    predicted = []
+    for case, models in cases.items():
+        x, y = models["refined"]["predicted by measured deviation, x and y"]
+        alignment, relief, common = models["refined"]["variances: alignment, relief, common"]
+        predicted.append(
+            [case, f"{x:.2f}", f"{y:.2f}", f"{alignment:.2f}", f"{relief**0.5:.3f} px",
+             f"{common**0.5:.3f} px"]
+        )  # fmt: skip
+    titles = ["scene, observations", "x", "y", "a", "√b", "√c"]
+    return [table(head, rows), "", table(titles, predicted)]

@@ -68,7 +68,7 @@ def _refine_model(
     extend: bool,
     hdf5: bool,
 ) -> None:
-    from caloric.collection.model_refining import refine_model
+    from caloric.collection.model_refining import LONG, refine_model
 
     with console.working(f"refining {model}"):
         result = refine_model(
@@ -79,7 +79,7 @@ def _refine_model(
         console.skipped(name, f"{why}; its observations were not refined")
     typer.echo(str(result))
     for length, (before, after) in result.by_length.items():
-        more = " or more" if length == max(result.by_length) else ""
+        more = " or more" if length == LONG else ""
         typer.echo(f"  {length}{more} observations per point: {before:.3f} px, {after:.3f} px")
     if adjust and result.improved:
         weights = "weighted by the covariances" if result.weighted else "by COLMAP, without weights"

@@ -6,18 +6,19 @@ consistent than the old one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import adjusting, aligning, checkpoints, extending, scenes
+from caloric.collection import adjusting, aligning, checkpoints, extending, scenes, variances
 from caloric.collection.adjusting import Adjusted
 from caloric.collection.aligning import Aligned, Aligner
 from caloric.collection.image_cache import Views
 from caloric.collection.scenes import Scene
 from caloric.collection.steps import Progress, no_progress
+from caloric.collection.variances import Components
 from caloric.errors import InputError
 from caloric.image import inputs, reading
 from caloric.interop import colmap, colmap_command, colmap_model, weighted_adjustment
@@ -34,7 +35,7 @@ from caloric.types import FloatArray
 
 COVARIANCES, COVARIANCES_HDF5 = "covariances.npz", "covariances.h5"  # beside the files of the model
 _MEMORY = 1e9  # bytes of images
-_LONG = 5  # tracks of this length or longer are one row of the comparison
+LONG = 5  # tracks of this length or longer are one row of the comparison
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _errors(scene: Scene, xy: FloatArray) -> FloatArray:
 def _by_length(
     scene: Scene, before: FloatArray, after: FloatArray
 ) -> dict[int, tuple[float, float]]:
-    lengths = np.minimum(np.bincount(scene.point, minlength=len(before)), _LONG)
+    lengths = np.minimum(np.bincount(scene.point, minlength=len(before)), LONG)
     return {
         int(length): (
             float(before[lengths == length].mean()),
@@ -214,10 +215,11 @@ def refine_model(
         larger = replace(scene, points=replace(scene.points, xyz=xyz))
         if extend and aligned.refined.any():
             larger, aligned = extending.extend(larger, views, set(skipped), aligned, progress)
-        result = Adjusted(larger, {})
+        result, components = Adjusted(larger, {}), Components()
         if adjust and aligned.refined.any():
             options = {"refine_focal_length": intrinsics, "refine_extra_params": intrinsics}
             result = adjusting.adjust(larger, aligned, options, weighted)
+            components = variances.estimate(result.scene, aligned)
         elif extend:
             points = scenes.triangulate(larger, aligned.xy, aligned.refined)
             result = Adjusted(replace(larger, points=replace(larger.points, xyz=points)), {})
@@ -227,10 +229,11 @@ def refine_model(
         improved = bool(aligned.refined.any() and after.mean() < before.mean())
         if not improved:
             larger, result, aligned = scene, Adjusted(scene, {}), aligning.unrefined(scene.xy)
+            components = Components()
             errors, after = scenes.residuals(scene, scene.xy, scene.points.xyz), before
         everything = np.ones(len(larger.xy), bool)
         new = adjusting.changed(result.scene, aligned.xy, result.scene.points.xyz, everything)
-        _write_covariances(target, larger, aligned, result, hdf5)
+        _write_covariances(target, aligned, result, components, hdf5)
         points_errors = scenes.means(larger, errors)
         colmap_model.write(
             target, new.cameras, new.images, replace(new.points, errors=points_errors)
@@ -249,15 +252,18 @@ def _three(covariances: FloatArray) -> NDArray[np.float32]:
 
 
 def _write_covariances(
-    directory: Path, scene: Scene, aligned: Aligned, result: Adjusted, hdf5: bool
+    directory: Path, aligned: Aligned, result: Adjusted, components: Components, hdf5: bool
 ) -> None:
+    scene = result.scene
     numbers = np.array([image.number for image in scene.images], np.uint32)
-    total, noise = _three(aligned.covariances), _three(aligned.noise)
+    total = _three(variances.covariances(scene, aligned, components))
+    noise = _three(aligned.noise)
     poses = [number for number in numbers if number in result.poses]
     with replacing(directory / COVARIANCES) as file:
         np.savez(
             file, image_ids=numbers[scene.image], keypoints=scene.keypoint.astype(np.uint32),
             refined=aligned.refined, covariances=total, noise=noise,
+            components=np.array(astuple(components)),
             pose_image_ids=np.array(poses, np.uint32),
             poses=np.reshape([result.poses[number] for number in poses], (-1, 6, 6)),
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Models as arrays of observations: projections, triangulation, and local maps between views."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,14 @@ def build(cameras: dict[int, Camera], images: list[RegisteredImage], points: Poi
             (np.full(len(keypoint), number), keypoint, order[position], image.xy[keypoint])
         )
     return Scene(cameras, images, points, *(np.concatenate(v) for v in zip(*parts, strict=True)))
+
+
+def part(scene: Scene, rows: Indices) -> Scene:
+    """Return a scene with some of the observations (k,) only, and all images and points."""
+    return replace(
+        scene, image=scene.image[rows], keypoint=scene.keypoint[rows], point=scene.point[rows],
+        xy=scene.xy[rows],
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
