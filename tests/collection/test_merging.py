@@ -303,6 +303,75 @@ def test_merged_tracks_are_refined(tmp_path):
     assert list(result.skipped) == ["2.png"]
 
 
+def matched(cv2, detector, images):
+    """Return OpenCV's keypoints by image, and their matches by pair; some are incorrect."""
+    keypoints, matches = {}, {}
+    features = {name: detector.detectAndCompute(image, None) for name, image in images.items()}
+    for name, (points, _) in features.items():
+        keypoints[name] = np.array([point.pt for point in points])
+    matcher = cv2.BFMatcher(detector.defaultNorm(), crossCheck=True)
+    for a, b in combinations(images, 2):
+        rows = [(m.queryIdx, m.trainIdx) for m in matcher.match(features[a][1], features[b][1])]
+        matches[a, b] = np.array(rows, np.uint32)
+    return keypoints, matches
+
+
+def test_three_detectors_are_merged_and_refined(tmp_path):
+    """Caloric, OpenCV's SIFT with verified pairs, and OpenCV's ORB in hloc files."""
+    cv2 = pytest.importorskip("cv2")
+    whole = photographs.gray("astronaut", (320, 320))
+    maps = {
+        f"{i}.png": photographs.similarity(1 + 0.05 * i, 4 * i, (2.3 * i, -1.2), (160, 160))
+        for i in range(3)
+    }
+    images = {name: photographs.warp(whole, moved) for name, moved in maps.items()}
+    (tmp_path / "images").mkdir()
+    for name, image in images.items():
+        cv2.imwrite(str(tmp_path / "images" / name), image)
+    sift, orb = (
+        matched(cv2, detector, images) for detector in (cv2.SIFT_create(400), cv2.ORB_create(400))
+    )
+    features = {name: caloric.extract(image, max_features=400) for name, image in images.items()}
+    ours = (
+        {name: each.frames.maps[:, :, 2] for name, each in features.items()},
+        {(a, b): caloric.match(features[a], features[b]).indices for a, b in combinations(maps, 2)},
+    )
+    camera = CameraRow(2, 320, 320, CAMERA.parameters, 1)
+    paths = [
+        write_database(tmp_path / "ours.db", *ours, verified=False, camera=camera),
+        write_database(tmp_path / "sift.db", *sift, verified=False, camera=camera),
+        tmp_path / "hloc",
+    ]
+    with colmap_tables.opened(paths[1]) as tables:
+        for (a, b), rows in sift[1].items():
+            p, q = sift[0][a][rows[:, 0]], sift[0][b][rows[:, 1]]
+            matrix, inliers = cv2.findHomography(p + 0.5, q + 0.5, cv2.RANSAC, 2.0)
+            tables.add_geometry(a, b, rows[inliers[:, 0] > 0], PairGeometry(6, {"H": matrix}))
+    write_hloc(tmp_path / "hloc", *orb, image_size=(320, 320))
+    results = {}
+    for refine in (False, True):
+        out = tmp_path / f"{refine}.db"
+        result = caloric.merge(paths, out, refine=refine, images=tmp_path / "images")
+        keypoints, pairs = content(out)
+        distances = {}
+        for (a, b), (_, inliers) in pairs.items():
+            rows = np.array(inliers).T
+            p, q = (
+                photographs.apply(cv2.invertAffineTransform(maps[name]), keypoints[name][i][..., 2])
+                for name, i in zip((a, b), rows, strict=True)
+            )
+            distances[a, b] = np.linalg.norm(p - q, axis=1)
+        results[refine] = {pair: np.median(values) for pair, values in distances.items()}
+        assert (result.pairs, result.verified) == (3, 3)
+        separate = sum(len(xy) for part in (sift, ours, orb) for xy in part[0].values())
+        assert 0.5 * separate < result.keypoints < separate
+        assert result.keypoints + result.shared <= separate
+        for pair, values in distances.items():
+            assert len(values) > max(len(part[1][pair]) for part in (sift, ours, orb))
+            assert (values < 4.5).mean() > 0.95
+    assert all(results[True][pair] < 0.5 * results[False][pair] for pair in results[True])
+
+
 def test_inconsistent_matches_are_removed(tmp_path):
     positions, matches = source(projections(200), np.arange(200), 0, 1)
     moved = positions["a.png"][:20]
