@@ -256,7 +256,7 @@ def test_hloc_files_get_cameras_from_images(tmp_path):
         cv2.imwrite(str(tmp_path / "images" / name), image)
     result = caloric.merge(paths, tmp_path / "out.db", images=tmp_path / "images")
     assert (result.keypoints, result.pairs, result.verified) == (80, 1, 0)
-    assert "COLMAP has verified them" in str(result)
+    assert "not verified by any source: 1 pair;" in str(result)
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         assert database.execute("SELECT width, height FROM cameras").fetchall() == [SIZE]
         assert database.execute("SELECT DISTINCT cols FROM keypoints").fetchall() == [(2,)]
@@ -449,7 +449,7 @@ def test_bad_input(two, tmp_path):
     (tmp_path / "text.db").write_text("not a database, but a text that is long enough")
     fails("text.db: not a COLMAP database", one, tmp_path / "text.db")
     (tmp_path / "empty").mkdir()
-    fails("contains 0 hloc feature files", one, tmp_path / "empty")
+    fails("neither a collection nor", one, tmp_path / "empty")
     (tmp_path / "empty" / "features").mkdir()
     fails("caloric collection export", one, tmp_path / "empty")
     positions, matches = source(projections(20), np.arange(20), 0, 0)

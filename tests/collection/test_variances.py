@@ -74,8 +74,8 @@ def test_observations_that_were_not_refined_have_no_influence(scene):
     aligned = observed(scene, Components(0.6, 0.02, 0.0))
     refined = np.arange(len(scene.xy)) % 3 > 0
     expected = variances.estimate(scene, replace(aligned, refined=refined))
-    wrong = np.where(refined[:, None], aligned.xy, aligned.xy + 50)
-    aligned = replace(aligned, xy=wrong, refined=refined)
+    shifted = np.where(refined[:, None], aligned.xy, aligned.xy + 50)
+    aligned = replace(aligned, xy=shifted, refined=refined)
     assert variances.estimate(scene, aligned) == expected
     covariances = variances.covariances(scene, aligned, expected)
     assert np.isinf(covariances[~refined][:, [0, 1], [0, 1]]).all()

@@ -26,7 +26,10 @@ def merge(
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the merged tracks. Needs --images.")
     ] = False,
-    images: Annotated[Path | None, typer.Option(help="Image directory.")] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Image directory, for --refine and for images without a camera."),
+    ] = None,
     sigma: Annotated[
         float, typer.Option(help="Scale, in pixels, to assume for keypoints that have none.")
     ] = POINT_SIGMA,

@@ -53,9 +53,20 @@ def refine(
     if (directory is None) == (images is None):
         raise InputError("specify the image directory once: caloric refine PROJECT IMAGES -o OUT")
     image_directory = check_input_directory(str(directory or images))
+    if not project.exists():
+        raise InputError(f"{project}: no such file or directory")
     if project.is_dir():
+        if matches is not None or sigma != POINT_SIGMA:
+            raise InputError(
+                f"--matches and --sigma are for databases and hloc files only; {project} is a model"
+            )
         _refine_model(project, image_directory, output, adjust, intrinsics, extend, hdf5)
     else:
+        if not (adjust and intrinsics and extend) or hdf5:
+            raise InputError(
+                "--no-adjust, --no-intrinsics, --no-extend and --hdf5 are for models (directories) "
+                f"only; {project} is a file"
+            )
         _refine_project(project, image_directory, output, matches, sigma)
 
 
@@ -82,7 +93,9 @@ def _refine_model(
         more = " or more" if length == LONG else ""
         typer.echo(f"  {length}{more} observations per point: {before:.3f} px, {after:.3f} px")
     if adjust and result.improved:
-        weights = "weighted by the covariances" if result.weighted else "by COLMAP, without weights"
+        weights = "weighted by the covariances"
+        if not result.weighted:
+            weights = "by COLMAP, without weights (they need pycolmap 4 and pyceres)"
         typer.echo(f"bundle adjustment {weights}")
     typer.echo(f"written: {output}")
     if result.skipped:

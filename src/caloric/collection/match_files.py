@@ -117,6 +117,11 @@ def _in_directory(directory: Path) -> tuple[Path, ...]:
     files = sorted(path for path in directory.iterdir() if path.suffix.lower() in _HDF5)
     matches = [path for path in files if _has_matches(path)]
     features = [path for path in files if path not in matches]
+    if not files:
+        raise InputError(
+            f"{directory}: neither a collection nor a directory with hloc files; pass a COLMAP "
+            "database, a collection, or hloc feature and match files (.h5)"
+        )
     if len(features) != 1 or len(matches) != 1:
         raise InputError(
             f"{directory}: contains {len(features)} hloc feature files and {len(matches)} match "

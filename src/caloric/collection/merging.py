@@ -30,6 +30,7 @@ from caloric.interop.colmap_tables import CameraRow, Tables
 from caloric.interop.exporters import Request
 from caloric.pipeline import POINT_SIGMA
 from caloric.runtime.files import check_input_directory, check_target, replacing_path
+from caloric.runtime.words import counted
 from caloric.types import FloatArray
 
 _log = logging.getLogger(__name__)
@@ -79,8 +80,8 @@ class MergeResult:
             lines.append(f"{self.refined:,} keypoints refined")
         if self.verified < self.pairs:
             lines.append(
-                f"{self.pairs - self.verified:,} pairs have no geometry in any source; the mapper "
-                "ignores them until COLMAP has verified them, see docs/merging.md"
+                f"not verified by any source: {counted(self.pairs - self.verified, 'pair')}; the "
+                "mapper ignores pairs until COLMAP has verified them, see docs/merging.md"
             )
         return "\n".join([*lines, f"written: {self.database}"])
 

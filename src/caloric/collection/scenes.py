@@ -15,6 +15,7 @@ from caloric.types import FloatArray
 Indices = NDArray[np.int64]
 _STEPS = 8  # of triangulation
 _MIN_DEPTH = 1e-9
+_MODELS = "*", "sparse/*", "colmap/sparse/*"  # where models are in a project or collection
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,18 @@ class Scene:
         return slice(int(start), int(end))
 
 
+def _has_model(directory: Path) -> bool:
+    return any((directory / f"cameras{suffix}").is_file() for suffix in (".bin", ".txt"))
+
+
 def read(directory: Path) -> Scene:
     """Return the model in a directory; raise InputError if it has no points."""
+    if not _has_model(directory):
+        inner = sorted(
+            path for where in _MODELS for path in directory.glob(where) if _has_model(path)
+        )
+        hint = f"; use {inner[0]}" if inner else ""
+        raise InputError(f"{directory}: no COLMAP model, which has cameras.bin or .txt{hint}")
     try:
         cameras, points = colmap_model.cameras(directory), colmap_model.points(directory)
         images = sorted(colmap_model.registered(directory), key=lambda image: image.name)
