@@ -82,8 +82,12 @@ def _initialize_worker(count: int, settings: dict[str, str]) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-# The modules that workers use. A fork server imports them once for all workers.
-_PRELOADED = ["caloric.collection.matching", "caloric.collection.refining"]
+# The modules that workers use, and libraries that these import when they need them. A fork server
+# imports them once for all workers, and ignores those that are not installed.
+_PRELOADED = [
+    "caloric.collection.matching", "caloric.collection.propagating", "caloric.collection.refining",
+    "PIL.ImageOps", "caloric_native", "pyarrow.parquet", "scipy.spatial", "scipy.special",
+]  # fmt: skip
 
 
 def _context() -> Any:
