@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 import caloric
 from caloric.gpu import batches, graphs, pipeline, upload
 from caloric.gpu import neighbors as gpu_neighbors
+from caloric.options import ExtractOptions
 from torch_device import HERE, out_of_memory, photograph
 
 
@@ -100,9 +102,9 @@ def test_extraction_falls_back_to_the_cpu(monkeypatch, caplog):
 def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):
     extract, capacities = pipeline.extract, []
 
-    def overflow_twice(images, options, masks=None, capacity=0):
+    def overflow_twice(images, options, masks, capacity, sizes, octaves):
         capacities.append(capacity)
-        batch = extract(images, options, masks, capacity)
+        batch = extract(images, options, masks, capacity, sizes, octaves)
         full = torch.ones(len(images), dtype=torch.bool)
         return replace(batch, overflowed=full) if len(capacities) < 3 else batch
 
@@ -120,7 +122,7 @@ def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):
 def test_incomplete_batches_are_yielded_if_too_many_pixels_wait(monkeypatch):
     monkeypatch.setattr(batches, "_WAITING", 1000)
     items = [(i, (np.zeros((10, 10 + i), np.float32), None)) for i in range(30)]
-    parts = list(batches._by_kind(iter(items)))
+    parts = list(batches._grouped(iter(items), ExtractOptions(), torch.device("cpu")))
     assert sorted(index for part in parts for index, _ in part) == list(range(30))
     assert len(parts) == 30
 
@@ -132,3 +134,44 @@ def test_an_image_with_too_large_a_pyramid_is_processed_on_the_cpu(monkeypatch, 
     assert "using the CPU" in caplog.text
     expected = caloric.extract(image, max_features=50)
     np.testing.assert_array_equal(features.descriptors, expected.descriptors)
+
+
+def _sizes(items, monkeypatch, **options):
+    monkeypatch.setattr(batches.backend, "of", lambda device: SimpleNamespace(compiled=True))
+    numbered = enumerate(items)
+    parts = batches._grouped(numbered, ExtractOptions(**options), torch.device("cpu"))
+    return [[item[0].shape for _, item in part] for part in parts]
+
+
+def test_images_of_similar_sizes_share_a_batch(monkeypatch):
+    similar = [(np.zeros((97 + i % 16, 120), np.uint8), None) for i in range(20)]
+    assert [len(part) for part in _sizes(similar, monkeypatch)] == [20]
+    others = [
+        (np.zeros((400, 120), np.uint8), None),  # too large
+        (np.zeros((99, 120, 3), np.uint8), None),  # colors
+        (np.zeros((98, 120), np.uint16), None),  # another type
+        (np.zeros((97, 120), np.float32), None),  # its range must be checked
+        (np.zeros((100, 120), np.uint8), np.ones((100, 120), bool)),  # a mask
+        (torch.zeros((100, 120), dtype=torch.uint8), None),
+        (np.zeros((113, 120), np.uint8), None),  # more octaves
+    ]
+    assert len(_sizes(similar + others, monkeypatch)) == 1 + len(others)
+    many = [(np.zeros((97 + i % 16, 120), np.uint8), None) for i in range(80)]
+    assert [len(part) for part in _sizes(many, monkeypatch)] == [32, 32, 16]
+    intensities = _sizes(similar, monkeypatch, descriptor="distribution-field")
+    assert len(intensities) == 16  # one for each size
+
+
+@pytest.mark.usefixtures("kernels")
+def test_features_in_a_batch_of_different_sizes_are_those_of_single_images():
+    image = photograph()
+    images = [image[i : 200 + 3 * i, i : 210 + 5 * i] for i in range(11)]
+    for output in ("float32", "uint8"):
+        together = caloric.extract(images, max_features=60, device="cuda", dtype=output)
+        for part, features in zip(images, together, strict=True):
+            alone = caloric.extract(part, max_features=60, device="cuda", dtype=output)
+            assert features.image_size == part.shape
+            np.testing.assert_array_equal(features.frames.xy, alone.frames.xy)
+            np.testing.assert_allclose(features.frames.maps, alone.frames.maps, atol=1e-4)
+            difference = np.abs(np.subtract(features.descriptors, alone.descriptors, dtype=float))
+            assert difference.max() <= (1 if output == "uint8" else 1e-3)

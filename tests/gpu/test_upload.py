@@ -4,6 +4,8 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import caloric
 import photographs
@@ -78,3 +80,23 @@ def test_invalid_pixels_raise_the_same_error_as_on_the_cpu(image, name, message)
             caloric.extract([good, image], name, device=device)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000))
+def test_enlarged_kinds_hold_the_image_and_are_few(h, w):
+    kind = upload.Kind((h, w, 3), "u1", tensor=False)
+    enlarged = kind.enlarged()
+    assert enlarged.shape[2:] == (3,)
+    for length, rounded in zip(kind.size, enlarged.size, strict=True):
+        assert length <= rounded < max(1.5 * length, 2)
+        assert rounded.bit_count() <= 2
+    assert enlarged.enlarged() == enlarged
+
+
+def test_images_are_padded_to_a_common_size():
+    images = [np.full((2, 3), 5, np.uint8), np.full((4, 1), 7, np.uint8)]
+    kind = upload.Kind((4, 3), "u1", tensor=False)
+    padded = upload.upload_padded(images, kind, 3, torch.device("cpu")).numpy()
+    assert padded.shape == (3, 4, 3)
+    np.testing.assert_array_equal(padded[0, :2, :3], images[0])
+    np.testing.assert_array_equal(padded[1, :4, :1], images[1])

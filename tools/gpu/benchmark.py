@@ -57,6 +57,7 @@ def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
     parts: dict[str, Callable[[], Report]] = {
         # Public functions:
         "arrays": lambda: users.arrays(photographs, name, log),
+        "sizes": lambda: users.sizes(photographs, name, log),
         "files": lambda: users.files(photographs, name, log),
         "pairs": lambda: users.pairs(photographs, name, log),
         "views": lambda: users.views(photographs, name, log),

@@ -75,10 +75,10 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
         return float((values - plain).double().norm() / plain.double().norm())
 
     plain = scalespace.build(images, layout)
-    report = {"pyramid": difference(compiled.build(images, layout), plain)}
+    report = {"pyramid": difference(compiled.build(images, layout, None), plain)}
     options = ExtractOptions(max_features=None)
     thresholds = (options.lowest, options.edge, gpu_pipeline.default_capacity(layout.size))
-    both = (find(plain, layout, *thresholds) for find in (compiled.find, extrema.find))
+    both = (find(plain, layout, *thresholds, None) for find in (compiled.find, extrema.find))
     (positions, strengths), (expected_positions, expected) = (
         extrema.strongest(peaks, 500) for peaks in both
     )
@@ -92,7 +92,7 @@ def fused_kernels(photographs: Path, device: Any) -> Report:
     for name, power in [*recipes, ("caloric", 0.7), ("caloric", 0.5)]:
         recipe = descriptor(name)
         measurement = Measurement(recipe.sampling, recipe.kernel, power, 6)
-        arguments = (plain, layout, flat, FrameBlock(0, 500), measurement, torch.float32)
+        arguments = (plain, layout, flat, FrameBlock(0, 500), measurement, torch.float32, None)
         densities = (compiled.harmonics(*arguments), density.measure(*arguments))
         report[f"density: {name}, power {power:g}"] = difference(*densities)
     return report

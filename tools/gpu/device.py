@@ -68,9 +68,9 @@ def stages(images: Any, options: ExtractOptions) -> Report:
     """Return the milliseconds per image of each stage, and the minimum memory traffic."""
     device, count = images.device, len(images)
     layout, stage = pyramid(*images.shape[1:]), backend.of(device)
-    rows = stage.build(images, layout)
+    rows = stage.build(images, layout, None)
     thresholds = (options.lowest, options.edge, pipeline.default_capacity(layout.size))
-    candidates = stage.find(rows, layout, *thresholds)
+    candidates = stage.find(rows, layout, *thresholds, None)
     limit = options.max_features or 0
     positions, strengths = extrema.strongest(candidates, limit)
     maps = pipeline.upright(positions, strengths)
@@ -88,8 +88,8 @@ def stages(images: Any, options: ExtractOptions) -> Report:
     measured = measure()
     raw = pooling.pool(measured, table)
     runs: dict[str, Callable[[], Any]] = {
-        "pyramid": lambda: stage.build(images, layout),
-        "extrema": lambda: stage.find(rows, layout, *thresholds),
+        "pyramid": lambda: stage.build(images, layout, None),
+        "extrema": lambda: stage.find(rows, layout, *thresholds, None),
         "strongest": lambda: extrema.strongest(candidates, limit),
         "directions": lambda: orientation.oriented(reader, maps, strengths, limit),
         "density": measure,
@@ -148,7 +148,7 @@ def describing(photographs: Path, device: Any) -> Report:
     with torch.no_grad():
         images = torch.from_numpy(image)[None].to(device)
         layout = pyramid(640, 800)
-        rows = backend.of(device).build(images, layout)
+        rows = backend.of(device).build(images, layout, None)
         frames = graphs.run(images, options, None).maps[0]
         maps = frames.repeat(-(-FRAMES // len(frames)), 1, 1)[:FRAMES].contiguous()
         reader = Reader(rows, layout, FRAMES)

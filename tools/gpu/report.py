@@ -19,6 +19,8 @@ def lines(report: Report) -> list[str]:
             f"{color['images a second, calls of 8']:,.0f} in calls of 8, "
             f"{color['milliseconds, one by one, mean']:.1f} ms for a single image"
         )
+    for name, rate in report["sizes"].items():
+        result.append(f"{name}: {rate['images a second']:,.3g} images per second")
     files, pairs = report["files"], report["pairs"]
     rates = [
         f"{value:,.0f} images per second, {name.partition(', ')[2]}"

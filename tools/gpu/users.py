@@ -79,6 +79,45 @@ def arrays(directory: Path, device: str, log: Log) -> Report:
     return report
 
 
+def _of_sizes(directory: Path, sizes: Sequence[tuple[int, int]]) -> list[Any]:
+    """Return photographs of the given heights and widths."""
+    height, width = (max(lengths) for lengths in zip(*sizes, strict=True))
+    whole = photographs(directory, height, width, len(sizes))
+    return [np.ascontiguousarray(image[:h, :w]) for image, (h, w) in zip(whole, sizes, strict=True)]
+
+
+def sizes(directory: Path, device: str, log: Log) -> Report:
+    """Return images per second for lists of images of one size, of several, and of large ones.
+
+    The rate of the first call includes allocating memory.
+    """
+    rng = np.random.default_rng(0)
+    different = {(int(h), int(w)) for h, w in rng.integers((480, 640), (700, 900), (200, 2))}
+    pool = sorted(different, key=lambda size: (size[0] * 7919 + size[1] * 104729) % 1000)
+    in_turn = [(640, 800), (600, 800), (640, 768), (512, 704)]
+    lists: dict[str, tuple[int, list[tuple[int, int]]]] = {
+        "one size, 800 x 640": (2000, [(640, 800)] * IMAGES),
+        "four sizes in turn": (2000, in_turn * (IMAGES // 4)),
+        "96 sizes": (2000, pool[:96]),
+        "96 other sizes": (2000, pool[96:192]),
+        "4,000 x 3,000": (8000, [(3000, 4000)] * 40),
+        "12,000 x 9,000": (20_000, [(9000, 12_000)]),
+    }
+    report: Report = {}
+    for name, (limit, of_list) in lists.items():
+        log(name)
+        images = _of_sizes(directory, of_list)
+        extract = partial(pipeline.extract, images, max_features=limit, device=device)
+        first = _seconds(extract, 0, 1)
+        report[name] = {
+            "features": limit, "images": len(images),
+            "images a second": len(images) / _seconds(extract),
+            "images a second, first call": len(images) / first,
+        }  # fmt: skip
+    graphs.clear()
+    return report
+
+
 def files(directory: Path, device: str, log: Log) -> Report:
     """Return images per second from JPEG files of 800 x 640 to features, for each decoder."""
     options = ExtractOptions(max_features=2000)

@@ -73,6 +73,21 @@ def _stages(report: Report) -> str:
     return table(["step", "time per image", "share of the copying limit"], rows)
 
 
+def _sizes(sizes: Report) -> str:
+    rows = [
+        [
+            name, f"{rates['features']:,}", f"{rates['images']:,}",
+            *(
+                f"{rate:,.0f}" if rate > 100 else f"{rate:.2g}"
+                for rate in (rates["images a second"], rates["images a second, first call"])
+            ),
+        ]
+        for name, rates in sizes.items()
+    ]  # fmt: skip
+    head = ["uint8 arrays, color", "features", "images", "images per second", "in the first call"]
+    return table(head, rows)
+
+
 def _files(files: Report, about: Report) -> str:
     rows = [
         [
@@ -114,7 +129,7 @@ def page(report: Report) -> str:
     oxford = [[name, f"{value:.4f}"] for name, value in report.get("oxford", {}).items()]
     return render(
         "gpu.md", arrays=_arrays(report), files_table=_files(report["files"], report["about"]),
-        pairs_table=_pairs(report), missed=failures(report), alone=_alone(report),
+        sizes_table=_sizes(report["sizes"]), pairs_table=_pairs(report), missed=failures(report), alone=_alone(report),
         precision_table=table(["milliseconds", "device", "CPU"], precision),
         stages=_stages(report), first_size=next(iter(report["images"])),
         description_table=_description(report), memory=report["out of memory"],

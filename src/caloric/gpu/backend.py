@@ -21,14 +21,17 @@ class Backend:
 
     ``build`` returns pyramids, ``find`` extrema, ``harmonics`` the densities around frames,
     ``halved`` an image at half its size, ``refined`` the outcome of refinement, and ``nearest`` the
-    nearest of some points, in any order.
-    ``compiled`` is True for Triton kernels. They never synchronize with the device, so calls can be
-    recorded in CUDA graphs.
+    nearest of some points, in any order. Sizes (b, 2) of images, heights and widths, are None if
+    the images are as large as their layout.
+    ``compiled`` is True for Triton kernels, which support any sizes. They never synchronize with
+    the device, so calls can be recorded in CUDA graphs.
     """
 
-    build: Callable[[Tensor, Pyramid], Tensor]
-    find: Callable[[Tensor, Pyramid, float, float, int], Peaks]
-    harmonics: Callable[[Tensor, Pyramid, Tensor, FrameBlock, Measurement, Any], Tensor]
+    build: Callable[[Tensor, Pyramid, Tensor | None], Tensor]
+    find: Callable[[Tensor, Pyramid, float, float, int, Tensor | None], Peaks]
+    harmonics: Callable[
+        [Tensor, Pyramid, Tensor, FrameBlock, Measurement, Any, Tensor | None], Tensor
+    ]
     halved: Callable[[Tensor], Tensor]
     refined: Callable[[tuple[Octaves, Octaves], Tensor, Tensor], Tensor]
     nearest: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]

@@ -1,4 +1,8 @@
-"""Extraction in batches of images of the same kind, halved until they fit into device memory."""
+"""Extraction in batches, halved until they fit into device memory.
+
+Images of a batch have the same size, or similar sizes that share a layout: see
+:mod:`caloric.gpu.pyramid`.
+"""
 
 import logging
 from collections import deque
@@ -26,7 +30,7 @@ log = logging.getLogger("caloric")
 BATCH = 32  # images per batch, at most
 _PIXELS = 1 << 26  # per batch, at most
 _WAITING = 1 << 28  # pixels of incomplete batches, at most
-_ADDRESSABLE = 1 << 31  # elements of a pyramid: the Triton kernels use 32-bit indices
+_ADDRESSABLE = 1 << 32  # elements of a pyramid: the keys of extrema hold 32-bit indices
 _IN_FLIGHT = 2  # batches queued on the device while the results of another are unpacked
 
 Item = tuple[Image, Mask | None]  # an image and its mask (h, w)
@@ -36,7 +40,7 @@ _Indexed = tuple[int, Item]
 
 @dataclass(frozen=True, eq=False)
 class PendingBatch:
-    """A batch of images of the same size in flight on a device.
+    """A batch of images in flight on a device; ``size`` is that of their layout.
 
     ``copy`` downloads all bytes. If the features stay on the device as ``resident``, it downloads
     only the headers.
@@ -47,6 +51,7 @@ class PendingBatch:
     resident: Tensor | None
     options: ExtractOptions
     size: tuple[int, int]
+    image_sizes: tuple[tuple[int, int], ...]
 
     def parts(self) -> Parts | None:
         """Return the features of all images on the host; None if the candidate buffer overflowed.
@@ -75,42 +80,54 @@ class PendingBatch:
                 upload.check(ranges[i], options.recipe.kernel)
             except InputError as error:
                 return Failure(str(error))
+            size = self.image_sizes[i]
             if resident is not None:
                 part = resident.image(i, counts[i])
-                return DeviceFeatures(*part, options.empty(self.size))
+                return DeviceFeatures(*part, options.empty(size))
             maps, scores, _ = parts.image(i, counts[i])
-            return options.features(
-                download.frames(maps, scores), values[i][: counts[i]], self.size
-            )
+            return options.features(download.frames(maps, scores), values[i][: counts[i]], size)
 
-        return [result(i) for i in range(len(counts))]
+        return [result(i) for i in range(len(self.image_sizes))]
 
 
 def begin(
     batch: list[Item], options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> PendingBatch:
-    """Upload images of the same kind and queue their extraction on the device."""
-    kind = Kind.of(batch[0][0])
+    """Upload images that share a layout, and queue their extraction on the device."""
+    images = [image for image, _ in batch]
+    kind, image_sizes = Kind.of(images[0]), tuple(Kind.of(image).size for image in images)
+    octaves = None
+    if len(set(image_sizes)) > 1:
+        kind, octaves = kind.enlarged(), len(pyramid(*kind.size).octaves)
     layout, size = kind.layout, kind.size
     capacity = graphs.capacity(size, options)
 
-    def work(pixels: Tensor, masks: Tensor | None) -> Packed:
+    def work(pixels: Tensor, masks: Tensor | None, sizes: Tensor | None) -> Packed:
         gray = upload.to_gray(pixels, layout)
         ranges = upload.ranges(pixels, gray, layout, options.recipe.kernel)
-        return download.pack(pipeline.extract(gray, options, masks, capacity), ranges)
+        features = pipeline.extract(gray, options, masks, capacity, sizes, octaves)
+        return download.pack(features, ranges)
 
     with torch.no_grad(), cuda_streams.using(device):
-        pixels = upload.upload([image for image, _ in batch], device)
+        sizes = None
+        if octaves is None:
+            pixels = upload.upload(images, device)
+        else:
+            # Few different numbers of images, so that recorded graphs are used again. An image
+            # without pixels takes hardly any time.
+            count = min(1 << (len(images) - 1).bit_length(), _limit(kind))
+            pixels = upload.upload_padded(images, kind, count, device)
+            padded = (*image_sizes, *[(0, 0)] * (count - len(images)))
+            sizes = upload.as_tensor(np.array(padded, np.int32), device)
         masks = None
         if any(mask is not None for _, mask in batch):
             filled = [np.ones(size, bool) if mask is None else mask for _, mask in batch]
             masks = upload.upload(filled, device)
-        key = None if options.max_features is None else (options, layout, capacity)
-        packed: Packed = graphs.recorded(work, key, pixels, masks)
+        key = None if options.max_features is None else (options, layout, capacity, octaves)
+        packed: Packed = graphs.recorded(work, key, pixels, masks, sizes)
         copy = cuda_streams.download(packed.headers() if keep_on_device else packed.bytes)
-        return PendingBatch(
-            packed, copy, packed.bytes.clone() if keep_on_device else None, options, size
-        )
+        resident = packed.bytes.clone() if keep_on_device else None
+        return PendingBatch(packed, copy, resident, options, size, image_sizes)
 
 
 def extract_one(
@@ -133,7 +150,7 @@ def extract_one(
 def extract_all(
     items: Iterable[_Indexed], options: ExtractOptions, device: Any, keep_on_device: bool = False
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (index, features) of images in any order; images of the same kind share a batch.
+    """Yield (index, features) of images in any order; images of similar sizes share a batch.
 
     While the device processes a batch, the next one is collected and uploaded, and the results of
     the previous one are unpacked. A batch that does not fit into device memory is halved; the
@@ -141,7 +158,7 @@ def extract_all(
     downloaded.
     """
     in_flight: deque[_InFlight] = deque()
-    for batch in _by_kind(items):
+    for batch in _grouped(items, options, device):
         in_flight += _begin_or_split(batch, options, device, keep_on_device)
         while len(in_flight) > _IN_FLIGHT:
             yield from _results(in_flight.popleft(), options, device, keep_on_device)
@@ -171,23 +188,51 @@ def _results(
     yield from zip((index for index, _ in entry.batch), results, strict=True)
 
 
-def _by_kind(items: Iterable[_Indexed]) -> Iterator[list[_Indexed]]:
+@dataclass(frozen=True)
+class _Group:
+    """What images of a batch have in common: their kind, and the number of their octaves.
+
+    The kind is enlarged if images of different sizes can be in the group.
+    """
+
+    kind: Kind
+    octaves: int
+
+    @classmethod
+    def of(cls, item: Item, options: ExtractOptions, device: Any) -> "_Group":
+        """Return the group of an image."""
+        image, mask = item
+        kind = Kind.of(image)
+        octaves = len(pyramid(*kind.size).octaves)
+        enlarged = kind.enlarged() if kind.is_integer_array else kind
+        can_share = backend.of(device).compiled and mask is None and _limit(enlarged) > 1
+        # The range of an image is checked only for floats and for kernels of intensities.
+        can_share &= options.recipe.kernel.feature != "intensity"
+        return cls(enlarged if can_share else kind, octaves)
+
+
+def _limit(kind: Kind) -> int:
+    """Return the largest number of images of a kind in a batch."""
+    h, w = kind.size
+    return min(BATCH, max(1, _PIXELS // (h * w)))
+
+
+def _grouped(
+    items: Iterable[_Indexed], options: ExtractOptions, device: Any
+) -> Iterator[list[_Indexed]]:
     """Yield batches when they are full or too many pixels wait, then the incomplete ones."""
-    waiting: dict[Kind, list[_Indexed]] = {}
-    pixels = 0
+    waiting: dict[_Group, list[_Indexed]] = {}
+
+    def pixels(group: _Group) -> int:
+        return len(waiting[group]) * group.kind.size[0] * group.kind.size[1]
+
     for item in items:
-        kind = Kind.of(item[1][0])
-        h, w = kind.size
-        same_kind = waiting.setdefault(kind, [])
-        same_kind.append(item)
-        pixels += h * w
-        full = len(same_kind) >= min(BATCH, max(1, _PIXELS // (h * w)))
-        if full or pixels > _WAITING:
-            if not full:
-                kind = max(waiting, key=lambda k: len(waiting[k]) * k.size[0] * k.size[1])
-            batch = waiting.pop(kind)
-            pixels -= len(batch) * kind.size[0] * kind.size[1]
-            yield batch
+        group = _Group.of(item[1], options, device)
+        waiting.setdefault(group, []).append(item)
+        if len(waiting[group]) >= _limit(group.kind):
+            yield waiting.pop(group)
+        elif sum(map(pixels, waiting)) > _WAITING:
+            yield waiting.pop(max(waiting, key=pixels))
     yield from waiting.values()
 
 

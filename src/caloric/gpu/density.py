@@ -143,8 +143,11 @@ def measure(
     block: FrameBlock,
     measurement: Measurement,
     dtype: Any,
+    sizes: Tensor | None = None,
 ) -> Tensor:
     """Return harmonics (n, (2·order + 1) p) around frames (n, 2, 3) of pyramids (b, total).
+
+    The images are as large as their layout; ``sizes`` are for the Triton kernels.
 
     This is :func:`caloric.descriptor.density.measure_frames` in PyTorch, differentiable with
     respect to pixels and frames. It is computed in the type of ``rows`` and returned as ``dtype``.

@@ -9,7 +9,9 @@ import triton.language as tl
 from torch import Tensor
 
 from caloric.gpu import density
-from caloric.gpu.pyramid import FrameBlock, Measurement, Pyramid
+from caloric.gpu.pyramid import FrameBlock, Measurement, Pyramid, full_sizes
+from caloric.gpu.scalespace_kernels import octave_length
+from caloric.image.scalespace import SCALES
 
 _POINTS = 128  # points of a sampling per program
 
@@ -19,14 +21,12 @@ def _at(base, row, column, mask):
     return tl.load(base + row + column, mask=mask, other=0.0)
 
 
-@triton.jit(
-    do_not_specialize=["total", "start", "per_image", "image_height", "image_width", "level_count"]
-)
+@triton.jit(do_not_specialize=["total", "start", "per_image", "octave_count", "level_count"])
 def _measure(
     rows, maps, sigma_levels, offsets, factors, relative_levels,
-    level_offset, level_height, level_width, level_scale, level_origin,
-    result, total, start, per_image, image_height, image_width, level_count, unit, power,
-    ORDER: tl.constexpr, POINTS: tl.constexpr,
+    level_offset, level_width, level_scale, level_origin, sizes,
+    result, total, start, per_image, octave_count, level_count, unit, power,
+    SCALES: tl.constexpr, ORDER: tl.constexpr, POINTS: tl.constexpr,
     POWER: tl.constexpr, INTENSITY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the harmonics of the density at a block of points around one frame."""
@@ -54,7 +54,10 @@ def _measure(
     nearest = tl.floor(nearest + 0.5)
     level = tl.minimum(tl.maximum(nearest, 0.0), level_count - 1.0).to(tl.int32)
     plane = tl.load(level_offset + level)
-    height, width = tl.load(level_height + level), tl.load(level_width + level)
+    width = tl.load(level_width + level)
+    image = (start + frame) // per_image
+    image_height, image_width = tl.load(sizes + 2 * image), tl.load(sizes + 2 * image + 1)
+    octave = tl.minimum(level // SCALES, octave_count - 1)
     scale, origin = tl.load(level_scale + level), tl.load(level_origin + level)
     # Relative to the pixel at the center, as in density.py.
     x0, y0 = (tx - origin) * scale, (ty - origin) * scale
@@ -71,8 +74,9 @@ def _measure(
     u, v = x - left, y - top
     column = tl.where(inside, cx.to(tl.int32) + left.to(tl.int32), 0)
     row = tl.where(inside, cy.to(tl.int32) + top.to(tl.int32), 0)
-    rightmost, bottom = width - 1, height - 1
-    base = rows + ((start + frame) // per_image) * total + plane
+    rightmost = octave_length(image_width, octave) - 1
+    bottom = octave_length(image_height, octave) - 1
+    base = rows + image * total + plane
     x1 = tl.minimum(tl.maximum(column, 0), rightmost)
     x2 = tl.minimum(column + 1, rightmost)
     y1 = tl.minimum(tl.maximum(row, 0), bottom) * width
@@ -131,21 +135,23 @@ def measure(
     block: FrameBlock,
     measurement: Measurement,
     dtype: Any,
+    sizes: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`caloric.gpu.density.measure`, computed in float32."""
     device, kernel = rows.device, measurement.kernel
     power, order = measurement.power, measurement.order
     at = density.points(measurement.sampling, power, device, torch.float32)
     levels = density.levels_of(pyramid, device, torch.float32)
+    sizes = full_sizes(pyramid, len(rows), device) if sizes is None else sizes
     n, p = len(maps), at.padded
     result = torch.empty((n, (2 * order + 1) * p), dtype=dtype, device=device)
     intensity = kernel.feature == "intensity"
     _measure[(n * triton.cdiv(p, _POINTS),)](
         rows, maps.double().contiguous(), density.sigma_levels(maps), at.offsets, at.factors,
-        at.levels, levels.offset, levels.height, levels.width, levels.scale, levels.origin, result,
-        pyramid.total, block.start, block.per_image, *pyramid.size, len(levels.offset),
+        at.levels, levels.offset, levels.width, levels.scale, levels.origin, sizes, result,
+        pyramid.total, block.start, block.per_image, len(pyramid.octaves), len(levels.offset),
         2 * np.pi / kernel.period if intensity else 0.0, float(power),
-        ORDER=order, POINTS=p,
+        SCALES=SCALES, ORDER=order, POINTS=p,
         POWER=_POWERS.get(power, 3), INTENSITY=intensity, BLOCK=_POINTS, num_warps=4,
     )  # fmt: skip
     return result

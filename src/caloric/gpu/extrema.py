@@ -68,8 +68,18 @@ def refine(
     return torch.cat(images), torch.cat(keys), torch.cat(positions)
 
 
-def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int = 0) -> Peaks:
-    """Return the extrema of pyramids ``rows`` (b, total); ``capacity`` is not needed here."""
+def find(
+    rows: Tensor,
+    pyramid: Pyramid,
+    contrast: float,
+    edge: float,
+    capacity: int = 0,
+    sizes: Tensor | None = None,
+) -> Peaks:
+    """Return the extrema of pyramids ``rows`` (b, total) of images as large as their layout.
+
+    ``capacity`` and ``sizes`` are for the Triton kernels.
+    """
     b = len(rows)
     parts = []
     for octave in pyramid.octaves:

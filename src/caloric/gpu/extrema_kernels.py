@@ -10,8 +10,8 @@ from torch import Tensor
 
 from caloric.detector import extrema
 from caloric.gpu.caches import cached
-from caloric.gpu.pyramid import Peaks, Pyramid
-from caloric.gpu.scalespace_kernels import split_four
+from caloric.gpu.pyramid import Peaks, Pyramid, full_sizes
+from caloric.gpu.scalespace_kernels import octave_length, split_four
 from caloric.image.scalespace import FIRST, SCALES
 
 _CANDIDATES = 128  # groups of four pixels per program
@@ -33,13 +33,13 @@ def _six(rows, at, x, width, inside, ALIGNED: tl.constexpr, COUNT: tl.constexpr)
 
 @triton.jit
 def _store_candidates(
-    rows, start, pixel, x, width, plane, inside, limit, count, out, capacity,
+    rows, start, pixel, x, width, plane, right, inside, limit, count, out, capacity,
     ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the maxima of |D| among four pixels from x on.
 
-    ``pixel`` is the index of pixel x in its pyramid, which starts at ``start``. ``ALIGNED``: all
-    rows begin at multiples of four pixels.
+    ``pixel`` is the index of pixel x in its pyramid, which starts at ``start``; ``right`` is the
+    width of the image in this octave. ``ALIGNED``: all rows begin at multiples of four pixels.
     """
     # The maximum of |D| over 3 x 3 pixels in each of the five layers of D, and |D| at the center.
     maxima = ()
@@ -75,7 +75,7 @@ def _store_candidates(
                 maxima[4 * (s - 1) + k], tl.maximum(maxima[4 * s + k], maxima[4 * s + 4 + k])
             )
             c = center[4 * s + k]
-            valid = inside & (x + k > 0) & (x + k < width - 1)
+            valid = inside & (x + k > 0) & (x + k < right - 1)
             is_extremum = (valid & (c == around) & (c > limit)).to(tl.int32)
             extremal = extremal + (is_extremum,)
             thread_count += is_extremum
@@ -91,7 +91,7 @@ def _store_candidates(
 
 @triton.jit(do_not_specialize=["octave_count", "total", "capacity"])
 def _find_candidates(
-    rows, counts, candidates, octaves, programs, octave_count, total, limit, capacity,
+    rows, counts, candidates, octaves, programs, sizes, octave_count, total, limit, capacity,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the 3 x 3 x 3 maxima of |D| in three layers of all octaves, in any order.
@@ -102,24 +102,51 @@ def _find_candidates(
     octave = 0
     for o in range(1, octave_count):
         octave += (tl.program_id(0) >= tl.load(programs + o)).to(tl.int32)
-    offset, height = tl.load(octaves + 3 * octave), tl.load(octaves + 3 * octave + 1)
-    width = tl.load(octaves + 3 * octave + 2)
+    offset, height = tl.load(octaves + 3 * octave), tl.load(octaves + 3 * octave + 1).to(tl.int32)
+    width = tl.load(octaves + 3 * octave + 2).to(tl.int32)
     index = (tl.program_id(0) - tl.load(programs + octave)) * BLOCK + tl.arange(0, BLOCK)
     across = (width + 3) // 4
     row, x = index // across + 1, 4 * (index % across)
-    inside = row < height - 1
-    plane = height * width
+    right = octave_length(tl.load(sizes + 2 * image + 1), octave)
+    inside = (row < octave_length(tl.load(sizes + 2 * image), octave) - 1) & (x < right - 1)
+    plane = height.to(tl.int64) * width
     pixel = offset + row * width + x
     start = image * total
     count, out = counts + image, candidates + image * capacity
     # Two calls, because aligned groups of four pixels are loaded as one vector.
     if (width % 4 == 0) & (offset % 4 == 0) & (total % 4 == 0):
         _store_candidates(
-            rows, start, pixel, x, width, plane, inside, limit, count, out, capacity, True, BLOCK
+            rows,
+            start,
+            pixel,
+            x,
+            width,
+            plane,
+            right,
+            inside,
+            limit,
+            count,
+            out,
+            capacity,
+            True,
+            BLOCK,
         )
     else:
         _store_candidates(
-            rows, start, pixel, x, width, plane, inside, limit, count, out, capacity, False, BLOCK
+            rows,
+            start,
+            pixel,
+            x,
+            width,
+            plane,
+            right,
+            inside,
+            limit,
+            count,
+            out,
+            capacity,
+            False,
+            BLOCK,
         )
 
 
@@ -130,10 +157,10 @@ def _d(at, ds, plane, width, dy, dx, mask):
     return (above - tl.load(here, mask=mask, other=0.0)).to(tl.float64)
 
 
-@triton.jit(do_not_specialize=["total", "capacity", "image_height", "image_width", "octave_count"])
+@triton.jit(do_not_specialize=["total", "capacity", "octave_count"])
 def _refine(
-    rows, counts, candidates, octaves, steps, keys, positions, total, capacity,
-    image_height, image_width, octave_count, contrast, edge,
+    rows, counts, candidates, octaves, steps, sizes, keys, positions, total, capacity,
+    octave_count, contrast, edge,
     SCALES: tl.constexpr, FIRST: tl.constexpr, FITS: tl.constexpr, REGULAR: tl.constexpr,
     MOVED: tl.constexpr, ACCEPTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -145,7 +172,9 @@ def _refine(
         return
     active = slot < count
     index = tl.load(candidates + image * capacity + slot, mask=active, other=0)
-    start = tl.zeros((BLOCK,), tl.int32)
+    image_height, image_width = tl.load(sizes + 2 * image), tl.load(sizes + 2 * image + 1)
+    octave = tl.zeros((BLOCK,), tl.int32) - 1
+    start = tl.zeros((BLOCK,), tl.int64)
     height = tl.zeros((BLOCK,), tl.int32) + 1
     width = tl.zeros((BLOCK,), tl.int32) + 1
     step = tl.zeros((BLOCK,), tl.float64)
@@ -153,15 +182,17 @@ def _refine(
     for o in range(octave_count):
         first = tl.load(octaves + 3 * o)
         later = index >= first
+        octave += later.to(tl.int32)
         start = tl.where(later, first, start)
-        height = tl.where(later, tl.load(octaves + 3 * o + 1), height)
-        width = tl.where(later, tl.load(octaves + 3 * o + 2), width)
+        height = tl.where(later, tl.load(octaves + 3 * o + 1).to(tl.int32), height)
+        width = tl.where(later, tl.load(octaves + 3 * o + 2).to(tl.int32), width)
         step = tl.where(later, tl.load(steps + 2 * o), step)
         origin = tl.where(later, tl.load(steps + 2 * o + 1), origin)
-    plane = height * width
+    bottom, right_end = octave_length(image_height, octave), octave_length(image_width, octave)
+    plane = height.to(tl.int64) * width
     rest = index - start
-    layer = rest // plane
-    rest = rest % plane
+    layer = (rest // plane).to(tl.int32)
+    rest = (rest % plane).to(tl.int32)
     row, column = rest // width, rest % width
     for k in range(FITS):
         at = rows + image * total + start + layer * plane + row * width + column
@@ -194,9 +225,9 @@ def _refine(
         ox = (a * gx + b * gy + cc * gs) * inverse
         oy = (b * gx + e * gy + f * gs) * inverse
         os = (cc * gx + f * gy + i * gs) * inverse
-        right = ((ox > MOVED) & (column < width - 2)).to(tl.int32)
+        right = ((ox > MOVED) & (column < right_end - 2)).to(tl.int32)
         right -= ((ox < -MOVED) & (column > 1)).to(tl.int32)
-        down = ((oy > MOVED) & (row < height - 2)).to(tl.int32)
+        down = ((oy > MOVED) & (row < bottom - 2)).to(tl.int32)
         down -= ((oy < -MOVED) & (row > 1)).to(tl.int32)
         moving = regular & ((right != 0) | (down != 0)) & (k + 1 < FITS)
         still = regular & (moving == 0)
@@ -222,22 +253,30 @@ def _refine(
         row = tl.where(active, row + down, row)
 
 
-def find(rows: Tensor, pyramid: Pyramid, contrast: float, edge: float, capacity: int) -> Peaks:
+def find(
+    rows: Tensor,
+    pyramid: Pyramid,
+    contrast: float,
+    edge: float,
+    capacity: int,
+    sizes: Tensor | None = None,
+) -> Peaks:
     """Return :func:`caloric.gpu.extrema.find` for up to ``capacity`` candidates per image."""
     b, device = len(rows), rows.device
+    sizes = full_sizes(pyramid, b, device) if sizes is None else sizes
     counts = torch.zeros(b, dtype=torch.int32, device=device)
-    candidates = torch.empty((b, capacity), dtype=torch.int32, device=device)
+    candidates = torch.empty((b, capacity), dtype=torch.int64, device=device)
     limit = 0.5 * contrast / SCALES
     octaves, steps, programs, program_count = _octaves(pyramid, device)
     _find_candidates[(program_count, b)](
-        rows, counts, candidates, octaves, programs, len(pyramid.octaves), pyramid.total, limit,
-        capacity, BLOCK=_CANDIDATES, num_warps=4,
+        rows, counts, candidates, octaves, programs, sizes, len(pyramid.octaves), pyramid.total,
+        limit, capacity, BLOCK=_CANDIDATES, num_warps=4,
     )  # fmt: skip
     keys = torch.zeros((b, capacity), dtype=torch.int64, device=device)
     positions = torch.zeros((b, capacity, 3), dtype=torch.float64, device=device)
     _refine[(triton.cdiv(capacity, _REFINED), b)](
-        rows, counts, candidates, octaves, steps, keys, positions, pyramid.total, capacity,
-        *pyramid.size, len(pyramid.octaves), float(contrast), float(edge),
+        rows, counts, candidates, octaves, steps, sizes, keys, positions, pyramid.total, capacity,
+        len(pyramid.octaves), float(contrast), float(edge),
         SCALES=SCALES, FIRST=FIRST, FITS=extrema.FITS,
         REGULAR=extrema.REGULAR, MOVED=extrema.MOVED, ACCEPTED=extrema.ACCEPTED,
         BLOCK=_REFINED, num_warps=2,
@@ -258,7 +297,7 @@ def _octaves(pyramid: Pyramid, device: Any) -> tuple[Tensor, Tensor, Tensor, int
     groups = [max(0, o.height - 2) * triton.cdiv(o.width, 4) for o in pyramid.octaves]
     ends = list(accumulate(triton.cdiv(n, _CANDIDATES) for n in groups))
     return (
-        torch.tensor(shapes, dtype=torch.int32, device=device),
+        torch.tensor(shapes, dtype=torch.int64, device=device),
         torch.tensor(grids, dtype=torch.float64, device=device),
         torch.tensor([0, *ends[:-1]], dtype=torch.int32, device=device),
         max(1, ends[-1]),

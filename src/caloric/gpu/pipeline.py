@@ -8,7 +8,7 @@ from torch import Tensor
 
 from caloric.descriptor import normalize
 from caloric.gpu import backend, extrema, orientation
-from caloric.gpu.pyramid import Peaks, pyramid
+from caloric.gpu.pyramid import Peaks, Pyramid, pyramid
 from caloric.gpu.reader import Reader
 from caloric.options import ExtractOptions
 
@@ -47,18 +47,25 @@ def _unmasked(peaks: Peaks, masks: Tensor | None) -> Peaks:
 
 
 def extract(
-    images: Tensor, options: ExtractOptions, masks: Tensor | None = None, capacity: int = 0
+    images: Tensor,
+    options: ExtractOptions,
+    masks: Tensor | None = None,
+    capacity: int = 0,
+    sizes: Tensor | None = None,
+    octaves: int | None = None,
 ) -> Batch:
     """Return the features of images (b, h, w), float32 in [0, 1], on their device.
 
+    With ``sizes`` (b, 2) each image is only the top left of its (h, w) pixels, and has so many
+    ``octaves``.
     On a GPU with ``max_features`` the host never waits for the device, and all shapes are known in
     advance: the number of slots is ``max_features``, or the capacity if that is smaller.
     """
     h, w = images.shape[1:]
-    layout, stages = pyramid(h, w), backend.of(images.device)
+    layout, stages = pyramid(h, w, octaves), backend.of(images.device)
     capacity = capacity or default_capacity((h, w))
-    rows = stages.build(images, layout)
-    peaks = stages.find(rows, layout, options.lowest, options.edge, capacity)
+    rows = stages.build(images, layout, sizes)
+    peaks = stages.find(rows, layout, options.lowest, options.edge, capacity, sizes)
     peaks = _unmasked(peaks, masks)
     limit = options.max_features
     if stages.compiled and limit is not None:
@@ -69,7 +76,7 @@ def extract(
         count = count if limit is None else min(limit, count)
     positions, strengths = extrema.strongest(peaks, count)
     maps = upright(positions, strengths)
-    reader = Reader(rows, layout, count)
+    reader = Reader(rows, layout, count, sizes)
     if options.affine and count:
         maps = orientation.adapted(reader, maps.view(-1, 2, 3)).view_as(maps)
     frame_counts = peaks.counts
@@ -79,7 +86,7 @@ def extract(
     overflowed = peaks.counts > peaks.keys.shape[1]
     if slots is not None and slots != limit:
         overflowed |= frame_counts > slots
-    reader = Reader(rows, layout, strengths.shape[1])
+    reader = Reader(rows, layout, strengths.shape[1], sizes)
     return Batch(maps, strengths, _describe_slots(reader, maps, strengths, options), overflowed)
 
 
@@ -107,7 +114,11 @@ def _describe_slots(
 def describe(images: Tensor, maps: Tensor, options: ExtractOptions) -> Tensor:
     """Return the descriptors (n, d) of frames (n, 2, 3) of a single image (1, h, w)."""
     layout = pyramid(*images.shape[1:])
-    rows = backend.of(images.device).build(images, layout)
+    return describe_in(backend.of(images.device).build(images, layout, None), layout, maps, options)
+
+
+def describe_in(rows: Tensor, layout: Pyramid, maps: Tensor, options: ExtractOptions) -> Tensor:
+    """Return the descriptors (n, d) of frames (n, 2, 3) in the pyramid (1, total) of an image."""
     return _describe(Reader(rows, layout, len(maps)), maps, options)
 
 

@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 
 from caloric.features import Features, offset_of
-from caloric.gpu import batches, cuda_streams, descent, devices, pipeline, points, upload
+from caloric.gpu import (
+    backend,
+    batches,
+    cuda_streams,
+    descent,
+    devices,
+    graphs,
+    pipeline,
+    points,
+    upload,
+)
+from caloric.gpu.pyramid import pyramid
 from caloric.gpu.upload import Kind
 from caloric.matching import propagation, refinement
 from caloric.matching.propagation import Checks, Propagated, Side
@@ -45,7 +56,14 @@ def propagate(
             def describe(i: int, maps: Tensor) -> Tensor:
                 if len(maps) == 0:
                     return maps.new_zeros((0, options.recipe.dimension), dtype=torch.float32)
-                return _decoded(features[i], pipeline.describe(gray[i][None], maps, options))
+                layout = pyramid(*features[i].image_size)
+
+                def build(images: Tensor) -> Tensor:
+                    return backend.of(device).build(images, layout, None)
+
+                # The pyramid of the next image may overwrite this one.
+                rows = graphs.recorded(build, (layout,), gray[i][None])
+                return _decoded(features[i], pipeline.describe_in(rows, layout, maps, options))
 
             p, q = (upload.as_tensor(v, device) for v in inliers)
             a, b = (_side(f, device) for f in features)

@@ -2,14 +2,20 @@
 
 A row of a tensor (b, total) holds the scale space of one image: six layers per octave, octave after
 octave. A level is an offset, a height and a width, so that one kernel can read all levels.
+
+Images of different sizes can share a layout that is larger than all of them: each is at the top
+left of the layout's image, and Triton kernels take the sizes of the images as data.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from caloric.descriptor.sampling import Sampling
+from caloric.gpu.caches import cached
 from caloric.image import scalespace
 from caloric.image.scalespace import FIRST, SCALES, SMALLEST
 from caloric.kernels import Kernel
@@ -63,15 +69,21 @@ class Pyramid:
 
 
 @lru_cache(maxsize=256)
-def pyramid(height: int, width: int) -> Pyramid:
-    """Return the pyramid of images (height, width)."""
+def pyramid(height: int, width: int, count: int | None = None) -> Pyramid:
+    """Return the pyramid of images (height, width), with ``count`` octaves if it is given."""
     octaves = [Octave(0, 2 * height, 2 * width, 0.5, -0.25, 2 * scalespace.CAMERA)]
     h, w, first, step = height, width, scalespace.SHARP, 1.0
-    while min(h, w) >= SMALLEST:
+    while min(h, w) >= SMALLEST and len(octaves) != count:
         last = octaves[-1]
         octaves.append(Octave(last.offset + last.count, h, w, step, 0.0, first))
         h, w, first, step = (h + 1) // 2, (w + 1) // 2, FIRST, 2 * step
     return Pyramid((height, width), tuple(octaves))
+
+
+@cached
+def full_sizes(layout: Pyramid, count: int, device: Any) -> Tensor:
+    """Return the sizes (count, 2) of images that are as large as their layout (cached)."""
+    return torch.tensor([layout.size] * count, dtype=torch.int32, device=device)
 
 
 @dataclass(frozen=True, eq=False)

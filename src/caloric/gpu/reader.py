@@ -30,17 +30,21 @@ def _window(device: Any) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """The pyramids ``rows`` (b, total) of a batch, with ``per_image`` frames per image."""
+    """The pyramids ``rows`` (b, total) of a batch, with ``per_image`` frames per image.
+
+    ``sizes`` (b, 2) are those of the images, if they are not as large as their layout.
+    """
 
     rows: Tensor
     pyramid: Pyramid
     per_image: int
+    sizes: Tensor | None = None
 
     def harmonics(self, maps: Tensor, measurement: Measurement, start: int, dtype: Any) -> Tensor:
         """Return harmonics (n, (2·order + 1) p) of frames (n, 2, 3), from index ``start`` on."""
         block = FrameBlock(start, self.per_image)
         measure = backend.of(maps.device).harmonics
-        return measure(self.rows, self.pyramid, maps, block, measurement, dtype)
+        return measure(self.rows, self.pyramid, maps, block, measurement, dtype, self.sizes)
 
     def pooled(
         self, maps: Tensor, sampling: Sampling, kernel: Kernel, power: float, table: Table

@@ -61,7 +61,7 @@ def _layers(base: Tensor, first: float) -> Tensor:
     return torch.stack(layers, 1)
 
 
-def build(images: Tensor, pyramid: Pyramid) -> Tensor:
+def build(images: Tensor, pyramid: Pyramid, sizes: Tensor | None = None) -> Tensor:
     """Return the pyramids (b, total) of images (b, h, w) with values in [0, 1]."""
     b = len(images)
     octaves = [_layers(enlarged(images), pyramid.octaves[0].first)]

@@ -1,7 +1,7 @@
 """Upload: raw pixels are copied to the device and converted to grayscale there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ Image: TypeAlias = NDArray[np.generic] | Tensor
 _INTEGERS = (np.uint8, np.uint16, np.bool_)
 _WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 TYPES = {
-    "u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool,
+    "u1": torch.uint8, "u2": torch.uint16, "i4": torch.int32, "b1": torch.bool,
     "f2": torch.float16, "f4": torch.float32, "f8": torch.float64,
 }  # fmt: skip
 RANGES = 5  # numbers per image: is finite, lowest and highest pixel, lowest and highest gray
@@ -65,6 +65,24 @@ class Kind:
         """Height and width."""
         h, w = self.shape[-2:] if self.tensor else self.shape[:2]
         return h, w
+
+    @property
+    def is_integer_array(self) -> bool:
+        """Whether images are arrays of integers, which need no check of their values."""
+        return not self.tensor and self.type in ("u1", "u2")
+
+    def enlarged(self) -> "Kind":
+        """Return a kind of arrays that is large enough for many similar sizes.
+
+        Sides are rounded up to 2ᵏ or 3 · 2ᵏ⁻¹, so that there are few different kinds.
+        """
+        h, w = (_rounded_up(n) for n in self.size)
+        return replace(self, shape=(h, w, *self.shape[2:]))
+
+
+def _rounded_up(length: int) -> int:
+    power = 1 << (length - 1).bit_length()
+    return power * 3 // 4 if length <= power * 3 // 4 else power
 
 
 GRAY = "gray"  # the layout of grayscale float32 pixels (b, h, w) that need no checks
@@ -116,10 +134,7 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
     kind, shape = arrays[0].dtype.newbyteorder("="), arrays[0].shape[1:]
     counts = [len(array) for array in arrays]
     row_bytes = int(np.prod(shape)) * kind.itemsize
-    buffer = torch.empty(
-        sum(counts) * row_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
-    )
-    rows = buffer.numpy().view(kind).reshape(-1, *shape)
+    buffer, rows = _host_buffer((sum(counts), *shape), kind, device)
     if buffer.numel() < SHARED:
         np.concatenate(arrays, out=rows)
     else:
@@ -131,6 +146,28 @@ def upload_rows(arrays: Sequence[NDArray[np.generic]], device: Any) -> Tensor:
         ]
         threads.each(lambda p: np.copyto(rows[p[1] : p[1] + len(p[0])], p[0]), parts)
     return cuda_streams.upload(buffer, device).view(TYPES[kind.str[1:]]).view(rows.shape)
+
+
+def _host_buffer(
+    shape: tuple[int, ...], kind: np.dtype[Any], device: Any
+) -> tuple[Tensor, NDArray[np.generic]]:
+    """Return an uninitialized buffer of bytes, pinned for a GPU, and its view of some shape."""
+    size = int(np.prod(shape)) * kind.itemsize
+    buffer = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    return buffer, buffer.numpy().view(kind).reshape(shape)
+
+
+def upload_padded(images: Sequence[Image], kind: Kind, count: int, device: Any) -> Tensor:
+    """Return images at the top left of ``count`` arrays of a kind; other pixels are undefined."""
+    on_host = np.dtype(kind.type)
+    buffer, rows = _host_buffer((count, *kind.shape), on_host, device)
+
+    def copy(i: int) -> None:
+        image = np.asarray(images[i])
+        np.copyto(rows[i, : len(image), : image.shape[1]], image)
+
+    threads.each(copy, range(len(images)))
+    return cuda_streams.upload(buffer, device).view(TYPES[kind.type]).view(rows.shape)
 
 
 def as_tensor(values: Any, device: Any) -> Tensor:

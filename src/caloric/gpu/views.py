@@ -122,7 +122,7 @@ def _begin(
     recordable = fixed and len(turns) * turns[0].tilt * size[0] * size[1] <= _RECORDED
     key = (options, "views", factor, tuple(turns), capacity) if recordable else None
     packed = graphs.recorded(work, key, *image)
-    return PendingBatch(packed, cuda_streams.download(packed.bytes), None, options, size)
+    return PendingBatch(packed, cuda_streams.download(packed.bytes), None, options, size, ())
 
 
 def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:
