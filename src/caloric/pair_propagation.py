@@ -22,6 +22,7 @@ from caloric.matching.propagation import Checks, Propagated, Side
 from caloric.matching.refinement import Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
+from caloric.runtime import threads
 from caloric.types import FloatArray
 
 
@@ -76,9 +77,8 @@ def propagated(
         new = _on_cpu(features, inliers, checks, sources, options)
     if not any(len(part.rows) for part in new):
         return pair
-    extended = [_extended(features[i], new[1 - i]) for i in range(2)]
+    a, b = threads.each(lambda i: _extended(features[i], new[1 - i]), range(2))
     matches = _joined(pair, maps_b, new)
-    a, b = extended
     first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
     fitted = geometries.refitted(
         known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
