@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import cv2
@@ -140,3 +142,21 @@ def test_a_script_needs_no_main_guard(tmp_path, given):
         timeout=100, check=False,
     )  # fmt: skip
     assert result.stdout == "images: 3\n", result.stderr
+
+
+def test_no_task_is_lost_if_the_pool_breaks_while_tasks_are_submitted(monkeypatch):
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *call):
+            submitted.append(call)
+            if len(submitted) in (3, 8):
+                raise BrokenProcessPool
+            return super().submit(*call)
+
+    submitted = []
+    monkeypatch.setattr(
+        engines, "ProcessPoolExecutor", lambda workers, *_, **__: Pool(max_workers=workers)
+    )
+    with engines.Processes(2) as engine:
+        results = list(engine.run(abs, range(-9, 0)))
+    assert set(results) == set(range(1, 10))
+    assert len(submitted) > 9

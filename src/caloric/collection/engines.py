@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -177,17 +178,18 @@ class Processes(InProcess):
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield the results in any order, see :class:`Engine`."""
         remaining = iter(tasks)
-        retried: list[T] = []
+        waiting: deque[T] = deque()  # taken from the tasks, but not submitted
         deaths = 0
         while True:
             pending: dict[Future[R], T] = {}
             try:
                 while True:
                     free = _TASKS_PER_WORKER * self.workers - len(pending)
-                    first, retried = retried[:free], retried[free:]
-                    for task in [*first, *islice(remaining, free - len(first))]:
+                    waiting.extend(islice(remaining, max(0, free - len(waiting))))
+                    for _ in range(min(free, len(waiting))):
                         with _uninterrupted(), _without_main():
-                            pending[self._started().submit(function, task)] = task
+                            future = self._started().submit(function, waiting[0])
+                        pending[future] = waiting.popleft()
                     if not pending:
                         return
                     done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -203,7 +205,7 @@ class Processes(InProcess):
                         "workers were killed three times, possibly out of memory; run again "
                         "with fewer workers: finished work is kept"
                     ) from None
-                retried = [*pending.values(), *retried]
+                waiting.extendleft(pending.values())
             except GeneratorExit:
                 for future in pending:
                     future.cancel()
