@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from caloric.cli import console
+from caloric.cli import collection, console
+from caloric.cli.collection import How, Nearest, Processes, Scheduler
 from caloric.cli.options import Device
 from caloric.errors import InputError
 
@@ -202,4 +203,40 @@ def gpu(
     from caloric.bench import gpu as benchmark
 
     report = benchmark.run(data, device, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
+def scale(
+    data: Annotated[
+        Path, typer.Option("--data", help="Photographs, from which the images are rendered.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Directory for images and store; an interrupted run continues."
+        ),
+    ],
+    images: Annotated[int, typer.Option(help="Number of images.")] = 1000,
+    max_features: Annotated[int, typer.Option(help="Maximum number of features per image.")] = 1000,
+    how: How = "retrieval",
+    nearest: Nearest = 20,
+    workers: Processes = 0,
+    cluster: Scheduler = None,
+    device: Device = "auto",
+    json_path: JsonOut = None,
+) -> None:
+    """Measure a collection of rendered images, from pixels to verified pairs."""
+    from typing import cast
+
+    from caloric.bench import scale as benchmark
+    from caloric.collection import Workers
+    from caloric.collection.pairing import How as Selection
+
+    console.check_outputs(json_path, None, inputs=(data,))
+    settings = benchmark.Run(
+        data, output, images, max_features, cast(Selection, how), nearest,
+        Workers(workers, cluster, device),
+    )  # fmt: skip
+    report = benchmark.run(settings, collection.reporter())
     console.report_results(json_path, report, benchmark.lines(report))

@@ -85,7 +85,7 @@ Focal = Annotated[
 ]
 
 
-def _reporter() -> "Reporter":
+def reporter() -> "Reporter":
     """Return a reporter that prints the progress and the result of each step."""
     from caloric.collection import Reporter
 
@@ -143,7 +143,7 @@ def extract(
     runners = collection.Workers(workers, cluster, device)
     with _keeping():
         result = collection.extract(
-            folder, output, options, white_level=white_level, workers=runners, report=_reporter()
+            folder, output, options, white_level=white_level, workers=runners, report=reporter()
         )
     _finish(result.skipped)
 
@@ -162,7 +162,7 @@ def pairs(
 
     options, runners = _pairing(how, overlap, nearest), collection.Workers(workers, cluster)
     with _keeping():
-        collection.pair(store, options, workers=runners, report=_reporter())
+        collection.pair(store, options, workers=runners, report=reporter())
 
 
 @app.command()
@@ -184,7 +184,7 @@ def match(
     options = collection.Matching(ratio, agreement=agreement)
     runners = collection.Workers(workers, cluster, device)
     with _keeping():
-        collection.match(store, options, pairing=pairing, workers=runners, report=_reporter())
+        collection.match(store, options, pairing=pairing, workers=runners, report=reporter())
 
 
 @app.command()
@@ -201,7 +201,7 @@ def verify(
     options = collection.Matching(model=cast(Any, model), threshold=threshold)
     runners = collection.Workers(workers, cluster)
     with _keeping():
-        collection.verify(store, options, workers=runners, report=_reporter())
+        collection.verify(store, options, workers=runners, report=reporter())
 
 
 @app.command()
@@ -222,7 +222,7 @@ def refine(
     runners = collection.Workers(workers, cluster)
     with _keeping():
         result = collection.refine(
-            folder, output, propagate=propagate, workers=runners, report=_reporter()
+            folder, output, propagate=propagate, workers=runners, report=reporter()
         )
     _finish(result.skipped)
 
@@ -243,7 +243,7 @@ def export(
     from caloric import collection
 
     cameras = collection.Cameras(cast(Any, camera), camera_model, focal)
-    collection.export(store, to, images=images, cameras=cameras, report=_reporter())
+    collection.export(store, to, images=images, cameras=cameras, report=reporter())
 
 
 @app.command()
@@ -281,7 +281,7 @@ def reconstruct(
     from caloric import collection
 
     with console.keeping("features, matches and the database are kept"):
-        result = collection.reconstruct(folder, output, report=_reporter())
+        result = collection.reconstruct(folder, output, report=reporter())
     if not result.models:
         raise typer.Exit(1)
 
@@ -327,7 +327,7 @@ def run(
             matching=collection.Matching(ratio, threshold=threshold, agreement=agreement),
             cameras=collection.Cameras(cast(Any, camera), camera_model, focal),
             refine=refine, propagate=propagate, complete=complete,
-            workers=collection.Workers(workers, cluster, device), report=_reporter(),
+            workers=collection.Workers(workers, cluster, device), report=reporter(),
         )  # fmt: skip
     typer.echo(result)
     if not result and not sources.is_remote(sources.absolute(folder)):
