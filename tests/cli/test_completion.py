@@ -4,14 +4,11 @@ import sys
 
 import pytest
 
-from caloric.cli import completion
-
 
 @pytest.fixture
 def user_directory(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(completion, "_shell", lambda: "bash")
-    monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: "bash", raising=False)
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
     return tmp_path
 
 
