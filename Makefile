@@ -72,10 +72,9 @@ sanitize: $(READY)
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(PYTEST) tests/runtime/test_native.py $(CORE)
 
-# Cross-compile the core for the other architecture, aarch64 or x86-64, and test it in an emulator.
+# Cross-compile a wheel for the other architecture, aarch64 or x86-64, and test it in an emulator.
 cross: $(TOOL)
-	$(PIP) nanobind cmake
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tools.cross $(CROSS)
+	$(BIN)/python -m tools.cross $(CROSS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -134,7 +134,7 @@ def run(command, directory, programs):
             group = "SiftExtraction" if "extractor" in step else "SiftMatching"
             command += f" --{group}.use_gpu 0"
     process = start(command, directory, programs)
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=900)  # under emulation
     # Without COLMAP's executable, or without pycolmap, which has no wheel for Linux on ARM.
     if "apt-get install colmap" in errors or "needs pycolmap" in errors:
         assert "collection" in command

@@ -24,8 +24,24 @@ def files(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(c for page in FIRST for c in page.commands))
-def test_commands_of_the_first_pages(command, files):
+def run_python(blocks, directory, programs):
+    (directory / "snippet.py").write_text("\n".join(blocks), "utf-8")
+    snippets.run("python snippet.py", directory, programs)
+
+
+def test_python_of_the_readme(files):
+    run_python(Page(README).python, files, PROGRAMS)
+
+
+@pytest.mark.parametrize("command", Page(README).commands)
+def test_commands_of_the_readme(command, files):
+    snippets.run(command, files, PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    "command", [c for c in Page(DOCS / "start.md").commands if c not in Page(README).commands]
+)
+def test_commands_of_the_first_steps(command, files):
     snippets.run(command, files, PROGRAMS)
 
 
@@ -125,8 +141,7 @@ def test_code_runs_in_the_environment_of_its_install_line(
     if not directory.exists():
         shutil.copytree(files, directory)
     if python:
-        (directory / "snippet.py").write_text("\n".join(python), "utf-8")
-        snippets.run("python snippet.py", directory, programs)
+        run_python(python, directory, programs)
     if any(
         command.startswith(("caloric merge OUT", "caloric refine MODEL")) for command in commands
     ):

@@ -1,7 +1,7 @@
 """Compare features of ten photographs between builds of the compiled core and NumPy code.
 
 python -m tools.builds write x86.npz                      # all builds for this machine
-.cross/aarch64/python -m tools.builds write arm.npz       # all builds for the other platform
+.cross/aarch64/bin/python -m tools.builds write arm.npz   # all builds for the other platform
 python -m tools.builds compare x86.npz arm.npz --json docs/results/builds.json
 python -m tools pages
 """

@@ -1,7 +1,7 @@
-"""``make cross``: build the compiled core for the other platform and test it under emulation.
+"""``make cross``: build a wheel for the other platform, install it and test it under emulation.
 
 On x86-64 the other platform is aarch64, and vice versa. Debian packages provide the compiler, the
-emulator and the other platform's Python, which is unpacked below ``.cross`` with the wheels it
+emulator and the other platform's Python, which is unpacked below ``.cross`` with the packages it
 needs; it is not installed. Requires Debian 12, or another release with Python 3.11.
 """
 
@@ -17,19 +17,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("python3.11", "libpython3.11-dev", "libstdc++6")
-WHEELS = (
-    "numpy", "scipy", "opencv-python-headless", "pillow", "threadpoolctl", "typer", "rich",
-    "pytest", "hypothesis", "scikit-image", "tifffile", "mpmath", "h5py",
-)  # fmt: skip
-# Tests that depend on the processor, mostly for the fastest build; all tests would take hours.
+QUIET = ("--quiet", "--disable-pip-version-check")
+EXTRAS = "[view,collection,demo,tiff,test]"
+# The code of the README, and tests that depend on the processor, mostly for the fastest build; all
+# tests would take hours.
 TESTS = (
+    "tests/test_snippets.py",
     "tests/runtime/test_native.py",
     "tests/test_golden.py",
     "tests/image/test_tiles.py",
     "tests/paper/test_errata.py",
 )
 SELECTION = (
-    "test_errata or (test_tiles and make_no_difference and not affine and not detector)"
+    "of_the_readme or test_errata"
+    " or (test_tiles and make_no_difference and not affine and not detector)"
     " or (test_native and (blur or enlarging or extrema or processor or matching or rejected))"
     " or ({kind} and ((golden and not test_kernels) or whole_pipeline"
     " or (test_descriptors and caloric and not 32)))"
@@ -118,63 +119,82 @@ def unpack(target: Target) -> Path:
         if target_path.startswith("/"):
             link.unlink()
             link.symlink_to(os.path.relpath(root / target_path[1:], link.parent))
+    # Compiling modules under emulation would take longer than most tests.
+    run(sys.executable, "-m", "compileall", "-qq", root / "usr" / "lib" / "python3.11")
     (root / "done").touch()
     return root
 
 
-def wheels(target: Target) -> Path:
-    """Return a directory with the dependencies of caloric and its tests, for the other platform."""
-    directory = target.directory / "packages"
-    if (directory / "done").exists():
-        return directory
-    shutil.rmtree(directory, ignore_errors=True)
-    tags = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 27, 28, 31, 34))]
-    run(
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-        "--target", directory, "--only-binary=:all:", "--python-version", "3.11",
-        *(word for tag in tags for word in ("--platform", f"{tag}_{target.machine}")),
-        "-c", "constraints.txt", *WHEELS,
-    )  # fmt: skip
-    (directory / "done").touch()
-    return directory
-
-
 def build(target: Target, root: Path) -> Path:
-    """Return the build directory of the core for the other platform."""
-    directory = target.directory / "native"
+    """Return a wheel for the other platform."""
+    directory = target.directory / "wheel"
+    shutil.rmtree(directory, ignore_errors=True)
     include = root / "usr" / "include"
-    headers = f"-isystem {include} -isystem {include / target.triple}"
+    settings = {
+        "build-dir": target.directory / "native",
+        "cmake.define.CMAKE_SYSTEM_NAME": "Linux",
+        "cmake.define.CMAKE_SYSTEM_PROCESSOR": target.machine,
+        "cmake.define.CMAKE_CXX_COMPILER": f"{target.triple}-g++",
+        "cmake.define.CMAKE_CXX_FLAGS": f"-isystem {include} -isystem {include / target.triple}",
+        "cmake.define.Python_INCLUDE_DIR": include / "python3.11",
+        "cmake.define.NB_SUFFIX": ".so",
+    }
     run(
-        "cmake", "-S", ROOT / "native", "-B", directory, "-Wno-dev",
-        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_SYSTEM_NAME=Linux",
-        f"-DCMAKE_SYSTEM_PROCESSOR={target.machine}",
-        f"-DCMAKE_CXX_COMPILER={target.triple}-g++", f"-DCMAKE_CXX_FLAGS={headers}",
-        f"-DPython_EXECUTABLE={sys.executable}",
-        f"-DPython_INCLUDE_DIR={include / 'python3.11'}",
-        "-DNB_SUFFIX=.so", "-DNB_SUFFIX_S=.so",
+        sys.executable, "-m", "pip", "wheel", *QUIET, "--no-deps", "-w", directory,
+        *(f"--config-settings={name}={value}" for name, value in settings.items()), ROOT,
+        CALORIC_NATIVE="1", _PYTHON_HOST_PLATFORM=f"linux-{target.machine}",
     )  # fmt: skip
-    run("cmake", "--build", directory, "--parallel", str(os.cpu_count() or 1))
-    return directory
+    (wheel,) = directory.glob("*.whl")
+    return wheel
 
 
-def python(target: Target, root: Path, paths: list[Path]) -> Path:
-    """Return a shell script that runs the other platform's Python, for the tests."""
-    command = target.directory / "python"
-    words = [*target.emulator, "-L", str(root), str(root / "usr" / "bin" / "python3.11")]
-    command.write_text(
-        "#!/bin/sh\n"
-        f'export PYTHONPATH="{os.pathsep.join(map(str, paths))}" PYTHONDONTWRITEBYTECODE=1\n'
+def python(target: Target, root: Path) -> Path:
+    """Return a shell script that runs the other platform's Python; ``caloric`` is next to it."""
+    programs = target.directory / "bin"
+    programs.mkdir(exist_ok=True)
+    packages = target.directory / "packages"
+    # Python starts worker processes with the same command, because its name is that of the script.
+    words = [*target.emulator, "-0", programs / "python", "-L", root]
+    words.append(root / "usr" / "bin" / "python3.11")
+    scripts = {
+        "python": f'export PYTHONPATH="{packages}" PYTHONDONTWRITEBYTECODE=1\n'
+        f'export PYTHONHOME="{root / "usr"}"\n'
         # qemu on Arm does not preserve the memory order of x86: with threads NumPy crashes.
         "export CALORIC_THREADS=1\n"
-        f'exec {" ".join(words)} "$@"\n'
-    )
-    command.chmod(0o755)
-    return command
+        f'exec {" ".join(map(str, words))} "$@"\n',
+        "caloric": f'exec {programs / "python"} {packages / "bin" / "caloric"} "$@"\n',
+    }
+    for name, text in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}")
+        (programs / name).chmod(0o755)
+    return programs / "python"
+
+
+# Options of pip select wheels of another platform, but markers are evaluated for this one.
+PIP = """
+import platform, runpy, sys
+machine = sys.argv.pop(1)
+platform.machine = lambda: machine
+runpy.run_module("pip", run_name="__main__")
+"""
+
+
+def install(target: Target, wheel: Path) -> None:
+    """Install the wheel with its dependencies; those that are installed are kept."""
+    packages = target.directory / "packages"
+    tags = ["linux", "manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 27, 28, 31, 34))]
+    pip: list[str | Path] = [
+        sys.executable, "-c", PIP, target.machine, "install", *QUIET, "--target", packages,
+        "--only-binary=:all:", "--python-version", "3.11",
+        *(word for tag in tags for word in ("--platform", f"{tag}_{target.machine}")),
+    ]  # fmt: skip
+    if not packages.exists():
+        run(*pip, "-c", ROOT / "constraints.txt", f"{wheel}{EXTRAS}")
+    run(*pip, "--no-deps", "--upgrade", wheel)
 
 
 START = """
 import sys
-sys.executable = sys.argv.pop(1)
 import caloric_native, platform, pytest
 kinds = caloric_native.kinds()
 print(platform.machine(), "under emulation; builds of the core:", *kinds, flush=True)
@@ -195,11 +215,11 @@ def main() -> None:
         sys.exit("make cross needs Python 3.11, the version of the other platform's Python")
     target = other()
     check(target)
-    root, packages = unpack(target), wheels(target)
-    core = build(target, root)
-    command = python(target, root, [core, packages, ROOT / "src", ROOT / "tests", ROOT])
+    root = unpack(target)
+    command = python(target, root)
+    install(target, build(target, root))
     tests = selected or (*TESTS, "-k", SELECTION.format(kind=target.kind))
-    run(command, "-c", START, command, target.kind, *tests)
+    run(command, "-c", START, target.kind, *tests)
 
 
 if __name__ == "__main__":
