@@ -24,25 +24,31 @@ def files(tmp_path_factory):
     return directory
 
 
+@pytest.fixture(scope="module")
+def used(files, tmp_path_factory):
+    """Return a copy for commands that run in this environment; other tests copy ``files``."""
+    return shutil.copytree(files, tmp_path_factory.mktemp("used") / "files")
+
+
 def run_python(blocks, directory, programs):
     (directory / "snippet.py").write_text("\n".join(blocks), "utf-8")
     snippets.run("python snippet.py", directory, programs)
 
 
-def test_python_of_the_readme(files):
-    run_python(Page(README).python, files, PROGRAMS)
+def test_python_of_the_readme(used):
+    run_python(Page(README).python, used, PROGRAMS)
 
 
 @pytest.mark.parametrize("command", Page(README).commands)
-def test_commands_of_the_readme(command, files):
-    snippets.run(command, files, PROGRAMS)
+def test_commands_of_the_readme(command, used):
+    snippets.run(command, used, PROGRAMS)
 
 
 @pytest.mark.parametrize(
     "command", [c for c in Page(DOCS / "start.md").commands if c not in Page(README).commands]
 )
-def test_commands_of_the_first_steps(command, files):
-    snippets.run(command, files, PROGRAMS)
+def test_commands_of_the_first_steps(command, used):
+    snippets.run(command, used, PROGRAMS)
 
 
 def test_the_first_pages_show_each_command():
