@@ -28,8 +28,9 @@ TESTS = (
     "tests/image/test_tiles.py",
     "tests/paper/test_errata.py",
 )
+# Without collections: qemu 7.2 on Arm crashes while tracks are propagated. The cause is not known.
 SELECTION = (
-    "of_the_readme or test_errata"
+    "(of_the_readme and not OUT) or test_errata"
     " or (test_tiles and make_no_difference and not affine and not detector)"
     " or (test_native and (blur or enlarging or extrema or processor or matching or rejected))"
     " or ({kind} and ((golden and not test_kernels) or whole_pipeline"
