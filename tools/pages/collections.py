@@ -99,9 +99,28 @@ def _workers(rates: Report) -> str:
     return table(["images per second", "one worker", "two workers", "ratio"], rows)
 
 
+def _runs(runs: list[Report]) -> str:
+    rows = []
+    for run in runs:
+        seconds = run["seconds"]
+        where = f"{run['threads']} cores" + ("" if run["device"] == "cpu" else " and a GPU")
+        where += "" if run["cluster"] == "none" else ", Dask"
+        rows.append([
+            f"{run['images']:,}", where, *(f"{value:,.0f} s" for value in seconds.values()),
+            f"{run['images a second']:.3g}", f"{run['pairs']:,}",
+            f"{run['recall of selected pairs']:.1%}", f"{run['recall of verified pairs']:.1%}",
+            _bytes(run["bytes an image"]), _bytes(run["memory of all processes, bytes"]),
+        ])  # fmt: skip
+    head = [
+        "images", "machine", *runs[0]["seconds"], "images per second", "pairs",
+        "overlapping pairs selected", "verified", "store, per image", "memory of all processes",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
 def page(report: Report) -> str:
     """Return the text of the page."""
     return render(
         "scale.md", workers=_workers(report["rates"]), costs=_costs_table(report), size=_bytes,
-        **report,
+        runs_table=_runs(report["runs"]), **report,
     )  # fmt: skip
