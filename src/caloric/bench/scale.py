@@ -114,7 +114,7 @@ def _render(rendering: Rendering, directory: Path, report: Reporter) -> None:
 
 
 class _Steps:
-    """The durations of the steps of a run, kept in a file; an earlier run may have begun them."""
+    """The durations of the steps of a run, kept in a file; an earlier run may have started them."""
 
     def __init__(self, path: Path) -> None:
         """Read the durations of an earlier run."""
@@ -148,9 +148,9 @@ class _Steps:
         """Return the result of a step; measure it unless an earlier run completed it."""
         started = time.perf_counter()
         if name not in self._state["seconds"]:
-            if self._state.get("begun") == name:
+            if self._state.get("started") == name:
                 self._state["interrupted"] = [*self.interrupted, name]
-            self._state["begun"] = name
+            self._state["started"] = name
             self._write()
         result = work()
         self._state["seconds"].setdefault(name, time.perf_counter() - started)
