@@ -67,5 +67,6 @@ def test_a_kept_scale_space_is_built_once_and_describes_the_same(monkeypatch):
     options = ExtractOptions()
     described = [tiled.describe(kept, features.frames, options, tiles.MEMORY) for _ in range(2)]
     assert len(built) == 1
-    np.testing.assert_array_equal(described[0], features.descriptors)
-    np.testing.assert_array_equal(described[1], features.descriptors)
+    # Without the compiled core, the last digits depend on which frames are described together.
+    np.testing.assert_allclose(described[0], features.descriptors, atol=1e-6)
+    np.testing.assert_array_equal(described[0], described[1])
