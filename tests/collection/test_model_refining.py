@@ -3,6 +3,7 @@
 import re
 import shutil
 import tracemalloc
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -15,6 +16,7 @@ import rendered_models
 from caloric import cli
 from caloric.collection import model_refining, scenes
 from caloric.interop import colmap_command, colmap_model, weighted_adjustment
+from caloric.interop.colmap_model import Points
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +228,130 @@ def test_invalid_input_is_an_error_before_the_work(scene, tmp_path):
         with pytest.raises(caloric.InputError, match=message):
             caloric.refine_model(*words, adjust=False)
         assert not out.exists()
+
+
+def edited(source, target, change):
+    """Write a copy of a model to a new directory, with changed images and points."""
+    target.mkdir()
+    images, points = change(list(colmap_model.registered(source)), colmap_model.points(source))
+    colmap_model.write(target, colmap_model.cameras(source), images, points)
+    return target
+
+
+def refined(model, scene, out):
+    return caloric.refine_model(model, scene.images, out, adjust=False, extend=False)
+
+
+def test_a_point_behind_a_camera_does_not_prevent_refinement(scene, tmp_path):
+    def change(images, points):
+        center = images[0].center
+        xyz = points.xyz.copy()
+        xyz[0] = center - images[0].matrix[2]  # behind the first camera
+        return images, replace(points, xyz=xyz)
+
+    model = edited(scene.model, tmp_path / "model", change)
+    expected = refined(scene.model, scene, tmp_path / "a")
+    result = refined(model, scene, tmp_path / "b")
+    assert result.improved
+    assert result.after < result.before / 3
+    assert np.isfinite((result.before, result.after)).all()
+    assert result.before == pytest.approx(expected.before, rel=0.1)
+
+
+def test_an_outlier_does_not_make_a_worse_result_count_as_improved(scene, tmp_path, monkeypatch):
+    def change(images, points):
+        xyz = points.xyz.copy()
+        xyz[0] = xyz.mean(0) + 0.5 * (xyz[0] - xyz.mean(0))
+        return images, replace(points, xyz=xyz)
+
+    model = edited(scene.model, tmp_path / "model", change)
+    means = scenes.means
+
+    def worse(scene, values, used=None):  # the outlier gets better, all other points worse
+        result = means(scene, values, used)
+        return result if used is None else np.append(0, 1.05 * before[1:])
+
+    read = scenes.read(model)
+    before = means(read, scenes.residuals(read, read.xy, read.points.xyz))
+    assert before[0] > 0.05 * before[1:].sum()  # the mean of all decreases
+    monkeypatch.setattr(scenes, "means", worse)
+    result = refined(model, scene, tmp_path / "out")
+    assert not result.improved
+    assert np.isnan(result.rejected) == (result.refined > 0)
+    assert "refined: " in str(result)
+
+
+def test_points_without_observations_are_kept(scene, tmp_path):
+    def change(images, points):
+        many = np.arange(3)
+        return images, Points(
+            np.append(points.ids, points.ids.max() + 1 + many),
+            np.concatenate([points.xyz, points.xyz[:3] + 1]),
+            np.concatenate([points.colors, points.colors[:3]]),
+            np.append(points.errors, np.full(3, 0.5)), np.append(points.lengths, np.zeros(3, int)),
+        )  # fmt: skip
+
+    model = edited(scene.model, tmp_path / "model", change)
+    plain = refined(scene.model, scene, tmp_path / "a")
+    result = refined(model, scene, tmp_path / "b")
+    assert (result.before, result.after) == (plain.before, plain.after)
+    written = colmap_model.points(tmp_path / "b")
+    assert len(written.ids) == result.points == plain.points + 3
+    assert (written.errors[-3:] == 0.5).all()
+    assert (written.lengths[-3:] == 0).all()
+
+
+def test_a_call_that_was_killed_while_it_wrote_continues(scene, tmp_path):
+    out = tmp_path / "out"
+    expected = refined(scene.model, scene, tmp_path / "whole")
+    (out / "unfinished").mkdir(parents=True)
+    (out / model_refining.COVARIANCES).write_bytes(b"half")
+    (out / ".images.bin.0123456789ab").write_bytes(b"half")
+    assert refined(scene.model, scene, out).after == expected.after
+    other = tmp_path / "other"
+    (other / "unfinished").mkdir(parents=True)
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(caloric.InputError, match="not empty"):
+        refined(scene.model, scene, other)
+
+
+def test_quaternions_need_not_have_unit_length(scene, tmp_path):
+    def change(images, points):
+        return [replace(i, rotation=tuple(1.3 * np.array(i.rotation))) for i in images], points
+
+    model = edited(scene.model, tmp_path / "model", change)
+    a, b = (refined(m, scene, tmp_path / n) for m, n in ((scene.model, "a"), (model, "b")))
+    assert b.before == pytest.approx(a.before, rel=1e-9)
+
+
+def test_values_that_are_not_finite_are_errors(scene, tmp_path):
+    def with_point(images, points):
+        return images, replace(
+            points, xyz=np.where(points.xyz == points.xyz[0], np.nan, points.xyz)
+        )
+
+    def with_pose(images, points):
+        return [replace(i, translation=(np.nan, 0, 0)) for i in images], points
+
+    def with_observation(images, points):
+        return [replace(i, xy=np.full_like(i.xy, np.nan)) for i in images], points
+
+    for number, (change, message) in enumerate((
+        (with_point, "points that are not finite"), (with_pose, "the pose of .* is invalid"),
+        (with_observation, "observations that are not finite"),
+    )):  # fmt: skip
+        model = edited(scene.model, tmp_path / str(number), change)
+        with pytest.raises(caloric.InputError, match=message):
+            refined(model, scene, tmp_path / "out")
+    rendered_models.write_text(scene.model, tmp_path / "text")
+    cameras = tmp_path / "text" / "cameras.txt"
+    cameras.write_text(cameras.read_text().rstrip().rpartition(" ")[0] + "\n")
+    with pytest.raises(caloric.InputError, match="parameters instead of"):
+        refined(tmp_path / "text", scene, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_directories_in_a_model_are_ignored(scene, tmp_path):
+    shutil.copytree(scene.model, tmp_path / "model")
+    (tmp_path / "model" / ".ipynb_checkpoints").mkdir()
+    assert refined(tmp_path / "model", scene, tmp_path / "model" / "refined.v1").improved

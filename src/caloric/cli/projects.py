@@ -37,6 +37,7 @@ def refine(
     intrinsics: Annotated[
         bool, typer.Option(help="Models: refine focal lengths and distortion.")
     ] = True,
+    principal_point: Annotated[bool, typer.Option(help="Models: refine principal points.")] = False,
     extend: Annotated[
         bool, typer.Option(help="Models: add observations in images that see a point.")
     ] = True,
@@ -60,31 +61,27 @@ def refine(
             raise InputError(
                 f"--matches and --sigma are for databases and hloc files only; {project} is a model"
             )
-        _refine_model(project, image_directory, output, adjust, intrinsics, extend, hdf5)
+        _refine_model(
+            project, image_directory, output, adjust=adjust, intrinsics=intrinsics,
+            principal_point=principal_point, extend=extend, hdf5=hdf5,
+        )  # fmt: skip
     else:
-        if not (adjust and intrinsics and extend) or hdf5:
+        if not (adjust and intrinsics and extend) or hdf5 or principal_point:
             raise InputError(
-                "--no-adjust, --no-intrinsics, --no-extend and --hdf5 are for models (directories) "
-                f"only; {project} is a file"
+                "--no-adjust, --no-intrinsics, --principal-point, --no-extend and --hdf5 are for "
+                f"models (directories) only; {project} is a file"
             )
         _refine_project(project, image_directory, output, matches, sigma)
 
 
 def _refine_model(
-    model: Path,
-    directory: Path,
-    output: Path,
-    adjust: bool,
-    intrinsics: bool,
-    extend: bool,
-    hdf5: bool,
+    model: Path, directory: Path, output: Path, *, adjust: bool, **options: bool
 ) -> None:
     from caloric.collection.model_refining import LONG, refine_model
 
     with console.working(f"refining {model}"):
         result = refine_model(
-            model, directory, output, adjust=adjust, intrinsics=intrinsics, extend=extend,
-            hdf5=hdf5, progress=console.Progress(),
+            model, directory, output, adjust=adjust, progress=console.Progress(), **options
         )  # fmt: skip
     for name, why in result.skipped.items():
         console.skipped(name, f"{why}; its observations were not refined")

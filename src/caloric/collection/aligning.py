@@ -53,7 +53,7 @@ class Aligned:
 
 def unrefined(xy: FloatArray) -> Aligned:
     """Return the observations before any alignment."""
-    infinite = np.full((len(xy), 2, 2), np.inf)
+    infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(xy), 2, 2)).copy()
     return Aligned(xy.copy(), infinite, infinite.copy(), np.zeros(len(xy), bool))
 
 

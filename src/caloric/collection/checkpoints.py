@@ -22,7 +22,8 @@ def _key(model: Path, images: Path, scene: Scene) -> str:
     """Return a hash of the model's files, and of the sizes and times of the images."""
     value = hashlib.sha256(_FORMAT.encode())
     for path in sorted(model.glob("*.*")):
-        value.update(path.name.encode() + path.read_bytes())
+        if path.is_file():
+            value.update(path.name.encode() + path.read_bytes())
     for image in scene.images:
         with suppress(OSError):
             status = (images / image.name).stat()

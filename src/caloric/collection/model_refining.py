@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.collection import adjusting, aligning, checkpoints, extending, scenes, variances
 from caloric.collection.adjusting import Adjusted
-from caloric.collection.aligning import Aligned, Aligner
+from caloric.collection.aligning import OUTLIER, Aligned, Aligner
 from caloric.collection.image_cache import Views
 from caloric.collection.scenes import Scene
 from caloric.collection.steps import Progress, no_progress
@@ -52,13 +52,16 @@ class ModelRefinement:
     added : int
         The number of observations that were added to tracks.
     before, after : float
-        The mean reprojection error of the points in pixels, over the observations before.
+        The mean reprojection error of the points in pixels, over the observations before. Points
+        behind a camera are left out.
     by_length : dict
         The errors before and after by track length; the last is that of 5 and more.
     weighted : bool
         Whether the bundle adjustment weighted the observations by their covariances.
     improved : bool
         False if the result would have been worse: the new model is then a copy of the old one.
+    rejected : float
+        The mean reprojection error of a result that was worse; NaN if it was not.
     skipped : dict
         Missing or unreadable images, with the reasons; their observations were not refined.
     """
@@ -74,14 +77,17 @@ class ModelRefinement:
     by_length: dict[int, tuple[float, float]]
     weighted: bool
     improved: bool
+    rejected: float
     skipped: dict[str, str]
 
     def __str__(self) -> str:
         """Return a summary in one line."""
         if not self.improved:
+            tried = "" if np.isnan(self.rejected) else f" (refined: {self.rejected:.2f} px)"
+            missing = "; some images are missing or unreadable" if self.skipped else ""
             return (
                 f"not improved: the model was copied unchanged, {self.points:,} points, mean "
-                f"reprojection error {self.before:.2f} px"
+                f"reprojection error {self.before:.2f} px{tried}{missing}"
             )
         return (
             f"{self.images} images, {self.points:,} points; {self.refined - self.added:,} of "
@@ -120,14 +126,36 @@ def _errors(scene: Scene, xy: FloatArray) -> FloatArray:
     return scenes.means(scene, scenes.residuals(scene, xy, scene.points.xyz))
 
 
+def _limited_mean(errors: FloatArray, limit: float) -> float:
+    """Return the mean of errors (n,), of which none counts more than ``limit``."""
+    return float(np.minimum(errors, limit).mean())
+
+
+def _finite_mean(errors: FloatArray) -> float:
+    finite = errors[np.isfinite(errors)]
+    return float(finite.mean()) if len(finite) else np.inf
+
+
+def _can_continue(target: Path) -> bool:
+    """Return whether a directory is empty, or has only files of an interrupted call."""
+    names = [path.name for path in target.iterdir()]
+    ours = {checkpoints.NAME, COVARIANCES, COVARIANCES_HDF5, *colmap_model.BINARY_FILES}
+
+    def is_ours(name: str) -> bool:
+        # A file that was being written has a dot before its name and an ending after it.
+        return name in ours or (name.startswith(".") and name[1:].rpartition(".")[0] in ours)
+
+    return not names or (checkpoints.NAME in names and all(map(is_ours, names)))
+
+
 def _by_length(
     scene: Scene, before: FloatArray, after: FloatArray
 ) -> dict[int, tuple[float, float]]:
     lengths = np.minimum(np.bincount(scene.point, minlength=len(before)), LONG)
     return {
         int(length): (
-            float(before[lengths == length].mean()),
-            float(after[lengths == length].mean()),
+            _finite_mean(before[lengths == length]),
+            _finite_mean(after[lengths == length]),
         )
         for length in np.unique(lengths[lengths > 0])
     }
@@ -141,6 +169,7 @@ def refine_model(
     *,
     adjust: bool = True,
     intrinsics: bool = True,
+    principal_point: bool = False,
     extend: bool = True,
     hdf5: bool = False,
     progress: Progress = no_progress,
@@ -149,9 +178,9 @@ def refine_model(
 
     The new model has the same images, points and keypoints, and additional keypoints where tracks
     are extended, in binary files; the covariances of the observations are in ``covariances.npz``
-    beside them. The old model is not changed. If the
-    mean reprojection error would increase, the new model is a copy of the old one. If the function
-    is interrupted, the next call with the same arguments continues.
+    beside them. The old model is not changed. If the mean
+    reprojection error would increase, outliers aside, the new model is a copy of the old one. If
+    the function is interrupted, the next call with the same arguments continues.
 
     Parameters
     ----------
@@ -168,6 +197,8 @@ def refine_model(
         Without it, only points are triangulated again.
     intrinsics : bool
         Whether the bundle adjustment refines focal lengths and distortion.
+    principal_point : bool
+        Whether it refines principal points, which needs many images of a camera.
     extend : bool
         Whether to add observations to tracks, in images that see a point but do not observe it.
     hdf5 : bool
@@ -189,7 +220,7 @@ def refine_model(
     """
     directory = check_input_directory(images)
     source, target = check_input_directory(model), check_directory(Path(out))
-    if target.is_dir() and any(path.name != checkpoints.NAME for path in target.iterdir()):
+    if target.is_dir() and not _can_continue(target):
         raise InputError(f"{target}: not empty; specify a new directory")
     weighted = adjust and weighted_adjustment.available()
     if adjust and not weighted and not colmap.available() and colmap_command.executable() is None:
@@ -217,7 +248,10 @@ def refine_model(
             larger, aligned = extending.extend(larger, views, set(skipped), aligned, progress)
         result, components = Adjusted(larger, {}), Components()
         if adjust and aligned.refined.any():
-            options = {"refine_focal_length": intrinsics, "refine_extra_params": intrinsics}
+            options = {
+                "refine_focal_length": intrinsics, "refine_extra_params": intrinsics,
+                "refine_principal_point": principal_point,
+            }  # fmt: skip
             result = adjusting.adjust(larger, aligned, options, weighted)
             components = variances.estimate(result.scene, aligned)
         elif extend:
@@ -226,23 +260,30 @@ def refine_model(
         errors = scenes.residuals(result.scene, aligned.xy, result.scene.points.xyz)
         old = ~scenes.added(scene, larger)
         before, after = _errors(scene, scene.xy), scenes.means(larger, errors, old)
-        improved = bool(aligned.refined.any() and after.mean() < before.mean())
+        observed = np.bincount(scene.point, minlength=len(before)) > 0
+        limit = OUTLIER * float(np.median(before[observed]))
+        improved = bool(
+            aligned.refined.any()
+            and _limited_mean(after[observed], limit) < _limited_mean(before[observed], limit)
+        )
+        rejected = _finite_mean(after[observed]) if aligned.refined.any() else np.nan
         if not improved:
             larger, result, aligned = scene, Adjusted(scene, {}), aligning.unrefined(scene.xy)
             components = Components()
             errors, after = scenes.residuals(scene, scene.xy, scene.points.xyz), before
         everything = np.ones(len(larger.xy), bool)
         new = adjusting.changed(result.scene, aligned.xy, result.scene.points.xyz, everything)
+        points_errors = np.where(observed, scenes.means(larger, errors), scene.points.errors)
         _write_covariances(target, aligned, result, components, hdf5)
-        points_errors = scenes.means(larger, errors)
-        colmap_model.write(
-            target, new.cameras, new.images, replace(new.points, errors=points_errors)
-        )
+        # Points without observations are kept.
+        content = replace(result.scene.points, errors=points_errors)
+        colmap_model.write(target, new.cameras, new.images, content)
         saved.remove()
     return ModelRefinement(
         target, len(scene.images), len(before), len(scene.xy), int(aligned.refined.sum()),
-        len(larger.xy) - len(scene.xy), float(before.mean()), float(after.mean()),
-        _by_length(scene, before, after), weighted, improved, skipped,
+        len(larger.xy) - len(scene.xy), _finite_mean(before[observed]),
+        _finite_mean(after[observed]), _by_length(scene, before, after), weighted, improved,
+        np.nan if improved else rejected, skipped,
     )  # fmt: skip
 
 

@@ -65,7 +65,14 @@ def read(directory: Path) -> Scene:
         raise InputError(f"{directory}: not a COLMAP model ({error})") from None
     if len(points.ids) == 0:
         raise InputError(f"{directory}: the model has no points; there is nothing to refine")
+    if not np.isfinite(points.xyz).all():
+        raise InputError(f"{directory}: the model has points that are not finite; remove them")
     for image in images:
+        pose = *image.rotation, *image.translation
+        if not (np.isfinite(pose).all() and any(image.rotation)):
+            raise InputError(f"{directory}: the pose of {image.name} is invalid ({pose})")
+        if not np.isfinite(image.xy[image.points >= 0]).all():
+            raise InputError(f"{directory}: {image.name} has observations that are not finite")
         if image.camera not in cameras:
             raise InputError(f"{directory}: {image.name} has no camera {image.camera}")
         if not np.isin(image.points[image.points >= 0], points.ids).all():

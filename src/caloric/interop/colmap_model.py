@@ -23,6 +23,7 @@ CAMERA_MODELS = {
     6: ("FULL_OPENCV", 2, 12), 7: ("FOV", 2, 5), 8: ("SIMPLE_RADIAL_FISHEYE", 1, 4),
     9: ("RADIAL_FISHEYE", 1, 5), 10: ("THIN_PRISM_FISHEYE", 2, 12),
 }  # fmt: skip
+BINARY_FILES = "cameras.bin", "images.bin", "points3D.bin"
 _POINT = struct.Struct("<Q3d3BdQ")  # id, position, color, error, track length
 
 
@@ -100,7 +101,8 @@ class RegisteredImage:
     @property
     def matrix(self) -> FloatArray:
         """Return the rotation (3, 3) from world to camera coordinates."""
-        w, x, y, z = self.rotation
+        # As in COLMAP, the quaternion need not have unit length.
+        w, x, y, z = np.array(self.rotation) / np.linalg.norm(self.rotation)
         return np.array(
             [
                 [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -149,7 +151,7 @@ def _lines(directory: Path, name: str) -> Iterator[list[str]]:
 
 
 def _text_cameras(directory: Path) -> dict[int, Camera]:
-    known = {name for name, *_ in CAMERA_MODELS.values()}
+    known = {name: size for name, _, size in CAMERA_MODELS.values()}
     result = {}
     for words in _lines(directory, "cameras.txt"):
         if not words:
@@ -157,6 +159,11 @@ def _text_cameras(directory: Path) -> dict[int, Camera]:
         number, name, width, height, *parameters = words
         if name not in known:
             raise InputError(f"{directory}: unknown camera model {name}")
+        if len(parameters) != known[name]:
+            raise InputError(
+                f"{directory}: camera {number} ({name}) has {len(parameters)} parameters instead "
+                f"of {known[name]}"
+            )
         result[int(number)] = Camera(name, int(width), int(height), tuple(map(float, parameters)))
     return result
 
