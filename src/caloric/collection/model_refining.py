@@ -179,7 +179,7 @@ def refine_model(
     The new model has the same images, points and keypoints, and additional keypoints where tracks
     are extended, in binary files; the covariances of the observations are in ``covariances.npz``
     beside them. The old model is not changed. If the mean
-    reprojection error would increase, outliers aside, the new model is a copy of the old one. If
+    reprojection error would increase, without outliers, the new model is a copy of the old one. If
     the function is interrupted, the next call with the same arguments continues.
 
     Parameters

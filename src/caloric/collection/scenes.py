@@ -61,6 +61,8 @@ def read(directory: Path) -> Scene:
     try:
         cameras, points = colmap_model.cameras(directory), colmap_model.points(directory)
         images = sorted(colmap_model.registered(directory), key=lambda image: image.name)
+    except InputError:
+        raise
     except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
         raise InputError(f"{directory}: not a COLMAP model ({error})") from None
     if len(points.ids) == 0:
