@@ -89,7 +89,6 @@ def write_files(directory):
     for name, view in zip(names, views, strict=True):
         cv2.imwrite(str(directory / "IMAGES" / name), view)
     shutil.copytree(directory / "IMAGES", directory / "DATASETS" / "project" / "images")
-    (directory / "pairs.txt").write_text(f"{names[0]} {names[1]}\n")
     pair = caloric.match_images(*views[:2], model="fundamental", refine=False)
     keypoints = dict(zip(names, (pair.points_a, pair.points_b), strict=False))
     grid = np.stack(np.meshgrid(range(20, 280, 20), range(20, 280, 20)), -1).reshape(-1, 2)
@@ -133,6 +132,9 @@ def run(command, directory, programs):
         if "extractor" in step or "match" in step:
             group = "SiftExtraction" if "extractor" in step else "SiftMatching"
             command += f" --{group}.use_gpu 0"
+        pair_list = re.search(r"--match_list_path (\S+)", command)
+        if pair_list:  # caloric merge writes none here, because COLMAP has verified all pairs
+            (directory / pair_list.group(1)).write_text("0.jpg 1.jpg\n")
     process = start(command, directory, programs)
     output, errors = process.communicate(timeout=900)  # under emulation
     # Without COLMAP's executable, or without pycolmap, which has no wheel for Linux on ARM.

@@ -29,7 +29,23 @@ def test_observations_in_a_missing_image_are_kept(tmp_path):
 
 
 def test_the_image_directory_is_specified_once(tmp_path):
-    for words in ((), (tmp_path, "--images", tmp_path)):
+    for words, reason in (
+        ((), "directory:"),
+        ((tmp_path, "--images", tmp_path), "directory once:"),
+    ):
         words = map(str, ("refine", tmp_path, *words, "-o", tmp_path / "out"))
         result = CliRunner().invoke(cli.app, list(words))
-        assert "specify the image directory once" in str(result.exception)
+        assert f"specify the image {reason} --images DIR" in str(result.exception)
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path):
+    for project, output, words in (
+        ("a.db", "b.db", ()),
+        ("a.h5", "b.h5", ("--matches", tmp_path / "matches.h5")),
+    ):
+        (tmp_path / project).touch()
+        (tmp_path / output).write_text("precious")
+        words = ("refine", tmp_path / project, tmp_path, "-o", tmp_path / output, *words)
+        result = CliRunner().invoke(cli.app, list(map(str, words)))
+        assert f"{output} already exists; specify a new file" in str(result.exception)
+        assert (tmp_path / output).read_text() == "precious"

@@ -231,6 +231,8 @@ def test_matches_without_geometry_are_verified_by_that_of_another_source(tmp_pat
     write_hloc(tmp_path / "hloc", positions, matches)
     result = caloric.merge([database, tmp_path / "hloc"], tmp_path / "out.db")
     assert result.verified == result.pairs == 3
+    assert result.unverified is None
+    assert not list(tmp_path.glob("*.txt"))
     keypoints, pairs = content(tmp_path / "out.db")
     for all_matches, inliers in pairs.values():
         assert len(all_matches) == 200
@@ -257,9 +259,15 @@ def test_hloc_files_get_cameras_from_images(tmp_path):
     result = caloric.merge(paths, tmp_path / "out.db", images=tmp_path / "images")
     assert (result.keypoints, result.pairs, result.verified) == (80, 1, 0)
     assert "not verified by any source: 1 pair;" in str(result)
+    assert result.unverified == tmp_path / "out.unverified.txt"
+    assert f"listed in {result.unverified}" in str(result)
+    assert result.unverified.read_text("utf-8") == "a.png b.png\n"
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         assert database.execute("SELECT width, height FROM cameras").fetchall() == [SIZE]
         assert database.execute("SELECT DISTINCT cols FROM keypoints").fetchall() == [(2,)]
+    (tmp_path / "out.db").unlink()
+    with pytest.raises(caloric.InputError, match="the list of unverified pairs, already exists"):
+        caloric.merge(paths, tmp_path / "out.db", images=tmp_path / "images")
 
 
 def test_merged_tracks_are_refined(tmp_path):
@@ -444,8 +452,10 @@ def test_bad_input(two, tmp_path):
     fails("does not exist", *two, out=tmp_path / "missing" / "out.db")
     fails("radius must be", *two, radius=0)
     fails("radius must be", *two, radius=float("nan"))
-    fails("needs the image directory", *two, refine=True)
+    fails("--refine needs --images", *two, refine=True)
     fails("no such directory", *two, refine=True, images=tmp_path / "missing")
+    (tmp_path / "others").mkdir()
+    fails("others: contains none of the images", *two, refine=True, images=tmp_path / "others")
     (tmp_path / "text.db").write_text("not a database, but a text that is long enough")
     fails("text.db: not a COLMAP database", one, tmp_path / "text.db")
     (tmp_path / "empty").mkdir()
@@ -465,6 +475,19 @@ def test_bad_input(two, tmp_path):
     fails("invalid.db: a match index exceeds the keypoints of e.png", one, invalid)
     with pytest.raises(caloric.InputError, match="sequence of paths"):
         caloric.merge(str(one), tmp_path / "out.db")
+
+
+def test_verified_matches_are_kept_if_no_image_can_be_read(two, tmp_path):
+    for name in NAMES:
+        path = tmp_path / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"not an image")
+    plain, refined = tmp_path / "plain.db", tmp_path / "refined.db"
+    caloric.merge(two, plain)
+    result = caloric.merge(two, refined, refine=True, images=tmp_path / "images")
+    assert result.refined == 0
+    assert result.skipped
+    assert content(refined)[1] == content(plain)[1]
 
 
 def test_the_command(two, tmp_path):

@@ -21,7 +21,8 @@ def merge(
         Path, typer.Option("--output", "-o", help="New COLMAP database; must not exist.")
     ],
     radius: Annotated[
-        float, typer.Option(help="Maximum distance, in pixels, of keypoints that are one point.")
+        float,
+        typer.Option(help="Merge keypoints of different sources within this distance (pixels)."),
     ] = 1.5,
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the merged tracks. Needs --images.")
@@ -38,8 +39,9 @@ def merge(
 
     The results are features and matches. Keypoints of different sources that are close to each
     other become one, with the position of the first source, so that tracks of all sources are
-    joined. Matches and verified pairs are the union. Put the most precise source first, or use
-    --refine. Exits with status 1 if any image could not be read for refinement.
+    joined. Matches and verified pairs are the union. Pairs that no source has verified are listed
+    in a text file. Put the most precise source first, or use --refine. Exits with status 1 if any
+    image could not be read for refinement.
     """
     from caloric.collection import merging
 

@@ -8,7 +8,7 @@ import typer
 from caloric.cli import console
 from caloric.errors import InputError
 from caloric.pipeline import POINT_SIGMA
-from caloric.runtime.files import check_input_directory
+from caloric.runtime.files import check_input_directory, check_new
 
 
 def refine(
@@ -51,9 +51,12 @@ def refine(
     and matches. For a model, points, poses and cameras are adjusted too, and the result is a new
     model. Exits with status 1 if any image could not be read.
     """
-    if (directory is None) == (images is None):
-        raise InputError("specify the image directory once: caloric refine PROJECT IMAGES -o OUT")
-    image_directory = check_input_directory(str(directory or images))
+    if directory is not None and images is not None:
+        raise InputError("specify the image directory once: --images DIR")
+    image_path = directory or images
+    if image_path is None:
+        raise InputError("specify the image directory: --images DIR")
+    image_directory = check_input_directory(image_path)
     if not project.exists():
         raise InputError(f"{project}: no such file or directory")
     if project.is_dir():
@@ -88,7 +91,9 @@ def _refine_model(
     typer.echo(str(result))
     for length, (before, after) in result.by_length.items():
         more = " or more" if length == LONG else ""
-        typer.echo(f"  {length}{more} observations per point: {before:.3f} px, {after:.3f} px")
+        typer.echo(
+            f"  {length}{more} observations per point: {before:.3f} px before, {after:.3f} px after"
+        )
     if adjust and result.improved:
         weights = "weighted by the covariances"
         if not result.weighted:
@@ -116,6 +121,7 @@ def _refine_project(
         raise InputError(f"--sigma must be a positive number of pixels, got {sigma}")
     inputs = [str(path) for path in (project, matches) if path is not None]
     console.check_outputs(None, None, output, inputs=inputs)
+    check_new(output)
     with console.working(f"refining {project}"):
         if matches is not None:
             content = projects.read_hloc(project, matches, sigma)

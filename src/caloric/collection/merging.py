@@ -29,7 +29,13 @@ from caloric.interop.cameras import groups
 from caloric.interop.colmap_tables import CameraRow, Tables
 from caloric.interop.exporters import Request
 from caloric.pipeline import POINT_SIGMA
-from caloric.runtime.files import check_input_directory, check_target, replacing_path
+from caloric.runtime.files import (
+    check_input_directory,
+    check_new,
+    remove_stale,
+    replacing,
+    replacing_path,
+)
 from caloric.runtime.words import counted
 from caloric.types import FloatArray
 
@@ -58,6 +64,8 @@ class MergeResult:
         The number of refined keypoints; None without refinement.
     skipped : dict
         Images that could not be read for refinement, with the reasons.
+    unverified : Path or None
+        The list of the pairs that no source has verified, for COLMAP; None if there are none.
     """
 
     database: Path
@@ -69,6 +77,7 @@ class MergeResult:
     verified: int
     refined: int | None = None
     skipped: dict[str, str] = field(default_factory=dict)
+    unverified: Path | None = None
 
     def __str__(self) -> str:
         """Return a summary of a few lines."""
@@ -78,10 +87,11 @@ class MergeResult:
         ]
         if self.refined is not None:
             lines.append(f"{self.refined:,} keypoints refined")
-        if self.verified < self.pairs:
+        if self.unverified is not None:
             lines.append(
                 f"not verified by any source: {counted(self.pairs - self.verified, 'pair')}; the "
-                "mapper ignores pairs until COLMAP has verified them, see docs/merging.md"
+                "mapper ignores pairs until COLMAP has verified them, see docs/merging.md; listed "
+                f"in {self.unverified}"
             )
         return "\n".join([*lines, f"written: {self.database}"])
 
@@ -102,7 +112,8 @@ def merge(
     source that has it; each source has at most one of them. The matches of a pair are the union of
     all sources, and so are the verified matches. Its geometry is that with the most verified
     matches; unverified matches of the other sources that agree with it within 4 px are verified
-    by it. Pairs that no source has verified are left to COLMAP. There are no descriptors.
+    by it. Pairs that no source has verified are left to COLMAP, and listed in a text file beside
+    ``out``. There are no descriptors.
 
     Parameters
     ----------
@@ -148,22 +159,33 @@ def merge(
         opened = [stack.enter_context(match_files.opened(paths)) for paths in files]
         writer = _Writer(opened, radius, sigma, progress)
         writer.check()
+        if refine and directory is not None:
+            projects.missing((name for pair in writer.pairs for name in pair), directory)
         cameras = writer.cameras(directory)
+        remove_stale(target)
         with replacing_path(target) as path:
             with colmap_tables.created(path) as tables:
                 keypoints, shared = writer.write_images(tables, cameras)
-                verified = writer.write_pairs(tables)
+                unverified = writer.write_pairs(tables)
             refined, skipped = None, {}
             if refine and directory is not None:
                 outcome = projects.refine(projects.read_colmap(path, sigma), directory, progress)
                 projects.move_keypoints(path, outcome.positions)
                 refined, skipped = outcome.moved, outcome.skipped
-                if verified:
+                if outcome.moved and len(unverified) < len(writer.pairs):
                     filter_matches(path, sigma)
+            if unverified:
+                with replacing(_pair_list(target)) as file:
+                    file.write("".join(f"{a} {b}\n" for a, b in unverified).encode())
     return MergeResult(
         target, len(writer.names), writer.images_of_one_source, keypoints, shared,
-        len(writer.pairs), verified, refined, skipped,
+        len(writer.pairs), len(writer.pairs) - len(unverified), refined, skipped,
+        _pair_list(target) if unverified else None,
     )  # fmt: skip
+
+
+def _pair_list(target: Path) -> Path:
+    return target.with_suffix(".unverified.txt")
 
 
 def _check_arguments(
@@ -181,12 +203,15 @@ def _check_arguments(
         if not isfinite(value) or value <= 0:
             raise InputError(f"{name} must be a positive number of pixels, got {value!r}")
     if refine and directory is None:
-        raise InputError("refinement needs the image directory: images (--images)")
+        raise InputError("--refine needs --images DIR (refine=True needs images)")
     if directory is not None:
         check_input_directory(directory)
-    check_target(target)
-    if target.exists():
-        raise InputError(f"{target} already exists; specify another file")
+    check_new(target)
+    if _pair_list(target).exists():
+        raise InputError(
+            f"{_pair_list(target)}, the list of unverified pairs, already exists; remove it, or "
+            "specify another database"
+        )
 
 
 class _Writer:
@@ -292,9 +317,9 @@ class _Writer:
         known = has_scale.any() or count == 0
         return rows6 if known else np.ascontiguousarray(rows6[:, :2]), int((occurrences > 1).sum())
 
-    def write_pairs(self, tables: Tables) -> int:
-        """Write the matches and geometries of all pairs; return the number of geometries."""
-        verified = 0
+    def write_pairs(self, tables: Tables) -> list[PairNames]:
+        """Write the matches and geometries of all pairs; return the pairs without a geometry."""
+        unverified = []
 
         @lru_cache(maxsize=64)
         def positions(name: str) -> FloatArray:
@@ -312,9 +337,10 @@ class _Writer:
                 agreeing = others[errors <= _MAX_RESIDUAL]
                 inliers = _union([*(c.inliers for c in geometries), agreeing])
                 tables.add_geometry(a, b, inliers, best.geometry)
-                verified += 1
+            else:
+                unverified.append((a, b))
             self.progress("pairs merged", done, len(self.pairs))
-        return verified
+        return unverified
 
     def _mapped(self, number: int, pair: PairNames) -> PairContent:
         """Return the content of a pair in one source, with the indices of merged keypoints."""

@@ -6,7 +6,7 @@ see :mod:`caloric.collection.tracks`. The result is a new file; the project is n
 
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,13 +113,26 @@ def _checked(project: Project, source: Path) -> Project:
     return project
 
 
+def missing(names: Iterable[str], directory: Path) -> dict[str, str]:
+    """Return the images that a directory does not contain, with the reasons, sorted by name.
+
+    Raise InputError if it contains none of the images.
+    """
+    images = sorted(set(names))
+    result = {
+        name: f"{directory / name}: no such file"
+        for name in images
+        if not (directory / name).is_file()
+    }
+    if len(result) == len(images):
+        raise InputError(f"{directory}: contains none of the images, such as {images[0]}")
+    return result
+
+
 @threads.single_threaded_blas
 def refine(project: Project, directory: Path, progress: Callable[[str, int, int], None]) -> Outcome:
     """Align the keypoints of each track of a project with its reference view."""
-    skipped: dict[str, str] = {}
-    for name in sorted({name for pair in project.pairs for name in (pair.name_a, pair.name_b)}):
-        if not (directory / name).is_file():
-            skipped[name] = f"{directory / name}: no such file"
+    skipped = missing((name for p in project.pairs for name in (p.name_a, p.name_b)), directory)
     # A missing image must not become the reference of others.
     readable = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
     joined = tracks.join({name: len(maps) for name, maps in project.maps.items()}, readable)

@@ -1,13 +1,18 @@
 """Atomic file writing: readers never see a partial file."""
 
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from caloric.errors import InputError
+
+_TOKEN_BYTES = 6  # of the names of temporary files
+_STALE = 24 * 3600  # seconds after which a temporary file belongs to a killed process
 
 
 def check_target(path: Path | None) -> None:
@@ -20,6 +25,13 @@ def check_target(path: Path | None) -> None:
         raise InputError(f"{path}: the directory {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{path}: the directory {path.parent} is not writable")
+
+
+def check_new(path: Path) -> None:
+    """Raise InputError if ``path`` cannot be written or exists."""
+    check_target(path)
+    if path.exists():
+        raise InputError(f"{path} already exists; specify a new file")
 
 
 def check_directory(path: Path) -> Path:
@@ -57,7 +69,7 @@ def created_directory(path: Path) -> Iterator[Path]:
 def replacing_path(path: Path) -> Iterator[Path]:
     """Yield the path of a temporary file in the same directory, which then replaces ``path``."""
     check_target(path)
-    name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    name = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
     # Unlike tempfile, this gives the file the default permissions.
     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
@@ -66,6 +78,16 @@ def replacing_path(path: Path) -> Iterator[Path]:
     except BaseException:
         name.unlink(missing_ok=True)
         raise
+
+
+def remove_stale(path: Path) -> None:
+    """Remove temporary files of ``path`` that killed processes left at least a day ago."""
+    temporary = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}(-journal)?")
+    for other in path.parent.iterdir():
+        if temporary.fullmatch(other.name):
+            with suppress(OSError):  # removed by another process, or not ours
+                if time.time() - other.stat().st_mtime > _STALE:
+                    other.unlink()
 
 
 @contextmanager
