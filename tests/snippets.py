@@ -17,6 +17,8 @@ import numpy as np
 import caloric
 import colmap_project
 import photographs
+from caloric.interop import colmap_tables
+from caloric.interop.colmap_tables import CameraRow
 from paths import DOCS, README
 
 # Commands that take minutes, need other data or other machines; their options are checked instead.
@@ -97,6 +99,14 @@ def write_files(directory):
     np.savetxt(directory / "matches.csv", points, delimiter=",")
     rows = np.repeat(np.arange(len(pair.points_a)), 2).reshape(-1, 2)
     colmap_project.write(directory / "DATABASE.db", keypoints, {(names[0], names[1]): rows})
+    h, w = views[0].shape[:2]
+    camera = CameraRow(2, w, h, np.array([1.2 * w, w / 2, h / 2, 0]).tobytes(), 0)
+    for name in ("FIRST.db", "SECOND.db"):
+        with colmap_tables.created(directory / name) as tables:
+            number = tables.add_camera(camera)
+            for image, xy in keypoints.items():
+                tables.add_image(image, number, (xy + 0.5).astype(np.float32))
+            tables.add_matches(names[0], names[1], rows.astype(np.uint32))
     if shutil.which("colmap"):
         for step in ("feature_extractor --image_path IMAGES", "exhaustive_matcher"):
             run(f"colmap {step} --database_path database.db", directory, "")
