@@ -218,7 +218,11 @@ def test_invalid_input_is_an_error_before_the_work(scene, tmp_path):
     out = tmp_path / "out"
     for message, words in {
         "no points": (pointless, scene.images, out),
-        "no COLMAP model, which has cameras.bin or .txt$": (tmp_path / "empty", scene.images, out),
+        "not a COLMAP model: cameras.bin or cameras.txt is missing$": (
+            tmp_path / "empty",
+            scene.images,
+            out,
+        ),
         f"use {scene.model}": (scene.model.parent, scene.images, out),
         "not a COLMAP model": (truncated, scene.images, out),
         "none of the images": (scene.model, tmp_path / "empty", out),

@@ -57,7 +57,9 @@ def read(directory: Path) -> Scene:
             path for where in _MODELS for path in directory.glob(where) if _has_model(path)
         )
         hint = f"; use {inner[0]}" if inner else ""
-        raise InputError(f"{directory}: no COLMAP model, which has cameras.bin or .txt{hint}")
+        raise InputError(
+            f"{directory}: not a COLMAP model: cameras.bin or cameras.txt is missing{hint}"
+        )
     try:
         cameras, points = colmap_model.cameras(directory), colmap_model.points(directory)
         images = sorted(colmap_model.registered(directory), key=lambda image: image.name)
