@@ -31,7 +31,7 @@ def test_the_model_of_a_store_is_loaded(tmp_path):
 
 
 def test_a_directory_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(caloric.InputError, match="contains not a COLMAP model"):
+    with pytest.raises(caloric.InputError, match="contains no COLMAP model"):
         viewing.load(tmp_path)
     write_model(tmp_path / "0", points=0)
     with pytest.raises(caloric.InputError, match="has no points"):
