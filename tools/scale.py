@@ -17,6 +17,7 @@ import numpy as np
 
 from caloric.bench import datasets
 from caloric.bench.report import versions
+from caloric.bench.scale import bytes_below
 from caloric.collection import engines, extraction, index, matching, pairing, retrieval, sources
 from caloric.collection.extraction import StoredImage
 from caloric.collection.sources import ImageFile
@@ -90,8 +91,8 @@ def rates(photographs: Path, progress: Log) -> Report:
             "megapixels": float(np.mean([p.shape[0] * p.shape[1] / 1e6 for p in pixels])),
             "features an image": features / count,
             "the same bytes from all": len({str(c) for c in contents.values()}) == 1,
-            "bytes of an image": _bytes(root / "images") / count,
-            "bytes of its features": _bytes(out / "features") / count,
+            "bytes of an image": bytes_below(root / "images") / count,
+            "bytes of its features": bytes_below(out / "features") / count,
             "hashing, images a second": count
             / _timed(lambda: [sources.hashed(block) for block in sources.blocks(directory)]),
         }
@@ -106,15 +107,12 @@ def rates(photographs: Path, progress: Log) -> Report:
             / _timed(lambda: matching.match(out, pairs, options, serial)),
             "verifying, pairs a second": len(pairs)
             / _timed(lambda: matching.verify(out, options, serial)),
-            "bytes of a pair": (_bytes(out / "matches") + _bytes(out / "geometries")) / len(pairs),
-            "bytes of a vector": _bytes(out / "vectors") / count,
+            "bytes of a pair": (bytes_below(out / "matches") + bytes_below(out / "geometries"))
+            / len(pairs),
+            "bytes of a vector": bytes_below(out / "vectors") / count,
         }
         del os.environ[threads.SETTING]
     return report
-
-
-def _bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _in_process(job: Callable[..., None], *arguments: Any) -> list[str]:

@@ -94,9 +94,7 @@ def _on_cpu(
     options: ExtractOptions,
 ) -> tuple[Propagated, Propagated]:
     """Return new matches of two images."""
-    templates = [
-        refinement.prepared(image.read(*(slice(0, n) for n in image.size))) for image in sources
-    ]
+    templates = [refinement.prepared(image.whole()) for image in sources]
 
     def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
         return refinement.refine(templates[i], templates[1 - i], frames, predicted)

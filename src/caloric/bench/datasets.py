@@ -32,6 +32,14 @@ def photographs(directory: Path) -> list[Path]:
     return sorted(p for p in directory.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
 
 
+def required_photographs(directory: Path) -> list[Path]:
+    """Return the same, and raise InputError if there are none."""
+    paths = photographs(directory)
+    if not paths:
+        raise InputError(f"{directory}: contains no images (.jpg, .png)")
+    return paths
+
+
 def _image(directory: Path, stem: str) -> Path:
     for suffix in _IMAGES:
         if (directory / f"{stem}{suffix}").is_file():

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from caloric import pipeline
 from caloric.bench import datasets
 from caloric.bench.report import versions
-from caloric.errors import InputError
 from caloric.gpu import devices
 from caloric.image.inputs import read_image
 from caloric.image.pixels import to_gray
@@ -29,9 +28,7 @@ def photographs(directory: Path, height: int, width: int, count: int) -> list[ND
 
     If the directory has fewer images, they are reused at increasing magnification.
     """
-    paths = datasets.photographs(directory)
-    if not paths:
-        raise InputError(f"{directory}: contains no images (.jpg, .png)")
+    paths = datasets.required_photographs(directory)
     images = []
     for number in range(count):
         pixels = read_image(paths[number % len(paths)])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from caloric.bench import datasets
 from caloric.runtime.files import replacing
+from caloric.synthetic import rotation
 from caloric.types import FloatArray
 
 VIEWS = 10  # of a scene
@@ -93,7 +94,7 @@ def view(photographs: str, scene: int, number: int) -> NDArray[np.uint8]:
     )
     rng = np.random.default_rng((1, scene, number))
     pixels = cv2.warpPerspective(
-        _texture(photographs, scene), to_image, SIZE, flags=cv2.INTER_AREA,
+        _texture(photographs, scene), to_image, SIZE, flags=cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_REFLECT,
     )  # fmt: skip
     levels = 255 * (np.arange(256) / 255) ** rng.uniform(*_GAMMA)
@@ -108,9 +109,9 @@ def _corners(scene: int, number: int) -> FloatArray:
     size = np.array(SIZE, float)
     unit = np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]])
     corners = (unit + rng.uniform(-_PERSPECTIVE, _PERSPECTIVE, (4, 2))) * size
-    rotation = _rotation(np.deg2rad(rng.uniform(-_ANGLE, _ANGLE)))
+    turn = rotation(np.deg2rad(rng.uniform(-_ANGLE, _ANGLE)))
     center = (_TEXTURE / 2 + rng.uniform(-_MOVED, _MOVED, 2)) * size
-    return np.asarray(rng.uniform(*_SCALE) * corners @ rotation.T + center)
+    return np.asarray(rng.uniform(*_SCALE) * corners @ turn.T + center)
 
 
 @lru_cache(maxsize=2)
@@ -134,7 +135,7 @@ def _window(
     rows, columns = image.shape[:2]
     zoom = rng.uniform(*_ZOOM) * min(columns / width, rows / height)
     stretch = np.sqrt(rng.uniform(1, _STRETCH))
-    first, second = (_rotation(angle) for angle in rng.uniform(0, 2 * np.pi, 2))
+    first, second = (rotation(angle) for angle in rng.uniform(0, 2 * np.pi, 2))
     mirror = np.diag([rng.choice((-1.0, 1.0)), 1.0])
     to_photograph = zoom * first @ np.diag([stretch, 1 / stretch]) @ second @ mirror
     center = rng.uniform(0.3, 0.7, 2) * (columns, rows)
@@ -144,10 +145,6 @@ def _window(
         flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REFLECT,
     )  # fmt: skip
     return np.asarray(part, np.uint8)
-
-
-def _rotation(angle: float) -> FloatArray:
-    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
 @cache

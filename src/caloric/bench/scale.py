@@ -62,8 +62,7 @@ class Run:
 def run(settings: Run, report: Reporter) -> Report:
     """Render the images, process them, and return times, sizes, memory and recall."""
     check_input_directory(settings.photographs)
-    if not datasets.photographs(settings.photographs):
-        raise InputError(f"{settings.photographs}: contains no images (.jpg, .png)")
+    datasets.required_photographs(settings.photographs)
     if settings.count < 2:
         raise InputError(f"a collection has at least 2 images, got {settings.count}")
     rendering = Rendering(str(settings.photographs.absolute()), settings.count)
@@ -96,7 +95,7 @@ def run(settings: Run, report: Reporter) -> Report:
         "verified pairs of different scenes": sum(_scene(a) != _scene(b) for a, b in verified),
         "seconds": seconds, "images a second": settings.count / sum(seconds.values()),
         "interrupted": steps.interrupted,
-        "bytes an image": _bytes(store) / settings.count,
+        "bytes an image": bytes_below(store) / settings.count,
         "memory of all processes, bytes": memory.end(),
         "device": str(workers.resolved().device), "cluster": workers.cluster or "none",
         "threads": threads.count(), "gpu": devices.about(), "versions": versions(),
@@ -166,7 +165,8 @@ def _scene(name: str) -> str:
     return name.rpartition("-")[0]
 
 
-def _bytes(directory: Path) -> int:
+def bytes_below(directory: Path) -> int:
+    """Return the size of all files in a directory tree."""
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 

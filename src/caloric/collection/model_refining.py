@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import adjusting, aligning, checkpoints, extending, scenes, variances
+from caloric.collection import (
+    adjusting,
+    aligning,
+    checkpoints,
+    extending,
+    projects,
+    scenes,
+    variances,
+)
 from caloric.collection.adjusting import Adjusted
 from caloric.collection.aligning import OUTLIER, Aligned, Aligner
 from caloric.collection.image_cache import Views
@@ -231,13 +239,7 @@ def refine_model(
     if hdf5:
         hdf5_files.h5py()
     scene = scenes.read(source)
-    skipped = {
-        image.name: f"{directory / image.name}: no such file"
-        for image in scene.images
-        if not (directory / image.name).is_file()
-    }
-    if len(skipped) == len(scene.images):
-        raise InputError(f"{directory}: contains none of the images of {source}")
+    skipped = projects.missing((image.name for image in scene.images), directory)
     with created_directory(target):
         views = Views(_reader(scene, directory, skipped), _MEMORY)
         saved = checkpoints.Checkpoints(target, source, directory, scene)

@@ -152,8 +152,7 @@ def _describe(
     if device is not None and 0 not in pixels.size and len(frames):
         from caloric.gpu import batches
 
-        whole = pixels.read(*(slice(0, n) for n in pixels.size))
-        on_device = batches.describe_frames(whole, frames.maps, options, device)
+        on_device = batches.describe_frames(pixels.whole(), frames.maps, options, device)
         if on_device is not None:
             return on_device.astype(options.output, copy=False)
     return tiled.describe(pixels, frames, options, memory)

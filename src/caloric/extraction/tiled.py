@@ -54,8 +54,7 @@ def find(
     strongest = Strongest(options.max_features)
     whole = None
     if options.detector == "opencv":
-        pixels = image.read(*(slice(0, n) for n in image.size))
-        whole = detection.by_opencv(pixels, options.contrast, options.edge)
+        whole = detection.by_opencv(image.whole(), options.contrast, options.edge)
     parts = []
     for tile, space in tiles.scale_spaces(image, halo, memory):
         peaks = extrema.extrema(space, options.lowest, options.edge) if whole is None else whole

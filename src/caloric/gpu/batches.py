@@ -213,8 +213,7 @@ class _Group:
 
 def _limit(kind: Kind) -> int:
     """Return the largest number of images of a kind in a batch."""
-    h, w = kind.size
-    return min(BATCH, max(1, _PIXELS // (h * w)))
+    return min(BATCH, max(1, _PIXELS // kind.pixels))
 
 
 def _grouped(
@@ -222,17 +221,18 @@ def _grouped(
 ) -> Iterator[list[_Indexed]]:
     """Yield batches when they are full or too many pixels wait, then the incomplete ones."""
     waiting: dict[_Group, list[_Indexed]] = {}
-
-    def pixels(group: _Group) -> int:
-        return len(waiting[group]) * group.kind.size[0] * group.kind.size[1]
-
+    pixels = 0
     for item in items:
         group = _Group.of(item[1], options, device)
         waiting.setdefault(group, []).append(item)
-        if len(waiting[group]) >= _limit(group.kind):
-            yield waiting.pop(group)
-        elif sum(map(pixels, waiting)) > _WAITING:
-            yield waiting.pop(max(waiting, key=pixels))
+        pixels += group.kind.pixels
+        full = len(waiting[group]) >= _limit(group.kind)
+        if full or pixels > _WAITING:
+            if not full:
+                group = max(waiting, key=lambda g: len(waiting[g]) * g.kind.pixels)
+            batch = waiting.pop(group)
+            pixels -= len(batch) * group.kind.pixels
+            yield batch
     yield from waiting.values()
 
 

@@ -116,38 +116,14 @@ def _find_candidates(
     # Two calls, because aligned groups of four pixels are loaded as one vector.
     if (width % 4 == 0) & (offset % 4 == 0) & (total % 4 == 0):
         _store_candidates(
-            rows,
-            start,
-            pixel,
-            x,
-            width,
-            plane,
-            right,
-            inside,
-            limit,
-            count,
-            out,
-            capacity,
-            True,
-            BLOCK,
-        )
+            rows, start, pixel, x, width, plane, right, inside, limit, count, out, capacity,
+            True, BLOCK,
+        )  # fmt: skip
     else:
         _store_candidates(
-            rows,
-            start,
-            pixel,
-            x,
-            width,
-            plane,
-            right,
-            inside,
-            limit,
-            count,
-            out,
-            capacity,
-            False,
-            BLOCK,
-        )
+            rows, start, pixel, x, width, plane, right, inside, limit, count, out, capacity,
+            False, BLOCK,
+        )  # fmt: skip
 
 
 @triton.jit

@@ -67,6 +67,11 @@ class Kind:
         return h, w
 
     @property
+    def pixels(self) -> int:
+        """The number of pixels."""
+        return self.size[0] * self.size[1]
+
+    @property
     def is_integer_array(self) -> bool:
         """Whether images are arrays of integers, which need no check of their values."""
         return not self.tensor and self.type in ("u1", "u2")

@@ -230,6 +230,10 @@ class Source:
     size: tuple[int, int]
     read: Callable[[slice, slice], NDArray[np.float32]]
 
+    def whole(self) -> NDArray[np.float32]:
+        """Return the whole image."""
+        return self.read(*(slice(0, n) for n in self.size))
+
 
 def source(image: object) -> Source:
     """Return an array or :class:`Windows` as a :class:`Source`, converted when it is read."""

@@ -104,12 +104,7 @@ class KeptSource(Source):
     @cached_property
     def space(self) -> ScaleSpace:
         """The scale space of the whole image."""
-        return build(_whole(self))
-
-
-def _whole(image: Source) -> Image32:
-    h, w = image.size
-    return image.read(slice(0, h), slice(0, w))
+        return build(self.whole())
 
 
 def scale_spaces(
@@ -126,7 +121,7 @@ def scale_spaces(
     """
     tiles = _cut(image.size, memory)
     if len(tiles) == 1:
-        yield tiles[0], image.space if isinstance(image, KeptSource) else build(_whole(image), last)
+        yield tiles[0], image.space if isinstance(image, KeptSource) else build(image.whole(), last)
         return
     with kept_up_to(memory):
         yield from _windows(image.read, tiles, margin, memory, select, last)
