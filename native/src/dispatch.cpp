@@ -9,6 +9,10 @@
 #ifdef CALORIC_X86
 #include <cpuid.h>
 #endif
+#ifdef CALORIC_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #ifdef _WIN32
 #define NOMINMAX
 #include <windows.h>
@@ -30,6 +34,21 @@ bool has_bit(unsigned subleaf, unsigned bit) {
   if (!__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx)) return false;
   return (subleaf ? eax : ecx) >> bit & 1;
 }
+
+// Returns whether the processor multiplies matrices of bytes (AMX), and the operating system allows it.
+bool can_use_amx() {
+#ifdef CALORIC_AMX
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  constexpr unsigned TILES = 1u << 24, BYTES = 1u << 25;
+  if ((edx & TILES) == 0 || (edx & BYTES) == 0) return false;
+  // Linux reserves memory for the tiles of a process only if requested.
+  constexpr long REQUEST_STATE = 0x1023, TILE_DATA = 18;
+  return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 std::vector<Build> supported() {
@@ -47,6 +66,9 @@ std::vector<Build> supported() {
 #endif
   // The compilers' names of these features differ.
   const bool avx512_vnni = has_bit(0, 11), avx_vnni = has_bit(1, 4);
+#ifdef CALORIC_AMX
+  if (v4 && avx512_vnni && can_use_amx()) builds.push_back({"amx", &avx512::kernels, &amx::screening});
+#endif
   if (v4 && avx512_vnni) builds.push_back({"avx512-vnni", &avx512::kernels, &avx512_vnni::screening});
   if (v4) builds.push_back({"avx512", &avx512::kernels, &avx512::screening});
   if (v3 && avx_vnni) builds.push_back({"avx-vnni", &avx2::kernels, &avx_vnni::screening});

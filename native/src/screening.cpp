@@ -22,10 +22,11 @@ typedef std::int32_t Int32;
 // ---- Products of int8. A tile is ROWS rows of a by one group of GROUP columns of b. The bytes of a group are
 // interleaved, 4 of each column at a time.
 //
-// x86 multiplies unsigned by signed bytes: columns are stored plus 128, and sums start at -128 sum(q_a). Without VNNI
-// products are summed in pairs of int16, which bounds the norm of both halves of a row.
+// Vector instructions of x86 multiply unsigned by signed bytes: columns are stored plus 128, and sums start at
+// -128 sum(q_a). Without VNNI products are summed in pairs of int16, which bounds the norm of both halves of a row.
+// AMX multiplies matrices of signed bytes, with 16 rows of 64 bytes.
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(CALORIC_NEON)
+#if defined(__AMX_INT8__) || defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(CALORIC_NEON)
 constexpr bool SUMS_INT16 = false;
 constexpr float MAX_ROW = 127;
 #else
@@ -36,12 +37,21 @@ constexpr float MAX_COLUMN = 127;
 
 #if defined(CALORIC_NEON)
 constexpr int ROWS = 8, VECTORS = 2, ZERO = 0;
+#elif defined(__AMX_INT8__)
+constexpr int ROWS = 32, VECTORS = 32 / LANES, ZERO = 0;
 #elif defined(__AVX512F__)
 constexpr int ROWS = 6, VECTORS = 4, ZERO = 128;
 #else
 constexpr int ROWS = 6, VECTORS = 2, ZERO = 128;
 #endif
 constexpr i64 GROUP = VECTORS * LANES;
+
+// Returns the number of bytes per row: a multiple of what is multiplied at once.
+#if defined(__AMX_INT8__)
+constexpr i64 bytes_per_row(i64 depth) { return (depth + 63) / 64 * 64; }
+#else
+constexpr i64 bytes_per_row(i64 depth) { return padded_depth(depth); }
+#endif
 
 #if defined(CALORIC_NEON)
 inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
@@ -106,6 +116,46 @@ inline IntVec finish(IntVec sum) { return (IntVec)_mm256_madd_epi16((__m256i)sum
 #endif
 #endif
 
+#if defined(__AMX_INT8__)
+// Configures the tiles of this thread: all have 16 rows of 64 bytes.
+class Tiles {
+ public:
+  Tiles() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t columns[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } config;
+    _tile_loadconfig(&config);
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles &) = delete;
+  Tiles &operator=(const Tiles &) = delete;
+};
+
+inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
+                          IntVec (&result)[ROWS][VECTORS]) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (i64 k = 0; k < depth; k += 64) {
+    _tile_loadd(4, a + k, depth);
+    _tile_loadd(5, a + 16 * depth + k, depth);
+    _tile_loadd(6, b + GROUP * k, 4 * GROUP);
+    _tile_loadd(7, b + GROUP * k + 64, 4 * GROUP);
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  }
+  auto *products = (std::uint8_t *)result;
+  _tile_stored(0, products, 4 * GROUP);
+  _tile_stored(1, products + 64, 4 * GROUP);
+  _tile_stored(2, products + 16 * 4 * GROUP, 4 * GROUP);
+  _tile_stored(3, products + 16 * 4 * GROUP + 64, 4 * GROUP);
+}
+#else
 inline IntVec load_bytes(const std::uint8_t *p) {
   IntVec v;
   std::memcpy(&v, p, sizeof v);
@@ -128,6 +178,7 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::u
   }
   unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { result[r][v] = finish(total[r][v]); }); });
 }
+#endif
 
 typedef std::uint64_t Flags;  // a bit per column
 inline Flags greater(Vec (&a)[VECTORS], Vec (&b)[VECTORS]) {
@@ -152,7 +203,7 @@ inline Vec load_row(const float *row, i64 k, i64 depth) {
   return k < depth ? load(row + k, depth - k) : Vec{};
 }
 
-// Writes the integers q (padded depth,) of a row (depth,), at most `largest` in magnitude.
+// Writes the integers q (bytes per row,) of a row (depth,), at most `largest` in magnitude.
 QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q) {
   Vec peak = {}, squares = {};
   float half_squares[2] = {};
@@ -167,7 +218,7 @@ QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q
     square += squares[l];
     half_squares[l % 4 / 2] += squares[l];
   }
-  const i64 padded = padded_depth(depth);
+  const i64 padded = bytes_per_row(depth);
   const float norm = 1.001f * std::sqrt(square);
   if (!(largest_entry > 1e-30f)) {
     std::memset(q, 0, padded);
@@ -237,6 +288,9 @@ class Search {
 
   bool run() {
     if (!quantize_rows()) return false;
+#if defined(__AMX_INT8__)
+    const Tiles tiles;
+#endif
     for (i64 x = 0; x < d_.columns; x += GROUP)
       for (i64 y = 0; y < d_.rows; y += ROWS) screen(y, x);
     multiply_candidates();
@@ -310,7 +364,9 @@ class Search {
     for (int r = 0; r < ROWS; ++r)
       for (std::uint64_t bits = to_bits(flags[r]); bits; bits &= bits - 1) {
         const int column = __builtin_ctzll(bits) / BITS_PER_COLUMN;
-        note(y + r, x + column, ((const float *)bounds[r])[column]);
+        const float bound = ((const float *)bounds[r])[column];
+        // Earlier pairs of the tile may have raised the limits.
+        if (bound > std::min(limits_[y + r], column_limits_[x + column] - offset_[y + r])) note(y + r, x + column, bound);
       }
   }
 
@@ -412,7 +468,7 @@ class Search {
 
 QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
   QuantizedColumns result;
-  const i64 padded = padded_depth(depth), padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
+  const i64 padded = bytes_per_row(depth), padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
   result.depth = padded;
   result.values.assign(padded_columns * padded, ZERO);
   result.scale.assign(padded_columns, 0);

@@ -325,7 +325,7 @@ def _rows(rng, count, depth, kind, scale):
 
 def test_the_int8_bound_is_used_where_products_of_bytes_are_fast():
     b, half = np.ones((3, 8), np.float32), np.ones(3, np.float32)
-    screened = {"avx512-vnni", "avx512", "avx-vnni", "avx2", "neon-dotprod"}
+    screened = {"amx", "avx512-vnni", "avx512", "avx-vnni", "avx2", "neon-dotprod"}
     try:
         for kind in core.kinds():
             core.use(kind)

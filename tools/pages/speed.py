@@ -5,6 +5,7 @@ from caloric.types import Report
 from tools.pages.markdown import render, table
 
 _KINDS = (
+    ("amx", "AMX", "products of matrices of bytes, 32-bit sums"),
     ("avx512-vnni", "AVX-512 VNNI", "32-bit sums of four products"),
     ("avx512", "AVX-512", "16-bit sums, one side with 7 bits"),
     ("avx-vnni", "AVX-VNNI", "32-bit sums of four products"),

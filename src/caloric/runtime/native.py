@@ -1,6 +1,6 @@
 """The optional compiled core, which evaluates the same formulas and tables faster.
 
-``CALORIC_NATIVE=0`` disables it; ``avx512-vnni``, ``avx512``, ``avx-vnni``, ``avx2``,
+``CALORIC_NATIVE=0`` disables it; ``amx``, ``avx512-vnni``, ``avx512``, ``avx-vnni``, ``avx2``,
 ``neon-dotprod``, ``neon`` or ``portable`` selects one of its builds, if the processor can run it.
 Without it, NumPy is used; docs/platforms.md lists the differences.
 """
