@@ -77,6 +77,33 @@ def test_a_changed_byte_in_a_shard_is_detected(directory, tmp_path):
     assert undetected == 0
 
 
+def test_shards_with_lists_of_earlier_versions_are_read(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"name": "a", "frames": np.arange(6, dtype=np.float32)},
+            {"name": "b", "frames": np.zeros(0, np.float32)}]  # fmt: skip
+    kinds = pyarrow.string(), pyarrow.list_(pyarrow.float32())
+    columns = [
+        pyarrow.array([row[k] for row in rows], kind)
+        for k, kind in zip(rows[0], kinds, strict=True)
+    ]
+    shards = store.Shards(
+        tmp_path, (("name", "string"), ("frames", "float32s"), ("new", "string")), single_rows=True
+    )
+    path = shards.path("00", "old")
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_arrays(columns, list(rows[0])), path, row_group_size=1
+    )
+    for names in ({"a", "b"}, {"b"}, {"other"}):
+        read = list(shards.read(path, ["name", "frames", "new"], names))
+        expected = [row for row in rows if row["name"] in names]
+        assert [row["name"] for row in read] == [row["name"] for row in expected]
+        for row, other in zip(read, expected, strict=True):
+            assert row["frames"].dtype == np.float32
+            assert row["frames"].tolist() == other["frames"].tolist()
+
+
 def test_a_run_waits_for_another_run(directory, tmp_path):
     out = tmp_path / "out"
     arguments = ["collection", "extract", str(directory), "-o", str(out), "--max-features", "60"]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from caloric.errors import InputError
 from caloric.runtime.files import created_directory
 
@@ -47,7 +49,7 @@ class Shards:
     """The shards of one kind: their directory in a store, and the columns of their rows."""
 
     directory: Path
-    columns: tuple[tuple[str, str], ...]  # name and Arrow type
+    columns: tuple[tuple[str, str], ...]  # name and type; the name of an array's type ends in "s"
     single_rows: bool = False  # one row group per row, for large rows that are read separately
 
     def path(self, bucket: str, key: str) -> Path:
@@ -62,20 +64,30 @@ class Shards:
         arrow = _arrow()
         kinds = {
             "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
-            "float32s": arrow.list_(arrow.float32()), "float64s": arrow.list_(arrow.float64()),
-            "uint8s": arrow.list_(arrow.uint8()), "float16s": arrow.list_(arrow.float16()),
-            "uint32s": arrow.list_(arrow.uint32()), "float64": arrow.float64(),
+            "float64": arrow.float64(),
         }  # fmt: skip
-        return arrow.schema([(name, kinds[kind]) for name, kind in self.columns])
+        # Arrays are stored as bytes: Parquet's lists take several times as long.
+        return arrow.schema(
+            [(name, kinds.get(kind, arrow.binary())) for name, kind in self.columns]
+        )
+
+    @property
+    def _dtypes(self) -> dict[str, np.dtype[Any]]:
+        """The types of the columns whose values are arrays."""
+        return {name: np.dtype(kind[:-1]) for name, kind in self.columns if kind[-1] == "s"}
 
     def write(self, path: Path, rows: list[dict[str, Any]]) -> None:
         """Write a shard under a temporary name, sync it to disk and rename it."""
         arrow = _arrow()
         schema = self._schema()
+        dtypes = self._dtypes
         columns = [
-            arrow.array([row[field.name] for row in rows], type=field.type) for field in schema
-        ]
+            arrow.array([_stored(row[field.name], dtypes.get(field.name)) for row in rows],
+                        type=field.type)
+            for field in schema
+        ]  # fmt: skip
         table = arrow.Table.from_arrays(columns, schema=schema)
+        texts = [name for name, kind in self.columns if kind == "string"]
         unfinished = self.directory / (
             f"{path.name}.{_host()}.{os.getpid()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
         )
@@ -84,7 +96,7 @@ class Shards:
             with unfinished.open("wb") as file:
                 arrow.parquet.write_table(
                     table, file, compression="zstd", row_group_size=1 if self.single_rows else None,
-                    write_page_checksum=True,
+                    use_dictionary=texts, write_page_checksum=True,
                 )  # fmt: skip
                 file.flush()
                 os.fsync(file.fileno())
@@ -98,19 +110,22 @@ class Shards:
     def read(
         self, path: Path, columns: list[str] | None = None, names: set[str] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a shard, or only those with the given names; lists are NumPy arrays.
+        """Yield the rows of a shard, or only those with the given names, of single-row groups.
 
         Columns that a shard of an earlier version does not have are left out.
         """
         arrow = _arrow()
-        filters = None if names is None else [("name", "in", sorted(names))]
         try:
-            if columns is not None:
-                stored = set(arrow.parquet.read_schema(path).names)
-                columns = [name for name in columns if name in stored]
-            table = arrow.parquet.read_table(
-                path, columns=columns, filters=filters, page_checksum_verification=True
-            )
+            with arrow.parquet.ParquetFile(
+                path, pre_buffer=False, page_checksum_verification=True
+            ) as file:
+                if columns is not None:
+                    stored = set(file.schema_arrow.names)
+                    columns = [name for name in columns if name in stored]
+                groups = list(range(file.num_row_groups))
+                if names is not None:
+                    groups = [i for i in groups if _name(file, i) in names]
+                table = file.read_row_groups(groups, columns, use_threads=False)
         except FileNotFoundError:
             raise InputError(f"{path}: no longer exists; run the command again") from None
         except PermissionError as error:
@@ -123,9 +138,10 @@ class Shards:
             raise InputError(
                 f"{path}: damaged ({reason}) and removed; run again to recreate it"
             ) from None
-        values = {name: table.column(name).combine_chunks() for name in table.column_names}
-        for i in range(len(table)):
-            yield {name: _value(column[i]) for name, column in values.items()}
+        dtypes = self._dtypes
+        values = [_values(table.column(name), dtypes.get(name)) for name in table.column_names]
+        for row in zip(*values, strict=True):
+            yield dict(zip(table.column_names, row, strict=True))
 
     def is_complete(self, path: Path) -> bool:
         """Return whether a shard exists and its metadata can be read."""
@@ -215,8 +231,21 @@ def _running(process: int) -> bool:
     return True
 
 
-def _value(scalar: Any) -> Any:
-    values = getattr(scalar, "values", None)
-    if values is not None:
-        return values.to_numpy(zero_copy_only=False)
-    return scalar.as_py()
+def _name(file: Any, group: int) -> str:
+    """Return the name in a row group with a single row, which is its least and greatest name."""
+    index = file.schema_arrow.get_field_index("name")
+    return str(file.metadata.row_group(group).column(index).statistics.min)
+
+
+def _stored(value: Any, dtype: np.dtype[Any] | None) -> Any:
+    """Return a value as it is stored: an array as its bytes."""
+    return value if dtype is None else np.ascontiguousarray(value, dtype).tobytes()
+
+
+def _values(column: Any, dtype: np.dtype[Any] | None) -> list[Any]:
+    """Return the values of a column; ``dtype`` is that of arrays."""
+    if dtype is None:
+        return list(column.to_pylist())
+    if hasattr(column.type, "value_type"):  # a shard of an earlier version, with lists
+        return [value.values.to_numpy(zero_copy_only=False) for value in column]
+    return [np.frombuffer(value.as_buffer(), dtype) for value in column]
