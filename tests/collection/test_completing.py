@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from caloric.collection import completing, exporting, extraction, matching, store
-from caloric.collection.matching import Matching, PairSummary
+from caloric.collection import completing, exporting, extraction, matching, store, summaries
+from caloric.collection.matching import Matching
+from caloric.collection.summaries import PairSummary
 from stores import HERE, SETTINGS
 
 if store.fcntl is None:
@@ -38,7 +39,7 @@ def test_better_pairs_replace_the_summaries():
 def test_a_missing_image_is_matched_again_with_simulated_views(plainly_named):
     directory, out = plainly_named
     name, *others = sorted(extraction.stored_images(out))
-    pairs = matching.summaries(out)
+    pairs = summaries.summaries(out)
     (task,) = completing.tasks(str(directory), out, SETTINGS, Matching(), pairs, set(others))
     assert list(task.shards_of) == [name, *completing.partners(name, pairs, set(others))]
     completed = completing.complete([task], HERE).images
@@ -63,7 +64,7 @@ def test_a_missing_image_is_matched_again_with_simulated_views(plainly_named):
 def test_an_image_that_changed_is_left_out(plainly_named, tmp_path):
     directory, out = plainly_named
     _, *others = sorted(extraction.stored_images(out))
-    pairs = matching.summaries(out)
+    pairs = summaries.summaries(out)
     (task,) = completing.tasks(str(directory), out, SETTINGS, Matching(), pairs, set(others))
     assert str(completing.complete([replace(task, directory=str(tmp_path))], HERE)) == (
         "0 of 1 missing image have new verified pairs"

@@ -8,7 +8,7 @@ import pytest
 import caloric
 from caloric.collection import mapping, relocating, store
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import PairSummary
+from caloric.collection.summaries import PairSummary
 from caloric.interop import colmap, colmap_model
 from colmap_models import write_model
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 import photographs
 from caloric import collection
-from caloric.collection import Matching, Pairing, Workers, matching, pairing, store
+from caloric.collection import Matching, Pairing, Workers, matching, pairing, store, summaries
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.options import ExtractOptions
 from stores import HERE, extract
@@ -76,6 +76,6 @@ def test_neighboring_frames_of_a_video_are_accepted(tmp_path):
     pairs = pairing.pairs(out, Pairing("sequential", overlap=2, nearest=1), HERE)
     matching.match(out, pairs, Matching(), HERE)
     matching.verify(out, Matching(), HERE)
-    accepted = {(p.name_a, p.name_b) for p in matching.summaries(out) if p.is_verified}
+    accepted = {(p.name_a, p.name_b) for p in summaries.summaries(out) if p.is_verified}
     names = [f"frame_{i:03d}.jpg" for i in range(5)]
     assert accepted >= {*pairwise(names), *zip(names, names[2:], strict=False)}

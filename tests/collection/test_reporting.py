@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 
 from caloric.collection import reporting
-from caloric.collection.matching import PairSummary
 from caloric.collection.results import CollectionResult
+from caloric.collection.summaries import PairSummary
 from caloric.interop import colmap_model
 from colmap_models import write_model
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from caloric.collection import results
-from caloric.collection.matching import PairSummary
 from caloric.collection.results import CollectionResult
+from caloric.collection.summaries import PairSummary
 from caloric.interop.colmap_model import Reconstruction
 
 PAIRS = [

@@ -18,7 +18,7 @@ from caloric import collection
 from caloric.bench import datasets, rendered
 from caloric.bench.rendered import Rendering, Task
 from caloric.bench.report import versions
-from caloric.collection import matching, pairing
+from caloric.collection import pairing, summaries
 from caloric.collection.engines import Workers
 from caloric.collection.reporter import Reporter
 from caloric.errors import InputError
@@ -85,7 +85,7 @@ def run(settings: Run, report: Reporter) -> Report:
     steps.timed("verify", lambda: collection.verify(store, workers=workers, report=report))
     expected = set(rendering.overlapping())
     pairs = set(selected.pairs)
-    verified = {(p.name_a, p.name_b) for p in matching.summaries(store) if p.is_verified}
+    verified = {(p.name_a, p.name_b) for p in summaries.summaries(store) if p.is_verified}
     seconds = steps.seconds
     return {
         "images": settings.count, "features": extracted.features, "pairs": len(pairs),

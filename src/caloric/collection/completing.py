@@ -17,9 +17,10 @@ from caloric import pipeline, verification
 from caloric.collection import exporting, extraction, observations, sources
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
-from caloric.collection.matching import Matching, PairSummary
+from caloric.collection.matching import Matching
 from caloric.collection.sources import ImageFile
 from caloric.collection.steps import Progress, no_progress
+from caloric.collection.summaries import PairSummary
 from caloric.errors import Failure, InputError
 from caloric.extraction import dispatch
 from caloric.features import Features

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from caloric.collection import calibrating, extraction, metadata, positions, relocating, results
-from caloric.collection.matching import summaries
 from caloric.collection.steps import Progress, no_progress
+from caloric.collection.summaries import summaries
 from caloric.errors import InputError
 from caloric.interop import colmap
 from caloric.interop.colmap_model import Reconstruction

@@ -10,8 +10,8 @@ from typing import Any
 import caloric
 from caloric.collection import positions
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import PairSummary
 from caloric.collection.store import fingerprint
+from caloric.collection.summaries import PairSummary
 from caloric.interop import colmap, colmap_model
 from caloric.interop.cameras import Cameras
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from caloric.collection import metadata, plausibility, recorded, report_page, results
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import PairSummary
 from caloric.collection.results import CollectionResult
+from caloric.collection.summaries import PairSummary
 from caloric.interop import colmap_model
 from caloric.interop.colmap_model import Reconstruction
 from caloric.runtime.files import replacing

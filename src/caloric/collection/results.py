@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from caloric.collection.matching import PairSummary
+from caloric.collection.summaries import PairSummary
 from caloric.interop.colmap_model import Reconstruction
 from caloric.runtime.words import counted
 

@@ -16,16 +16,17 @@ from caloric.collection import (
     results,
     separating,
     sources,
+    summaries,
     workflow,
 )
-from caloric.collection import matching as pair_matching
 from caloric.collection.engines import Workers
 from caloric.collection.mapping import ReconstructionResult
-from caloric.collection.matching import Matching, PairSummary
+from caloric.collection.matching import Matching
 from caloric.collection.pairing import Pairing
 from caloric.collection.reporter import Reporter, Times
 from caloric.collection.results import CollectionResult
 from caloric.collection.store import locked
+from caloric.collection.summaries import PairSummary
 from caloric.interop import colmap
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
@@ -116,7 +117,7 @@ def run(
         matched = times.resumed("match", workflow.match)(
             store, matching, pairing=pairing, workers=started, report=report
         )
-        # One process is enough for a GPU; verification uses all cores.
+        # Few processes are enough for a GPU; verification uses all cores.
         more = (
             nullcontext(started.running_engine)
             if resolved.count == workers.count
@@ -142,7 +143,7 @@ def run(
     if refined is None:
         propagating.clear(store)
         refining.clear(store)
-    pairs = pair_matching.summaries(store)
+    pairs = summaries.summaries(store)
     inputs = recorded.inputs(store, cameras, complete)
     earlier = record.models(store, inputs)
     if earlier is not None:
