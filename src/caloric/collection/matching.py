@@ -8,6 +8,7 @@ pairs, the other images may be in several neighboring shards.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,7 +24,7 @@ from caloric.collection.steps import PairTask, Progress, no_progress, reused, ru
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, check_bool, unknown
 from caloric.features import Features
-from caloric.matching import geometry
+from caloric.matching import geometry, robust
 from caloric.matching.geometry import Geometry
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_input_directory
@@ -173,6 +174,11 @@ def match_shard(task: Task) -> int:
     return len(new)
 
 
+# A score of a geometry above this ends the search for a better one. In three collections no pair
+# was lost by that and 0.1 % of the inliers; verification took .55 to .8 of the time.
+_ENOUGH = 30.0
+
+
 def estimated(
     first: FloatArray, second: FloatArray, sizes: Sequence[tuple[int, int]], options: Matching
 ) -> Geometry:
@@ -180,6 +186,7 @@ def estimated(
     return geometry.estimate(
         first[:, :, 2], second[:, :, 2], model=options.model, threshold=options.threshold,
         size_a=sizes[0], size=sizes[1], support=(first, second),
+        estimator=partial(robust.estimate, enough=_ENOUGH),
     )  # fmt: skip
 
 
@@ -409,42 +416,3 @@ def _two_views(row: dict[str, Any], geometry: dict[str, Any] | None) -> TwoViews
         model, inliers = geometry["model"], geometry["inliers"]
         matrix = geometry["matrix"].reshape(3, 3) if len(geometry["matrix"]) else None
     return TwoViews(row["name_a"], row["name_b"], indices, distances, inliers, matrix, model)
-
-
-@dataclass(frozen=True)
-class PairSummary:
-    """The numbers of matches and inliers of two images.
-
-    ``confidence`` is that of their geometry, 0 if there is none; ``is_verified`` is true if it was
-    accepted.
-    """
-
-    name_a: str
-    name_b: str
-    matches: int
-    inliers: int
-    confidence: float
-    is_verified: bool
-
-
-def summaries(store: Path) -> list[PairSummary]:
-    """Return a summary of each matched pair of a store, sorted by names."""
-    matched, stored = shards(store), geometries(store)
-    columns = ["name_a", "name_b", "count", "confidence", "matrix"]
-    verified = {
-        (row["name_a"], row["name_b"]): row
-        for path in stored.all()
-        for row in stored.read(path, columns)
-    }
-    result = []
-    for path in matched.all():
-        for row in matched.read(path, ["name_a", "name_b", "count"]):
-            a, b = row["name_a"], row["name_b"]
-            geometry = verified.get((a, b), {"count": 0, "confidence": 0.0, "matrix": ()})
-            result.append(
-                PairSummary(
-                    a, b, row["count"], geometry["count"], geometry["confidence"],
-                    len(geometry["matrix"]) > 0,
-                )
-            )  # fmt: skip
-    return sorted(result, key=lambda pair: (pair.name_a, pair.name_b))

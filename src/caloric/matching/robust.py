@@ -50,13 +50,18 @@ class Fit:
     score: float
 
 
-def estimate(matches: Correspondences, threshold: float, seed: int) -> FloatArray | None:
-    """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers."""
-    best = None
+def estimate(
+    matches: Correspondences, threshold: float, seed: int, enough: float = np.inf
+) -> FloatArray | None:
+    """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers.
+
+    A score above ``enough`` ends the search for a better model.
+    """
+    best, enough = None, min(enough, _SUFFICIENT * len(matches))
     for share in _PLANAR_SEARCHES if matches.planar else _EPIPOLAR_SEARCHES:
         parameters = _parameters(seed, share * threshold)
         best = _better(best, fitted(matches, _sampled(matches, parameters), threshold))
-        if best is not None and best.score > _SUFFICIENT * len(matches):
+        if best is not None and best.score > enough:
             break
     few = min(_LOW_COUNT, _LOW_SHARE * len(matches))
     if matches.frames is not None and (best is None or best.score < few):
