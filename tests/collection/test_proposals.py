@@ -1,5 +1,7 @@
 """Proposals: new observations in one image."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +95,7 @@ TRANSLATION = np.array([[0, 0, 0], [0, 0, -1], [0, 1, 0]], float)
 def test_failed_frames_are_tried_again_along_their_epipolar_lines():
     maps = frames(grid())
     starts = maps.copy()
-    starts[::2, :, 2] += [5.0, 0.5]  # 1.7 σ along the line
+    starts[1::2, :, 2] += [5.0, 0.5]  # 1.7 σ along the line
     for model, share in (("fundamental", 1.0), ("homography", 0.5)):
         source = Source(
             0, observed(np.zeros((0, 2)), np.zeros((0, 2))), np.zeros((0, 2), np.int64),
@@ -101,6 +103,29 @@ def test_failed_frames_are_tried_again_along_their_epipolar_lines():
         )  # fmt: skip
         moved = proposals._refined(source, maps, starts).moved
         assert abs(moved.mean() - share) < 0.02
+
+
+def test_frames_are_refined_only_where_a_sample_of_them_or_an_inlier_shows_the_target():
+    maps = frames(grid())
+    hidden = maps[:, 0, 2] > np.median(maps[:, 0, 2])
+    refined = []
+
+    def refine(maps_a, maps_b):
+        refined.extend(maps_a[:, :, 2].tolist())
+        at_hidden = maps_a[:, 0, 2] > np.median(maps[:, 0, 2])
+        return replace(moving(0.0, 1.0)(maps_a, maps_b), moved=~at_hidden)
+
+    image = observed(maps[:, :, 2], np.zeros((len(maps), 2)))
+    far = np.argmax(maps[:, :, 2].sum(1))
+    for inliers in ([], [[far, far]]):
+        refined.clear()
+        source = Source(
+            0, image, np.array(inliers, np.int64).reshape(-1, 2), np.eye(3), "homography", refine
+        )
+        moved = proposals._refined(source, maps, maps).moved
+        assert np.array_equal(moved, ~hidden)
+        assert len(refined) < 0.9 * len(maps)
+        assert (maps[far, :, 2].tolist() in refined) == bool(inliers)
 
 
 def test_each_track_is_proposed_by_the_first_source_and_not_where_it_is_observed():

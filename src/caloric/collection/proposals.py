@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from caloric.frames import sigmas
 from caloric.matching import propagation
 from caloric.matching.models import homogeneous, residual
-from caloric.matching.refinement import Refined
+from caloric.matching.points import ON_HOST
+from caloric.matching.refinement import Refined, unrefined
 from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray, GeometryModel
 
@@ -26,6 +27,10 @@ MIN_INLIERS = 60  # of pairs along which tracks are propagated
 MAX_RESIDUAL = 1.5  # pixels: of the geometry of the pair
 _RADIUS = 1.0  # pixels: closer observations are of the same point
 _STEPS = (-1.5, 1.5)  # σ of the frame: other starts along the epipolar line
+# A sample of the frames is refined first, and of the others those with a success or an inlier as
+# near as the nearest of the sample. Failed ones are tried again if one of those around them
+# succeeded. This takes two thirds of the time of refining everything, for 3 % fewer observations.
+_SAMPLE, _SAMPLES_AROUND, _AROUND = 8, 4, 16
 _NEAR = 4  # features that are compared at one position
 
 Indices = NDArray[np.int64]
@@ -162,26 +167,57 @@ def propose(
 
 
 def _refined(source: Source, frames: FloatArray, maps: FloatArray) -> Refined:
-    """Return the refined frames; those that fail are tried again along their epipolar lines."""
-    if source.model != "fundamental":
-        return source.refine(frames, maps)
+    """Return the refined frames.
+
+    A sample of them shows which parts of the source are visible in the target; frames elsewhere
+    are not refined. Those that fail, but not all around them, are tried again along their epipolar
+    lines.
+    """
+    starts, along = (
+        (maps, None) if source.model != "fundamental" else _on_lines(source, frames, maps)
+    )
+    xy, result = frames[:, :, 2], unrefined(maps)
+
+    def attempt(rows: Indices, starts: FloatArray) -> None:
+        again = source.refine(frames[rows], starts)
+        for array, values in zip(vars(result).values(), vars(again).values(), strict=True):
+            array[rows] = values
+
+    sample = np.arange(0, len(xy), _SAMPLE)
+    attempt(sample, starts[sample])
+    good = np.concatenate([xy[result.moved], source.image.frames[source.inliers[:, 0], :, 2]])
+    visible = _nearer(good, xy[sample], xy, _SAMPLES_AROUND)
+    visible[sample] = False
+    attempt(np.flatnonzero(visible), starts[visible])
+    if along is None:
+        return result
+    visible = _nearer(xy[result.moved], xy, xy, 1 + _AROUND)
+    for step in _STEPS:
+        rows = np.flatnonzero(visible & ~result.moved)
+        moved = starts[rows].copy()
+        moved[:, :, 2] += step * along[rows]
+        attempt(rows, moved)
+    return result
+
+
+def _on_lines(
+    source: Source, frames: FloatArray, maps: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return frames moved to their epipolar lines, and vectors (n, 2) of length σ along these."""
     lines = homogeneous(frames[:, :, 2]) @ source.matrix.T
     normals = lines[:, :2] / np.maximum(np.linalg.norm(lines[:, :2], axis=1), 1e-12)[:, None]
     distances = (lines * homogeneous(maps[:, :, 2])).sum(1) / np.linalg.norm(lines[:, :2], axis=1)
     maps = maps.copy()
     maps[:, :, 2] -= distances[:, None] * normals
-    along = normals[:, ::-1] * [-1, 1] * sigmas(maps)[:, None]
-    first = source.refine(frames, maps)
-    arrays = [array.copy() for array in vars(first).values()]
-    result = Refined(*arrays)
-    for step in _STEPS:
-        rows = np.flatnonzero(~result.moved)
-        starts = maps[rows].copy()
-        starts[:, :, 2] += step * along[rows]
-        again = source.refine(frames[rows], starts)
-        for array, values in zip(arrays, vars(again).values(), strict=True):
-            array[rows] = values
-    return result
+    return maps, normals[:, ::-1] * [-1, 1] * sigmas(maps)[:, None]
+
+
+def _nearer(good: FloatArray, others: FloatArray, xy: FloatArray, number: int) -> NDArray[np.bool_]:
+    """Return which positions (n, 2) have a good one as near as the nearest ``number`` others."""
+    if len(good) == 0 or len(xy) == 0:
+        return np.zeros(len(xy), bool)
+    distances, _ = ON_HOST.nearest(others, xy, min(number, len(others)))
+    return np.asarray(ON_HOST.nearest(good, xy, 1)[0][:, 0] <= distances[:, -1])
 
 
 def _inliers(

@@ -179,8 +179,7 @@ def refine(
     """
     xp = namespace(b)
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
-        unknown = _unknown(b[:, :, :2])
-        return Refined(b, xp.zeros_like(b[:, 0, 0], dtype=bool), unknown, unknown)
+        return unrefined(b)
     end = (descent or descend)(image_a, image_b, a, b)
     before, cost, power = end.statistics.T
     # Smaller changes of the cost may be rounding errors.
@@ -194,6 +193,13 @@ def refine(
     mask = fits[:, None, None]
     noise, total = (xp.where(mask, v, _unknown(v)) for v in both)
     return Refined(xp.where(mask, end.maps, b), fits, noise, total)
+
+
+def unrefined(b: ArrayOrTensor) -> Refined:
+    """Return the result without any change of the frames b (m, 2, 3)."""
+    xp, linear = namespace(b), b[:, :, :2]
+    fits = xp.zeros_like(b[:, 0, 0], dtype=bool)
+    return Refined(b + 0.0, fits, _unknown(linear), _unknown(linear))
 
 
 def _unknown(like: ArrayOrTensor) -> ArrayOrTensor:
