@@ -8,6 +8,7 @@ learned from the collection. Workers compute the vectors, one shard for each fea
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +44,8 @@ class Codebook:
 def vlad(descriptors: NDArray[np.float32], means: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the VLAD vector (k·d,) of descriptors (n, d) for centers (k, d), of unit length."""
     scores = descriptors @ means.T - 0.5 * (means * means).sum(1)
-    nearest = scores.argmax(1)
-    sums = np.zeros_like(means)
-    np.add.at(sums, nearest, descriptors - means[nearest])
+    belongs = (scores.argmax(1) == np.arange(len(means))[:, None]).astype(np.float32)
+    sums = belongs @ descriptors - belongs.sum(1)[:, None] * means
     sums = normalize.l2(sums).astype(np.float32)
     return np.asarray(normalize.l2(sums.reshape(1, -1))[0], np.float32)
 
@@ -97,6 +97,7 @@ def codebook(store: Path) -> Path:
     return path
 
 
+@lru_cache(maxsize=1)  # for all tasks of a worker
 def _read(path: Path) -> Codebook:
     rows = list(Shards(path.parent, CODEBOOK).read(path))
     parts = (
@@ -120,14 +121,18 @@ class Task:
 def make(task: Task) -> int:
     """Write one shard of vectors, on a worker; return the number of vectors."""
     book = _read(Path(task.codebook))
-    directions = book.directions.astype(np.float64)
-    rows = []
+    names, vlads = [], []
     for row in extraction.shards(Path(task.store)).read(Path(task.features)):
         if row["count"]:
+            names.append(row["name"])
             descriptors = unit_descriptors(extraction.features_of(row))
-            projected = directions @ vlad(descriptors, book.centers)
-            vector = normalize.l2(projected[None])[0].astype(np.float16)
-            rows.append({"name": row["name"], "vector": vector})
+            vlads.append(vlad(descriptors, book.centers))
+    rows = []
+    if names:
+        vectors = normalize.l2(np.stack(vlads) @ book.directions.T).astype(np.float16)
+        rows = [
+            {"name": name, "vector": vector} for name, vector in zip(names, vectors, strict=True)
+        ]
     shards(Path(task.store)).write(Path(task.path), rows)
     return len(rows)
 
