@@ -97,10 +97,9 @@ def view(photographs: str, scene: int, number: int) -> NDArray[np.uint8]:
         _texture(photographs, scene), to_image, SIZE, flags=cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_REFLECT,
     )  # fmt: skip
-    levels = 255 * (np.arange(256) / 255) ** rng.uniform(*_GAMMA)
-    noise = rng.normal(0, _NOISE, pixels.shape[:2]).astype(np.float32)
-    bright = levels.astype(np.float32)[pixels] + noise[..., None]
-    return np.asarray(np.clip(bright, 0, 255), np.uint8)
+    levels = np.round(255 * (np.arange(256) / 255) ** rng.uniform(*_GAMMA)).astype(np.uint8)
+    noise = _NOISE * rng.standard_normal(pixels.shape[:2], np.float32)
+    return np.asarray(cv2.add(cv2.LUT(pixels, levels), cv2.merge([noise] * 3), dtype=cv2.CV_8U))
 
 
 def _corners(scene: int, number: int) -> FloatArray:
