@@ -318,7 +318,7 @@ class Workers:
     Parameters
     ----------
     count : int
-        Number of processes on this machine; 0 for one per core, or a single one on a GPU.
+        Number of processes on this machine; 0 for one per core, or up to 8 on a GPU.
     cluster : str or None
         The address of a Dask scheduler, or "local" for a new cluster on this machine.
     device : str
@@ -336,7 +336,7 @@ class Workers:
             raise InputError(f"workers must be a non-negative integer, got {self.count}")
 
     def resolved(self) -> "Workers":
-        """Return the workers with "auto" replaced by a device, and one process for a GPU.
+        """Return the workers with "auto" replaced by a device, and the processes for a GPU.
 
         Workers of a cluster choose their devices themselves.
         """
@@ -345,11 +345,10 @@ class Workers:
         target = devices.resolve(self.device)
         if target is None:
             return replace(self, device="cpu")
-        return (
-            self
-            if target.type == "cpu"
-            else replace(self, device=str(target), count=self.count or 1)
-        )
+        if target.type == "cpu":
+            return self
+        count = self.count or min(devices.processes(target), threads.count())
+        return replace(self, device=str(target), count=count)
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:

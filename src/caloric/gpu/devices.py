@@ -81,6 +81,18 @@ def resolve(name: object) -> Any:
     return torch.device("cuda", number)
 
 
+# A process reads and writes files while another one uses the GPU.
+_MAX_PROCESSES, _MEMORY_PER_PROCESS = 8, 8 << 30  # bytes
+
+
+def processes(device: Any) -> int:
+    """Return the number of processes that use a GPU well, limited by its memory."""
+    import torch
+
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(_MAX_PROCESSES, memory // _MEMORY_PER_PROCESS))
+
+
 def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
     """Return the result of ``work``; log a warning and return None if device memory runs out."""
     import torch
