@@ -163,9 +163,10 @@ def test_images_of_similar_sizes_share_a_batch(monkeypatch):
 
 
 @pytest.mark.usefixtures("kernels")
-def test_features_in_a_batch_of_different_sizes_are_those_of_single_images():
+@pytest.mark.parametrize(("number", "step"), [(11, 3), (3, 0)])  # of different sizes, and padded
+def test_features_in_a_padded_batch_are_those_of_single_images(number, step):
     image = photograph()
-    images = [image[i : 200 + 3 * i, i : 210 + 5 * i] for i in range(11)]
+    images = [image[i : 200 + step * i + i, i : 210 + 2 * step * i + i] for i in range(number)]
     for output in ("float32", "uint8"):
         together = caloric.extract(images, max_features=60, device="cuda", dtype=output)
         for part, features in zip(images, together, strict=True):

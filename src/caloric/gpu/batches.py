@@ -96,9 +96,12 @@ def begin(
     """Upload images that share a layout, and queue their extraction on the device."""
     images = [image for image, _ in batch]
     kind, image_sizes = Kind.of(images[0]), tuple(Kind.of(image).size for image in images)
-    octaves = None
-    if len(set(image_sizes)) > 1:
-        kind, octaves = kind.enlarged(), len(pyramid(*kind.size).octaves)
+    group, octaves = _Group.of(batch[0], options, device), None
+    # Few different numbers of images, so that recorded graphs are used again: each holds the memory
+    # of its batch. An image without pixels takes hardly any time.
+    count = min(1 << (len(images) - 1).bit_length(), _limit(group.kind))
+    if group.is_shared and (len(set(image_sizes)) > 1 or count > len(images)):
+        kind, octaves = group.kind, group.octaves
     layout, size = kind.layout, kind.size
     capacity = graphs.capacity(size, options)
 
@@ -113,9 +116,6 @@ def begin(
         if octaves is None:
             pixels = upload.upload(images, device)
         else:
-            # Few different numbers of images, so that recorded graphs are used again. An image
-            # without pixels takes hardly any time.
-            count = min(1 << (len(images) - 1).bit_length(), _limit(kind))
             pixels = upload.upload_padded(images, kind, count, device)
             padded = (*image_sizes, *[(0, 0)] * (count - len(images)))
             sizes = upload.as_tensor(np.array(padded, np.int32), device)
@@ -192,11 +192,12 @@ def _results(
 class _Group:
     """What images of a batch have in common: their kind, and the number of their octaves.
 
-    The kind is enlarged if images of different sizes can be in the group.
+    The kind is enlarged if images of different sizes can share a batch.
     """
 
     kind: Kind
     octaves: int
+    is_shared: bool
 
     @classmethod
     def of(cls, item: Item, options: ExtractOptions, device: Any) -> "_Group":
@@ -208,7 +209,7 @@ class _Group:
         can_share = backend.of(device).compiled and mask is None and _limit(enlarged) > 1
         # The range of an image is checked only for floats and for kernels of intensities.
         can_share &= options.recipe.kernel.feature != "intensity"
-        return cls(enlarged if can_share else kind, octaves)
+        return cls(enlarged if can_share else kind, octaves, can_share)
 
 
 def _limit(kind: Kind) -> int:
