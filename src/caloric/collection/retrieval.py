@@ -2,8 +2,10 @@
 
 For each of 64 centers, the residuals of the descriptors nearest to it are summed and normalized, so
 that repeated structure, such as the windows of a facade, counts only once. The concatenated sums
-are projected onto at most 256 principal directions. The codebook (centers and directions) is
-learned from the collection. Workers compute the vectors, one shard for each feature shard.
+are projected onto principal directions, 256 or, if the collection is large enough to learn them,
+512, of which those that many images have in common count less. The codebook (centers and
+directions) is learned from the collection. Workers compute the vectors, one shard for each feature
+shard.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,9 +27,13 @@ from caloric.interop.conversion import unit_descriptors
 from caloric.runtime import threads
 
 CENTERS = 64
-DIMENSIONS = 256
+DIMENSIONS = 512  # of the vectors, at most
 _DESCRIPTORS = 200_000  # for learning the centers
-_IMAGES = 2048  # for learning the directions
+_IMAGES = 2048  # for learning the directions, at most
+# The number of directions, and the exponent of the variances by which they are divided: of a small
+# collection, and of one with enough images to learn from. In 5,000 rendered images, the second
+# finds 99.97 instead of 99.79 % of the overlapping pairs; in few images it would find fewer.
+_SMALL, _LARGE = (256, 0.0), (DIMENSIONS, 0.25)
 
 CODEBOOK = (("kind", "string"), ("values", "float32s"))
 VECTORS = (("name", "string"), ("vector", "float16s"))
@@ -54,9 +60,16 @@ def _directions(vlads: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the principal directions (m, k·d) of vectors (n, k·d); m is at most their rank."""
     wide = vlads.astype(np.float64)
     values, eigenvectors = np.linalg.eigh(wide @ wide.T)
-    first = np.argsort(values)[::-1][:DIMENSIONS]
+    number, exponent = _settings(len(vlads))
+    first = np.argsort(values)[::-1][:number]
     first = first[values[first] > 1e-9 * values.max()]
-    return np.asarray(normalize.l2(eigenvectors[:, first].T @ wide), np.float32)
+    directions = normalize.l2(eigenvectors[:, first].T @ wide)
+    return np.asarray(directions / values[first, None] ** exponent, np.float32)
+
+
+def _settings(images: int) -> tuple[int, float]:
+    """Return the number of directions to learn from images, and the exponent of variances."""
+    return _LARGE if images == _IMAGES else _SMALL
 
 
 @threads.single_threaded_blas
@@ -77,9 +90,8 @@ def codebook(store: Path) -> Path:
     ][:_IMAGES]  # fmt: skip
     if not first:
         raise InputError(f"{store}: contains no features; extract them first")
-    path = stored.path(
-        "codebook", fingerprint(CENTERS, DIMENSIONS, [image.key for _, image in first])
-    )
+    number, _ = _settings(len(first))
+    path = stored.path("codebook", fingerprint(CENTERS, number, [image.key for _, image in first]))
     if not stored.is_complete(path):
         names, files = {name for name, _ in first}, sorted({image.path for _, image in first})
 

@@ -74,7 +74,8 @@ class Shards:
     @property
     def _dtypes(self) -> dict[str, np.dtype[Any]]:
         """The types of the columns whose values are arrays."""
-        return {name: np.dtype(kind[:-1]) for name, kind in self.columns if kind[-1] == "s"}
+        arrays = ((name, kind[:-1]) for name, kind in self.columns if kind[-1] == "s")
+        return {name: np.dtype(kind).newbyteorder("<") for name, kind in arrays}
 
     def write(self, path: Path, rows: list[dict[str, Any]]) -> None:
         """Write a shard under a temporary name, sync it to disk and rename it."""
