@@ -107,20 +107,38 @@ def _runs(runs: list[Report]) -> str:
         where += "" if run["cluster"] == "none" else ", Dask"
         rows.append([
             f"{run['images']:,}", where, *(f"{value:,.0f} s" for value in seconds.values()),
-            f"{run['images a second']:.3g}", f"{run['pairs']:,}",
+            f"{run['images a second']:.3g}", f"{run['pairs']:,}", f"{run['verified pairs']:,}",
             f"{run['recall of selected pairs']:.1%}", f"{run['recall of verified pairs']:.1%}",
             _bytes(run["bytes an image"]), _bytes(run["memory of all processes, bytes"]),
         ])  # fmt: skip
     head = [
-        "images", "machine", *runs[0]["seconds"], "images per second", "pairs",
-        "overlapping pairs selected", "verified", "store, per image", "memory of all processes",
+        "images", "machine", *runs[0]["seconds"], "images per second", "pairs", "verified",
+        "overlapping pairs selected", "of these verified", "store, per image",
+        "memory of all processes",
     ]  # fmt: skip
     return table(head, rows)
+
+
+def _exhaustive(runs: list[Report]) -> str:
+    """Return what retrieval misses of the pairs that are verified if all are matched."""
+    complete = next(run for run in runs if run["pairs"] == run["images"] * (run["images"] - 1) // 2)
+    retrieved = next(
+        run for run in runs
+        if run["images"] == complete["images"] and run["threads"] == complete["threads"]
+        and run is not complete
+    )  # fmt: skip
+    total, found = complete["verified pairs"], retrieved["verified pairs"]
+    return (
+        f"If all pairs of {complete['images']:,} images are matched, {total:,} are verified. Retrieval "
+        f"selects {found:,} of them, {found / total:.0%}. The others show the same part of a photograph in "
+        "different scenes, with other rotations and stretches, and do not count as overlapping; an "
+        "image has more of them than the 20 images with which it is paired."
+    )
 
 
 def page(report: Report) -> str:
     """Return the text of the page."""
     return render(
         "scale.md", workers=_workers(report["rates"]), costs=_costs_table(report), size=_bytes,
-        runs_table=_runs(report["runs"]), **report,
+        runs_table=_runs(report["runs"]), exhaustive=_exhaustive(report["runs"]), **report,
     )  # fmt: skip
