@@ -127,12 +127,11 @@ def _exhaustive(runs: list[Report]) -> str:
         if run["images"] == complete["images"] and run["threads"] == complete["threads"]
         and run is not complete
     )  # fmt: skip
-    total, found = complete["verified pairs"], retrieved["verified pairs"]
+    total, selected = complete["verified pairs"], retrieved["verified pairs"]
     return (
         f"If all pairs of {complete['images']:,} images are matched, {total:,} are verified. Retrieval "
-        f"selects {found:,} of them, {found / total:.0%}. The others show the same part of a photograph in "
-        "different scenes, with other rotations and stretches, and do not count as overlapping; an "
-        "image has more of them than the 20 images with which it is paired."
+        f"selects {selected:,} of them, {selected / total:.0%}. The others show the same part of a photograph in "
+        "different scenes, with other rotations and stretches, and do not count as overlapping."
     )
 
 
