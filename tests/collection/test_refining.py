@@ -86,6 +86,24 @@ def test_refinement_reduces_the_errors_of_inliers(out, scene):
     assert np.median(after) < 0.1
 
 
+def test_positions_that_do_not_agree_better_are_not_used_if_there_are_few_matches(
+    out, scene, monkeypatch
+):
+    monkeypatch.setattr(refining, "_FEW", 10**6)
+    refining.refine(str(scene[0]), out, HERE)
+    refined = refining.positions(out)
+    assert sum(len(rows) for rows, _ in refined.values()) > 200
+    rng = np.random.default_rng(0)
+    for path in refining.shards(out).all():
+        rows = list(refining.shards(out).read(path))
+        for row in rows:
+            row["positions"] = row["positions"] + rng.normal(0, 1.5, len(row["positions"]))
+        refining.shards(out).write(path, rows)
+    assert sum(len(rows) for rows, _ in refining.positions(out).values()) == 0
+    monkeypatch.setattr(refining, "_FEW", 10)
+    assert refining.positions(out).keys() == refined.keys()
+
+
 def test_all_engines_write_the_same_store_and_each_shard_once(out, scene, tmp_path):
     directory = str(scene[0])
     subprocess.run(["cp", "-r", str(out), str(tmp_path / "two")], check=True)

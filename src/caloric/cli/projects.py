@@ -9,6 +9,7 @@ from caloric.cli import console
 from caloric.errors import InputError
 from caloric.pipeline import POINT_SIGMA
 from caloric.runtime.files import check_input_directory, check_new
+from caloric.runtime.words import counted
 
 
 def refine(
@@ -135,6 +136,10 @@ def _refine_project(
     typer.echo(
         f"{outcome.tracks:,} tracks; {outcome.moved:,} of {outcome.keypoints:,} keypoints refined"
     )
+    if outcome.rejected:
+        typer.echo(
+            f"{counted(outcome.rejected, 'keypoint')} not moved: the matches would not agree better"
+        )
     typer.echo(f"written: {output}")
     if outcome.skipped:
         raise typer.Exit(1)

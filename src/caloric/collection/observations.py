@@ -123,17 +123,18 @@ def origins(store: Path) -> dict[tuple[str, str], NDArray[np.uint32]]:
 
 def tracks(store: Path) -> Tracks:
     """Return the tracks of the inliers of verified pairs and of propagated observations."""
-    return join(counts(store), _matches(store))
+    return join(counts(store), matches(store))
 
 
-def _matches(store: Path) -> Iterator[PairMatches]:
+def matches(store: Path) -> Iterator[PairMatches]:
+    """Yield the inliers of verified pairs, and then the propagated observations."""
     for pair in matching.two_views(store):
         rows = pair.inliers
         yield PairMatches(pair.name_a, pair.name_b, pair.matches[rows], pair.distances[rows])
     for row in _rows(store, ["name_a", "name_b", "features", "nodes"]):
-        matches = np.stack([row["features"], row["nodes"]], 1)
-        distances = np.full(len(matches), _LATER, np.float32)
-        yield PairMatches(row["name_a"], row["name_b"], matches, distances)
+        indices = np.stack([row["features"], row["nodes"]], 1)
+        distances = np.full(len(indices), _LATER, np.float32)
+        yield PairMatches(row["name_a"], row["name_b"], indices, distances)
 
 
 def two_views(

@@ -1,7 +1,9 @@
 """Refine the keypoints of hloc files and COLMAP databases.
 
 Matches are joined into tracks, and the keypoints of each track are aligned with a reference view:
-see :mod:`caloric.collection.tracks`. The result is a new file; the project is not changed.
+see :mod:`caloric.collection.tracks`. Refined positions are kept where the matches agree better
+than before: see :mod:`caloric.collection.improvement`. The result is a new file; the project is not
+changed.
 """
 
 import shutil
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 
 from caloric.collection import match_files, tracks
 from caloric.collection.image_cache import Views
-from caloric.collection.refining import Moved, gathered
+from caloric.collection.improvement import Moved, improved
+from caloric.collection.refining import gathered
 from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
 from caloric.frames import sigmas
@@ -44,12 +47,14 @@ class Project:
 class Outcome:
     """The refined positions by image, and the unreadable images with the reasons.
 
-    ``keypoints`` is the number of keypoints to refine.
+    ``keypoints`` is the number of keypoints to refine, ``rejected`` of those that were refined but
+    keep their positions, with which their matches agree better.
     """
 
     positions: Positions
     tracks: int
     keypoints: int
+    rejected: int
     skipped: dict[str, str]
 
     @property
@@ -159,8 +164,11 @@ def refine(project: Project, directory: Path, progress: Callable[[str, int, int]
                 if a not in skipped and b not in skipped:
                     raise
         progress("pairs refined", number, len(pairs))
-    count = sum(len(v) for v in pairs.values())
-    return Outcome(gathered(parts), len(np.unique(joined.track)), count, skipped)
+    count, moved = sum(len(v) for v in pairs.values()), gathered(parts)
+    before = {name: maps[:, :, 2] for name, maps in project.maps.items()}
+    kept = improved(before, moved, readable, joined)
+    rejected = sum(len(v[0]) for v in moved.values()) - sum(len(v[0]) for v in kept.values())
+    return Outcome(kept, len(np.unique(joined.track)), count, rejected, skipped)
 
 
 def write_hloc(features: Path, target: Path, positions: Positions) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from caloric.collection import extraction, matching, observations, sources, tracks
 from caloric.collection.engines import Engine
 from caloric.collection.image_cache import Views
+from caloric.collection.improvement import Moved, improved, improved_pair
 from caloric.collection.pairing import Pair
 from caloric.collection.sources import ImageFile
 from caloric.collection.steps import (
@@ -41,7 +42,10 @@ COLUMNS = (
     ("features", "uint32s"), ("positions", "float32s"),
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
-_VERSION = 2  # version of the rows
+_VERSION = 3  # version of the rows
+# Numbers of matches of a pair and of a store up to which refined positions are compared with the
+# original ones.
+_WEAK, _FEW = 100, 1000
 
 
 def shards(store: Path) -> Shards:
@@ -93,14 +97,17 @@ def make(task: Task) -> int:
             "positions": [],
             "geometries": task.geometries, "made_from": keys[a, b],
         }  # fmt: skip
+        first, second = frames(a, features[:, 0]), frames(b, features[:, 1])
         try:
-            chosen, xy = views.refined(a, b, frames(a, features[:, 0]), frames(b, features[:, 1]))
+            chosen, xy = views.refined(a, b, first, second)
         except InputError as error:
             # The features of an unreadable image are not moved. A row without a key is not
             # reused, so that the next run retries the pair.
             bad = a if a not in views.cache else b
             rows[a, b] = row | {"unread": bad, "error": str(error), "made_from": ""}
             continue
+        if len(features) <= _WEAK:
+            chosen = improved_pair(first[:, :, 2], second[:, :, 2], xy, chosen)
         rows[a, b] = row | {
             "count": int(chosen.sum()), "features": features[chosen, 1],
             "positions": xy[chosen].astype(np.float32).ravel(),
@@ -213,9 +220,6 @@ def refine(
     )  # fmt: skip
 
 
-Moved = tuple[NDArray[np.integer], FloatArray]  # feature indices (k,), new positions (k, 2)
-
-
 def positions(store: Path) -> dict[str, Moved]:
     """Return the refined features (k,) of each image with their positions (k, 2)."""
     stored = shards(store)
@@ -228,7 +232,24 @@ def positions(store: Path) -> dict[str, Moved]:
                 raise InputError(f"{store}: the refined positions are outdated; refine again")
             xy = row["positions"].reshape(-1, 2).astype(np.float64)
             parts.setdefault(row["name_b"], []).append((row["features"], xy))
-    return gathered(parts)
+    return _significant(store, gathered(parts))
+
+
+def _significant(store: Path, moved: dict[str, Moved]) -> dict[str, Moved]:
+    """Return the refined positions; of few matches only if they agree significantly better."""
+    pairs, total = [], 0
+    for pair in observations.matches(store) if moved else ():
+        pairs.append(pair)
+        total += len(pair.matches)
+        if total > _FEW:
+            return moved
+    xy = {}
+    for row, added in observations.features(store, ["name", "frames"]):
+        positions = row["frames"].reshape(-1, 2, 3)[:, :, 2].astype(np.float64)
+        xy[row["name"]] = (
+            positions if added is None else np.append(positions, added.maps[:, :, 2], axis=0)
+        )
+    return improved(xy, moved, pairs, observations.tracks(store))
 
 
 def gathered(parts: Mapping[str, list[Moved]]) -> dict[str, Moved]:
