@@ -19,8 +19,8 @@ def views(seed):
         angle = 0.1 * i
         turn = np.array([[np.cos(angle), 0, np.sin(angle)], [0, 1, 0],
                          [-np.sin(angle), 0, np.cos(angle)]])  # fmt: skip
-        seen = xyz @ turn.T - [0.8 * i, 0.1 * i, 0]
-        result[name] = 800 * seen[:, :2] / seen[:, 2:] + 400
+        points = xyz @ turn.T - [0.8 * i, 0.1 * i, 0]
+        result[name] = 800 * points[:, :2] / points[:, 2:] + 400
     return result
 
 

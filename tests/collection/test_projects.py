@@ -229,10 +229,15 @@ def test_an_image_may_have_no_keypoints(directory, hloc, tmp_path):
     assert result.exit_code == 0, result.exception
 
 
-def test_other_images_are_refined_if_one_is_missing(database, directory, sift_matches, tmp_path):
+@pytest.mark.parametrize("content", [None, b"no image"])
+def test_other_images_are_refined_if_one_is_missing(
+    content, database, directory, sift_matches, tmp_path
+):
     (tmp_path / "day").mkdir()
-    for name in list(MAPS)[1:]:  # the first one, a likely reference, is missing
+    for name in list(MAPS)[1:]:  # the first one, a likely reference, is missing or damaged
         (tmp_path / name).write_bytes((directory / name).read_bytes())
+    if content is not None:
+        (tmp_path / "day/view 0.png").write_bytes(content)
     result = run(database, tmp_path, "-o", tmp_path / "refined.db")
     assert result.exit_code == 1
     assert "view 0.png" in result.output

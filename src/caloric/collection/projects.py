@@ -137,8 +137,31 @@ def missing(names: Iterable[str], directory: Path) -> dict[str, str]:
 @threads.single_threaded_blas
 def refine(project: Project, directory: Path, progress: Callable[[str, int, int], None]) -> Outcome:
     """Align the keypoints of each track of a project with its reference view."""
-    skipped = missing((name for p in project.pairs for name in (p.name_a, p.name_b)), directory)
-    # A missing image must not become the reference of others.
+    names = {name for p in project.pairs for name in (p.name_a, p.name_b)}
+    skipped = missing(names, directory)
+    try:
+        return _refined(project, directory, skipped, progress)
+    except _UnreadableError:
+        for name in sorted(names - skipped.keys()):
+            try:
+                inputs.read_image(directory / name)
+            except InputError as error:
+                skipped[name] = str(error)
+        return _refined(project, directory, skipped, progress)
+
+
+class _UnreadableError(InputError):
+    """An image cannot be decoded."""
+
+
+def _refined(
+    project: Project,
+    directory: Path,
+    skipped: dict[str, str],
+    progress: Callable[[str, int, int], None],
+) -> Outcome:
+    """Refine the keypoints without the skipped images; raise an error if another is unreadable."""
+    # A skipped image must not become the reference of others.
     readable = [p for p in project.pairs if not {p.name_a, p.name_b} & skipped.keys()]
     joined = tracks.join({name: len(maps) for name, maps in project.maps.items()}, readable)
     scales = {name: sigmas(maps) for name, maps in project.maps.items()}
@@ -148,21 +171,15 @@ def refine(project: Project, directory: Path, progress: Callable[[str, int, int]
         try:
             return inputs.read_image(directory / name), reading.orientation(directory / name)
         except InputError as error:
-            skipped[name] = str(error)
-            raise
+            raise _UnreadableError(str(error)) from None
 
     views = Views(read)
     parts: dict[str, list[Moved]] = {name: [] for name in project.maps}
     for number, ((a, b), features) in enumerate(sorted(pairs.items()), 1):
-        if a not in skipped and b not in skipped:
-            try:
-                chosen, xy = views.refined(
-                    a, b, project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
-                )
-                parts[b].append((features[chosen, 1], xy[chosen]))
-            except InputError:
-                if a not in skipped and b not in skipped:
-                    raise
+        chosen, xy = views.refined(
+            a, b, project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
+        )
+        parts[b].append((features[chosen, 1], xy[chosen]))
         progress("pairs refined", number, len(pairs))
     count, moved = sum(len(v) for v in pairs.values()), gathered(parts)
     before = {name: maps[:, :, 2] for name, maps in project.maps.items()}
