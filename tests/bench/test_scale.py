@@ -1,6 +1,7 @@
 """``caloric bench scale``: what it measures, and how an interrupted run continues."""
 
 import json
+import time
 
 import cv2
 import pytest
@@ -14,13 +15,19 @@ from caloric.bench.scale import Run
 from caloric.collection import Reporter, Workers
 
 
-def test_steps_that_an_earlier_run_completed_are_not_measured_again(tmp_path):
+def test_steps_that_an_earlier_run_completed_are_not_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "_INTERVAL", 0.01)
+
+    def interrupted():
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
     path = tmp_path / "steps.json"
     first = scale._Steps(path)
     first.check({"images": 10})
     assert first.timed("extract", lambda: 5) == 5
     with pytest.raises(KeyboardInterrupt):
-        first.timed("match", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        first.timed("match", interrupted)
     second = scale._Steps(path)
     second.check({"images": 10})
     assert second.timed("extract", lambda: 6) == 6
@@ -28,6 +35,8 @@ def test_steps_that_an_earlier_run_completed_are_not_measured_again(tmp_path):
     assert second.interrupted == []
     second.timed("match", lambda: None)
     assert second.interrupted == ["match"]
+    assert second.seconds["match"] > 0.15  # with that of the earlier run
+    assert second.memory > 10_000_000
     with pytest.raises(caloric.InputError, match="other settings"):
         scale._Steps(path).check({"images": 20})
 

@@ -8,8 +8,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from caloric.types import Report
 
 _BLOCK = 100  # images that a worker renders per task
 _STEPS = "steps.json"
-_INTERVAL = 1.0  # seconds between measurements of memory
+_INTERVAL = 1.0  # seconds between measurements of time and memory
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,6 @@ def run(settings: Run, report: Reporter) -> Report:
     steps = _Steps(settings.directory / _STEPS)
     steps.check({"images": settings.count, "features": settings.max_features})
     _render(rendering, settings.images, report)
-    memory = _Memory()
     options = ExtractOptions(max_features=settings.max_features)
     selection = collection.Pairing(settings.how, nearest=settings.nearest)
     store, workers = settings.store, settings.workers
@@ -96,7 +95,7 @@ def run(settings: Run, report: Reporter) -> Report:
         "seconds": seconds, "images a second": settings.count / sum(seconds.values()),
         "interrupted": steps.interrupted,
         "bytes an image": bytes_below(store) / settings.count,
-        "memory of all processes, bytes": memory.end(),
+        "memory of all processes, bytes": steps.memory,
         "device": str(workers.resolved().device), "cluster": workers.cluster or "none",
         "threads": threads.count(), "gpu": devices.about(), "versions": versions(),
     }  # fmt: skip
@@ -113,24 +112,34 @@ def _render(rendering: Rendering, directory: Path, report: Reporter) -> None:
 
 
 class _Steps:
-    """The durations of the steps of a run, kept in a file; an earlier run may have started them."""
+    """The durations of the steps of a run, and its memory, kept in a file.
+
+    If an earlier run was interrupted, its time and memory count, too.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Read the durations of an earlier run."""
+        """Read what an earlier run measured."""
         self.path = path
-        self._state: dict[str, Any] = {"seconds": {}, "settings": None, "interrupted": []}
+        self._state: dict[str, Any] = {
+            "seconds": {}, "attempts": {}, "settings": None, "interrupted": [], "memory": 0
+        }  # fmt: skip
         if path.exists():
             self._state = json.loads(path.read_text())
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The duration of each step."""
+        """The duration of each completed step."""
         return dict(self._state["seconds"])
 
     @property
     def interrupted(self) -> list[str]:
-        """The steps that were interrupted; their durations are those after the last start."""
+        """The steps that were interrupted."""
         return list(self._state["interrupted"])
+
+    @property
+    def memory(self) -> int:
+        """The largest sum of the memory of all processes, in bytes."""
+        return int(self._state["memory"])
 
     def check(self, settings: dict[str, int]) -> None:
         """Raise InputError if an earlier run in this directory had other settings."""
@@ -145,20 +154,47 @@ class _Steps:
 
     def timed(self, name: str, work: Callable[[], Any]) -> Any:
         """Return the result of a step; measure it unless an earlier run completed it."""
-        started = time.perf_counter()
-        if name not in self._state["seconds"]:
-            if self._state.get("started") == name:
-                self._state["interrupted"] = [*self.interrupted, name]
-            self._state["started"] = name
+        if name in self._state["seconds"]:
+            return work()
+        before, started = self._state["attempts"].get(name), time.perf_counter()
+        if before is not None:
+            self._state["interrupted"] = [*self.interrupted, name]
+
+        def record() -> float:
+            elapsed = (before or 0.0) + time.perf_counter() - started
+            self._state["attempts"][name] = elapsed
+            self._state["memory"] = max(self.memory, _memory())
             self._write()
-        result = work()
-        self._state["seconds"].setdefault(name, time.perf_counter() - started)
+            return elapsed
+
+        record()
+        with _repeated(record):
+            result = work()
+        self._state["seconds"][name] = record()
         self._write()
         return result
 
     def _write(self) -> None:
         with replacing(self.path) as file:
             file.write(json.dumps(self._state).encode())
+
+
+@contextmanager
+def _repeated(work: Callable[[], object]) -> Iterator[None]:
+    """Call ``work`` at intervals, in another thread."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(_INTERVAL):
+            work()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _scene(name: str) -> str:
@@ -170,28 +206,11 @@ def bytes_below(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-class _Memory:
-    """Measures the memory of this process and its descendants until the end; 0 without /proc."""
-
-    def __init__(self) -> None:
-        """Start to measure."""
-        self._peak, self._ended = 0, threading.Event()
-        self._thread = threading.Thread(target=self._measure, daemon=True)
-        self._thread.start()
-
-    def end(self) -> int:
-        """Stop, and return the largest sum in bytes; shared pages count several times."""
-        self._ended.set()
-        self._thread.join()
-        return self._peak
-
-    def _measure(self) -> None:
-        while not self._ended.wait(_INTERVAL):
-            self._peak = max(self._peak, _memory())
-
-
 def _memory() -> int:
-    """Return the memory of this process and its descendants, in bytes."""
+    """Return the memory of this process and its descendants, in bytes; 0 without /proc.
+
+    Shared pages count several times.
+    """
     parents, pages = {}, {}
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):  # the process may have ended
@@ -224,6 +243,7 @@ def lines(report: Report) -> list[str]:
     ]
     if report["interrupted"]:
         result.append(
-            f"interrupted steps: {', '.join(report['interrupted'])}; their times are incomplete"
+            f"interrupted steps: {', '.join(report['interrupted'])}; their times include all "
+            "attempts"
         )
     return result
