@@ -12,6 +12,7 @@ import colmap_project
 import photographs
 from caloric import cli
 from caloric.collection import projects, store
+from caloric.collection.image_cache import Views
 from caloric.interop import colmap_command, colmap_tables
 
 if store.fcntl is None:
@@ -227,6 +228,31 @@ def test_an_image_may_have_no_keypoints(directory, hloc, tmp_path):
         file["empty.png/keypoints"] = np.zeros(0, np.float32)
     result = run(features, directory, "--matches", matches, "-o", tmp_path / "x.H5")
     assert result.exit_code == 0, result.exception
+
+
+def test_an_interrupted_refinement_continues(database, directory, tmp_path, monkeypatch):
+    monkeypatch.setattr(projects, "_BLOCK", 1)
+    whole, new = tmp_path / "whole.db", tmp_path / "new.db"
+    assert run(database, directory, "-o", whole).exit_code == 0
+    calls, limit = [], 2
+    original = Views.refined
+
+    def interrupted(self, a, b, *maps):
+        if len(calls) == limit:
+            raise KeyboardInterrupt
+        calls.append((a, b))
+        return original(self, a, b, *maps)
+
+    monkeypatch.setattr(Views, "refined", interrupted)
+    assert run(database, directory, "-o", new).exit_code != 0
+    assert [path.name for path in tmp_path.glob("new*")] == ["new.db.unfinished"]
+    limit = 100
+    assert run(database, directory, "-o", new).exit_code == 0
+    assert len(calls) == len(set(calls))  # no pair was refined twice
+    assert [path.name for path in tmp_path.glob("new*")] == ["new.db"]
+    maps, expected = (projects.read_colmap(path, 2.5).maps for path in (new, whole))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(maps[name], values)
 
 
 @pytest.mark.parametrize("content", [None, b"no image"])

@@ -108,7 +108,7 @@ def _refine_model(
 def _refine_project(
     project: Path, directory: Path, output: Path, matches: Path | None, sigma: float
 ) -> None:
-    from caloric.collection import projects
+    from caloric.collection import checkpoints, projects
 
     suffixes = (".h5", ".hdf5")
     is_hloc = project.suffix.lower() in suffixes
@@ -128,7 +128,8 @@ def _refine_project(
             content = projects.read_hloc(project, matches, sigma)
         else:
             content = projects.read_colmap(project, sigma)
-        outcome = projects.refine(content, directory, console.Progress())
+        unfinished = checkpoints.beside(output)
+        outcome = projects.refine(content, directory, console.Progress(), unfinished)
         write = projects.write_hloc if is_hloc else projects.write_colmap
         write(project, output, outcome.positions)
     for name, why in outcome.skipped.items():

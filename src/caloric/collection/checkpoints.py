@@ -1,8 +1,8 @@
-"""Alignments of a model that is being refined, saved so that an interrupted call can continue."""
+"""Arrays that long work has computed so far, saved so that an interrupted call can continue."""
 
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,57 +10,55 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from caloric.collection.aligning import Alignments
-from caloric.collection.scenes import Scene
 from caloric.runtime.files import replacing
 
-NAME = "unfinished"  # directory below that of the new model
-_FORMAT = "1"  # increase if the alignments change
+NAME = "unfinished"  # directory below that of a new model
+_FORMAT = b"2"  # increase if the arrays change
+
+Arrays = dict[str, Any]  # arrays by name
 
 
-def _key(model: Path, images: Path, scene: Scene) -> str:
-    """Return a hash of the model's files, and of the sizes and times of the images."""
-    value = hashlib.sha256(_FORMAT.encode())
-    for path in sorted(model.glob("*.*")):
-        if path.is_file():
-            value.update(path.name.encode() + path.read_bytes())
-    for image in scene.images:
+def beside(path: Path) -> Path:
+    """Return the directory for the checkpoints of a new file."""
+    return path.with_name(f"{path.name}.{NAME}")
+
+
+def states(directory: Path, names: Iterable[str]) -> Iterator[bytes]:
+    """Yield the names of files with their sizes and times, if they exist."""
+    for name in names:
         with suppress(OSError):
-            status = (images / image.name).stat()
-            value.update(f"{image.name} {status.st_size} {status.st_mtime_ns}".encode())
-    return value.hexdigest()
+            status = (directory / name).stat()
+            yield f"{name} {status.st_size} {status.st_mtime_ns}".encode()
 
 
 class Checkpoints:
-    """Saves the alignments of each block of images below the directory of a new model.
+    """Saves arrays in a directory.
 
-    Files for another model, or for other images, are removed.
+    ``inputs`` are everything that the arrays depend on. Files for other inputs are removed.
     """
 
-    def __init__(self, target: Path, model: Path, images: Path, scene: Scene) -> None:
+    def __init__(self, directory: Path, inputs: Iterable[bytes]) -> None:
         """Create the directory."""
-        self.directory = target / NAME
-        key = _key(model, images, scene)
+        self.directory = directory
+        key = hashlib.sha256(_FORMAT)
+        for part in inputs:
+            key.update(hashlib.sha256(part).digest())
         file = self.directory / "key.txt"
-        if not file.is_file() or file.read_text() != key:
+        if not file.is_file() or file.read_text() != key.hexdigest():
             self.remove()
             self.directory.mkdir()
-            file.write_text(key)
+            file.write_text(key.hexdigest())
 
-    def __call__(self, name: str, make: Callable[[], list[Alignments]]) -> list[Alignments]:
-        """Return the alignments of a block of images; make and save them if necessary."""
+    def __call__(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """Return named arrays; make and save them if necessary, unless there are none."""
         path = self.directory / f"{name}.npz"
         with suppress(OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
-            return [Alignments(**arrays)]
-        parts = make()
-        if parts:
-            names = Alignments.__dataclass_fields__
-            joined: dict[str, Any] = {
-                name: np.concatenate([vars(v)[name] for v in parts]) for name in names
-            }
+            return dict(arrays)
+        made = make()
+        if made:
             with replacing(path) as file:
-                np.savez(file, **joined)
-        return parts
+                np.savez(file, **made)
+        return made
 
     def remove(self) -> None:
         """Remove all files."""

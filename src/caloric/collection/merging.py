@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import match_files, projects, tracks
+from caloric.collection import checkpoints, match_files, projects, tracks
 from caloric.collection.consistency import filter_matches, residuals
 from caloric.collection.match_files import MatchFile, PairContent, PairNames
 from caloric.collection.tracks import Indices, PairMatches
@@ -169,7 +169,8 @@ def merge(
                 unverified = writer.write_pairs(tables)
             refined, skipped = None, {}
             if refine and directory is not None:
-                outcome = projects.refine(projects.read_colmap(path, sigma), directory, progress)
+                project, unfinished = projects.read_colmap(path, sigma), checkpoints.beside(target)
+                outcome = projects.refine(project, directory, progress, unfinished)
                 projects.move_keypoints(path, outcome.positions)
                 refined, skipped = outcome.moved, outcome.skipped
                 if outcome.moved and len(unverified) < len(writer.pairs):

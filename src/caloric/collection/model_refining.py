@@ -5,7 +5,7 @@ adjusted. The result is a new model with the same images and points; it is not u
 consistent than the old one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from caloric.collection import (
     variances,
 )
 from caloric.collection.adjusting import Adjusted
-from caloric.collection.aligning import OUTLIER, Aligned, Aligner
+from caloric.collection.aligning import OUTLIER, Aligned, Aligner, Alignments
+from caloric.collection.checkpoints import Checkpoints
 from caloric.collection.image_cache import Views
 from caloric.collection.scenes import Scene
 from caloric.collection.steps import Progress, no_progress
@@ -242,9 +243,9 @@ def refine_model(
     skipped = projects.missing((image.name for image in scene.images), directory)
     with created_directory(target):
         views = Views(_reader(scene, directory, skipped), _MEMORY)
-        saved = checkpoints.Checkpoints(target, source, directory, scene)
+        saved = Checkpoints(target / checkpoints.NAME, _inputs(scene, source, directory))
         aligner = Aligner(scene, views, set(skipped))
-        aligned, xyz = aligning.align_all(aligner, progress, saved)
+        aligned, xyz = aligning.align_all(aligner, progress, _saved_by(saved))
         larger = replace(scene, points=replace(scene.points, xyz=xyz))
         if extend and aligned.refined.any():
             larger, aligned = extending.extend(larger, views, set(skipped), aligned, progress)
@@ -287,6 +288,29 @@ def refine_model(
         _finite_mean(after[observed]), _by_length(scene, before, after), weighted, improved,
         np.nan if improved else rejected, skipped,
     )  # fmt: skip
+
+
+def _inputs(scene: Scene, model: Path, images: Path) -> Iterator[bytes]:
+    """Yield everything that the alignments depend on."""
+    for path in sorted(model.glob("*.*")):
+        if path.is_file():
+            yield path.name.encode() + path.read_bytes()
+    yield from checkpoints.states(images, (image.name for image in scene.images))
+
+
+def _saved_by(saved: Checkpoints) -> aligning.Saved:
+    """Return a function that saves the alignments of a block of images."""
+
+    def joined(make: Callable[[], list[Alignments]]) -> checkpoints.Arrays:
+        parts = make()
+        names = Alignments.__dataclass_fields__ if parts else {}
+        return {name: np.concatenate([vars(v)[name] for v in parts]) for name in names}
+
+    def alignments(name: str, make: Callable[[], list[Alignments]]) -> list[Alignments]:
+        arrays = saved(name, lambda: joined(make))
+        return [Alignments(**arrays)] if arrays else []
+
+    return alignments
 
 
 def _three(covariances: FloatArray) -> NDArray[np.float32]:

@@ -8,15 +8,17 @@ changed.
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import match_files, tracks
+from caloric.collection import checkpoints, match_files, tracks
+from caloric.collection.checkpoints import Arrays, Checkpoints
 from caloric.collection.image_cache import Views
 from caloric.collection.improvement import Moved, improved
 from caloric.collection.refining import gathered
@@ -134,20 +136,43 @@ def missing(names: Iterable[str], directory: Path) -> dict[str, str]:
     return result
 
 
+Progress = Callable[[str, int, int], None]
+
+
 @threads.single_threaded_blas
-def refine(project: Project, directory: Path, progress: Callable[[str, int, int], None]) -> Outcome:
-    """Align the keypoints of each track of a project with its reference view."""
+def refine(project: Project, directory: Path, progress: Progress, unfinished: Path) -> Outcome:
+    """Align the keypoints of each track of a project with its reference view.
+
+    ``unfinished`` is a directory in which an interrupted call leaves what it has computed; a later
+    call continues there. It is removed at the end.
+    """
     names = {name for p in project.pairs for name in (p.name_a, p.name_b)}
     skipped = missing(names, directory)
     try:
-        return _refined(project, directory, skipped, progress)
+        outcome = _refined(project, directory, skipped, progress, unfinished)
     except _UnreadableError:
         for name in sorted(names - skipped.keys()):
             try:
                 inputs.read_image(directory / name)
             except InputError as error:
                 skipped[name] = str(error)
-        return _refined(project, directory, skipped, progress)
+        outcome = _refined(project, directory, skipped, progress, unfinished)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return outcome
+
+
+_BLOCK = 64  # pairs that are saved together
+
+
+def _inputs(
+    project: Project, pairs: list[tuple[tuple[str, str], NDArray[np.int64]]], directory: Path
+) -> Iterator[bytes]:
+    """Yield everything that the refined positions depend on."""
+    for name, maps in sorted(project.maps.items()):
+        yield name.encode() + np.ascontiguousarray(maps).tobytes()
+    for (a, b), features in pairs:
+        yield f"{a} {b} ".encode() + np.ascontiguousarray(features).tobytes()
+    yield from checkpoints.states(directory, sorted(project.maps))
 
 
 class _UnreadableError(InputError):
@@ -158,7 +183,8 @@ def _refined(
     project: Project,
     directory: Path,
     skipped: dict[str, str],
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
+    unfinished: Path,
 ) -> Outcome:
     """Refine the keypoints without the skipped images; raise an error if another is unreadable."""
     # A skipped image must not become the reference of others.
@@ -173,14 +199,25 @@ def _refined(
         except InputError as error:
             raise _UnreadableError(str(error)) from None
 
-    views = Views(read)
+    views, ordered = Views(read), sorted(pairs.items())
     parts: dict[str, list[Moved]] = {name: [] for name in project.maps}
-    for number, ((a, b), features) in enumerate(sorted(pairs.items()), 1):
-        chosen, xy = views.refined(
-            a, b, project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
-        )
-        parts[b].append((features[chosen, 1], xy[chosen]))
-        progress("pairs refined", number, len(pairs))
+
+    def make(first: int) -> Arrays:
+        block = []
+        for number, ((a, b), features) in enumerate(ordered[first : first + _BLOCK], first):
+            maps_a, maps_b = project.maps[a][features[:, 0]], project.maps[b][features[:, 1]]
+            chosen, xy = views.refined(a, b, maps_a, maps_b)
+            block.append((np.full(chosen.sum(), number), features[chosen, 1], xy[chosen]))
+            progress("pairs refined", number + 1, len(ordered))
+        names = ("pair", "feature", "xy")
+        return dict(zip(names, map(np.concatenate, zip(*block, strict=True)), strict=True))
+
+    saved = Checkpoints(unfinished, _inputs(project, ordered, directory))
+    for first in range(0, len(ordered), _BLOCK):
+        arrays = saved(str(first), partial(make, first))
+        for number in np.unique(arrays["pair"]).tolist():
+            rows = arrays["pair"] == number
+            parts[ordered[number][0][1]].append((arrays["feature"][rows], arrays["xy"][rows]))
     count, moved = sum(len(v) for v in pairs.values()), gathered(parts)
     before = {name: maps[:, :, 2] for name, maps in project.maps.items()}
     kept = improved(before, moved, readable, joined)
