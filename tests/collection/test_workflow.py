@@ -13,6 +13,7 @@ from caloric import collection
 from caloric.collection import Pairing, Reporter, Workers, store
 from caloric.interop import colmap
 from caloric.options import ExtractOptions
+from caloric.runtime import threads
 from paths import DOCS
 from stores import SETTINGS, content
 
@@ -120,7 +121,7 @@ def test_finished_work_is_kept_after_an_interrupt(directory, tmp_path, caplog, m
     assert content(out) == content(undisturbed)
 
 
-def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
+def test_the_number_of_processes_of_a_gpu(monkeypatch):
     from caloric.gpu import devices
 
     class Gpu:
@@ -130,7 +131,10 @@ def test_one_process_serves_a_gpu_unless_more_are_requested(monkeypatch):
             return "cuda:0"
 
     monkeypatch.setattr(devices, "resolve", lambda name: None if name == "cpu" else Gpu())
-    assert Workers().resolved() == Workers(1, None, "cuda:0")
+    monkeypatch.setattr(threads, "count", lambda: 4)
+    for possible, expected in ((1, 1), (3, 3), (8, 4)):  # at most one per core
+        monkeypatch.setattr(devices, "processes", lambda device, possible=possible: possible)
+        assert Workers().resolved() == Workers(expected, None, "cuda:0")
     assert Workers(3).resolved() == Workers(3, None, "cuda:0")
     assert Workers(device="cpu").resolved() == Workers(0, None, "cpu")
     remote = Workers(cluster="tcp://x:1")  # its workers choose their devices

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -14,6 +15,13 @@ from caloric import cli
 from caloric.gpu import devices
 from tools.gpu.agreement import compared
 from torch_device import HERE, photograph
+
+
+@pytest.mark.parametrize(("gigabytes", "number"), [(6, 1), (24, 3), (141, 8)])
+def test_the_number_of_processes_depends_on_the_memory_of_a_gpu(gigabytes, number, monkeypatch):
+    properties = SimpleNamespace(total_memory=gigabytes << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert devices.processes(torch.device("cuda", 0)) == number
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
