@@ -10,10 +10,10 @@ NUMBER = 60
 NAMES = ["a", "b", "c"]
 
 
-def views(seed):
+def views(seed, nearest=6, farthest=10):
     """Return the positions (n, 2) of random points in three images."""
     rng = np.random.default_rng(seed)
-    xyz = rng.uniform([-2, -2, 6], [2, 2, 10], (NUMBER, 3))
+    xyz = rng.uniform([-2, -2, nearest], [2, 2, farthest], (NUMBER, 3))
     result = {}
     for i, name in enumerate(NAMES):
         angle = 0.1 * i
@@ -61,6 +61,20 @@ def test_images_whose_matches_agree_less_in_total_are_not_changed():
     assert improvement.improved(exact, moved_to(worse), pairs, joined) == {}
     better = improvement.improved(worse, moved_to(exact, NAMES), pairs, joined)
     assert sum(len(rows) for rows, _ in better.values()) > 0.9 * 3 * NUMBER
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_flat_scene(seed):
+    # Many epipolar geometries fit it, and each fit has other residuals.
+    rng, exact = np.random.default_rng(seed), views(seed, 8, 8)
+    noisy, refined = (
+        {name: xy + rng.normal(0, noise, xy.shape) for name, xy in exact.items()}
+        for noise in (0.1, 0.02)
+    )
+    pairs, joined = matched()
+    kept = improvement.improved(noisy, moved_to(refined, NAMES), pairs, joined)
+    assert sum(len(rows) for rows, _ in kept.values()) > 0.9 * 3 * NUMBER
+    assert improvement.improved(refined, moved_to(noisy, NAMES), pairs, joined) == {}
 
 
 def test_a_single_pair():

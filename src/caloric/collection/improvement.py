@@ -30,17 +30,20 @@ _SIGNIFICANCE = 3.0  # standard errors by which increases must outnumber decreas
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Matches and their epipolar geometry, from the original positions."""
+    """Matches and epipolar geometries, from the original and from the refined positions."""
 
     matches: PairMatches
-    matrix: FloatArray
+    matrices: list[FloatArray]
 
     def scores(self, xy: dict[str, FloatArray]) -> FloatArray:
-        """Return the scores (m,) of the matches, in [0, 1], with the geometry fitted to them."""
+        """Return the scores (m,) of the matches, in [0, 1], with the geometry fitted to them.
+
+        The fit of a plane has many local minima, so it starts from all geometries.
+        """
         points = _points(self.matches, xy)
-        fit = robust.fitted(points, self.matrix, _THRESHOLD)
-        matrix = self.matrix if fit is None else fit.matrix
-        residuals = residual(points.p, points.q, points.model, matrix)
+        fits = [robust.fitted(points, matrix, _THRESHOLD) for matrix in self.matrices]
+        fit = max((fit for fit in fits if fit is not None), key=lambda fit: fit.score)
+        residuals = residual(points.p, points.q, points.model, fit.matrix)
         return np.clip(1 - (residuals / _THRESHOLD) ** 2, 0, None)
 
 
@@ -58,14 +61,18 @@ def improved(
     ``significance`` standard errors.
     """
 
-    def fitted(pair: PairMatches) -> _Pair | None:
-        points = _points(pair, xy)
-        matrix = robust.estimate(points, _THRESHOLD, 0, robust.QUICK)
-        return None if matrix is None else _Pair(pair, matrix)
+    refined = _changed(xy, moved)
+
+    def fitted(pair: PairMatches) -> _Pair:
+        estimates = (
+            robust.estimate(_points(pair, positions), _THRESHOLD, 0, robust.QUICK)
+            for positions in (xy, refined)
+        )
+        return _Pair(pair, [matrix for matrix in estimates if matrix is not None])
 
     enough = [pair for pair in pairs if len(pair.matches) >= _MIN_MATCHES]
-    fits = [pair for pair in threads.each(fitted, enough) if pair is not None]
-    before, after = _scores(fits, xy), _scores(fits, _changed(xy, moved))
+    fits = [pair for pair in threads.each(fitted, enough) if pair.matrices]
+    before, after = _scores(fits, xy), _scores(fits, refined)
     track_of = _tracks_of(xy, joined)
     gains = np.zeros(1 + joined.track.max(initial=-1))
     for pair, old, new in zip(fits, before, after, strict=True):
