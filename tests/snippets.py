@@ -143,7 +143,8 @@ def run(command, directory, programs):
             group = "SiftExtraction" if "extractor" in step else "SiftMatching"
             command += f" --{group}.use_gpu 0"
         pair_list = re.search(r"--match_list_path (\S+)", command)
-        if pair_list:  # caloric merge writes none here, because COLMAP has verified all pairs
+        if pair_list and not (directory / pair_list.group(1)).exists():
+            # caloric merge writes none here, because COLMAP has verified all pairs
             (directory / pair_list.group(1)).write_text("0.jpg 1.jpg\n")
     process = start(command, directory, programs)
     output, errors = process.communicate(timeout=900)  # under emulation
