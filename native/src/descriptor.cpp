@@ -153,14 +153,19 @@ struct PixelPositions {
     std::int32_t columns[LANES], rows[LANES];
     std::memcpy(columns, &ix, sizeof ix);
     std::memcpy(rows, &iy, sizeof iy);
-    // Borders are replicated.
     for (int l = 0; l < LANES; l += 4)
       gradients(
           [&](int n, Vec4(&r)[4]) {
+            const std::int32_t x = columns[l + n] - 1, y = rows[l + n] - 1;
+            if (x >= 0 && x <= level.width - 4 && y >= 0 && y <= level.height - 4) {
+              const float *corner = level.pixels + y * (i64)level.width + x;
+              for (int k = 0; k < 4; ++k) r[k] = load4(corner + k * (i64)level.width);
+              return;
+            }
+            // Borders are replicated.
             for (int i = 0; i < 4; ++i) {
-              const i64 y = std::clamp(rows[l + n] - 1 + i, 0, level.height - 1);
-              for (int j = 0; j < 4; ++j)
-                r[i][j] = level.pixels[y * level.width + std::clamp(columns[l + n] - 1 + j, 0, level.width - 1)];
+              const float *row = level.pixels + (i64)std::clamp(y + i, 0, level.height - 1) * level.width;
+              for (int j = 0; j < 4; ++j) r[i][j] = row[std::clamp(x + j, 0, level.width - 1)];
             }
           },
           u + l, v + l, across + l, down + l);
