@@ -72,6 +72,22 @@ def test_weights_are_the_covariances(tmp_path, monkeypatch):
     assert list(result.poses) == [2]
 
 
+def test_covariances_of_poses_have_the_scale_of_the_residuals(tmp_path, monkeypatch):
+    write_model(tmp_path, names=("a", "b", "c", "d"), points=250, noise=0.3)
+    scene = scenes.read(tmp_path)
+    covariances = np.tile(0.01 * np.eye(2), (len(scene.xy), 1, 1))  # too small by a factor of 9
+    aligned = aligning.Aligned(scene.xy, covariances, covariances, np.ones(len(scene.xy), bool))
+    poses = {image.number: (image.rotation, image.translation) for image in scene.images}
+
+    def adjust(skeleton, observations, xyz, options):
+        return weighted_adjustment.Result({}, poses, xyz, {2: np.eye(6)})
+
+    monkeypatch.setattr(weighted_adjustment, "adjust", adjust)
+    result = adjusting.adjust(scene, aligned, FIXED, weighted=True)
+    # The weights assume six times the covariances.
+    np.testing.assert_allclose(result.poses[2], 9 / 6 * np.eye(6), rtol=0.15)
+
+
 def test_points_without_observations_in_the_adjustment_are_triangulated(tmp_path):
     scene, aligned = noisy(tmp_path)
     used = scene.point > 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from caloric.collection import scenes
+from caloric.collection import scenes, variances
 from caloric.collection.aligning import OUTLIER, Aligned, Mask
 from caloric.collection.scenes import Scene
 from caloric.interop import colmap, colmap_model, weighted_adjustment
@@ -25,7 +25,7 @@ class Adjusted:
     """A scene after bundle adjustment.
 
     ``poses`` has the covariance (6, 6) of the rotation and translation of images by their ids, if
-    the observations were weighted.
+    the observations were weighted; their scale is that of the residuals.
     """
 
     scene: Scene
@@ -67,7 +67,21 @@ def adjust(scene: Scene, aligned: Aligned, options: dict[str, bool], weighted: b
         result = _triangulated(result, aligned, used)
         errors = scenes.residuals(result, aligned.xy, result.points.xyz)
         good = aligned.refined & (errors <= OUTLIER * np.median(errors[aligned.refined]))
+    if poses:
+        factor = _variance_factor(result, aligned, good)
+        poses = {number: factor * covariance for number, covariance in poses.items()}
     return Adjusted(result, poses)
+
+
+def _variance_factor(scene: Scene, aligned: Aligned, good: Mask) -> float:
+    """Return the variance of the residuals by the one that the weights of the adjustment assume."""
+    rows = np.flatnonzero(variances.redundant(scene, good))
+    if len(rows) == 0:
+        return 1.0
+    part = scenes.part(replace(scene, xy=aligned.xy), rows)
+    errors, expected = variances.residuals(part, expected_covariances(aligned)[rows])
+    (deviation,) = variances.measured(variances.deviations(errors, expected).reshape(-1, 1))
+    return float(deviation) ** 2
 
 
 def _used(scene: Scene, good: Mask) -> Mask:
