@@ -88,7 +88,7 @@ def test_pages_with_code_have_an_install_line(page):
 @pytest.mark.parametrize("page", FIRST, ids=lambda page: page.path.name)
 def test_the_first_pages_name_the_extra_of_a_command(page):
     named = {command.split()[1]: page.extra(command) for command in page.commands}
-    expected = {"view": "view", "collection": "collection"}
+    expected = {"view": "view", "collection": "collection", "extract": "collection"}
     assert named == dict.fromkeys(named) | {k: v for k, v in expected.items() if k in named}
 
 

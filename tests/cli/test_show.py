@@ -3,6 +3,8 @@
 import re
 import tomllib
 
+import pytest
+
 import caloric
 from caloric.cli.show import EXTRAS
 from caloric.runtime import native
@@ -22,6 +24,15 @@ def test_info_shows_the_core_and_the_extras(command, monkeypatch):
     assert f"implementation: {native.about()}" in out
     assert "extra view: installed" in out
     assert "extra collection: missing faiss: pip install 'caloric[collection]'" in out
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"), [("COLMAP 3.8", "3.8"), ("4.2.1", "4.2.1"), ("", "missing; models need")]
+)
+def test_info_shows_colmap(command, monkeypatch, version, shown):
+    monkeypatch.setattr("caloric.interop.colmap.version", lambda: version)
+    _, out, _ = command("info")
+    assert f"\nCOLMAP: {shown}" in out
 
 
 def test_the_extras_are_those_of_the_project():

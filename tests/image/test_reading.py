@@ -142,7 +142,7 @@ def test_heic(monkeypatch):
     assert np.abs(read.astype(int) - color()).mean() < 12
     reading._support_heif.cache_clear()
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(caloric.InputError, match="pip install pillow-heif"):
+    with pytest.raises(caloric.InputError, match=r"pip install 'caloric\[heic\]'"):
         reading.decode(data.getvalue())
 
 

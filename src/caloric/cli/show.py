@@ -159,6 +159,7 @@ def info() -> None:
     import cv2
 
     from caloric.gpu import devices
+    from caloric.interop import colmap
 
     versions = [f"{package} {metadata.version(package)}" for package in _REQUIRED]
     typer.echo(", ".join([f"opencv {cv2.__version__}", *versions]))
@@ -169,4 +170,6 @@ def info() -> None:
         missing = [module for module in modules if find_spec(module) is None]
         state = f"missing {', '.join(missing)}: pip install 'caloric[{extra}]'"
         typer.echo(f"extra {extra}: {state if missing else 'installed'}")
+    version = colmap.version().removeprefix("COLMAP ")
+    typer.echo(f"COLMAP: {version or 'missing; models need pycolmap or its executable'}")
     typer.echo(f"descriptors: {', '.join(recipes.descriptors() + recipes.VARIANTS)}")

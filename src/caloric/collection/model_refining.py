@@ -234,7 +234,7 @@ def refine_model(
     weighted = adjust and weighted_adjustment.available()
     if adjust and not weighted and not colmap.available() and colmap_command.executable() is None:
         raise InputError(
-            "bundle adjustment needs COLMAP: install pycolmap or the colmap executable, or use "
+            f"bundle adjustment needs COLMAP: {colmap.INSTALL}, or install its executable, or use "
             "adjust=False (--no-adjust)"
         )
     if hdf5:

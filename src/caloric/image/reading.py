@@ -84,7 +84,7 @@ def _support_heif() -> None:
         from pillow_heif import register_heif_opener
     except ImportError:
         raise InputError(
-            "HEIC images require pillow-heif: run pip install pillow-heif, or convert the image"
+            "HEIC images need pillow-heif: pip install 'caloric[heic]', or convert the image"
         ) from None
     register_heif_opener()
 

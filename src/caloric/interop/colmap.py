@@ -33,7 +33,7 @@ STRICT: Thresholds = colmap_command.MIN_MODEL  # otherwise COLMAP's defaults
 RELAXED: Thresholds = STRICT | {
     "init_min_num_inliers": 40, "init_min_tri_angle": 8, "abs_pose_min_num_inliers": 20,
 }  # fmt: skip
-_NO_WHEEL = "pip install pycolmap (which has no wheel for Linux on ARM)"
+INSTALL = "pip install 'caloric[collection]' (pycolmap has no wheel for Linux on ARM)"
 
 
 @cache
@@ -51,7 +51,7 @@ def require() -> None:
     if not available() and colmap_command.executable() is None:
         raise InputError(
             "databases and models need COLMAP, but neither pycolmap nor a colmap executable is "
-            f"installed: {_NO_WHEEL}, or apt-get install colmap; without COLMAP, use "
+            f"installed: {INSTALL}, or apt-get install colmap; without COLMAP, use "
             "`collection extract`, `match`, `verify`, and `export --to text` or `--to hloc`"
         )
 
@@ -68,7 +68,7 @@ def pycolmap() -> Any:
     try:
         import pycolmap
     except ImportError:
-        raise InputError(f"this needs pycolmap: {_NO_WHEEL}") from None
+        raise InputError(f"this needs pycolmap: {INSTALL}") from None
     pycolmap.logging.minloglevel = 2
     return pycolmap
 

@@ -26,7 +26,7 @@ def h5py() -> Any:
     try:
         import h5py as library
     except ImportError:
-        raise InputError("HDF5 files need h5py: pip install h5py") from None
+        raise InputError("HDF5 files need h5py: pip install 'caloric[collection]'") from None
     return library
 
 
