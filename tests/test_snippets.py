@@ -10,6 +10,7 @@ import pytest
 
 import environments
 import snippets
+from caloric.collection import store
 from paths import DOCS, README
 from snippets import PAGES, Page
 
@@ -157,6 +158,8 @@ def test_code_runs_in_the_environment_of_its_install_line(
     ):
         snippets.run("caloric collection run IMAGES -o OUT", directory, programs)
         shutil.copytree(directory / "OUT" / "colmap" / "sparse" / "0", directory / "MODEL")
+    if store.fcntl is None:  # collections need the file locks of Linux or macOS
+        commands = [c for c in commands if "collection" not in c and "OUT" not in c]
     for command in commands:
         if not made.ran(command, line) or "OUT" in command:
             snippets.run(command, directory, programs)
