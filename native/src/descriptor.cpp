@@ -108,6 +108,9 @@ struct PixelPositions {
     store(gx + p - first, mul_add(a00, fx, a10 * fy));
     store(gy + p - first, mul_add(a01, fx, a11 * fy));
   };
+  const auto load_rows = [&](const float *corner, Vec4(&r)[4]) {
+    for (int k = 0; k < 4; ++k) r[k] = load4(corner + k * (i64)level.width);
+  };
   float across[LANES], down[LANES];
   // For most frames all points are inside the image and the level. One extra pixel allows for rounding.
   const float reach_x = std::abs(b00) * run.extent_x + std::abs(b01) * run.extent_y + 2;
@@ -128,10 +131,7 @@ struct PixelPositions {
       for (int l = 0; l < LANES; l += 4) {
         const i64 i = p - first + l;
         gradients(
-            [&](int n, Vec4(&r)[4]) {
-              const float *corner = level.pixels + positions.pixel[i + n];
-              for (int k = 0; k < 4; ++k) r[k] = load4(corner + k * (i64)level.width);
-            },
+            [&](int n, Vec4(&r)[4]) { load_rows(level.pixels + positions.pixel[i + n], r); },
             positions.u.data() + i, positions.v.data() + i, across + l, down + l);
       }
       write(p, load(across) * scale, load(down) * scale);
@@ -158,8 +158,7 @@ struct PixelPositions {
           [&](int n, Vec4(&r)[4]) {
             const std::int32_t x = columns[l + n] - 1, y = rows[l + n] - 1;
             if (x >= 0 && x <= level.width - 4 && y >= 0 && y <= level.height - 4) {
-              const float *corner = level.pixels + y * (i64)level.width + x;
-              for (int k = 0; k < 4; ++k) r[k] = load4(corner + k * (i64)level.width);
+              load_rows(level.pixels + y * (i64)level.width + x, r);
               return;
             }
             // Borders are replicated.

@@ -79,7 +79,7 @@ def test_the_fit_of_noisy_matches_is_closer_to_the_truth_than_random_samples(mod
     p, q, truth = scene(model, rng, noise=0.3)
     cameras = [K, K] if model == "essential" else None
     fitted = fitting.fit(fitting.Correspondences(p, q, model, cameras), truth, 2.0)
-    options = robust._parameters(0, 2, robust.THOROUGH)
+    options = robust._parameters(0, 2, robust.THOROUGH.confidence)
     sampled = robust._by_opencv(fitting.Correspondences(p, q, model, cameras), options)
     clean = scene(model, rng)[:2]
     error = [

@@ -60,7 +60,6 @@ def improved(
     Of the scores of connected images, significantly more must increase than decrease: by
     ``significance`` standard errors.
     """
-
     refined = _changed(xy, moved)
 
     def fitted(pair: PairMatches) -> _Pair:

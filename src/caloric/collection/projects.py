@@ -8,7 +8,7 @@ changed.
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from caloric.collection.checkpoints import Arrays, Checkpoints
 from caloric.collection.image_cache import Views
 from caloric.collection.improvement import Moved, improved
 from caloric.collection.refining import gathered
+from caloric.collection.steps import Progress
 from caloric.collection.tracks import PairMatches
 from caloric.errors import InputError
 from caloric.frames import sigmas
@@ -134,9 +135,6 @@ def missing(names: Iterable[str], directory: Path) -> dict[str, str]:
     if len(result) == len(images):
         raise InputError(f"{directory}: contains none of the images, such as {images[0]}")
     return result
-
-
-Progress = Callable[[str, int, int], None]
 
 
 @threads.single_threaded_blas

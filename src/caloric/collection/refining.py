@@ -237,8 +237,10 @@ def positions(store: Path) -> dict[str, Moved]:
 
 def _significant(store: Path, moved: dict[str, Moved]) -> dict[str, Moved]:
     """Return the refined positions; of few matches only if they agree significantly better."""
+    if not moved:
+        return moved
     pairs, total = [], 0
-    for pair in observations.matches(store) if moved else ():
+    for pair in observations.matches(store):
         pairs.append(pair)
         total += len(pair.matches)
         if total > _FEW:
@@ -249,7 +251,7 @@ def _significant(store: Path, moved: dict[str, Moved]) -> dict[str, Moved]:
         xy[row["name"]] = (
             positions if added is None else np.append(positions, added.maps[:, :, 2], axis=0)
         )
-    return improved(xy, moved, pairs, observations.tracks(store))
+    return improved(xy, moved, pairs, tracks.join(observations.counts(store), pairs))
 
 
 def gathered(parts: Mapping[str, list[Moved]]) -> dict[str, Moved]:

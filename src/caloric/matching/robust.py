@@ -74,7 +74,7 @@ def estimate(
     """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers."""
     best, enough = None, min(effort.enough, _SUFFICIENT * len(matches))
     for share in _PLANAR_SEARCHES if matches.planar else _EPIPOLAR_SEARCHES:
-        parameters = _parameters(seed, share * threshold, effort)
+        parameters = _parameters(seed, share * threshold, effort.confidence)
         best = _better(best, fitted(matches, _sampled(matches, parameters), threshold))
         if best is not None and best.score > enough:
             break
@@ -90,7 +90,7 @@ def rival(matches: Correspondences, threshold: float, seed: int) -> int:
     """Return the number of inliers of the best model from few random samples."""
     if len(matches) <= sampling.MIN_MATCHES:
         return 0
-    parameters = _parameters(seed, threshold, THOROUGH)
+    parameters = _parameters(seed, threshold, THOROUGH.confidence)
     parameters.maxIterations = _RIVAL_ITERATIONS
     matrix = _sampled(matches, parameters)
     if matrix is None or not np.isfinite(matrix).all():
@@ -125,11 +125,11 @@ def fitted(matches: Correspondences, matrix: FloatArray | None, threshold: float
     return final if final.score >= lowest * sampled.score else sampled
 
 
-def _parameters(seed: int, threshold: float, effort: Effort) -> cv2.UsacParams:
+def _parameters(seed: int, threshold: float, confidence: float) -> cv2.UsacParams:
     p = cv2.UsacParams()
     p.randomGeneratorState = seed
     p.threshold = threshold
-    p.confidence = effort.confidence
+    p.confidence = confidence
     p.maxIterations = _ITERATIONS
     p.score = cv2.SCORE_METHOD_MAGSAC
     p.sampler = cv2.SAMPLING_UNIFORM
@@ -161,8 +161,9 @@ def _by_opencv(matches: Correspondences, parameters: cv2.UsacParams) -> FloatArr
     else:
         assert cameras is not None
         focal = float(np.mean([k[[0, 1], [0, 1]] for k in cameras]))
-        effort = Effort(parameters.confidence, np.inf)
-        scaled = _parameters(parameters.randomGeneratorState, parameters.threshold / focal, effort)
+        scaled = _parameters(
+            parameters.randomGeneratorState, parameters.threshold / focal, parameters.confidence
+        )
         unit = [
             cv2.undistortPoints(v[:, None], k, None)[:, 0]
             for v, k in zip((p, q), cameras, strict=True)
