@@ -104,6 +104,16 @@ def test_shards_with_lists_of_earlier_versions_are_read(tmp_path):
             assert row["frames"].tolist() == other["frames"].tolist()
 
 
+def test_a_shard_that_was_replaced_is_read_again(tmp_path):
+    shards = store.Shards(tmp_path, (("name", "string"), ("count", "int32")), single_rows=True)
+    path = shards.path("00", "key")
+    for names in (["a", "b"], ["b", "c", "a"]):
+        shards.write(path, [{"name": name, "count": i} for i, name in enumerate(names)])
+        for name in "abc":
+            expected = [names.index(name)] if name in names else []
+            assert [row["count"] for row in shards.read(path, None, {name})] == expected
+
+
 def test_a_run_waits_for_another_run(directory, tmp_path):
     out = tmp_path / "out"
     arguments = ["collection", "extract", str(directory), "-o", str(out), "--max-features", "60"]

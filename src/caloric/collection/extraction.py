@@ -1,6 +1,7 @@
 """Extract the features of all images; the hash of an image's name selects its shard."""
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from caloric.collection import metadata, sources
 from caloric.collection.engines import Engine
 from caloric.collection.sources import ImageFile
 from caloric.collection.steps import Progress, check_written, missing, no_progress
-from caloric.collection.store import Shards, fingerprint
+from caloric.collection.store import Shards, file_version, fingerprint
 from caloric.detector.options import VERSION, DetectOptions
 from caloric.errors import Failure, InputError
 from caloric.extraction import dispatch
@@ -74,12 +75,18 @@ class StoredImage:
 
 def stored_images(store: Path) -> dict[str, StoredImage]:
     """Return the images of a store by name, in the order of the shards."""
-    stored = shards(store)
-    return {
-        row["name"]: StoredImage(path, f"{row['content']} {row['settings']}", row["count"])
-        for path in stored.all()
-        for row in stored.read(path, ["name", "content", "settings", "count"])
-    }
+    files = ((path, file_version(path)) for path in shards(store).all())
+    return {name: image for path, version in files for name, image in _images(path, version)}
+
+
+@lru_cache(maxsize=1 << 16)
+def _images(path: Path, version: tuple[int, int]) -> list[tuple[str, StoredImage]]:
+    """Return the names and images of a shard."""
+    columns = ["name", "content", "settings", "count"]
+    return [
+        (row["name"], StoredImage(path, f"{row['content']} {row['settings']}", row["count"]))
+        for row in Shards(path.parent, COLUMNS).read(path, columns)
+    ]
 
 
 def sizes(store: Path) -> dict[str, tuple[int, int]]:

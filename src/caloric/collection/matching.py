@@ -230,21 +230,24 @@ def _groups(
     known: dict[str, StoredImage], pairs: list[Pair]
 ) -> dict[tuple[Path, int], dict[Path, list[Pair]]]:
     """Return the pairs by anchor and range of buckets (one task each), then by the other shard."""
-    files = {image.path for image in known.values()}
-    buckets = max((_bucket(path) for path in files), default=0).bit_length()
+    files = sorted({image.path for image in known.values()})
+    numbers = {path: i for i, path in enumerate(files)}
+    shard_of = {name: numbers[image.path] for name, image in known.items()}
+    buckets = [_bucket(path) for path in files]
+    bits = max(buckets, default=0).bit_length()
     per_task = min(512, max(1, math.isqrt(len(pairs)) // 4))  # approximate number of pairs
     parts = math.log2(max(1, len(pairs) / (per_task * max(1, len(files)))))
-    shift = max(0, buckets - int(parts))
+    shift = max(0, bits - int(parts))
     groups: dict[tuple[Path, int], dict[Path, list[Pair]]] = {}
     for a, b in pairs:
-        if a not in known or b not in known:
+        if a not in shard_of or b not in shard_of:
             raise InputError(f"{a}, {b}: no features of this pair; extract them first")
-        anchor, other = sorted((known[a].path, known[b].path))
+        anchor, other = shard_of[a], shard_of[b]
         # Swap half of the cases; otherwise the first shards would have the most pairs.
-        if (_bucket(anchor) + _bucket(other)) % 2:
+        if (anchor > other) == ((buckets[anchor] + buckets[other]) % 2 == 0):
             anchor, other = other, anchor
-        group = groups.setdefault((anchor, _bucket(other) >> shift), {})
-        group.setdefault(other, []).append((a, b))
+        group = groups.setdefault((files[anchor], buckets[other] >> shift), {})
+        group.setdefault(files[other], []).append((a, b))
     return groups
 
 
@@ -323,19 +326,20 @@ def verify(
     store = store.absolute()
     stored, matched, known = geometries(store), shards(store), extraction.stored_images(store)
     options = (matching.model, matching.threshold, matching.confidence)
+    buckets = {path: _bucket(path) for path in {image.path for image in known.values()}}
     planned = {}
     for path in matched.all():
         rows = list(matched.read(path, ["name_a", "name_b", "ratio", "agreement", "made_from"]))
         check_current(store, known, rows)
         keys = {(r["name_a"], r["name_b"]): fingerprint(r["made_from"], options) for r in rows}
         anchor_bucket = int(path.name.split(".")[0], 16)
+        anchor = Path()
         group: dict[Path, list[Pair]] = {}
         for a, b in keys:
-            first, second = known[a].path, known[b].path
-            other = second if _bucket(first) == anchor_bucket else first
+            anchor, other = known[a].path, known[b].path
+            if buckets[anchor] != anchor_bucket:
+                anchor, other = other, anchor
             group.setdefault(other, []).append((a, b))
-        shards_of_pairs = (known[name].path for pair in keys for name in pair)
-        anchor = next(shard for shard in shards_of_pairs if _bucket(shard) == anchor_bucket)
         groups = _ordered(group)
         ordered = tuple(keys[pair] for pair in _flat(groups))
         target = stored.path(bucket(path), fingerprint(ordered))
@@ -346,8 +350,12 @@ def verify(
     if not planned:
         raise InputError(f"{store}: contains no matches; match first")
     run_pairs(stored, planned, verify_shard, engine, "pairs verified", progress)
-    valid = [len(row["matrix"]) > 0 for path in planned for row in stored.read(path, ["matrix"])]
-    return VerificationResult(len(valid), sum(valid))
+    accepted = [
+        row["confidence"] > matching.confidence
+        for path in planned
+        for row in stored.read(path, ["confidence"])
+    ]
+    return VerificationResult(len(accepted), sum(accepted))
 
 
 def check_current(

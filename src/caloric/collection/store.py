@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,9 @@ _log = logging.getLogger(__name__)
 FORMAT = 2
 _UNFINISHED = ".unfinished"
 _STALE = 86_400  # seconds after which an unfinished file of another machine is removed
+_ENCODER = json.JSONEncoder(sort_keys=True)
+# Descriptions of files, and names of rows, that a process keeps: about 0.4 MB and 3 kB each.
+_FOOTERS, _NAMES = 128, 8192
 
 
 def _arrow() -> Any:
@@ -40,7 +44,7 @@ def _arrow() -> Any:
 
 def fingerprint(*parts: Any) -> str:
     """Return a hash of JSON-serializable values: 16 hexadecimal digits."""
-    text = json.dumps([FORMAT, *parts], sort_keys=True)
+    text = _ENCODER.encode([FORMAT, *parts])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -98,6 +102,7 @@ class Shards:
                 arrow.parquet.write_table(
                     table, file, compression="zstd", row_group_size=1 if self.single_rows else None,
                     use_dictionary=texts, write_page_checksum=True,
+                    write_statistics=["name"] if self.single_rows else False,
                 )  # fmt: skip
                 file.flush()
                 os.fsync(file.fileno())
@@ -115,30 +120,20 @@ class Shards:
 
         Columns that a shard of an earlier version does not have are left out.
         """
-        arrow = _arrow()
-        try:
-            with arrow.parquet.ParquetFile(
-                path, pre_buffer=False, page_checksum_verification=True
-            ) as file:
+        version = file_version(path)
+        with _reading(path):
+            file = _arrow().parquet.ParquetFile(
+                path, metadata=_footer(path, version), pre_buffer=False,
+                page_checksum_verification=True,
+            )  # fmt: skip
+            with file:
                 if columns is not None:
                     stored = set(file.schema_arrow.names)
                     columns = [name for name in columns if name in stored]
                 groups = list(range(file.num_row_groups))
                 if names is not None:
-                    groups = [i for i in groups if _name(file, i) in names]
+                    groups = [i for i, name in enumerate(_names(path, version)) if name in names]
                 table = file.read_row_groups(groups, columns, use_threads=False)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no longer exists; run the command again") from None
-        except PermissionError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-        except (OSError, KeyError, ValueError, arrow.ArrowException) as error:
-            # If its metadata is readable, the next run would treat it as complete.
-            with suppress(OSError):
-                path.unlink()
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"{path}: damaged ({reason}) and removed; run again to recreate it"
-            ) from None
         dtypes = self._dtypes
         values = [_values(table.column(name), dtypes.get(name)) for name in table.column_names]
         for row in zip(*values, strict=True):
@@ -232,10 +227,45 @@ def _running(process: int) -> bool:
     return True
 
 
-def _name(file: Any, group: int) -> str:
-    """Return the name in a row group with a single row, which is its least and greatest name."""
-    index = file.schema_arrow.get_field_index("name")
-    return str(file.metadata.row_group(group).column(index).statistics.min)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise InputError if a shard cannot be read; remove it if it is damaged."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{path}: no longer exists; run the command again") from None
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (OSError, KeyError, ValueError, _arrow().ArrowException) as error:
+        # If its metadata is readable, the next run would treat it as complete.
+        with suppress(OSError):
+            path.unlink()
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path}: damaged ({reason}) and removed; run again to recreate it"
+        ) from None
+
+
+def file_version(path: Path) -> tuple[int, int]:
+    """Return the time of the last change of a shard, and its size."""
+    with _reading(path):
+        status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=_FOOTERS)
+def _footer(path: Path, version: tuple[int, int]) -> Any:
+    """Return the description of a file at its end, which takes longer to read than a row."""
+    return _arrow().parquet.read_metadata(path)
+
+
+@lru_cache(maxsize=_NAMES)
+def _names(path: Path, version: tuple[int, int]) -> tuple[str, ...]:
+    """Return the names in single-row groups: each is the least and greatest of its group."""
+    footer = _footer(path, version)
+    column = footer.schema.to_arrow_schema().get_field_index("name")
+    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
+    return tuple(str(group.column(column).statistics.min) for group in groups)
 
 
 def _stored(value: Any, dtype: np.dtype[Any] | None) -> Any:
