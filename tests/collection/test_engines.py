@@ -28,6 +28,19 @@ def test_processes_write_the_same_store(directory, tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
+def _process(_):
+    return os.getpid()
+
+
+def test_many_files_are_read_by_other_processes():
+    with engines.Processes(2) as engine:
+        few, many = engines._FEW, 10 * engines._FEW
+        assert list(engine.read(_process, range(few))) == [os.getpid()] * few
+        read = list(engine.read(_process, range(many)))
+    assert len(read) == many
+    assert os.getpid() not in read
+
+
 def test_two_dask_workers_write_the_same_store(directory, tmp_path):
     distributed = pytest.importorskip("distributed")
     extract(directory, tmp_path / "one")

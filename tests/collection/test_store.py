@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.collection import extraction, store
+import caloric.collection
+from caloric.collection import extraction, sources, store
 from stores import content, extract
 
 if store.fcntl is None:
@@ -34,6 +35,14 @@ def test_damaged_shards_are_written_again(directory, tmp_path):
     assert not shard.exists()
     extract(directory, out)
     assert content(out) == before
+
+
+def test_without_pyarrow_no_work_is_done(directory, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(sources, "hashed", None)
+    with pytest.raises(caloric.InputError, match=r"pip install 'caloric\[collection\]'"):
+        caloric.collection.extract(directory, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can write anywhere")

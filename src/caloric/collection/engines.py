@@ -29,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _TASKS_PER_WORKER = 2  # one running, one queued
+_FEW = 8  # tasks that mostly read files and take less time than starting processes
 _MAX_DEATHS = 3
 _WORKER_TIMEOUT = 120  # seconds to wait for the first worker
 _REFRESH = 2.0  # seconds after which the workers are counted again
@@ -174,6 +175,11 @@ class Processes(InProcess):
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+
+    def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """Yield the results in any order; few tasks run in this process."""
+        listed = list(tasks)
+        return super().read(function, listed) if len(listed) <= _FEW else self.run(function, listed)
 
     def run(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield the results in any order, see :class:`Engine`."""

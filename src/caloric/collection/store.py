@@ -174,6 +174,7 @@ def locked(store: Path) -> Iterator[None]:
     The operating system releases the lock when the process ends, even if it is killed. After an
     error, a new store without content is removed.
     """
+    _arrow()  # all steps need it
     if fcntl is None:
         raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
     path, file = store / ".lock", None
