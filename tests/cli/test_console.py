@@ -31,6 +31,18 @@ def test_progress_without_a_terminal_is_plain_lines(capsys, monkeypatch):
     assert captured.out == ""
 
 
+def test_the_time_before_the_first_item_does_not_count(capsys, monkeypatch):
+    now = iter([0.0, 60.0, 60.0, 80.0, 80.0])  # a minute of planning
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    progress = console.Progress()
+    progress("pairs", 0, 100_000)
+    progress("pairs", 40_000, 100_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "  0 of 100,000 pairs",
+        "  40,000 of 100,000 pairs, 2,000 per second, 30 s left",
+    ]
+
+
 def test_the_remaining_time_of_the_mapper_grows_faster_than_the_number_of_images():
     assert console.remaining("images registered", 9.0, 3, 30) is None
     left = console.remaining("images registered with lower thresholds", 10.0, 10, 30)

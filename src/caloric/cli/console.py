@@ -207,7 +207,8 @@ class Progress:
         """Report that ``done`` of ``total`` items called ``what`` are done."""
         restarted = done < self._done.get(what, 0)  # COLMAP starts another model
         if what not in self._started or restarted:
-            self._started[what] = time.monotonic() if self._started else self._created
+            counted_from_start = done == 0 or self._started
+            self._started[what] = time.monotonic() if counted_from_start else self._created
         self._done[what] = done
         if not self._bars.console.is_terminal:
             self._print(what, done, total)
@@ -229,8 +230,10 @@ class Progress:
         elapsed = now - self._started[what]
         left = remaining(what, elapsed, done, total)
         end = "" if left is None else f", {duration(left)} left"
-        if not what.startswith(_UNEVEN):
-            end = f", {done / max(elapsed, 1e-9):.3g} per second{end if done < total else ', done'}"
+        if done and not what.startswith(_UNEVEN):
+            rate = done / max(elapsed, 1e-9)
+            shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+            end = f", {shown} per second{end if done < total else ', done'}"
         self._bars.console.print(f"  {done:,} of {total:,} {what}{end}", highlight=False)
 
     def counter(self, what: str, total: int) -> Log:

@@ -308,6 +308,8 @@ def extract(
     total, done = sum(map(len, to_make.values())), 0
     extracted = 0
     written = set()
+    if tasks:
+        progress("images", 0, total)
     for shard in engine.run(make, tasks):
         outcomes |= shard.outcomes
         extracted += shard.extracted

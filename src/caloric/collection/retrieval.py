@@ -165,6 +165,8 @@ def vectors(
         path = stored.path(features.name.split("-")[0], fingerprint(book.name, features.name))
         planned[path] = Task(str(store), str(path), str(features), str(book))
     tasks = missing(stored, planned)
+    if tasks:
+        progress("vector shards", 0, len(tasks))
     for done, _ in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
         progress("vector shards", done, len(tasks))
     names: list[str] = []

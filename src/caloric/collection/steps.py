@@ -115,6 +115,8 @@ def run_pairs(
     """Write the missing shards; return the number of newly computed pairs."""
     tasks = _with_known(stored, planned, missing(stored, planned))
     total, new = sum(len(task.keys) for task in tasks.values()), 0
+    if tasks:
+        progress(what, 0, total)
     for number, count in enumerate(run_missing(stored, planned, tasks, make, engine), 1):
         new += count
         progress(what, round(total * number / len(tasks)), total)
