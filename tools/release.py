@@ -4,6 +4,7 @@ Checks versions, links, the citation, the conda recipe, the workflows, the metad
 of the wheels, their size, and the import time in an empty environment. Reports all failures.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -45,12 +46,39 @@ def versions() -> Iterator[str]:
             yield f"{name}: the version is not {caloric.__version__}"
 
 
+def tag() -> Iterator[str]:
+    """Yield what is missing for the release of the tag that a workflow runs for, if it does."""
+    if os.environ.get("GITHUB_REF_TYPE") != "tag":
+        return
+    name = os.environ["GITHUB_REF_NAME"]
+    if name != f"v{caloric.__version__}":
+        yield f"the tag {name} is not v{caloric.__version__}"
+    if "urls" not in tomllib.loads(text("pyproject.toml"))["project"]:
+        yield "pyproject.toml: [project.urls] is missing; the package index shows it"
+    if re.search(r"\]\((?!https:)", text("README.md")):
+        yield "README.md: relative links do not work on the package index"
+
+
+def headings(document: str) -> set[str]:
+    """Return the anchors of the headings of a Markdown document, and its explicit targets."""
+    outside = re.sub(r"^```.*?^```", "", document, flags=re.M | re.S)
+    lines = re.findall(r"^#+ +(.+?) *$", outside, re.M)
+    anchors = {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+    return anchors | set(re.findall(r"^\(([\w-]+)\)=$", outside, re.M))
+
+
 def links(root: Path = ROOT) -> Iterator[str]:
-    """Yield the relative links of documents to files that do not exist."""
+    """Yield the relative links of documents to files and headings that do not exist."""
     for path in sorted((*root.glob("*.md"), *root.glob("docs/*.md"))):
-        for target in re.findall(r"\]\(([\w./-]+\.\w+)[)#]", path.read_text("utf-8")):
-            if not (path.parent / target).exists() and not target.startswith(GENERATED):
+        document = path.read_text("utf-8")
+        for target, anchor in re.findall(r"\]\(([\w./-]+\.\w+)?(?:#([\w-]+))?\)", document):
+            file = path.parent / target if target else path
+            if target.startswith(GENERATED) or not (target or anchor):
+                continue
+            if not file.exists():
                 yield f"{path.relative_to(root)}: {target} does not exist"
+            elif anchor and anchor not in headings(file.read_text("utf-8")):
+                yield f"{path.relative_to(root)}: {target} has no heading #{anchor}"
 
 
 def recipe() -> Iterator[str]:
@@ -92,14 +120,17 @@ def tools(distribution: Path) -> Iterator[str]:
         ["cibuildwheel", "--print-build-identifiers", "--platform", platform, "--archs", "all"]
         for platform in ("linux", "macos", "windows")
     ]
-    for file in files:
-        if "-linux_" in file:
-            commands.append(["auditwheel", "show", file])
-        if "-abi3-" in file:
-            commands.append(["abi3audit", "--strict", "--report", file])
+    commands += [["abi3audit", "--strict", "--report", file] for file in files if "-abi3-" in file]
     for command in commands:
         if subprocess.run([sys.executable, "-m", *command], check=False).returncode:
             yield " ".join(command)
+    for file in files:
+        if "-linux_" in file:
+            audit = [sys.executable, "-m", "auditwheel", "show", file]
+            printed = subprocess.run(audit, capture_output=True, text=True, check=True).stdout
+            print(printed)
+            if not re.search(r'"manylinux_\d+_\d+_', printed):
+                yield f"{file}: auditwheel finds no platform tag"
 
 
 def install(wheel: Path) -> Iterator[str]:
@@ -131,7 +162,7 @@ def install(wheel: Path) -> Iterator[str]:
 def failures(distribution: Path) -> Iterator[str]:
     """Yield all failures for a directory of distribution files."""
     checks: list[tuple[Callable[..., Iterator[str]], list[Any]]] = [
-        (versions, []), (links, []), (recipe, []), (tools, [distribution]),
+        (versions, []), (tag, []), (links, []), (recipe, []), (tools, [distribution]),
     ]  # fmt: skip
     checks += [(install, [wheel]) for wheel in sorted(distribution.rglob("*.whl"))]
     for check, arguments in checks:

@@ -473,7 +473,7 @@ def load(module):
 def test_a_missing_core_is_reported_once_with_what_to_do():
     text = load("None")
     assert text.count("two to three times slower: it was not compiled") == 1
-    assert "CALORIC_NATIVE=1 pip install --force-reinstall --no-deps ." in text
+    assert "run pip install --force-reinstall --no-deps . in a clone" in text
     assert "NumPy (no compiled core: it was not compiled when Caloric was installed)" in text
 
 

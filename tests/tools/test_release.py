@@ -21,9 +21,28 @@ def test_another_version_is_found(monkeypatch):
 
 def test_a_broken_link_is_found(tmp_path):
     (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("[a](docs/a.md#part), [b](docs/b.md), [c](https://c.d)")
-    (tmp_path / "docs" / "a.md").write_text("[gallery](gallery/x.html) [x](../README.md)")
-    assert list(release.links(tmp_path)) == ["README.md: docs/b.md does not exist"]
+    (tmp_path / "README.md").write_text(
+        "[a](docs/a.md#a-part-caloric-match), [b](docs/b.md), [c](https://c.d), [d](docs/a.md#code)"
+    )
+    (tmp_path / "docs" / "a.md").write_text(
+        "[gallery](gallery/x.html) [x](../README.md) [y](#none)\n\n"
+        "## A part: `caloric match`\n\n```sh\n# Code\n```\n"
+    )
+    assert list(release.links(tmp_path)) == [
+        "README.md: docs/b.md does not exist",
+        "README.md: docs/a.md has no heading #code",
+        "docs/a.md:  has no heading #none",
+    ]
+
+
+def test_a_tag_needs_the_version_and_addresses(monkeypatch):
+    monkeypatch.setenv("GITHUB_REF_TYPE", "branch")
+    assert list(release.tag()) == []
+    monkeypatch.setenv("GITHUB_REF_TYPE", "tag")
+    monkeypatch.setenv("GITHUB_REF_NAME", "v9.9")
+    assert f"the tag v9.9 is not v{caloric.__version__}" in list(release.tag())
+    monkeypatch.setenv("GITHUB_REF_NAME", f"v{caloric.__version__}")
+    assert not any("the tag" in line for line in release.tag())
 
 
 def test_the_conda_recipe():

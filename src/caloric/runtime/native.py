@@ -16,7 +16,8 @@ from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
 VERSION = 11
-INSTALL = f"{SETTING}=1 pip install --force-reinstall --no-deps ."
+INSTALL = "pip install --force-reinstall --no-deps ."
+_COMPILER = "Clang for Visual Studio" if os.name == "nt" else "a C++ compiler"
 _log = logging.getLogger(__name__)
 _warning = threading.Lock()  # threads that extract may load the core at the same time
 
@@ -67,6 +68,6 @@ def _load() -> tuple[Any, str]:
 def _warn(problem: str) -> None:
     _log.warning(
         "Caloric runs without its compiled core, which makes it two to three times slower: %s. "
-        "Install a C++ compiler, then run %s in a clone of Caloric. %s=0 hides this message.",
-        problem, INSTALL, SETTING,
+        "Install %s, then run %s in a clone of Caloric. %s=0 hides this message.",
+        problem, _COMPILER, INSTALL, SETTING,
     )  # fmt: skip
