@@ -88,7 +88,7 @@ def recipe() -> Iterator[str]:
     project = tomllib.loads(text("pyproject.toml"))
     # conda-forge builds for each of its Python versions, and expects "python" without a bound.
     oldest = project["project"]["requires-python"].removeprefix(">=")
-    if f'skip: match(python, "<{oldest}")' not in RECIPE.read_text("utf-8"):
+    if f'match(python, "<{oldest}")' not in RECIPE.read_text("utf-8"):
         yield f"{RECIPE.name}: versions of Python before {oldest} are not skipped"
     variants = VariantConfig(
         {"cxx_compiler": ["gxx"], "c_stdlib": ["sysroot"], "python": [f"{oldest}.*"]}

@@ -5,7 +5,7 @@ import pytest
 
 import caloric
 import photographs
-from caloric.image.pixels import to_gray
+from caloric.image.pixels import as_unit_range, rec601, to_gray
 
 
 def test_grayscale_does_not_depend_on_the_memory_layout():
@@ -14,6 +14,16 @@ def test_grayscale_does_not_depend_on_the_memory_layout():
     np.testing.assert_array_equal(to_gray(np.asfortranarray(image)), expected)
     rotated = np.ascontiguousarray(np.rot90(image))
     np.testing.assert_array_equal(to_gray(np.rot90(rotated, -1)), expected)
+
+
+def test_tables_for_bytes_give_the_same_grayscale():
+    image = np.random.default_rng(0).integers(0, 256, (70, 61, 3), np.uint8)
+    channels = as_unit_range(image, "image")
+    expected = rec601(*(channels[..., i] for i in range(3)))
+    assert expected.dtype == np.float32
+    for given in (image, np.asfortranarray(image), image[:, ::-1].copy()[:, ::-1]):
+        np.testing.assert_array_equal(to_gray(given), expected)
+    np.testing.assert_array_equal(to_gray(image[..., ::-1])[::2, 3:], to_gray(image[::2, 3:, ::-1]))
 
 
 @pytest.mark.parametrize("device", ["cpu", "torch:cpu"])

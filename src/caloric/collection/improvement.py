@@ -82,7 +82,8 @@ def improved(
     for name, (rows, positions) in moved.items():
         keep = ~worse[track_of[name][rows]]
         kept[name] = rows[keep], positions[keep]
-    after = _scores(fits, _changed(xy, kept))
+    if worse.any():
+        after = _scores(fits, _changed(xy, kept))
     changes = [new - old for old, new in zip(before, after, strict=True)]
     rejected = _unimproved(sorted(xy), fits, changes, significance)
     return {name: part for name, part in kept.items() if name not in rejected and len(part[0])}

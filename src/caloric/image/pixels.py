@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -181,12 +183,32 @@ def low_contrast(image: object) -> str | None:
     )
 
 
+_REC601 = 0.299, 0.587, 0.114  # weights of red, green and blue
+
+
 def rec601(red: Any, green: Any, blue: Any) -> Any:
     """Return the Rec. 601 luma of float32 channels (arrays or tensors).
 
     A matrix product is avoided because its rounding depends on the memory layout.
     """
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    of_red, of_green, of_blue = _REC601
+    return of_red * red + of_green * green + of_blue * blue
+
+
+@cache
+def _weighted_levels() -> list[NDArray[np.float32]]:
+    """Return the weighted values (256,) of bytes in each channel of :func:`rec601`."""
+    levels = as_unit_range(np.arange(256, dtype=np.uint8), "levels")
+    return [np.asarray(weight * levels, np.float32) for weight in _REC601]
+
+
+def _rec601_of_bytes(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return :func:`rec601` of bytes (h, w, 3) by tables, with the same result in less time."""
+    channels = zip(cv2.split(pixels), _weighted_levels(), strict=True)
+    gray, *others = (np.asarray(cv2.LUT(channel, table), np.float32) for channel, table in channels)
+    for other in others:
+        gray += other
+    return gray
 
 
 def to_gray(image: object) -> NDArray[np.float32]:
@@ -209,6 +231,9 @@ def _convert(
 ) -> tuple[float, float]:
     """Convert some rows for :func:`to_gray`; return the range of their values, for floats only."""
     part = slice(rows.start, rows.stop)
+    if array.dtype == np.uint8 and array.shape[2:] == (3,):
+        result[part] = _rec601_of_bytes(np.ascontiguousarray(array[part], np.uint8))
+        return 0.0, 0.0
     pixels = as_unit_range(array[part], "image").astype(np.float32, copy=False)
     value_range = (0.0, 0.0)
     if array.dtype.type in FLOATS:
