@@ -153,7 +153,8 @@ constexpr int PATCH_SIDE = 21, NOISE_LAGS = 6;  // SIDE and LAGS there
 
 struct RefinementConstants {
   double spacing, tolerance, max_step, damping, damping_decrease, damping_increase, min_increased_damping,
-      relative_damping, max_cost, power_epsilon, diagonal_epsilon, min_noise_spacing, residual_samples, correlated_cost;
+      relative_damping, max_start_cost, max_cost, power_epsilon, diagonal_epsilon, min_noise_spacing, residual_samples,
+      correlated_cost;
 };
 
 // An image of a pyramid: pixel i of level n is pixel i 2^n of the original image.

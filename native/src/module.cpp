@@ -372,6 +372,7 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
       .read("damping_increase", c.damping_increase)
       .read("min_increased_damping", c.min_increased_damping)
       .read("relative_damping", c.relative_damping)
+      .read("max_start_cost", c.max_start_cost)
       .read("max_cost", c.max_cost)
       .read("power_epsilon", c.power_epsilon)
       .read("diagonal_epsilon", c.diagonal_epsilon)
@@ -458,7 +459,7 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 11;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 12;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);

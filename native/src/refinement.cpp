@@ -71,6 +71,11 @@ class Refiner {
     for (std::size_t k = 0; k < filters_.size(); ++k) {
       std::memcpy(buffers_.patch, buffers_.patch_a, sizeof buffers_.patch_a);
       power_a = compute_field(filters_[k], grid_, c_.power_epsilon, buffers_, buffers_.tmpl);
+      if (k == 0 && std::isfinite(c_.max_start_cost)) {
+        std::memcpy(buffers_.patch, buffers_.initial_patch_b, sizeof buffers_.initial_patch_b);
+        compare(filters_[k], buffers_.trial, cost, power_b);
+        if (!(cost < c_.max_start_cost)) return;
+      }
       compute_jacobian(grid_, (float)c_.spacing, buffers_);
       if (!minimize(filters_[k], b, cost, power_b)) return;
       if (k + 1 < filters_.size() && !(cost < c_.max_cost)) return;

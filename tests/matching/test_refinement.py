@@ -73,6 +73,20 @@ def test_the_core_and_numpy_agree(pair):
             assert np.abs(np.log(np.quantile(np.divide(*variances), [0.01, 0.99]))).max() < 0.01
 
 
+@pytest.mark.parametrize("kind", ["", "0"])
+def test_frames_with_a_high_cost_are_given_up_before_the_first_step(pair, kind):
+    pixels, (a, b) = [unit(image) for image in pair[:2]], frames_of(pair)
+    b = b.copy()
+    b[::2, :, 2] += 40  # unrelated patches
+    with setting(CALORIC_NATIVE=kind):
+        unlimited = refinement.descend(*pixels, a, b).statistics
+        limited = refinement.descend(*pixels, a, b, max_start_cost=1.0).statistics
+    given_up = (limited == 0).all(1)
+    np.testing.assert_array_equal(limited[~given_up], unlimited[~given_up])
+    assert given_up[::2].mean() > 0.9
+    assert given_up[1::2].mean() < 0.1
+
+
 def scatter(first, second, a, b, noise, copies):
     """Return the sample covariances over noisy copies, and the mean predicted covariances."""
     rng = np.random.default_rng(0)

@@ -32,7 +32,8 @@ EXTREMA = {**extrema.REFINEMENT, "contrast": 0.01, "edge_ratio": 10.0}
 REFINEMENT = {
     "spacing": 0.5, "tolerance": 1e-4, "max_step": 0.4, "damping": 1e-3, "damping_decrease": 5.0,
     "damping_increase": 10.0, "min_increased_damping": 1e-2, "relative_damping": 1e-6,
-    "max_cost": 9.0, "power_epsilon": 1e-12, "diagonal_epsilon": 1e-9, "min_noise_spacing": 0.5,
+    "max_start_cost": np.inf, "max_cost": 9.0, "power_epsilon": 1e-12, "diagonal_epsilon": 1e-9,
+    "min_noise_spacing": 0.5,
     "residual_samples": 128.0, "correlated_cost": 0.25,
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from caloric.frames import Frames
 from caloric.image import reading
 from caloric.image.pixels import to_gray
 from caloric.matching import refinement
-from caloric.matching.refinement import Octaves, Refined
+from caloric.matching.refinement import Descent, Octaves, Refined
 from caloric.types import FloatArray
 
 _MEMORY = 256e6  # maximum size of the images that a worker keeps, in bytes
@@ -49,13 +49,19 @@ class View:
         return Frames(maps, np.zeros(len(maps), np.float32)).moved(self.to_stored).maps
 
 
-def refine(first: View, second: View, maps_a: FloatArray, maps_b: FloatArray) -> Refined:
+def refine(
+    first: View,
+    second: View,
+    maps_a: FloatArray,
+    maps_b: FloatArray,
+    descent: Descent = refinement.descend,
+) -> Refined:
     """Return frames of the second image (k, 2, 3), aligned with those of the first.
 
     All frames are in the coordinates of the files, covariances in those of the upright image.
     """
     result = refinement.refine(
-        first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b)
+        first.octaves, second.octaves, first.upright(maps_a), second.upright(maps_b), descent
     )
     return replace(result, maps=second.stored_maps(result.maps))
 

@@ -36,6 +36,7 @@ from caloric.extraction import dispatch
 from caloric.features import encoding_of, offset_of
 from caloric.frames import Frames
 from caloric.image import tiles
+from caloric.matching import refinement
 from caloric.matching.two_views import TwoViews
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
@@ -52,7 +53,7 @@ COLUMNS = (
     ("origins", "uint32s"), ("added", "uint32s"), ("maps", "float32s"), ("descriptors", "uint8s"),
     ("geometries", "string"), ("made_from", "string"),
 )  # fmt: skip
-_VERSION = 2  # version of the rows and of the rules by which they are chosen
+_VERSION = 3  # version of the rows and of the rules by which they are chosen
 
 
 def shards(store: Path) -> Shards:
@@ -156,7 +157,8 @@ class _Worker:
             assert pair.matrix is not None
             model = cast(GeometryModel, pair.model)
             matches = pair.matches.astype(np.int64)
-            refine = partial(image_cache.refine, first, view)
+            descent = partial(refinement.descend, max_start_cost=proposals.MAX_START_COST)
+            refine = partial(image_cache.refine, first, view, descent=descent)
             return Source(number, observed, matches, pair.matrix, model, refine)
 
         def describe(maps: FloatArray) -> NDArray[np.float32]:

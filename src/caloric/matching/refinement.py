@@ -152,7 +152,7 @@ class Outcome:
     ``maps`` (m, 2, 3) are the frames, ``shifts`` (m, 2, 2) the covariances of their positions by
     image noise in units of σ of the frames, ``total_shifts`` those by all errors. ``statistics``
     (m, 3) are the costs before and after, at the last σ, and the mean square gradient of the first
-    image; all are 0 if the match was given up after the first σ.
+    image; all are 0 if the match was given up before the last σ.
     """
 
     maps: ArrayOrTensor
@@ -210,18 +210,25 @@ def _unknown(like: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def descend(
-    image_a: Pixels | Octaves, image_b: Pixels | Octaves, a: FloatArray, b: FloatArray
+    image_a: Pixels | Octaves,
+    image_b: Pixels | Octaves,
+    a: FloatArray,
+    b: FloatArray,
+    max_start_cost: float = np.inf,
 ) -> Outcome:
-    """Return the outcome of the steps of all matches, by the compiled core or else by NumPy."""
+    """Return the outcome of the steps of all matches, by the compiled core or else by NumPy.
+
+    A match is given up if its cost exceeds ``max_start_cost`` before the first step.
+    """
     first, second = threads.each(prepared, (image_a, image_b))
     core = native.core()
 
     def block(rows: range) -> tuple[FloatArray, ...]:
         part = slice(rows.start, rows.stop)
         if core is None:
-            return refinement_steps.descend((first, second), a[part], b[part], _tables())
-        noise = first.noise, second.noise
-        return _by_core(core, first.levels, second.levels, a[part], b[part], noise)
+            images = first, second
+            return refinement_steps.descend(images, a[part], b[part], _tables(), max_start_cost)
+        return _by_core(core, first, second, a[part], b[part], max_start_cost)
 
     parts = threads.each(block, threads.strips(len(a), _BLOCK if core is None else _CORE_BLOCK))
     return Outcome(*(np.concatenate(v) for v in zip(*parts, strict=True)))
@@ -229,31 +236,34 @@ def descend(
 
 def _by_core(
     core: Any,
-    first: list[Pixels],
-    second: list[Pixels],
+    first: Octaves,
+    second: Octaves,
     a: FloatArray,
     b: FloatArray,
-    noise: tuple[float, float],
+    max_start_cost: float,
 ) -> tuple[FloatArray, ...]:
     """Return the same as :func:`caloric.matching.refinement_steps.descend`."""
-    count = max(len(first), len(second))
+    count = max(len(first.levels), len(second.levels))
     variances, correlations = zip(*(noise_of(i) for i in range(count)), strict=True)
     filter_pairs = [filters(blur) for blur in BLURS]
     result = tuple(np.empty((len(a), *shape)) for shape in ((2, 3), (2, 2), (2, 2), (3,)))
     core.refine_matches(
-        first=first, second=second, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b),
+        first=first.levels, second=second.levels,
+        a=np.ascontiguousarray(a), b=np.ascontiguousarray(b),
         window=ROOT.reshape(SIDE, SIDE), filters=[(f.smooth, f.slope) for f in filter_pairs],
         steps=list(STEPS),
         constants={
             "spacing": SPACING, "tolerance": TOLERANCE, "max_step": MAX_STEP, "damping": DAMPING,
             "damping_decrease": DAMPING_DECREASE, "damping_increase": DAMPING_INCREASE,
             "min_increased_damping": MIN_INCREASED_DAMPING,
-            "relative_damping": RELATIVE_DAMPING, "max_cost": MAX_COST,
+            "relative_damping": RELATIVE_DAMPING, "max_start_cost": max_start_cost,
+            "max_cost": MAX_COST,
             "power_epsilon": POWER_EPSILON, "diagonal_epsilon": DIAGONAL_EPSILON,
             "min_noise_spacing": MIN_NOISE_SPACING, "residual_samples": RESIDUAL_SAMPLES,
             "correlated_cost": CORRELATED_COST,
         },
-        noise=np.array(noise), variances=np.array(variances), correlations=np.array(correlations),
+        noise=np.array([first.noise, second.noise]),
+        variances=np.array(variances), correlations=np.array(correlations),
         maps=result[0], covariances=result[1], totals=result[2], statistics=result[3],
     )  # fmt: skip
     return result

@@ -393,15 +393,22 @@ def total_covariances(end: Minimum, noise: ArrayOrTensor, t: Tables) -> ArrayOrT
 
 
 def descend(
-    images: tuple[Image, Image], a: ArrayOrTensor, b: ArrayOrTensor, t: Tables
+    images: tuple[Image, Image],
+    a: ArrayOrTensor,
+    b: ArrayOrTensor,
+    t: Tables,
+    max_start_cost: float = np.inf,
 ) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
     """Return the maps, both covariances and the statistics of frames a and b (m, 2, 3).
 
-    See :class:`caloric.matching.refinement.Outcome`.
+    See :func:`caloric.matching.refinement.descend`.
     """
     xp, last = namespace(b), len(BLURS) - 1
     patches, maps = images[0].patches(a), b
     is_plausible: ArrayOrTensor = True
+    if np.isfinite(max_start_cost):
+        template, start = (fields(v, t.gradients[0], t)[0] for v in (patches, images[1].patches(b)))
+        is_plausible = ((start - template) ** 2).sum(1) < max_start_cost
     for blur in range(last):
         end = minimize(patches, images[1], maps, blur, t)
         maps, is_plausible = end.maps, is_plausible & (end.cost < MAX_COST)
