@@ -58,7 +58,7 @@ def test_unchanged_rows_are_reused_and_other_shards_removed(stored, make):
     first = [[("a", "b"), ("a", "c")], [("b", "c")]]
     counts = []
     assert run(stored, first, make, lambda *line: counts.append(line)) == 3
-    assert counts == [("pairs", 2, 3), ("pairs", 3, 3)]
+    assert counts == [("pairs", 0, 3), ("pairs", 2, 3), ("pairs", 3, 3)]
     assert run(stored, first, None) == 0  # nothing is written
     before = stored.all()
     assert run(stored, [[("a", "b"), ("a", "d")], [("b", "c")]], make) == 1
