@@ -207,8 +207,9 @@ class Progress:
         """Report that ``done`` of ``total`` items called ``what`` are done."""
         restarted = done < self._done.get(what, 0)  # COLMAP starts another model
         if what not in self._started or restarted:
-            counted_from_start = done == 0 or self._started
-            self._started[what] = time.monotonic() if counted_from_start else self._created
+            # A first report of finished items says that the work began before it.
+            began_before = done > 0 and not self._started
+            self._started[what] = self._created if began_before else time.monotonic()
         self._done[what] = done
         if not self._bars.console.is_terminal:
             self._print(what, done, total)

@@ -79,14 +79,14 @@ def stored_images(store: Path) -> dict[str, StoredImage]:
     return {name: image for path, version in files for name, image in _images(path, version)}
 
 
-@lru_cache(maxsize=1 << 16)
-def _images(path: Path, version: tuple[int, int]) -> list[tuple[str, StoredImage]]:
+@lru_cache(maxsize=1 << 16)  # the shards of a million images; each step asks for them
+def _images(path: Path, version: tuple[int, int]) -> tuple[tuple[str, StoredImage], ...]:
     """Return the names and images of a shard."""
     columns = ["name", "content", "settings", "count"]
-    return [
+    return tuple(
         (row["name"], StoredImage(path, f"{row['content']} {row['settings']}", row["count"]))
-        for row in Shards(path.parent, COLUMNS).read(path, columns)
-    ]
+        for row in shards(path.parents[1]).read(path, columns)
+    )
 
 
 def sizes(store: Path) -> dict[str, tuple[int, int]]:

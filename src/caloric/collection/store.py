@@ -120,9 +120,9 @@ class Shards:
 
         Columns that a shard of an earlier version does not have are left out.
         """
-        version = file_version(path)
+        parquet, version = _arrow().parquet, file_version(path)
         with _reading(path):
-            file = _arrow().parquet.ParquetFile(
+            file = parquet.ParquetFile(
                 path, metadata=_footer(path, version), pre_buffer=False,
                 page_checksum_verification=True,
             )  # fmt: skip
