@@ -185,7 +185,7 @@ struct RefinementTask {
   i64 count;
 };
 
-// ---- Two-view geometry (equations.cpp; the same for all builds)
+// ---- Two-view geometry (equations.cpp, fitting.cpp; the same for all builds)
 
 // Matched points x and y (count, 2), and the matrix (3, 3) of a homography or of an epipolar geometry.
 struct Matches {
@@ -219,6 +219,24 @@ struct EquationsTask {
 void square_residuals(const Matches &matches, double *squares);
 // Writes the Hessian (9, 9) and the gradient (9,) by the entries of the matrix, and returns the new mixture.
 Mixture normal_equations(const EquationsTask &task, Mixture mixture, double *hessian, double *gradient);
+
+// Of the Gauss-Newton steps: see caloric.matching.fitting.
+struct FitConstants {
+  int steps;
+  double tolerance, ridge;
+};
+
+// Writes the fitted matrix (3, 3). The state of a homography (9 parameters) or an affine map (6) is its matrix, that of
+// a fundamental matrix (7) is U, Vt and s. The matrix of the task is not used.
+void fit_model(const EquationsTask &task, Mixture mixture, const FitConstants &constants, const double *state,
+               int parameters, double *matrix);
+
+// ---- Points of an image (points.cpp; the same for all builds)
+
+// Writes squared distances and indices (queries_count, count) of the points nearest to each query, in this order.
+// Returns false for points in dense clusters, for which it would be slow.
+bool find_nearest_points(const double *points, i64 points_count, const double *queries, i64 queries_count, i64 count,
+                         double *squares, i64 *indices);
 
 // ---- Builds
 

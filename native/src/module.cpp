@@ -406,14 +406,14 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 using Points2 = In<double, nb::shape<-1, 2>>;
 using Matrix3 = In<double, nb::shape<3, 3>>;
 
-Matches to_matches(const Points2 &x, const Points2 &y, const Matrix3 &matrix, bool planar) {
+Matches to_matches(const Points2 &x, const Points2 &y, const double *matrix, bool planar) {
   require(x.shape(0) == y.shape(0), "y: expected as many points as in x");
-  return {x.data(), y.data(), matrix.data(), (i64)x.shape(0), planar};
+  return {x.data(), y.data(), matrix, (i64)x.shape(0), planar};
 }
 
 // Returns squared residuals (n,).
 auto square_residuals_of(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
-  const Matches matches = to_matches(x, y, matrix, planar);
+  const Matches matches = to_matches(x, y, matrix.data(), planar);
   std::vector<double> squares(matches.count);
   {
     nb::gil_scoped_release released;
@@ -423,12 +423,9 @@ auto square_residuals_of(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
   return to_array(std::move(squares), count);
 }
 
-// Returns the deviation and the share of the mixture.
-std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matrix, bool planar,
-                                              In<double, nb::ndim<1>> variances, i64 cells, double scale,
-                                              bool by_density, std::pair<double, double> mixture,
-                                              const nb::dict &constants, Out<double, nb::shape<9, 9>> hessian,
-                                              Out<double, nb::shape<9>> gradient) {
+EquationsTask to_equations(const Points2 &x, const Points2 &y, const double *matrix, bool planar,
+                           const In<double, nb::ndim<1>> &variances, i64 cells, double scale, bool by_density,
+                           const nb::dict &constants) {
   EquationsTask task{};
   task.matches = to_matches(x, y, matrix, planar);
   require((i64)variances.shape(0) == task.matches.count, "variances: expected one per match");
@@ -450,16 +447,62 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
   task.cells = cells;
   task.scale = scale;
   task.by_density = by_density;
+  return task;
+}
+
+// Returns the deviation and the share of the mixture.
+std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matrix, bool planar,
+                                              In<double, nb::ndim<1>> variances, i64 cells, double scale,
+                                              bool by_density, std::pair<double, double> mixture,
+                                              const nb::dict &constants, Out<double, nb::shape<9, 9>> hessian,
+                                              Out<double, nb::shape<9>> gradient) {
+  const EquationsTask task = to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
   double *h = hessian.data(), *g = gradient.data();
   nb::gil_scoped_release released;
   const Mixture result = normal_equations(task, {mixture.first, mixture.second}, h, g);
   return {result.deviation, result.share};
 }
 
+// Writes squared distances and indices (n, count); returns false for points in dense clusters.
+bool nearest_points(Points2 points, Points2 queries, Out<double, nb::ndim<2>> squares, Out<i64, nb::ndim<2>> indices) {
+  const i64 rows = (i64)queries.shape(0), count = (i64)squares.shape(1);
+  require(count > 0 && count <= (i64)points.shape(0), "squares: expected one column per point, or fewer");
+  require((i64)squares.shape(0) == rows && (i64)indices.shape(0) == rows && (i64)indices.shape(1) == count,
+          "squares, indices: expected one row per query");
+  for (const Points2 *values : {&points, &queries})
+    for (std::size_t i = 0; i < values->size(); ++i)
+      require(std::abs(values->data()[i]) < 1e150, "points, queries: expected finite numbers below 1e150");
+  const double *p = points.data(), *q = queries.data();
+  double *s = squares.data();
+  i64 *k = indices.data();
+  nb::gil_scoped_release released;
+  return find_nearest_points(p, (i64)points.shape(0), q, rows, count, s, k);
+}
+
+// Writes the fitted matrix.
+void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar, In<double, nb::ndim<1>> variances,
+         i64 cells, double scale, bool by_density, std::pair<double, double> mixture, const nb::dict &constants,
+         In<double, nb::ndim<1>> state, int parameters, const nb::dict &fit_constants) {
+  const EquationsTask task =
+      to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
+  FitConstants steps{};
+  NamedConstants(fit_constants)
+      .read("steps", steps.steps)
+      .read("tolerance", steps.tolerance)
+      .read("ridge", steps.ridge)
+      .require_no_others();
+  require(planar ? parameters == 6 || parameters == 9 : parameters == 7, "parameters: expected 6, 7 or 9");
+  require(state.shape(0) == (planar ? 9 : 19), "state: expected 9 numbers, or 19 of a fundamental matrix");
+  const double *s = state.data();
+  double *m = matrix.data();
+  nb::gil_scoped_release released;
+  fit_model(task, {mixture.first, mixture.second}, steps, s, parameters, m);
+}
+
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 12;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 13;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -480,6 +523,11 @@ NB_MODULE(caloric_native, m) {
   m.def("normal_equations", &normal_equations_of, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix"),
         nb::arg("planar"), nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"),
         nb::arg("mixture"), nb::arg("constants"), nb::arg("hessian").noconvert(), nb::arg("gradient").noconvert());
+  m.def("fit", &fit, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix").noconvert(), nb::arg("planar"),
+        nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"), nb::arg("mixture"),
+        nb::arg("constants"), nb::arg("state"), nb::arg("parameters"), nb::arg("fit_constants"));
+  m.def("nearest_points", &nearest_points, nb::arg("points"), nb::arg("queries"), nb::arg("squares").noconvert(),
+        nb::arg("indices").noconvert());
   m.def("pack", &pack, nb::arg("b"));
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   nb::class_<Columns>(m, "Columns")

@@ -23,17 +23,19 @@ typedef std::int32_t Int32;
 // interleaved, 4 of each column at a time.
 //
 // Vector instructions of x86 multiply unsigned by signed bytes: columns are stored plus 128, and sums start at
-// -128 sum(q_a). Without VNNI products are summed in pairs of int16, which bounds the norm of both halves of a row.
+// -128 sum(q_a). Without VNNI products are summed in int16: first two neighboring ones, then every second of these sums
+// over a part of the depth. This limits the sum of neighboring entries of a row, and the norms of such entries.
 // AMX multiplies matrices of signed bytes, with 16 rows of 64 bytes.
 
 #if defined(__AMX_INT8__) || defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(CALORIC_NEON)
 constexpr bool SUMS_INT16 = false;
-constexpr float MAX_ROW = 127;
 #else
 constexpr bool SUMS_INT16 = true;
-constexpr float MAX_ROW = 64;  // a sum of two products with bytes up to 255 must not saturate
 #endif
-constexpr float MAX_COLUMN = 127;
+constexpr float LARGEST = 127;
+constexpr float MAX_PAIR = 128;  // sum of two entries of a row: times bytes up to 255 it is below 2^15
+constexpr float MAX_NORM = 181;  // products of such norms are below 2^15
+constexpr i64 PART = 64;         // bytes that are summed in int16
 
 #if defined(CALORIC_NEON)
 constexpr int ROWS = 8, VECTORS = 2, ZERO = 0;
@@ -52,6 +54,9 @@ constexpr i64 bytes_per_row(i64 depth) { return (depth + 63) / 64 * 64; }
 #else
 constexpr i64 bytes_per_row(i64 depth) { return padded_depth(depth); }
 #endif
+
+// Returns the number of parts of a row whose sums have their own start.
+constexpr i64 parts_per_row(i64 depth) { return SUMS_INT16 ? (depth + PART - 1) / PART : 1; }
 
 #if defined(CALORIC_NEON)
 inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
@@ -164,19 +169,28 @@ inline IntVec load_bytes(const std::uint8_t *p) {
 
 inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::uint8_t *b, i64 depth,
                           IntVec (&result)[ROWS][VECTORS]) {
-  IntVec total[ROWS][VECTORS];
-  unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { total[r][v] = spread(start[r]); }); });
-  for (i64 k = 0; k < depth; k += 4) {
-    IntVec right[VECTORS];
-    unroll<VECTORS>([&](auto v) { right[v] = load_bytes(b + GROUP * k + v * sizeof(IntVec)); });
+  const i64 parts = parts_per_row(depth);
+  for (i64 part = 0; part < parts; ++part) {
+    IntVec total[ROWS][VECTORS];
+    unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { total[r][v] = spread(start[r * parts + part]); }); });
+    const i64 end = SUMS_INT16 ? std::min(depth, (part + 1) * PART) : depth;
+    for (i64 k = part * PART; k < end; k += 4) {
+      IntVec right[VECTORS];
+      unroll<VECTORS>([&](auto v) { right[v] = load_bytes(b + GROUP * k + v * sizeof(IntVec)); });
+      unroll<ROWS>([&](auto r) {
+        Int32 four;
+        std::memcpy(&four, a + r * depth + k, 4);
+        const IntVec left = spread(four);
+        unroll<VECTORS>([&](auto v) { total[r][v] = dot(total[r][v], right[v], left); });
+      });
+    }
     unroll<ROWS>([&](auto r) {
-      Int32 four;
-      std::memcpy(&four, a + r * depth + k, 4);
-      const IntVec left = spread(four);
-      unroll<VECTORS>([&](auto v) { total[r][v] = dot(total[r][v], right[v], left); });
+      unroll<VECTORS>([&](auto v) {
+        const IntVec sum = finish(total[r][v]);
+        result[r][v] = part == 0 ? sum : result[r][v] + sum;
+      });
     });
   }
-  unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { result[r][v] = finish(total[r][v]); }); });
 }
 #endif
 
@@ -203,20 +217,38 @@ inline Vec load_row(const float *row, i64 k, i64 depth) {
   return k < depth ? load(row + k, depth - k) : Vec{};
 }
 
-// Writes the integers q (bytes per row,) of a row (depth,), at most `largest` in magnitude.
-QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q) {
-  Vec peak = {}, squares = {};
-  float half_squares[2] = {};
+// Returns the largest factor of a row (depth,) with which no sum of int16 overflows. Rounding adds up to 1/2 to each
+// entry, unless they are integers. Neighboring entries of columns may have any sum.
+float largest_factor(const float *row, i64 depth, bool are_integers, bool is_column) {
+  float pair = 0, square = 0;
+  for (i64 part = 0; part < depth; part += PART) {
+    float squares[2] = {};  // of every second pair of entries
+    for (i64 k = part; k < std::min(depth, part + PART); k += 2) {
+      const float a = std::abs(row[k]), b = k + 1 < depth ? std::abs(row[k + 1]) : 0;
+      pair = std::max(pair, a + b);
+      squares[k / 2 % 2] += a * a + b * b;
+    }
+    square = std::max({square, squares[0], squares[1]});
+  }
+  const float added = are_integers ? 0 : 0.5f;
+  const float factor = (MAX_NORM - added * std::sqrt(PART / 2.0f)) / (1.001f * std::sqrt(square));
+  return is_column ? factor : std::min(factor, (MAX_PAIR - 2 * added) / (1.00001f * pair));
+}
+
+// Writes the integers q (bytes per row,) of a row or a column (depth,).
+QuantizedRow quantize(const float *row, i64 depth, bool is_column, std::int8_t *q) {
+  Vec peak = {}, squares = {}, fractions = {};
   for (i64 k = 0; k < depth; k += LANES) {
     const Vec value = load_row(row, k, depth);
     peak = max(peak, abs_difference(value, Vec{}));
     squares = mul_add(value, value, squares);
+    fractions = fractions + abs_difference(value, __builtin_convertvector(floor_to_int(value), Vec));
   }
-  float largest_entry = 0, square = 0;
+  float largest_entry = 0, square = 0, fraction = 0;
   for (int l = 0; l < LANES; ++l) {
     largest_entry = std::max(largest_entry, peak[l]);
+    fraction += fractions[l];
     square += squares[l];
-    half_squares[l % 4 / 2] += squares[l];
   }
   const i64 padded = bytes_per_row(depth);
   const float norm = 1.001f * std::sqrt(square);
@@ -224,11 +256,13 @@ QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q
     std::memset(q, 0, padded);
     return {0, norm, norm};
   }
-  float factor = largest / largest_entry;
+  // Integers, as those of descriptors in bytes, need no rounding if they are small enough.
+  float factor = LARGEST / largest_entry;
+  const bool are_integers = fraction == 0 && factor >= 1;
+  if (are_integers) factor = 1;
   if (SUMS_INT16) {
-    // By Cauchy-Schwarz, sums over half of the entries are below 2^15; rounding adds up to 1/2 to each entry.
-    const float half_norm = 1.001f * std::sqrt(std::max(half_squares[0], half_squares[1]));
-    factor = std::min(factor, (181 - 0.5f * std::sqrt((float)padded / 2)) / half_norm);
+    const float limit = largest_factor(row, depth, are_integers, is_column);
+    if (limit < factor) factor = are_integers ? largest_factor(row, depth, false, is_column) : limit;
   }
   const float scale = 1 / factor;
   Vec errors = {};
@@ -246,14 +280,17 @@ QuantizedRow quantize(const float *row, i64 depth, float largest, std::int8_t *q
   return {scale, 1.001f * std::sqrt(squared_error), norm};
 }
 
-// Returns the start of the sums of products with integers q (depth,).
-Int32 start_of_sums(const std::int8_t *q, i64 depth) {
-  std::uint32_t sums[2] = {};
-  for (i64 k = 0; k < depth; k += 4) {
-    sums[0] -= ZERO * (q[k] + q[k + 1]);
-    sums[1] -= ZERO * (q[k + 2] + q[k + 3]);
+// Writes the start of the sums of products with integers q (depth,), for each part of the depth.
+void write_starts(const std::int8_t *q, i64 depth, Int32 *starts) {
+  for (i64 part = 0; part < parts_per_row(depth); ++part) {
+    std::uint32_t sums[2] = {};
+    const i64 end = SUMS_INT16 ? std::min(depth, (part + 1) * PART) : depth;
+    for (i64 k = part * PART; k < end; k += 4) {
+      sums[0] -= ZERO * (q[k] + q[k + 1]);
+      sums[1] -= ZERO * (q[k + 2] + q[k + 3]);
+    }
+    starts[part] = (Int32)(SUMS_INT16 ? (sums[0] & 0xffff) | sums[1] << 16 : sums[0] + sums[1]);
   }
-  return (Int32)(SUMS_INT16 ? (sums[0] & 0xffff) | sums[1] << 16 : sums[0] + sums[1]);
 }
 
 // ---- Search
@@ -304,18 +341,18 @@ class Search {
     const i64 rows = d_.rows, depth = columns_.depth, padded_rows = (rows + ROWS - 1) / ROWS * ROWS;
     q_.assign(padded_rows * depth, 0);
     scale_.assign(padded_rows, 0);
-    start_.assign(padded_rows, 0);
+    start_.assign(padded_rows * parts_per_row(depth), 0);
     error_.assign(padded_rows, 0);
     states_.resize(rows);
     float max_norm = 0, max_half = 0;
     for (i64 y = 0; y < rows; ++y) {
       std::int8_t *q = q_.data() + y * depth;
-      const QuantizedRow row = quantize(d_.a + y * d_.depth, d_.depth, MAX_ROW, q);
+      const QuantizedRow row = quantize(d_.a + y * d_.depth, d_.depth, false, q);
       scale_[y] = row.scale;
       error_[y] = row.error;
       max_norm = std::max(max_norm, row.norm);
       max_half = std::max(max_half, d_.half_a[y]);
-      start_[y] = start_of_sums(q, depth);
+      write_starts(q, depth, start_.data() + y * parts_per_row(depth));
     }
     for (i64 c = 0; c < d_.columns; ++c) max_half = std::max(max_half, d_.half_b[c]);
     // Scores of the same pair differ by at most this, in whatever order products are summed.
@@ -343,8 +380,8 @@ class Search {
   // Notes the pairs of ROWS rows and GROUP columns whose bound exceeds a limit.
   void screen(i64 y, i64 x) {
     IntVec products[ROWS][VECTORS];
-    multiply_tile(q_.data() + y * columns_.depth, start_.data() + y, columns_.values.data() + x * columns_.depth,
-                  columns_.depth, products);
+    multiply_tile(q_.data() + y * columns_.depth, start_.data() + y * parts_per_row(columns_.depth),
+                  columns_.values.data() + x * columns_.depth, columns_.depth, products);
     Vec scale[VECTORS], offset[VECTORS], column_limit[VECTORS];
     std::memcpy(scale, columns_.scale.data() + x, sizeof scale);
     std::memcpy(offset, column_offset_.data() + x, sizeof offset);
@@ -366,7 +403,8 @@ class Search {
         const int column = __builtin_ctzll(bits) / BITS_PER_COLUMN;
         const float bound = ((const float *)bounds[r])[column];
         // Earlier pairs of the tile may have raised the limits.
-        if (bound > std::min(limits_[y + r], column_limits_[x + column] - offset_[y + r])) note(y + r, x + column, bound);
+        const float limit = std::min(limits_[y + r], column_limits_[x + column] - offset_[y + r]);
+        if (bound > limit) note(y + r, x + column, bound);
       }
   }
 
@@ -475,7 +513,7 @@ QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
   result.error.assign(padded_columns, 0);
   std::vector<std::int8_t> q(padded);
   for (i64 c = 0; c < columns; ++c) {
-    const QuantizedRow row = quantize(b + c * depth, depth, MAX_COLUMN, q.data());
+    const QuantizedRow row = quantize(b + c * depth, depth, true, q.data());
     result.scale[c] = row.scale;
     result.error[c] = row.error;
     result.max_norm = std::max(result.max_norm, row.norm);

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caloric.bench.speed import setting
 from caloric.matching import fitting, geometry, models, robust
+from caloric.runtime import native
 
 K = np.array([[900.0, 0, 500], [0, 880, 400], [0, 0, 1]])
 HOMOGRAPHY = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
@@ -192,3 +194,29 @@ def test_trusted_matches_are_fitted_if_they_suffice():
     precise = np.arange(len(p)) < 100
     assert error(precise) < 0.3 * error(None)
     assert error(np.arange(len(p)) < 10) == error(None)  # too few
+
+
+@pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
+@pytest.mark.parametrize("model", ["homography", "affine", "fundamental"])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), noise=st.sampled_from([0.0, 0.5]))
+def test_the_compiled_fit_agrees_with_numpy(model, seed, noise):
+    rng = np.random.default_rng(seed)
+    p, q, truth = scene(model, rng, noise=noise)
+    q[:60] += rng.normal(0, 60, (60, 2))
+    matches = fitting.Correspondences(p, q, model, variances=rng.uniform(0, 0.5, len(p)))
+    start = disturbed(truth, rng, model)
+    compiled = fitting.fit(matches, start, 4.0)
+    with setting(**{native.SETTING: "0"}):
+        plain = fitting.fit(matches, start, 4.0)
+    changes = np.abs(models.residual(p, q, model, compiled) - models.residual(p, q, model, plain))
+    assert changes.max() < 1e-6
+
+
+@pytest.mark.parametrize("enabled", ["0", "1"])
+def test_a_fit_that_matches_do_not_determine_is_finite(enabled):
+    p = np.linspace(0, 100, 30)[:, None] * (1.0, 2.0)  # on a line
+    with setting(**{native.SETTING: enabled}):
+        for model, start in (("homography", np.eye(3)), ("fundamental", models.cross([1.0, 0, 0]))):
+            fitted = fitting.fit(fitting.Correspondences(p, p, model), start, 2.0)
+            assert np.isfinite(fitted).all()

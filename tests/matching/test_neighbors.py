@@ -6,7 +6,9 @@ from scipy.spatial.distance import cdist
 
 import caloric
 import photographs
+from caloric.bench.speed import setting
 from caloric.matching import neighbors
+from caloric.runtime import native
 
 
 def test_matching_is_exact():
@@ -96,3 +98,25 @@ def test_neighbors_are_exact_far_from_the_origin(offset):
     np.testing.assert_array_equal(matches.indices[:, 1], true.argmin(1)[matches.indices[:, 0]])
     np.testing.assert_allclose(matches.distances, true[tuple(matches.indices.T)], rtol=1e-3)
     assert caloric.match(a, a, ratio=None).distances.max() == 0
+
+
+@pytest.mark.parametrize("compiled", ["0", "1"])
+@pytest.mark.parametrize("spread", [1, 22, 80])  # those of descriptors have 22
+@pytest.mark.parametrize("dimension", [36, 128, 145])
+def test_distances_of_bytes_are_exact_and_of_equal_ones_the_first_counts(
+    compiled, spread, dimension
+):
+    rng = np.random.default_rng(spread)
+    a, b = (
+        rng.normal(128, spread, (n, dimension)).round().clip(0, 255).astype(np.uint8)
+        for n in (300, 400)
+    )
+    b[100:200] = b[:100]  # equal distances
+    a[:50] = b[150:200]
+    squares = ((a[:, None].astype(int) - b) ** 2).sum(2)
+    with setting(**{native.SETTING: compiled}):
+        result = neighbors.neighbors(a.astype(np.float32), b.astype(np.float32), None, 0.0)
+    np.testing.assert_array_equal(result.nearest, squares.argmin(1))
+    ordered = np.sort(squares, 1)
+    for distances, expected in ((result.first, ordered[:, 0]), (result.second, ordered[:, 1])):
+        np.testing.assert_array_equal(distances, np.sqrt(expected.astype(np.float32)))

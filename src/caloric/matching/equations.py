@@ -8,6 +8,7 @@ residual relative to both.
 
 from dataclasses import dataclass, replace
 from math import pi, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,12 +124,18 @@ class Problem:
             return self._by_numpy(matrix, mixture, by_density)
         hessian, gradient = np.empty((9, 9)), np.empty(9)
         deviation, share = core.normal_equations(
-            x=self.x, y=self.y, matrix=np.ascontiguousarray(matrix), planar=self.planar,
-            variances=self.variances, cells=_CELLS, scale=self.units.scale, by_density=by_density,
-            mixture=(mixture.deviation, mixture.share), constants=vars(self.loss),
-            hessian=hessian, gradient=gradient,
+            matrix=np.ascontiguousarray(matrix), hessian=hessian, gradient=gradient,
+            **self.arguments(mixture, by_density),
         )  # fmt: skip
         return Equations(hessian, gradient, Mixture(deviation, share))
+
+    def arguments(self, mixture: Mixture, by_density: bool) -> dict[str, Any]:
+        """Return the arguments of the compiled core that describe the problem."""
+        return {
+            "x": self.x, "y": self.y, "planar": self.planar, "variances": self.variances,
+            "cells": _CELLS, "scale": self.units.scale, "by_density": by_density,
+            "mixture": (mixture.deviation, mixture.share), "constants": vars(self.loss),
+        }  # fmt: skip
 
     def _by_numpy(self, matrix: FloatArray, mixture: Mixture, by_density: bool) -> Equations:
         fit = (PlaneFit if self.planar else LineFit).of(matrix, self.x, self.y)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from caloric.matching import models
 from caloric.matching.equations import Mixture, Problem
 from caloric.matching.models import Model
+from caloric.runtime import native
 from caloric.types import FloatArray, GeometryModel
 
 _STEPS = 15
@@ -72,9 +73,25 @@ def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> Float
     if problem is None:
         return matrix
     current = problem.units.start(matches.model, matrix, matches.cameras)
-    mixture = Mixture(problem.loss.max_error)
+    descend = _by_numpy if native.core() is None or current.state is None else _by_core
+    fitted = descend(problem, current, Mixture(problem.loss.max_error))
+    return _scaled(matches.model, problem.units.finish(matches.model, fitted))
+
+
+def _by_core(problem: Problem, current: Model, mixture: Mixture) -> FloatArray:
+    """Return the fitted matrix (3, 3), in normalized coordinates."""
+    matrix = np.empty((3, 3))
+    native.core().fit(
+        matrix=matrix, state=current.state, parameters=len(current.changes),
+        fit_constants={"steps": _STEPS, "tolerance": _TOLERANCE, "ridge": _RIDGE},
+        **problem.arguments(mixture, by_density=problem.planar),
+    )  # fmt: skip
+    return matrix
+
+
+def _by_numpy(problem: Problem, current: Model, mixture: Mixture) -> FloatArray:
     for _ in range(_STEPS):
-        hessian, gradient, mixture = _equations(problem, current, mixture, matches.planar)
+        hessian, gradient, mixture = _equations(problem, current, mixture, problem.planar)
         try:
             step = np.asarray(-np.linalg.solve(hessian, gradient), np.float64)
         except np.linalg.LinAlgError:
@@ -84,7 +101,7 @@ def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> Float
         current = current.moved(step)
         if np.abs(step).max() < _TOLERANCE:
             break
-    return _scaled(matches.model, problem.units.finish(matches.model, current.matrix))
+    return current.matrix
 
 
 def _scaled(model: GeometryModel, matrix: FloatArray) -> FloatArray:

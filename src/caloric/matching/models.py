@@ -173,7 +173,18 @@ class _InUnits:
         return matrices
 
 
-class _Plane(_InUnits):
+class _Entries(_InUnits):
+    """A model that is determined by the entries of its matrix."""
+
+    matrix: FloatArray
+
+    @property
+    def state(self) -> FloatArray:
+        """What determines the model, for the compiled core."""
+        return self.matrix.ravel()
+
+
+class _Plane(_Entries):
     """A homography, parametrized by its nine entries; it is defined up to scale."""
 
     changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
@@ -185,7 +196,7 @@ class _Plane(_InUnits):
         return _Plane(self.matrix + step.reshape(3, 3))
 
 
-class _Affine(_InUnits):
+class _Affine(_Entries):
     """An affine map: a homography whose last row stays 0, 0, 1."""
 
     changes = np.eye(9).reshape(9, 3, 3)[:6]
@@ -203,6 +214,11 @@ class _Fundamental(_InUnits):
     def __init__(self, matrix: FloatArray) -> None:
         self.u, values, self.vt = np.linalg.svd(matrix)
         self.s = values[1] / values[0] if values[0] > 0 else 0.0
+
+    @property
+    def state(self) -> FloatArray:
+        """What determines the model, for the compiled core."""
+        return np.concatenate([self.u.ravel(), self.vt.ravel(), [self.s]])
 
     @property
     def matrix(self) -> FloatArray:
@@ -225,6 +241,8 @@ class _Fundamental(_InUnits):
 
 class _Essential:
     """E = [t]× R, parametrized by a rotation of R and two changes of the unit vector t."""
+
+    state = None  # the compiled core does not fit essential matrices
 
     def __init__(self, matrix: FloatArray, cameras: Sequence[FloatArray]) -> None:
         self.rotation, _, translation = cv2.decomposeEssentialMat(matrix)

@@ -169,6 +169,8 @@ class Reference:
         is the same, but takes longer.
         """
         mean = b.mean(0, dtype=np.float64).astype(np.float32)
+        if (b == np.rint(b)).all():  # integers minus integers are multiplied without rounding
+            mean = np.rint(mean)
         b = b - mean
         half, core = _half_squares(b), native.core()
         positions = None if xy is None else np.ascontiguousarray(xy, np.float64)

@@ -15,6 +15,7 @@ from caloric.types import FloatArray
 # more precise if many matches are precise; a wide one is needed if few are. A scene is rarely
 # planar to a fraction of a pixel.
 _PLANAR_SEARCHES, _EPIPOLAR_SEARCHES = (1.0, 0.25), (0.25, 0.125, 1.0)
+_FIRST_OF_MANY = 0.5  # the first threshold for many matches, whose fit is precise from any start
 _SUFFICIENT = 0.5  # share of matches: a higher score ends the search
 # If the score is below this share of the matches and below this number, frames are sampled too.
 _LOW_SHARE, _LOW_COUNT = 0.25, 50
@@ -35,19 +36,21 @@ class Effort:
     """When the search for a model ends.
 
     ``confidence`` is the probability that random sampling has found the best model; a score above
-    ``enough`` is sufficient.
+    ``enough`` is sufficient. An epipolar geometry of at least ``many`` matches is first searched
+    with a wider threshold, which takes less time.
     """
 
     confidence: float
     enough: float
+    many: float
 
 
-THOROUGH = Effort(confidence=0.9999, enough=np.inf)
+THOROUGH = Effort(confidence=0.9999, enough=np.inf, many=np.inf)
 # For many pairs: in three collections no accepted pair was lost, and 0.1 % of the inliers;
-# verification took half to three quarters of the time.
-# (Searching with the wide threshold first takes two thirds of that, for as many pairs, but models
-# of the most difficult collection were worse.)
-QUICK = Effort(confidence=0.99, enough=30.0)
+# verification took a quarter to three quarters of the time.
+# (A wider threshold for all pairs takes less time and finds as many, but models of the most
+# difficult collection were worse.)
+QUICK = Effort(confidence=0.99, enough=30.0, many=300)
 
 
 class GeometryEstimator(Protocol):
@@ -75,7 +78,7 @@ def estimate(
 ) -> FloatArray | None:
     """Return the model estimated by MAGSAC++ (OpenCV) and fitted to its inliers."""
     best, enough = None, min(effort.enough, _SUFFICIENT * len(matches))
-    for share in _PLANAR_SEARCHES if matches.planar else _EPIPOLAR_SEARCHES:
+    for share in _searches(matches, effort):
         parameters = _parameters(seed, share * threshold, effort.confidence)
         best = _better(best, fitted(matches, _sampled(matches, parameters), threshold))
         if best is not None and best.score > enough:
@@ -86,6 +89,14 @@ def estimate(
         matrix = sampling.search(matches.frames, model, threshold, seed, cameras)
         best = _better(best, fitted(matches, matrix, threshold))
     return None if best is None else best.matrix
+
+
+def _searches(matches: Correspondences, effort: Effort) -> tuple[float, ...]:
+    """Return the thresholds of random sampling in the order of the searches."""
+    if matches.planar:
+        return _PLANAR_SEARCHES
+    first = (_FIRST_OF_MANY,) if len(matches) >= effort.many else ()
+    return (*first, *_EPIPOLAR_SEARCHES)
 
 
 def rival(matches: Correspondences, threshold: float, seed: int) -> int:
