@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from caloric.matching import selection
+from caloric.matching import geometry, selection
 
 K = np.array([[900.0, 0, 500], [0, 900, 400], [0, 0, 1]])
 TURN = cv2.Rodrigues(np.array([0.05, 0.2, -0.1]))[0]
@@ -30,6 +30,22 @@ def test_a_plane_is_recognized():
     assert result.model == "homography"
     assert result
     assert result.reason.startswith("homography: the scene is planar or the camera only rotated")
+
+
+@pytest.mark.parametrize("outliers", [0, 60])
+def test_of_a_plane_without_outliers_only_the_homography_is_estimated(outliers, monkeypatch):
+    estimated, estimate = [], geometry.estimate
+    monkeypatch.setattr(
+        geometry, "estimate", lambda *a, **k: estimated.append(k["model"]) or estimate(*a, **k)
+    )
+    p, q = views(scene(lambda xy, _: 5 + 0.3 * xy[:, 0]), TURN, np.array([1.0, 0, 0]))
+    q[:outliers] = q[:outliers][::-1]
+    result = selection.estimate(p, q, **SIZES)
+    assert sorted(estimated) == (["fundamental", "homography"] if outliers else ["homography"])
+    both = [estimate(p, q, model=model, **SIZES) for model in ("homography", "fundamental")]
+    expected = selection.choose(*both)
+    np.testing.assert_array_equal(result.matrix, expected.matrix)
+    assert result.confidence == expected.confidence
 
 
 def test_a_rotating_camera_is_recognized():

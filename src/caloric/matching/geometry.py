@@ -113,8 +113,8 @@ class Geometry:
             map), or of Sampson's distance (fundamental and essential matrix); infinite without a
             model.
         """
-        p = _points(points_a)
-        q = None if points_b is None else _points(points_b)
+        p = checked_points(points_a)
+        q = None if points_b is None else checked_points(points_b)
         if q is None and not models.is_planar(self.model):
             raise InputError(
                 f"the {self.model} matrix maps points to lines: pass the corresponding points of "
@@ -159,7 +159,7 @@ def estimate_with_evidence(
     model, threshold = options.get("model", "homography"), options.get("threshold", 2.0)
     seed, frames = options.get("seed", 0), options.get("frames")
     cameras = check_options(model, threshold, seed, options.get("intrinsics"))
-    p, q = _points(a), _points(b)
+    p, q = checked_points(a), checked_points(b)
     if len(p) != len(q):
         raise InputError(f"{len(p)} points in the first image but {len(q)} in the second")
     no_geometry = Geometry(
@@ -211,7 +211,7 @@ def refitted(
     The confidence stays the same: matches that were found with the geometry are no evidence for it.
     """
     assert known.matrix is not None
-    p, q = _points(a), _points(b)
+    p, q = checked_points(a), checked_points(b)
     cameras = None if known.intrinsics is None else list(known.intrinsics)
     variances = None if covariances is None else fitting.variances(covariances)
     matches = Correspondences(p, q, known.model, cameras, variances, None, trusted)
@@ -224,7 +224,8 @@ def refitted(
     )  # fmt: skip
 
 
-def _points(values: ArrayLike) -> FloatArray:
+def checked_points(values: ArrayLike) -> FloatArray:
+    """Return points (m, 2) as an array; raise InputError for others."""
     points = np.ascontiguousarray(values, np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
         raise InputError(f"matched points must have shape (m, 2), got {points.shape}")

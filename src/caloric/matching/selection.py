@@ -2,19 +2,22 @@
 
 A homography relates two images of a plane, or two images of any scene from one position. For other
 scenes points are only related to epipolar lines, by a fundamental matrix, or by an essential matrix
-if the cameras are calibrated. Both kinds are estimated. Every match of a plane agrees with its
-homography and with the epipolar geometry, so the scene is planar if the epipolar geometry has few
-inliers that the homography does not have.
+if the cameras are calibrated. Every match of a plane agrees with its homography and with the
+epipolar geometry, so the scene is planar if the epipolar geometry has few inliers that the
+homography does not have. Both kinds are estimated, unless almost all matches agree with the
+homography.
 """
 
 from dataclasses import replace
 from typing import Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from caloric.errors import unknown
-from caloric.matching import geometry
+from caloric.matching import geometry, robust
 from caloric.matching.confidence import NEEDED
+from caloric.matching.fitting import Correspondences
 from caloric.matching.geometry import EstimateKeywords, Geometry
 from caloric.runtime import threads
 from caloric.types import GeometryModel, ModelChoice
@@ -22,6 +25,8 @@ from caloric.types import GeometryModel, ModelChoice
 # Inliers of the homography relative to those of the epipolar geometry: above the first, the scene
 # is planar; above the second, most of it is.
 _PLANAR, _MOSTLY_PLANAR = 0.92, 0.6
+_SAMPLE = 100  # matches that show whether a scene may be planar
+_IN_PLANE = "homography: the scene is planar or the camera only rotated"
 _NAMES = {"fundamental": "fundamental matrix", "essential": "essential matrix"}
 
 
@@ -59,9 +64,26 @@ def estimate(
         with_model["model"] = model
         return geometry.estimate(a, b, **with_model)
 
-    both: tuple[GeometryModel, ...] = "homography", epipolar_model(options.get("intrinsics"))
-    plane, epipolar = threads.each(estimated, both)
-    return choose(plane, epipolar)
+    other = epipolar_model(options.get("intrinsics"))
+    if not _may_be_planar(a, b, options.get("threshold", 2.0), options.get("seed", 0)):
+        both: tuple[GeometryModel, ...] = "homography", other
+        return choose(*threads.each(estimated, both))
+    plane = estimated("homography")
+    # An epipolar geometry cannot have so many more inliers that it would be chosen.
+    if plane and len(plane) >= _PLANAR * len(plane.inliers):
+        counts = f"{len(plane)} of {len(plane.inliers)} matches agree with it"
+        return replace(plane, reason=_joined(f"{_IN_PLANE} ({counts})", plane.reason))
+    return choose(plane, estimated(other))
+
+
+def _may_be_planar(a: ArrayLike, b: ArrayLike, threshold: float, seed: int) -> bool:
+    """Return whether most of a sample of matches agree with a homography."""
+    p, q = geometry.checked_points(a), geometry.checked_points(b)
+    if len(p) != len(q) or len(p) < _SAMPLE:
+        return False
+    rows = np.random.default_rng(seed).permutation(len(p))[:_SAMPLE]
+    sample = Correspondences(p[rows], q[rows], "homography")
+    return robust.rival(sample, threshold, seed) >= _PLANAR * _SAMPLE
 
 
 def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
@@ -77,7 +99,7 @@ def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
         chosen = plane if share >= _PLANAR or epipolar.matrix is None else epipolar
         text = "not reliable"
     elif plane and share >= _PLANAR:
-        chosen, text = plane, "homography: the scene is planar or the camera only rotated"
+        chosen, text = plane, _IN_PLANE
     elif not epipolar:
         chosen, text = plane, f"homography: the {name} is not reliable"
     elif share >= _MOSTLY_PLANAR:
