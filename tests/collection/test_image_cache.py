@@ -1,11 +1,16 @@
 """Images that a worker keeps in memory."""
 
+import hashlib
+
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 import caloric
+from caloric.collection import image_cache
 from caloric.collection.image_cache import Views, refine
+from caloric.collection.sources import ImageFile
 
 SIDE = 96
 
@@ -41,6 +46,24 @@ def test_an_error_of_an_image_is_passed_on():
     with pytest.raises(caloric.InputError, match="a: unreadable"):
         views["a"]
     assert not views.cache
+
+
+def saved(path, value):
+    """Save an image with one gray value; return its key."""
+    Image.fromarray(np.full((40, 50), value, np.uint8)).save(path)
+    return ImageFile(path.name, hashlib.sha256(path.read_bytes()).hexdigest()), None
+
+
+def test_files_are_kept_between_tasks_and_known_by_their_content(tmp_path):
+    views = image_cache.of_directory(str(tmp_path))
+    key = saved(tmp_path / "a.png", 51)
+    view = views[key]
+    assert view.gray.mean() == pytest.approx(0.2)
+    assert image_cache.of_directory(str(tmp_path))[key] is view
+    changed = saved(tmp_path / "a.png", 102)
+    assert views[changed].gray.mean() == pytest.approx(0.4)
+    with pytest.raises(caloric.InputError, match="the file has changed"):
+        views[ImageFile("a.png", "0" * 64), None]
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])

@@ -141,7 +141,7 @@ def nearest_views(scene: Scene, rows: NDArray[np.int64], candidates: Mask) -> ND
 class Aligner:
     """Aligns observations of a scene; images are read through ``views``."""
 
-    def __init__(self, scene: Scene, views: Views, missing: set[str]) -> None:
+    def __init__(self, scene: Scene, views: Views[str], missing: set[str]) -> None:
         """Find out which observations can be aligned; those in missing images cannot."""
         self.scene, self.views = scene, views
         at = scenes.project(scene, scene.points.xyz)

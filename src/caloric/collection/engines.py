@@ -84,11 +84,11 @@ def _initialize_worker(count: int, settings: dict[str, str]) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-# The modules that workers use, and libraries that these import when they need them. A fork server
-# imports them once for all workers, and ignores those that are not installed.
+# What workers use, and libraries that are imported when they are needed. A fork server imports them
+# once for all workers, and ignores those that are not installed.
 _PRELOADED = [
-    "caloric.collection.matching", "caloric.collection.propagating", "caloric.collection.refining",
-    "PIL.ImageOps", "caloric_native", "pyarrow.parquet", "scipy.spatial", "scipy.special",
+    "caloric.collection.preloaded", "PIL.ImageOps", "caloric_native", "pyarrow.parquet",
+    "scipy.sparse.csgraph", "scipy.spatial", "scipy.special",
 ]  # fmt: skip
 
 
@@ -324,7 +324,7 @@ class Workers:
     Parameters
     ----------
     count : int
-        Number of processes on this machine; 0 for one per core, or up to 8 on a GPU.
+        Number of processes on this machine; 0 for one per core, or up to 16 on a GPU.
     cluster : str or None
         The address of a Dask scheduler, or "local" for a new cluster on this machine.
     device : str

@@ -75,7 +75,7 @@ def _with(
 
 
 def extend(
-    scene: Scene, views: Views, missing: set[str], aligned: Aligned, progress: Progress
+    scene: Scene, views: Views[str], missing: set[str], aligned: Aligned, progress: Progress
 ) -> tuple[Scene, Aligned]:
     """Return the scene with additional observations, which are refined.
 

@@ -1,13 +1,18 @@
 """Images of a collection that a worker keeps in memory, for refinement."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from threading import Lock
+from typing import Generic, TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from caloric.collection import sources
+from caloric.collection.sources import ImageFile
 from caloric.frames import Frames
 from caloric.image import reading
 from caloric.image.pixels import to_gray
@@ -66,35 +71,41 @@ def refine(
     return replace(result, maps=second.stored_maps(result.maps))
 
 
-class Views:
-    """A cache of images by name; ``read`` returns the pixels and the EXIF orientation.
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Views(Generic[Key]):
+    """A cache of images by a key; ``read`` returns the pixels and the EXIF orientation.
 
     It has two images, or more if they fit into ``memory``, in bytes.
     """
 
     def __init__(
-        self, read: Callable[[str], tuple[NDArray[np.generic], int]], memory: float = _MEMORY
+        self, read: Callable[[Key], tuple[NDArray[np.generic], int]], memory: float = _MEMORY
     ) -> None:
         """Start with an empty cache."""
         self.read, self.memory = read, memory
-        self.cache: OrderedDict[str, View] = OrderedDict()
+        self.cache: OrderedDict[Key, View] = OrderedDict()
+        self._lock = Lock()  # a worker of a cluster may have several threads
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, key: Key) -> View:
         """Return an image; errors of ``read`` are passed on."""
-        if name in self.cache:
-            self.cache.move_to_end(name)
-            return self.cache[name]
-        pixels, orientation = self.read(name)
+        with self._lock:
+            if key in self.cache:
+                self.cache.move_to_end(key)
+                return self.cache[key]
+        pixels, orientation = self.read(key)
         gray = to_gray(pixels)
         h, w = gray.shape
         view = View(gray, refinement.prepared(gray), reading.to_stored((h, w), orientation))
-        self.cache[name] = view
-        while len(self.cache) > 2 and sum(v.nbytes for v in self.cache.values()) > self.memory:
-            self.cache.popitem(last=False)
+        with self._lock:
+            self.cache[key] = view
+            while len(self.cache) > 2 and sum(v.nbytes for v in self.cache.values()) > self.memory:
+                self.cache.popitem(last=False)
         return view
 
     def refined(
-        self, a: str, b: str, maps_a: FloatArray, maps_b: FloatArray
+        self, a: Key, b: Key, maps_a: FloatArray, maps_b: FloatArray
     ) -> tuple[NDArray[np.bool_], FloatArray]:
         """Return which frames of b (k, 2, 3) were aligned with those of a, and all positions.
 
@@ -102,3 +113,15 @@ class Views:
         """
         result = refine(self[a], self[b], maps_a, maps_b)
         return result.moved, result.xy
+
+
+StoredFile = tuple[ImageFile, float | None]  # an image file and its white level
+
+
+@lru_cache(maxsize=1)
+def of_directory(directory: str) -> Views[StoredFile]:
+    """Return the images of a directory that this process keeps for all its tasks.
+
+    Files are known by their content, so that changed ones are read again.
+    """
+    return Views(lambda file: sources.pixels(directory, *file))

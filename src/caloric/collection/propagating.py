@@ -15,10 +15,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import extraction, image_cache, matching, proposals, sources, tracks
+from caloric.collection import extraction, image_cache, matching, proposals, tracks
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
-from caloric.collection.image_cache import Views
+from caloric.collection.image_cache import StoredFile
 from caloric.collection.pairing import Pair
 from caloric.collection.proposals import Observed, Source
 from caloric.collection.sources import ImageFile
@@ -120,8 +120,8 @@ class _Worker:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.files: dict[str, tuple[ImageFile, float | None]] = {}
-        self.views = Views(lambda name: sources.pixels(task.directory, *self.files[name]))
+        self.files: dict[str, StoredFile] = {}
+        self.views = image_cache.of_directory(task.directory)
 
     def image(self, name: str) -> Observed:
         """Return the features of an image."""
@@ -143,14 +143,14 @@ class _Worker:
         encoding = encoding_of(options.output, options.recipe.whitening is not None)
         rows = [_row(pair.name_a, target.name) for pair in target.pairs]
         try:
-            view = self.views[target.name]
+            view = self.views[self.files[target.name]]
         except InputError as error:
             return [row | {"unread": target.name, "error": str(error)} for row in rows]
 
         def source(number: int, pair: TwoViews) -> Source | None:
             observed = self.image(pair.name_a)
             try:
-                first = self.views[pair.name_a]
+                first = self.views[self.files[pair.name_a]]
             except InputError as error:
                 rows[number] |= {"unread": pair.name_a, "error": str(error)}
                 return None

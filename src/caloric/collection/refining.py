@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.collection import extraction, matching, observations, sources, tracks
+from caloric.collection import extraction, image_cache, matching, observations, tracks
 from caloric.collection.engines import Engine
-from caloric.collection.image_cache import Views
+from caloric.collection.image_cache import StoredFile
 from caloric.collection.improvement import Moved, improved, improved_pair
 from caloric.collection.pairing import Pair
 from caloric.collection.sources import ImageFile
@@ -81,16 +81,14 @@ def make(task: Task) -> int:
     new = [(pair, features) for pair, features in task.joined if pair not in rows]
     stored_rows = dict(_features(task, {name for pair, _ in new for name in pair}))
 
-    def read(name: str) -> tuple[NDArray[np.generic], int]:
+    def file(name: str) -> StoredFile:
         row = stored_rows[name]
-        return sources.pixels(
-            task.directory, ImageFile(name, row["content"]), row.get("white_level")
-        )
+        return ImageFile(name, row["content"]), row.get("white_level")
 
     def frames(name: str, features: NDArray[np.uint32]) -> FloatArray:
         return np.asarray(stored_rows[name]["frames"].reshape(-1, 2, 3)[features], np.float64)
 
-    views = Views(read)
+    views = image_cache.of_directory(task.directory)
     for (a, b), features in new:
         row = {
             "name_a": a, "name_b": b, "count": 0, "unread": None, "error": None, "features": [],
@@ -98,14 +96,17 @@ def make(task: Task) -> int:
             "geometries": task.geometries, "made_from": keys[a, b],
         }  # fmt: skip
         first, second = frames(a, features[:, 0]), frames(b, features[:, 1])
+        name, loaded = a, []
         try:
-            chosen, xy = views.refined(a, b, first, second)
+            for name in (a, b):
+                loaded.append(views[file(name)])
         except InputError as error:
             # The features of an unreadable image are not moved. A row without a key is not
             # reused, so that the next run retries the pair.
-            bad = a if a not in views.cache else b
-            rows[a, b] = row | {"unread": bad, "error": str(error), "made_from": ""}
+            rows[a, b] = row | {"unread": name, "error": str(error), "made_from": ""}
             continue
+        result = image_cache.refine(loaded[0], loaded[1], first, second)
+        chosen, xy = result.moved, result.xy
         if len(features) <= _WEAK:
             chosen = improved_pair(first[:, :, 2], second[:, :, 2], xy, chosen)
         rows[a, b] = row | {

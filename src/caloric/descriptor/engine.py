@@ -11,6 +11,7 @@ from caloric.descriptor.layout import Layout
 from caloric.descriptor.options import DescribeOptions
 from caloric.descriptor.recipes import Descriptor
 from caloric.descriptor.sampling import SquarePatch
+from caloric.descriptor.tables import Table
 from caloric.errors import InputError
 from caloric.image.pixels import as_array, as_unit_range
 from caloric.image.scalespace import Ladder
@@ -40,6 +41,13 @@ def finish(raw: density.Floats, recipe: Descriptor, output: str) -> NDArray[np.g
     return np.concatenate(parts) if parts else np.zeros((0, recipe.dimension), output)
 
 
+def table_of(recipe: Descriptor) -> Table:
+    """Return the table with which a descriptor is computed from the levels of an image."""
+    return tables.tabulate(
+        recipe.kernel, recipe.layout, recipe.sampling, max_order=recipe.harmonics
+    )
+
+
 def describe_levels(
     ladder: Ladder, maps: FloatArray, options: DescribeOptions
 ) -> NDArray[np.generic]:
@@ -48,9 +56,7 @@ def describe_levels(
     With several sizes the result is the mean over the frame scaled by each of them.
     """
     recipe = options.recipe
-    table = tables.tabulate(
-        recipe.kernel, recipe.layout, recipe.sampling, max_order=recipe.harmonics
-    )
+    table = table_of(recipe)
 
     def pooled(size: float) -> density.Floats:
         scaled = maps.copy()

@@ -11,6 +11,7 @@ from caloric.descriptor import pooling, tables
 from caloric.descriptor.density import Floats
 from caloric.descriptor.layout import Rings
 from caloric.descriptor.sampling import SquarePatch
+from caloric.descriptor.tables import Table
 from caloric.image.scalespace import Ladder
 from caloric.kernels.sift import Sift
 from caloric.types import ArrayOrTensor, FloatArray
@@ -23,10 +24,14 @@ ORDER = 12  # of the series; higher orders or finer samples do not improve the d
 SECOND = 0.8  # minimum height of further peaks, relative to the highest
 
 
+def table() -> Table:
+    """Return the table with which the histograms are computed."""
+    return tables.tabulate(KERNEL, LAYOUT, SAMPLING, max_order=ORDER)
+
+
 def histograms(ladder: Ladder, maps: FloatArray) -> Floats:
     """Return the orientation histogram (n, 36) of each frame, in its coordinates."""
-    table = tables.tabulate(KERNEL, LAYOUT, SAMPLING, max_order=ORDER)
-    return pooling.pool_frames(ladder, maps, SAMPLING, KERNEL, table)
+    return pooling.pool_frames(ladder, maps, SAMPLING, KERNEL, table())
 
 
 def dominant(histogram: Floats) -> tuple[NDArray[np.intp], FloatArray]:
