@@ -48,7 +48,7 @@ def test_a_model_without_points_is_a_failure(exported, tmp_path, monkeypatch, ca
     result = mapping.reconstruct(exported, tmp_path, lambda *count: counts.append(count))
     assert result.models == ()
     assert "3 images but no point" in result.failure
-    assert calls == [colmap.STRICT, colmap.RELAXED]
+    assert calls == [colmap.STRICT, colmap.RELAXED, colmap.FIXED_DISTORTION]
     assert counts[0] == ("images registered", 6, 6)
     assert not (exported / "colmap" / "sparse").exists()
     (kept,) = (exported / "colmap" / "sparse.old").iterdir()
@@ -109,6 +109,36 @@ def test_the_larger_of_two_results_is_kept(
     monkeypatch.setattr(mapping, "summaries", lambda store: pairs)
     result = mapping.reconstruct(exported, tmp_path)
     assert " ".join("".join(model.images) for model in result.models) == kept
+
+
+@pytest.mark.parametrize(
+    ("before", "adjustable", "after", "points"),
+    [("ab", True, "abcdef", 41), ("ab", False, "abcdef", 40), ("abc", True, "abc", 40)],
+)
+def test_if_most_images_are_missing_distortion_is_refined_last(
+    exported, tmp_path, monkeypatch, before, adjustable, after, points
+):
+    def map_images(database, directory, output, thresholds, registered):
+        names = "abcdef" if thresholds == colmap.FIXED_DISTORTION else before
+        write_model(output / "0", list(names))
+        return [colmap_model.summary(output / "0")]
+
+    def adjust(model, output, options):
+        if not adjustable:
+            raise caloric.InputError("no convergence")
+        write_model(output, list("abcdef"), points=41)
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    monkeypatch.setattr(colmap, "adjust", adjust)
+    pair = PairSummary("a", "b", 100, 50, 1.0, True)
+    monkeypatch.setattr(
+        mapping, "summaries", lambda store: [replace(pair, name_b=n) for n in "bcdef"]
+    )
+    monkeypatch.setattr(mapping.calibrating, "calibrate", lambda model: model)
+    (model,) = mapping.reconstruct(exported, tmp_path).models
+    assert "".join(model.images) == after
+    assert model.points == points
 
 
 @pytest.mark.parametrize(("added", "points", "grows"), [("d", 40, True), ("d", 9, False)])

@@ -11,7 +11,7 @@ from caloric.collection import calibrating, extraction, metadata, positions, rel
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.summaries import summaries
 from caloric.errors import InputError
-from caloric.interop import colmap
+from caloric.interop import colmap, colmap_model
 from caloric.interop.colmap_model import Reconstruction
 
 _log = logging.getLogger(__name__)
@@ -19,7 +19,9 @@ _REGISTERED = "images registered"
 _ATTEMPTS = (
     ("strict", colmap.STRICT, _REGISTERED),
     ("relaxed", colmap.RELAXED, f"{_REGISTERED} with lower thresholds"),
+    ("fixed", colmap.FIXED_DISTORTION, f"{_REGISTERED} with fixed distortion"),
 )
+_ENOUGH = 0.5  # share of the images with verified pairs, from which on the last attempt is not made
 _KEPT = 0.9  # a model with more images must have this share of the points
 
 
@@ -109,18 +111,25 @@ def map_store(
     """Run COLMAP's mapper on the exported database; return the models, and all that it made.
 
     If images that have verified pairs are missing in the largest model, COLMAP is run again with
-    lower thresholds, and the models of the second run are kept if they have more images. Images
-    whose verified matches contradict their position are registered again.
+    lower thresholds. If all models together have less than half of these images, it is run once
+    more with fixed distortion, which is refined in the end. The models of a later run are kept if
+    they have more images. Images whose verified matches contradict their position are registered
+    again.
     """
     needed = connected(store)
     models: list[Reconstruction] = []
     made: list[Reconstruction] = []
     for name, thresholds, what in _ATTEMPTS:
+        in_models = {image for model in models for image in model.images}
+        if thresholds is colmap.FIXED_DISTORTION and len(in_models) >= _ENOUGH * len(needed):
+            break
         (output / name).mkdir()
         database = store / colmap.DATABASE
         registered = _counting(store, progress, what)
         new = colmap.map_images(database, directory, output / name, thresholds, registered)
         made += new
+        if thresholds is colmap.FIXED_DISTORTION:
+            new = [_adjusted(model) for model in new if model.points]
         new = [
             relocating.relocate(model, database, directory, output / f"{name}-{i}", registered)
             for i, model in enumerate(_ordered(new))
@@ -130,6 +139,17 @@ def map_store(
         if models and needed <= set(models[0].images):
             break
     return models, made
+
+
+def _adjusted(model: Reconstruction) -> Reconstruction:
+    """Return a model after a bundle adjustment with distortion, or as it is if that fails."""
+    output = model.directory.with_name(f"{model.directory.name}-adjusted")
+    output.mkdir()
+    try:
+        colmap.adjust(model.directory, output, {})
+    except InputError:
+        return model
+    return colmap_model.summary(output)
 
 
 def install(store: Path, models: list[Reconstruction]) -> ReconstructionResult:

@@ -33,6 +33,8 @@ STRICT: Thresholds = colmap_command.MIN_MODEL  # otherwise COLMAP's defaults
 RELAXED: Thresholds = STRICT | {
     "init_min_num_inliers": 40, "init_min_tri_angle": 8, "abs_pose_min_num_inliers": 20,
 }  # fmt: skip
+# The first images determine distortion poorly, which may keep further ones from being registered.
+FIXED_DISTORTION: Thresholds = STRICT | {"ba_refine_extra_params": 0}
 INSTALL = "pip install 'caloric[collection]' (pycolmap has no wheel for Linux on ARM)"
 
 
