@@ -17,7 +17,7 @@ from tools.gpu.agreement import compared
 from torch_device import HERE, photograph
 
 
-@pytest.mark.parametrize(("gigabytes", "number"), [(6, 1), (24, 3), (141, 8)])
+@pytest.mark.parametrize(("gigabytes", "number"), [(6, 1), (24, 3), (141, 16)])
 def test_the_number_of_processes_depends_on_the_memory_of_a_gpu(gigabytes, number, monkeypatch):
     properties = SimpleNamespace(total_memory=gigabytes << 30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)

@@ -113,7 +113,7 @@ def _runs(runs: list[Report]) -> str:
         ])  # fmt: skip
     head = [
         "images", "machine", *runs[0]["seconds"], "images per second", "pairs", "verified",
-        "overlapping pairs selected", "of these verified", "store, per image",
+        "overlapping pairs selected", "overlapping pairs verified", "store, per image",
         "memory of all processes",
     ]  # fmt: skip
     return table(head, rows)

@@ -28,7 +28,7 @@ Out = Annotated[
 Processes = Annotated[
     int,
     typer.Option(
-        "--workers", help="Number of processes; 0 means one per CPU core, or up to 8 on a GPU."
+        "--workers", help="Number of processes; 0 means one per CPU core, or up to 16 on a GPU."
     ),
 ]
 Scheduler = Annotated[

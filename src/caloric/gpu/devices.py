@@ -82,7 +82,7 @@ def resolve(name: object) -> Any:
 
 
 # A process reads and writes files while another one uses the GPU.
-_MAX_PROCESSES, _MEMORY_PER_PROCESS = 8, 8 << 30  # bytes
+_MAX_PROCESSES, _MEMORY_PER_PROCESS = 16, 8 << 30  # bytes
 
 
 def processes(device: Any) -> int:
