@@ -23,7 +23,7 @@ from caloric.matching.refinement import Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
-from caloric.types import FloatArray
+from caloric.types import ArrayOrTensor, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +55,13 @@ def propagated(
     matrix = known.matrix
     if matrix is None:
         return pair
-    inside = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
+    allowed = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
     cameras = None if known.intrinsics is None else list(known.intrinsics)
 
-    def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
+    def consistent(p: ArrayOrTensor, q: ArrayOrTensor) -> ArrayOrTensor:
         return residual(p, q, known.model, matrix, cameras) <= threshold
 
-    def allowed(i: int, xy: FloatArray) -> NDArray[np.bool_]:
-        check = inside[i]
-        return np.ones(len(xy), bool) if check is None else check(xy)
-
-    checks = Checks(consistent, allowed)
+    checks = Checks(consistent, (allowed[0], allowed[1]))
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
     inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
     target, new = devices.resolve(device), None

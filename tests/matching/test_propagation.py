@@ -77,7 +77,7 @@ def propagate(inliers, moved=True, cosine=1.0, consistent=True, allowed=True, co
         return np.tile([cosine, np.sqrt(1 - cosine**2)], (len(maps), 1))
 
     checks = Checks(
-        lambda p, q: np.full(len(p), consistent), lambda i, xy: np.full(len(xy), allowed)
+        lambda p, q: np.full(len(p), consistent), (lambda xy: np.full(len(xy), allowed),) * 2
     )
     return propagation.propagate(sides, inliers, refine, describe, checks)
 

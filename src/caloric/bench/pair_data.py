@@ -62,7 +62,7 @@ def relative_pose(a: Camera, b: Camera) -> tuple[FloatArray, FloatArray]:
 def distances(pair: Pair, p: FloatArray, q: FloatArray) -> FloatArray:
     """Return the errors (m,) of matches p, q in pixels, or their epipolar distances."""
     if isinstance(pair.truth, tuple):
-        return residual(p, q, "fundamental", fundamental(*pair.truth))
+        return np.asarray(residual(p, q, "fundamental", fundamental(*pair.truth)))
     return np.asarray(np.linalg.norm(project(pair.truth, p) - q, axis=1))
 
 

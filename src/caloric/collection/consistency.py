@@ -12,7 +12,7 @@ from caloric.collection.proposals import MAX_RESIDUAL
 from caloric.interop import colmap_tables
 from caloric.interop.colmap_tables import PairGeometry
 from caloric.matching.models import residual
-from caloric.types import FloatArray
+from caloric.types import FloatArray, GeometryModel
 
 _EPIPOLAR = (2, 3)  # COLMAP's configurations CALIBRATED and UNCALIBRATED; the others have H
 _MIN_SHARE = 0.5  # of the verified matches of a pair; otherwise its geometry is not precise
@@ -30,7 +30,8 @@ def residuals(
     if matrix is None or not matrix.any():
         return np.full(len(matches), np.inf)
     p, q = xy_a[matches[:, 0]], xy_b[matches[:, 1]]
-    return residual(p, q, "fundamental" if is_epipolar else "homography", matrix)
+    model: GeometryModel = "fundamental" if is_epipolar else "homography"
+    return np.asarray(residual(p, q, model, matrix))
 
 
 def filter_matches(database: Path, sigma: float) -> int:

@@ -44,7 +44,7 @@ class _Pair:
         fits = [robust.fitted(points, matrix, _THRESHOLD) for matrix in self.matrices]
         fit = max((fit for fit in fits if fit is not None), key=lambda fit: fit.score)
         residuals = residual(points.p, points.q, points.model, fit.matrix)
-        return np.clip(1 - (residuals / _THRESHOLD) ** 2, 0, None)
+        return np.asarray(np.clip(1 - (residuals / _THRESHOLD) ** 2, 0, None))
 
 
 def improved(

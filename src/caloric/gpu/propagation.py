@@ -1,6 +1,6 @@
 """Propagation of verified matches on a device: see :mod:`caloric.matching.propagation`."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from caloric.gpu import (
 from caloric.gpu.pyramid import pyramid
 from caloric.gpu.upload import Kind
 from caloric.matching import propagation, refinement
-from caloric.matching.propagation import Checks, Propagated, Side
+from caloric.matching.propagation import Allowed, Checks, Propagated, Side
 from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray
@@ -87,16 +87,15 @@ def _side(features: Features, device: Any) -> Side:
 
 
 def _on_device(checks: Checks) -> Checks:
-    """Return checks of tensors, which are computed by the host."""
+    """Return checks of tensors; the host reads the masks."""
 
-    def consistent(p: Tensor, q: Tensor) -> Tensor:
-        both = torch.cat([p, q]).cpu().numpy()
-        return upload.as_tensor(checks.consistent(both[: len(p)], both[len(p) :]), p.device)
+    def on_device(check: Allowed | None) -> Allowed | None:
+        if check is None:
+            return None
+        return lambda xy: upload.as_tensor(check(xy.cpu().numpy()), xy.device)
 
-    def allowed(i: int, xy: Tensor) -> Tensor:
-        return upload.as_tensor(checks.allowed(i, xy.cpu().numpy()), xy.device)
-
-    return Checks(consistent, allowed)
+    a, b = checks.allowed
+    return replace(checks, allowed=(on_device(a), on_device(b)))
 
 
 def _on_host(new: Propagated) -> Propagated:

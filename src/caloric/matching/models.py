@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.runtime import native
-from caloric.types import FloatArray, GeometryModel
+from caloric.runtime.arrays import at_least, namespace
+from caloric.types import ArrayOrTensor, FloatArray, GeometryModel
 
 _GENERATORS = np.array(  # of rotations about x, y and z
     [[[0, 0, 0], [0, 0, -1], [0, 1, 0]], [[0, 0, 1], [0, 0, 0], [-1, 0, 0]],
@@ -67,11 +68,11 @@ class LineFit:
     @classmethod
     def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "LineFit":
         """Return the distances of matches x and y (m, 2) from F = ``matrix`` (3, 3)."""
-        x, y = homogeneous(x), homogeneous(y)
+        x, y, xp = homogeneous(x), homogeneous(y), namespace(x)
         line_b, line_a = x @ matrix.T, y @ matrix
-        normal_b, normal_a = line_b * (1.0, 1.0, 0.0), line_a * (1.0, 1.0, 0.0)
+        normal_b, normal_a = (xp.concatenate([v[:, :2], 0 * x[:, 2:]], 1) for v in (line_b, line_a))
         square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
-        length = np.sqrt(np.maximum(square, 1e-300))
+        length = xp.sqrt(at_least(square, 1e-300))
         distance = (y * line_b).sum(1) / length
         along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
         products = y[:, :, None] * x[:, None] - (distance / length)[:, None, None] * along
@@ -106,7 +107,7 @@ class PlaneFit:
         """Return the residuals of a homography (3, 3) at matches x and y (m, 2)."""
         x = homogeneous(x)
         z = x @ matrix.T
-        depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
+        depth = namespace(x).where(abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
         mapped = z[:, :2] / depth
         slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
         return cls(mapped - y, mapped, x / depth, _metric(slopes))
@@ -115,7 +116,8 @@ class PlaneFit:
     def squares(self) -> FloatArray:
         """The squared lengths (m,) of the residuals."""
         (u, v), (a, b, c) = self.residuals.T, self.metric
-        return np.asarray(a * u * u + 2 * b * u * v + c * v * v)
+        squares: FloatArray = a * u * u + 2 * b * u * v + c * v * v
+        return squares
 
     @property
     def slopes(self) -> FloatArray:
@@ -148,12 +150,15 @@ def _metric(slopes: FloatArray) -> FloatArray:
     """
     xx, xy, yx, yy = slopes.reshape(-1, 4).T
     a, b, c = 1 + xx * xx + xy * xy, xx * yx + xy * yy, 1 + yx * yx + yy * yy
-    return np.stack([c, -b, a]) * (2 / (a * c - b * b))
+    metric: FloatArray = namespace(slopes).stack([c, -b, a]) * (2 / (a * c - b * b))
+    return metric
 
 
 def homogeneous(points: FloatArray) -> FloatArray:
     """Return points (m, 2) with a third coordinate of 1."""
-    return np.concatenate([points, np.ones((len(points), 1))], 1)
+    xp = namespace(points)
+    result: FloatArray = xp.concatenate([points, xp.ones_like(points[:, :1])], 1)
+    return result
 
 
 def cross(t: FloatArray) -> FloatArray:
@@ -333,13 +338,13 @@ class Units:
 
 
 def residual(
-    p: FloatArray,
-    q: FloatArray,
+    p: ArrayOrTensor,
+    q: ArrayOrTensor,
     model: GeometryModel,
     matrix: FloatArray,
     cameras: list[FloatArray] | None = None,
-) -> FloatArray:
-    """Return the residual (m,) of each match, in pixels.
+) -> ArrayOrTensor:
+    """Return the residual (m,) of each match of points (m, 2), in pixels.
 
     It is Sampson's distance, times the square root of 2 for homographies and affine maps, so that
     for a translation it is the distance in either image. It does not depend on the order of the
@@ -347,14 +352,15 @@ def residual(
     """
     planar = is_planar(model)
     matrix = whole(matrix) if planar else in_pixels(matrix, cameras)
-    core = native.core()
-    if core is None:
+    core, xp = native.core(), namespace(p)
+    if core is None or xp is not np:
+        matrix = matrix if xp is np else p.new_tensor(matrix)
         with np.errstate(all="ignore"):
             squares = (PlaneFit if planar else LineFit).of(matrix, p, q).squares
     else:
         p, q, matrix = (np.ascontiguousarray(v, np.float64) for v in (p, q, matrix))
         squares = core.square_residuals(p, q, matrix, planar)
-    return np.where(np.isfinite(squares), np.sqrt(squares), np.inf)
+    return xp.where(xp.isfinite(squares), xp.sqrt(squares), xp.inf)
 
 
 def whole(matrix: FloatArray) -> FloatArray:

@@ -67,16 +67,19 @@ RefineFrom = Callable[[int, ArrayOrTensor, ArrayOrTensor], Refined]
 DescribeIn = Callable[[int, ArrayOrTensor], ArrayOrTensor]
 
 
+Allowed = Callable[[ArrayOrTensor], ArrayOrTensor]
+
+
 @dataclass(frozen=True, eq=False)
 class Checks:
     """Conditions that new matches must satisfy.
 
     ``consistent(p, q)`` returns which matches (k, 2) of the first and the second image agree with
-    the geometry, ``allowed(i, xy)`` which positions (k, 2) of image i may be used.
+    the geometry, ``allowed[i](xy)`` which positions (k, 2) of image i may be used; None allows all.
     """
 
     consistent: Callable[[ArrayOrTensor, ArrayOrTensor], ArrayOrTensor]
-    allowed: Callable[[int, ArrayOrTensor], ArrayOrTensor]
+    allowed: tuple[Allowed | None, Allowed | None] = (None, None)
 
 
 def propagate(
@@ -92,24 +95,29 @@ def propagate(
     ``inliers`` are the positions (m, 2) of verified matches in both images.
     """
     xp, points = namespace(inliers[0]), list(inliers)
+    first = [true_indices(_are_first(side.frames[:, :, 2], search)) for side in sides]
     rows: list[list[ArrayOrTensor]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
-            unmatched = true_indices(free(sides[i].frames[:, :, 2], points[i], search))
+            far = _is_far(sides[i].frames[first[i], :, 2], points[i], search)
+            unmatched = first[i][true_indices(far)]
             sizes = sides[i].size, sides[j].size
             predicted = predict(sides[i].frames[unmatched], (points[i], points[j]), sizes, search)
-            frames = sides[i].frames[unmatched[predicted.rows]]
+            candidates = unmatched[predicted.rows]
+            frames = sides[i].frames[candidates]
             refined = refine(i, frames, predicted.maps)
             ends = [frames[:, :, 2], refined.xy]
-            keep = refined.moved & precise(refined.total_covariances)
-            keep = keep & checks.consistent(ends[i], ends[j]) & checks.allowed(j, refined.xy)
-            keep = keep & _is_far(refined.xy, points[j], search)
-            rows[i].append(unmatched[predicted.rows[keep]])
-            refinements[i].append(refined[keep])
-            points[i] = xp.concatenate([points[i], ends[0][keep]])
-            points[j] = xp.concatenate([points[j], ends[1][keep]])
+            good = refined.moved & precise(refined.total_covariances)
+            good = good & checks.consistent(ends[i], ends[j])
+            good = good & _is_far(refined.xy, points[j], search)
+            is_allowed = checks.allowed[j]
+            kept = true_indices(good if is_allowed is None else good & is_allowed(refined.xy))
+            rows[i].append(candidates[kept])
+            refinements[i].append(refined[kept])
+            points[i] = xp.concatenate([points[i], ends[0][kept]])
+            points[j] = xp.concatenate([points[j], ends[1][kept]])
         if len(points[0]) - before < _FEW * before:
             break
     results = [_similar(sides[i], rows[i], refinements[i], describe, 1 - i) for i in range(2)]
@@ -129,10 +137,11 @@ def _similar(
     maps = xp.concatenate([part.maps for part in refinements])
     covariances = xp.concatenate([part.covariances for part in refinements])
     a, b = describe(other, maps), side.descriptors[all_rows]
-    keep = inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5
-    a, b = a[keep], b[keep]
+    similar = inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5
+    kept = true_indices(similar)
+    a, b = a[kept], b[kept]
     distances = inner(a - b, a - b, 1) ** 0.5
-    return Propagated(all_rows[keep], maps[keep], covariances[keep], a, distances)
+    return Propagated(all_rows[kept], maps[kept], covariances[kept], a, distances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +180,8 @@ def predict(
         x = position[:, column]
         good = good & (x >= _MARGIN) & (x <= length - 1 - _MARGIN)
     maps = xp.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
-    return Predictions(rows[good], maps[good])
+    kept = true_indices(good)  # once: on a device, the host waits for it
+    return Predictions(rows[kept], maps[kept])
 
 
 def _fitted(
@@ -210,9 +220,13 @@ def free(
     positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch = ON_HOST
 ) -> ArrayOrTensor:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken (m, 2)."""
+    return _are_first(positions, search) & _is_far(positions, taken, search)
+
+
+def _are_first(positions: ArrayOrTensor, search: PointSearch) -> ArrayOrTensor:
+    """Return which positions (n, 2) are the first of their cells."""
     xp = namespace(positions)
-    cells = xp.asarray(xp.floor(positions / _RADIUS), dtype=xp.int64)
-    return search.are_first(cells) & _is_far(positions, taken, search)
+    return search.are_first(xp.asarray(xp.floor(positions / _RADIUS), dtype=xp.int64))
 
 
 def _is_far(positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch) -> ArrayOrTensor:
