@@ -2,10 +2,20 @@
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 
-from caloric.collection import completing, exporting, extraction, matching, store, summaries
+import photographs
+from caloric.collection import (
+    completing,
+    exporting,
+    extraction,
+    matching,
+    pairing,
+    store,
+    summaries,
+)
 from caloric.collection.matching import Matching
 from caloric.collection.summaries import PairSummary
 from stores import HERE, SETTINGS
@@ -69,3 +79,16 @@ def test_an_image_that_changed_is_left_out(plainly_named, tmp_path):
     assert str(completing.complete([replace(task, directory=str(tmp_path))], HERE)) == (
         "0 of 1 missing image have new verified pairs"
     )
+
+
+def test_images_with_a_white_level_are_matched_again(tmp_path):
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
+    for i, view in enumerate(photographs.book(3)):
+        cv2.imwrite(str(directory / f"{i}.png"), view.astype(np.uint16) * 16)  # 12 bits
+    extraction.extract(str(directory), out, SETTINGS, HERE, white_level=4095.0)
+    matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), Matching(), HERE)
+    matching.verify(out, Matching(), HERE)
+    pairs = summaries.summaries(out)
+    tasks = completing.tasks(str(directory), out, SETTINGS, Matching(), pairs, {"0.png", "1.png"})
+    assert list(completing.complete(tasks, HERE).images) == ["2.png"]

@@ -141,6 +141,23 @@ def test_if_most_images_are_missing_distortion_is_refined_last(
     assert model.points == points
 
 
+def test_directories_of_a_killed_run_are_removed(exported, tmp_path, monkeypatch):
+    def map_images(database, directory, output, thresholds, registered):
+        write_model(output / "0", list("ab"))
+        return [colmap_model.summary(output / "0")]
+
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    monkeypatch.setattr(colmap, "map_images", map_images)
+    monkeypatch.setattr(mapping, "summaries", lambda store: [])
+    monkeypatch.setattr(mapping.calibrating, "calibrate", lambda model: model)
+    for name in (".caloric-1/strict", "sparse/.caloric-2", "sparse.mine"):
+        (exported / "colmap" / name).mkdir(parents=True)
+    mapping.reconstruct(exported, tmp_path)
+    names = {path.name for path in (exported / "colmap").iterdir()}
+    assert names == {"database.db", "sparse", "sparse.mine"}
+    assert [path.name for path in (exported / "colmap" / "sparse").iterdir()] == ["0"]
+
+
 @pytest.mark.parametrize(("added", "points", "grows"), [("d", 40, True), ("d", 9, False)])
 def test_a_model_is_replaced_if_it_grows(exported, tmp_path, monkeypatch, added, points, grows):
     sparse = exported / "colmap" / "sparse"

@@ -57,8 +57,9 @@ def located(model, scale, noise=0.0):
 @pytest.mark.skipif(
     not colmap.available() and colmap_command.executable() is None, reason="no COLMAP"
 )
-def test_a_model_is_aligned_with_positions(tmp_path):
-    names = [f"{i}.jpg" for i in range(6)]
+@pytest.mark.parametrize("start", ["", "image "])
+def test_a_model_is_aligned_with_positions(tmp_path, start):
+    names = [f"{start}{i}.jpg" for i in range(6)]
     shifts = np.random.default_rng(0).uniform(-2, 2, (6, 3))
     write_model(tmp_path / "0", names, shifts=shifts)
     exif = located(tmp_path / "0", 20)
@@ -69,6 +70,8 @@ def test_a_model_is_aligned_with_positions(tmp_path):
     origin = json.loads((model.directory / "origin.json").read_text("utf-8"))
     assert origin["latitude"] == model.origin[0]
     assert origin["median error, meters"] < 1
+    assert model.images == tuple(names)
+    assert colmap_model.summary(model.directory).images == tuple(names)
     for image in colmap_model.registered(model.directory):
         expected = positions.local(np.array([exif[image.name].position]), np.array(model.origin))
         np.testing.assert_allclose(image.center, expected[0], atol=1)

@@ -30,7 +30,7 @@ def test_the_matrix_has_a_pixel_for_each_pair():
     page = report_page.page(report(), [], "set")
     (data,) = re.findall(r"base64,([^\"]+)", page)
     matrix = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_UNCHANGED)
-    np.testing.assert_array_equal(matrix[..., 3], [[110, 40, 255], [40, 110, 0], [255, 0, 110]])
+    np.testing.assert_array_equal(matrix[..., 3], [[255, 40, 255], [40, 255, 0], [255, 0, 255]])
 
 
 def test_rows_and_columns_of_the_matrix_have_names():
@@ -95,10 +95,11 @@ def test_cameras_have_their_principal_points():
     model = {
         "directory": "sparse/0", "images": 3, "points": 9, "mean track length": 3.0,
         "mean reprojection error, pixels": 0.5, "images of points": [],
-        "reprojection errors, pixels": [], "cameras": cameras,
+        "reprojection errors, pixels": [], "cameras": cameras, "georeference": {},
     }  # fmt: skip
     page = report_page.page(report(models=[model]), [b"figure"], "set")
     assert "311.5, 240.0" in page
     assert "322.0, 244.0" in page
+    assert "500.0, 501.0" in page
     assert "-0.1235" in page or "-0.1234" in page
     assert "0, 0, 0, 0" in page

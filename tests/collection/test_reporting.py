@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -84,3 +85,24 @@ def test_a_histogram_counts_each_value_once():
     bins = reporting.histogram([2, 2, 3, 40], (2, 3, 4, 10**9))
     assert [b["count"] for b in bins] == [2, 1, 1]
     assert bins[-1]["to"] is None
+
+
+def test_the_page_says_where_a_model_is(tmp_path):
+    result = result_in(tmp_path, tmp_path / "0")
+    reporting.write(result, OUTCOMES, PAIRS, "set")
+    assert "arbitrary orientation and scale" in (tmp_path / "report.html").read_text("utf-8")
+    origin = {"latitude": 50.5, "longitude": 8.25, "altitude": 99.0, "median error, meters": 0.4}
+    (tmp_path / "0" / "origin.json").write_text(json.dumps(origin), "utf-8")
+    reporting.write(result, OUTCOMES, PAIRS, "set")
+    (model,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["models"]
+    assert model["georeference"] == origin
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "latitude 50.500000°, longitude 8.250000° and altitude 99.0 m" in page
+    assert "from their GPS positions is 0.40 m" in page
+
+
+def test_paths_of_models_do_not_depend_on_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reporting.write(result_in(tmp_path, Path("0")), OUTCOMES, PAIRS, "set")
+    (model,) = json.loads((tmp_path / "report.json").read_text("utf-8"))["models"]
+    assert model["directory"] == str(tmp_path / "0")

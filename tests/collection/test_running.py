@@ -3,6 +3,10 @@
 import json
 import re
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -11,7 +15,15 @@ import pytest
 import caloric
 import photographs
 from caloric import collection
-from caloric.collection import Reporter, Workers, engines, relocating, store, workflow
+from caloric.collection import (
+    Reporter,
+    Workers,
+    engines,
+    relocating,
+    reporting,
+    store,
+    workflow,
+)
 from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.runtime.words import counted
 from colmap_models import write_model
@@ -106,6 +118,8 @@ def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
         result = run("collection", "run", images, "-o", out, "--workers", 1, "--max-features", 300)
         assert result.exit_code == 1
         assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
+        copies = "2 of the files are copies of others (1.png of 0.png, 2.png of 0.png)"
+        assert (copies in " ".join(result.output.split())) == (images == same)
         assert not (out / "colmap" / "sparse").exists()
         assert (out / "report.html").is_file()
 
@@ -139,14 +153,33 @@ def test_a_store_of_other_images_is_an_error(tmp_path, monkeypatch):
     first, second, out = (tmp_path / name for name in ("first", "second", "out"))
     for path in (first, second, out / "colmap" / "sparse"):
         path.mkdir(parents=True)
-    (out / "report.json").write_text(json.dumps({"directory": str(first)}), "utf-8")
+    report = {"directory": str(first), "images": [{"name": "a.png"}]}
+    (out / "report.json").write_text(json.dumps(report), "utf-8")
     with pytest.raises(caloric.InputError, match=r"contains models of .*first; specify another"):
         collection.run(second, out, SETTINGS, workers=HERE)
     with pytest.raises(caloric.InputError, match="contains no images"):  # the same directory
         collection.run(first, out, SETTINGS, workers=HERE)
-    first.rename(tmp_path / "moved")
-    with pytest.raises(caloric.InputError, match="contains no images"):
-        collection.run(tmp_path / "moved", out, SETTINGS, workers=HERE)
+    moved = first.rename(tmp_path / "moved")
+    with pytest.raises(caloric.InputError, match="contains models of"):
+        collection.run(second, out, SETTINGS, workers=HERE)
+    (moved / "a.png").write_bytes(b"not an image")
+    assert "could be used" in collection.run(moved, out, SETTINGS, workers=HERE).failure
+
+
+def test_if_no_file_is_an_image_earlier_models_are_moved(tmp_path, monkeypatch):
+    monkeypatch.setattr(colmap, "require", lambda: None)
+    directory, out = tmp_path / "images", tmp_path / "out"
+    directory.mkdir()
+    (directory / "a.png").write_bytes(b"not an image")
+    (out / "colmap" / "sparse" / "0").mkdir(parents=True)
+    result = run("collection", "run", directory, "-o", out, "--workers", 1)
+    assert result.exit_code == 1
+    assert "0 of 1 image registered: none of the images could be used" in result.output
+    assert (out / "colmap" / "sparse.old" / "0").is_dir()
+    report = json.loads((out / "report.json").read_text("utf-8"))
+    assert "a.png" in [image["name"] for image in report["images"]]
+    with pytest.raises(caloric.InputError, match="none of the images could be used"):
+        collection.extract(directory, tmp_path / "new", workers=HERE)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +189,8 @@ def test_a_store_of_other_images_is_an_error(tmp_path, monkeypatch):
         ({"pairing": "sequential"}, "pairing must be an instance of Pairing"),
         ({"matching": {"ratio": 0.8}}, "matching must be an instance of Matching"),
         ({"workers": 2}, "workers must be an instance of Workers, got 2"),
+        ({"complete": "no"}, "complete must be True or False"),
+        ({"refine": 3}, "refine must be True or False"),
     ],
 )
 def test_arguments_of_an_invalid_type_are_errors_before_the_work(
@@ -203,6 +238,59 @@ def test_a_second_run_keeps_models_report_and_times(directory, tmp_path, mapped)
     assert second == first
     assert {name: (out / name).read_bytes() for name in files} == files
     assert lines[-1].startswith("unchanged since the last run: 4 images registered")
+
+
+def test_a_second_run_waits_until_the_first_has_written_its_report(
+    directory, tmp_path, mapped, monkeypatch
+):
+    out, events, mapping = tmp_path / "out", [], threading.Event()
+    map_images, write = colmap.map_images, reporting.write
+
+    def slow(*given, **options):
+        events.append("map")
+        mapping.set()
+        time.sleep(0.5)
+        return map_images(*given, **options)
+
+    def written(*given):
+        write(*given)
+        events.append("report")
+
+    monkeypatch.setattr(colmap, "map_images", slow)
+    monkeypatch.setattr(reporting, "write", written)
+
+    def start(features):
+        settings = replace(SETTINGS, max_features=features)
+        return collection.run(directory, out, settings, refine=False, complete=False, workers=HERE)
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(start, 100)
+        mapping.wait(60)
+        second = pool.submit(start, 60)
+        counts = [result.result().numbers["features"] for result in (first, second)]
+    assert counts[0] > counts[1]
+    runs = " ".join(events).split("report")
+    assert [part.strip() != "" for part in runs] == [True, True, False]
+
+
+def test_times_include_runs_that_were_interrupted(directory, tmp_path, mapped, monkeypatch):
+    out, options = tmp_path / "out", {"refine": False, "complete": False, "workers": HERE}
+    verify = workflow.verify
+
+    def interrupted(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow, "verify", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collection.run(directory, out, SETTINGS, **options)
+    kept = json.loads((out / "unfinished.json").read_text("utf-8"))
+    assert {"extract", "match", "verify"} == kept.keys()
+    (out / "unfinished.json").write_text(json.dumps(kept | {"extract": 1000}), "utf-8")
+    monkeypatch.setattr(workflow, "verify", verify)
+    seconds = collection.run(directory, out, SETTINGS, **options).seconds
+    assert 1000 < seconds["extract"] < 1100
+    assert seconds["verify"] < 100
+    assert not (out / "unfinished.json").exists()
 
 
 def test_a_change_runs_the_mapper_again(directory, tmp_path, mapped, monkeypatch):

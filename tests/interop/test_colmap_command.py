@@ -102,7 +102,7 @@ def test_failures_of_the_executable_are_errors(plainly_named, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(colmap_command.executable() is None, reason="no colmap executable on the PATH")
-def test_images_that_colmap_cannot_read_are_left_out(tmp_path, monkeypatch, caplog):
+def test_images_that_colmap_cannot_read_have_a_camera(tmp_path, monkeypatch):
     if not features.check("avif"):
         pytest.skip("Pillow was built without AVIF")
     monkeypatch.setattr(colmap, "available", lambda: False)
@@ -115,12 +115,21 @@ def test_images_that_colmap_cannot_read_are_left_out(tmp_path, monkeypatch, capl
     extract(directory, out)
     matching.match(out, pairing.pairs(out, pairing.Pairing(), HERE), matching.Matching(), HERE)
     matching.verify(out, matching.Matching(), HERE)
-    (path,) = exporting.export(out, "colmap", directory).paths
-    assert "2.avif: not in the database" in caplog.text
-    with closing(sqlite3.connect(path)) as database:
-        names = [row[0] for row in database.execute("select name from images order by name")]
-        assert names == ["1.png", "3.png"]
-        assert database.execute("select count(*) from matches").fetchone() == (1,)
+    for sharing, number in (("auto", 1), ("per-image", 3)):
+        (path,) = exporting.export(out, "colmap", directory, Cameras(sharing)).paths
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute(
+                "select name, width, height, params from images join cameras using (camera_id) "
+                "order by name"
+            ).fetchall()
+            assert [row[0] for row in rows] == ["1.png", "2.avif", "3.png"]
+            assert len({row[1:] for row in rows}) == 1  # the camera that COLMAP assumes
+            count = "select count(*) from "
+            assert database.execute(f"{count} cameras").fetchone() == (number,)
+            assert database.execute(f"{count} matches").fetchone() == (3,)
+            for table in ("keypoints", "descriptors"):
+                ((least,),) = database.execute(f"select min(rows) from {table}")
+                assert least > 100
 
 
 def test_the_reason_of_a_failure_is_not_from_the_stack_trace():

@@ -27,7 +27,9 @@ def model(tmp_path):
     )
     colors = np.full((30, 3), 7, np.uint8)
     up = np.array([0.0, -1, 0])
-    return ShownModel("set", "30 points", XYZ, colors, np.ones(30), images, up, tmp_path)
+    return ShownModel(
+        "set", "30 points", np.arange(100, 130), XYZ, colors, np.ones(30), images, up, tmp_path
+    )
 
 
 def test_points_are_normalized(model):
@@ -45,6 +47,7 @@ def test_points_are_normalized(model):
 
 def test_a_track_has_the_observations_of_a_point(model):
     track = model.track(12)
+    assert track["point"] == 112  # as in the files of the model
     assert track["observations"] == [
         {"image": 0, "x": 12.0, "y": 0.0},
         {"image": 1, "x": 12.5, "y": 0.0},

@@ -31,7 +31,15 @@ def address(tmp_path):
     colors = np.full((400, 3), (250, 40, 30), np.uint8)
     up = np.array([0.0, -1, 0])
     model = ShownModel(
-        "plane", "400 points", xyz, colors, np.ones(400), tuple(images), up, tmp_path
+        "plane",
+        "400 points",
+        np.arange(400),
+        xyz,
+        colors,
+        np.ones(400),
+        tuple(images),
+        up,
+        tmp_path,
     )
     application = model_server.application(model, ["127.0.0.1", "localhost"])
     with benchmark.served_application(application) as url:

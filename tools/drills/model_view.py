@@ -43,7 +43,7 @@ def _model(points: int) -> ShownModel:
     up = np.array([0.0, -1, 0])
     text = f"{points:,} points"
     return ShownModel(
-        "random", text, xyz, colors.astype(np.uint8), np.ones(points), images, up
+        "random", text, np.arange(points), xyz, colors.astype(np.uint8), np.ones(points), images, up
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ depth in different directions, a bundle adjustment can determine it; photographs
 down on flat ground can not.
 """
 
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from caloric.collection import scenes
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_model
 from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.files import temporary_directory
 from caloric.types import FloatArray
 
 _MODEL = "SIMPLE_RADIAL"  # the default; for other models, principal points are not refined
@@ -65,9 +65,7 @@ def calibrate(model: Reconstruction) -> Reconstruction:
         return model
     if min(counts.values()) < _MIN_IMAGES or {camera.model for camera in cameras} != {_MODEL}:
         return model
-    parent = model.directory.parent
-    with tempfile.TemporaryDirectory(dir=parent, prefix="calibrated.") as temporary:
-        output = Path(temporary)
+    with temporary_directory(model.directory.parent) as output:
         try:
             colmap.adjust(model.directory, output, {"refine_principal_point": True})
         except InputError:

@@ -90,7 +90,7 @@ def complete_image(task: Task) -> Completed | None:
     old = row(task.name)
     try:
         file = ImageFile(task.name, old["content"])
-        pixels, orientation = sources.pixels(task.directory, file)
+        pixels, orientation = sources.pixels(task.directory, file, old.get("white_level"))
     except InputError:
         return None
     options = replace(extraction.stored_as_bytes(task.options), views=_VIEWS)

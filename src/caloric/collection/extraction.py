@@ -72,6 +72,11 @@ class StoredImage:
     key: str
     count: int
 
+    @property
+    def content(self) -> str:
+        """The hash of the file."""
+        return self.key.partition(" ")[0]
+
 
 def stored_images(store: Path) -> dict[str, StoredImage]:
     """Return the images of a store by name, in the order of the shards."""

@@ -2,17 +2,25 @@
 
 import logging
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caloric.collection import calibrating, extraction, metadata, positions, relocating, results
+from caloric.collection import (
+    calibrating,
+    extraction,
+    metadata,
+    positions,
+    relocating,
+    results,
+    sources,
+)
 from caloric.collection.steps import Progress, no_progress
 from caloric.collection.summaries import summaries
 from caloric.errors import InputError
 from caloric.interop import colmap, colmap_model
 from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.files import remove_temporary_directories, temporary_directory
 
 _log = logging.getLogger(__name__)
 _REGISTERED = "images registered"
@@ -75,12 +83,19 @@ def _is_larger(new: list[Reconstruction], old: list[Reconstruction]) -> bool:
 
 
 def check_owner(store: Path, directory: str) -> None:
-    """Raise InputError if a store has the models of another image directory that exists."""
-    owner = results.images_of(store)
+    """Raise InputError if a store has the models of another image directory.
+
+    A directory that was moved or renamed still has images with the same names.
+    """
+    owner = results.owner_of(store)
     if owner is None or not (store / colmap.MODELS).exists():
         return
-    if owner.resolve() != Path(directory).resolve():
-        raise InputError(f"{store}: contains models of {owner}; specify another output directory")
+    path, names = owner
+    if path.resolve() == Path(directory).resolve():
+        return
+    is_moved = not path.is_dir() and any((Path(directory) / name).is_file() for name in names)
+    if not is_moved and not sources.is_remote(directory):
+        raise InputError(f"{store}: contains models of {path}; specify another output directory")
 
 
 def retire(store: Path) -> None:
@@ -155,16 +170,24 @@ def _adjusted(model: Reconstruction) -> Reconstruction:
 def install(store: Path, models: list[Reconstruction]) -> ReconstructionResult:
     """Calibrate models, align them with GPS positions, and move them to ``store``/colmap/sparse.
 
-    Earlier models are removed.
+    Earlier models are removed after the new ones were written.
     """
     target, exif = store / colmap.MODELS, metadata.read(store)
     models = [positions.align(calibrating.calibrate(model), exif) for model in models]
-    shutil.rmtree(target, ignore_errors=True)
-    for number, model in enumerate(models):
-        shutil.copytree(model.directory, target / str(number))
+    with temporary_directory(target.parent) as temporary:
+        for number, model in enumerate(models):
+            shutil.copytree(model.directory, temporary / "new" / str(number))
+        _replace(target, temporary / "new", temporary / "old")
     return ReconstructionResult(
         tuple(replace(model, directory=target / str(i)) for i, model in enumerate(models))
     )
+
+
+def _replace(target: Path, new: Path, old: Path) -> None:
+    """Rename the directory ``new`` to ``target``, after ``target``, if it exists, to ``old``."""
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
 
 
 def reconstruct(
@@ -180,8 +203,10 @@ def reconstruct(
     if not database.is_file():
         raise InputError(f"{database}: does not exist; export it first")
     colmap.check_space(database.parent, 0)
-    with tempfile.TemporaryDirectory(dir=database.parent, prefix="sparse.") as temporary:
-        models, made = map_store(store, directory, Path(temporary), progress)
+    for parent in (database.parent, store / colmap.MODELS):
+        remove_temporary_directories(parent)
+    with temporary_directory(database.parent) as temporary:
+        models, made = map_store(store, directory, temporary, progress)
         if models:
             return install(store, models)
     retire(store)
@@ -202,21 +227,21 @@ def complete(
     largest = result.models[0]
     database = store / colmap.DATABASE
     registered = _counting(store, progress)
-    with tempfile.TemporaryDirectory(dir=largest.directory.parent, prefix="larger.") as temporary:
-        output = Path(temporary) / "larger"
+    with temporary_directory(database.parent) as temporary:
+        output = temporary / "larger"
         output.mkdir()
         models = colmap.map_images(
             database, directory, output, colmap.RELAXED, registered, largest.directory
         )
         larger = max(models, key=lambda model: len(model.images), default=largest)
         larger = relocating.relocate(
-            larger, database, directory, Path(temporary) / "relocated", registered
+            larger, database, directory, temporary / "relocated", registered
         )
         if not _is_larger([larger], [largest]):
             return result
         larger = positions.align(calibrating.calibrate(larger), metadata.read(store))
-        shutil.rmtree(largest.directory)
-        shutil.copytree(larger.directory, largest.directory)
+        shutil.copytree(larger.directory, temporary / "new")
+        _replace(largest.directory, temporary / "new", temporary / "old")
     kept = [replace(larger, directory=largest.directory)]
     for model in result.models[1:]:
         if set(model.images) <= set(larger.images):

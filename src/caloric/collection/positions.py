@@ -1,7 +1,6 @@
 """GPS positions of images: nearest images, and the coordinates of a model."""
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from caloric.image.exif import Exif
 from caloric.interop import colmap, colmap_model
 from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.files import temporary_directory
 from caloric.types import FloatArray
 
 # WGS 84: semi-major axis in meters, and squared eccentricity.
@@ -91,8 +91,7 @@ def align(model: Reconstruction, exif: Mapping[str, Exif]) -> Reconstruction:
         return model
     locations = dict(zip(positions, meters, strict=True))
     limit = max(_NOISE, 0.05 * extent)
-    with tempfile.TemporaryDirectory(dir=model.directory.parent, prefix="aligned.") as temporary:
-        output = Path(temporary)
+    with temporary_directory(model.directory.parent) as output:
         if not colmap.align(model.directory, output, locations, float(limit)):
             return model
         errors = [
@@ -111,10 +110,15 @@ def align(model: Reconstruction, exif: Mapping[str, Exif]) -> Reconstruction:
     return replace(model, origin=(latitude, longitude, altitude))
 
 
+def georeference(directory: Path) -> dict[str, float]:
+    """Return the origin of a model and the median error of its cameras; {} without positions."""
+    try:
+        return dict(json.loads((directory / "origin.json").read_text("utf-8")))
+    except FileNotFoundError:
+        return {}
+
+
 def origin(directory: Path) -> tuple[float, ...]:
     """Return latitude, longitude and altitude of the origin of a model; () if they are unknown."""
-    try:
-        content = json.loads((directory / "origin.json").read_text("utf-8"))
-    except FileNotFoundError:
-        return ()
-    return tuple(content[name] for name in ("latitude", "longitude", "altitude"))
+    content = georeference(directory)
+    return tuple(content[name] for name in ("latitude", "longitude", "altitude") if content)

@@ -134,7 +134,7 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
             pixels[[i, j], [j, i]] = (30, 90, 220, alpha)  # BGR
         else:
             pixels[[i, j], [j, i]] = (128, 128, 128, 40)
-    pixels[range(count), range(count)] = (128, 128, 128, 110)
+    pixels[range(count), range(count)] = (128, 128, 128, 255)
     _, data = cv2.imencode(".png", pixels)
     size = float(np.clip(18 * count, 220, 560))  # of the matrix; all in pixels
     cell, left = size / count, 7.0 * min(_LABEL, max(map(len, number))) + 10
@@ -156,8 +156,8 @@ def _matrix(images: list[Report], pairs: list[Report]) -> str:
         f'<image x="{left:.0f}" y="{top:.0f}" width="{size:.0f}" height="{size:.0f}" '
         f'href="{_png(data.tobytes())}"/>{"".join(labels)}</svg></div>'
         f"<figcaption>{counted(count, 'image')} in the order of their names. Orange: verified, "
-        "stronger with more inliers. Gray: matched, but no reliable geometry. Empty: not matched, "
-        "or no matches.</figcaption></figure>"
+        "stronger with more inliers. Pale gray: matched, but no reliable geometry. Empty: not "
+        "matched, or no matches. Dark gray: the same image.</figcaption></figure>"
     )
 
 
@@ -167,16 +167,26 @@ def _model(number: int, model: Report, figure: bytes) -> str:
     rows = []
     for c in model["cameras"]:
         x, y, *distortion = c["parameters"][_FOCAL_LENGTHS[c["model"]] :]
-        row = [c["id"], c["model"], c["images"], c["width"], c["height"], c["parameters"][0]]
+        focal = ", ".join(f"{v:,.1f}" for v in c["parameters"][: _FOCAL_LENGTHS[c["model"]]])
+        row = [c["id"], c["model"], c["images"], c["width"], c["height"], focal]
         values = ", ".join(f"{value:.4g}" for value in distortion) or "–"
         rows.append([*row, f"{x:,.1f}, {y:,.1f}", values])
     error = model["mean reprojection error, pixels"]
+    at = model["georeference"]
+    coordinates = (
+        f"meters to the east, to the north and up from latitude {at['latitude']:.6f}°, longitude "
+        f"{at['longitude']:.6f}° and altitude {at['altitude']:.1f} m; the median distance of "
+        f"cameras from their GPS positions is {at['median error, meters']:.2f} m"
+        if at
+        else "arbitrary orientation and scale, because GPS positions do not determine them"
+    )
     return (
         f"<h2>Model {number}</h2>"
         f"<p>{counted(model['images'], 'image')}, {counted(model['points'], 'point')}, "
         f"mean track length {model['mean track length']:.2f}, mean reprojection error "
         f"{error:.2f} px: "
         f"<code>{escape(model['directory'])}</code></p>"
+        f"<p>Coordinates: {coordinates}.</p>"
         f'<figure><img alt="Points and cameras of model {number}" src="{_png(figure)}"></figure>'
         '<div class="charts">'
         + _chart("Images that observe a point", model["images of points"])
@@ -194,7 +204,8 @@ def _times(seconds: dict[str, float]) -> str:
     ]
     rows.append(["total", "", float(total), "100%"])
     return _table(["step", "what it does", "seconds", "share"], rows) + (
-        '<p class="soft">Steps in which nothing changed have the time of an earlier run.</p>'
+        '<p class="soft">With the time of runs that were interrupted. Steps in which nothing '
+        "changed have the time of an earlier run.</p>"
     )
 
 

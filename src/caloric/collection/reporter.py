@@ -1,13 +1,16 @@
 """Callbacks and durations of steps."""
 
+import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from caloric.collection.steps import Progress, no_progress
+from caloric.runtime.files import replacing
 
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -50,22 +53,34 @@ class Times:
     earlier : mapping
         The durations of an earlier run, by step.
     state : callable
-        Returns a value that is the same before and after a step that changes nothing.
+        Returns the results of steps, such as their names; a step that changes nothing does not
+        change them.
+    unfinished : Path
+        The file in which durations are kept until :meth:`finish`. Those of runs that were
+        interrupted are added to those of this run.
     """
 
-    def __init__(self, earlier: Mapping[str, float], state: Callable[[], object]) -> None:
-        """Start without durations."""
+    def __init__(
+        self, earlier: Mapping[str, float], state: Callable[[], Sequence[str]], unfinished: Path
+    ) -> None:
+        """Start with the durations of runs that were interrupted."""
         self.seconds: dict[str, float] = {}
-        self._earlier, self._state = earlier, state
+        self._earlier, self._state, self._unfinished = earlier, state, unfinished
+        self._before = _durations(unfinished)
 
     def __call__(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
         """Return a function that runs a step and adds its duration."""
 
         def timed(*arguments: P.args, **options: P.kwargs) -> R:
             start = time.monotonic()
-            result = step(*arguments, **options)
-            self.seconds[name] = round(time.monotonic() - start, 2)
-            return result
+            try:
+                return step(*arguments, **options)
+            finally:
+                spent = self._before.get(name, 0.0) + time.monotonic() - start
+                self.seconds[name] = round(spent, 2)
+                if self._state():  # otherwise nothing is kept
+                    with replacing(self._unfinished) as file:
+                        file.write(json.dumps(self._before | self.seconds).encode())
 
         return timed
 
@@ -76,7 +91,8 @@ class Times:
         def run(*arguments: P.args, **options: P.kwargs) -> R:
             before = self._state()
             result = timed(*arguments, **options)
-            if name in self._earlier and self._state() == before:
+            is_kept = name in self._earlier and name not in self._before
+            if is_kept and self._state() == before:
                 self.seconds[name] = self._earlier[name]
             return result
 
@@ -85,3 +101,14 @@ class Times:
     def keep(self) -> None:
         """Add the earlier durations of the steps that were not run."""
         self.seconds = {**self._earlier, **self.seconds}
+
+    def finish(self) -> None:
+        """Remove the file, after the durations were written to the report."""
+        self._unfinished.unlink(missing_ok=True)
+
+
+def _durations(path: Path) -> dict[str, float]:
+    try:
+        return {str(name): float(value) for name, value in json.loads(path.read_bytes()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caloric.collection import metadata, plausibility, recorded, report_page, results
+from caloric.collection import (
+    duplicates,
+    metadata,
+    plausibility,
+    positions,
+    recorded,
+    report_page,
+    results,
+)
 from caloric.collection.extraction import ExtractionResult
 from caloric.collection.mapping import ReconstructionResult
 from caloric.collection.results import CollectionResult
@@ -45,8 +53,9 @@ def _model(model: Reconstruction) -> Report:
         observed.append(np.unique(image.points[image.points >= 0]))
     images_of_points = np.unique(np.concatenate(observed), return_counts=True)[1]
     return {
-        "directory": str(model.directory),
+        "directory": str(model.directory.absolute()),
         "images": len(model.images),
+        "georeference": positions.georeference(model.directory),
         "points": model.points,
         "mean track length": model.track_length,
         "mean reprojection error, pixels": model.error,
@@ -195,7 +204,10 @@ def finish(
         failure=models.failure,
         seconds=seconds,
         report=store / "report.html",
-        warnings=plausibility.warnings(models.models, metadata.read(store)),
+        warnings=(
+            *duplicates.warnings(store),
+            *plausibility.warnings(models.models, metadata.read(store)),
+        ),
     )
     state = {"inputs": inputs, "outputs": recorded.outputs(store) if inputs else ""}
     write(result, extracted.found, pairs, directory, state)

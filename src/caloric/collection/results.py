@@ -75,14 +75,20 @@ class CollectionResult:
         return f"{count} registered in {counted(len(self.models), 'model')}"
 
 
+def owner_of(store: Path) -> tuple[Path, list[str]] | None:
+    """Return the image directory of a store and the names of its images, if it has a report."""
+    try:
+        report = json.loads((store / "report.json").read_text("utf-8"))
+        names = [image["name"] for image in report.get("images", ())]
+        return Path(report["directory"]), names
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def images_of(directory: Path) -> Path | None:
     """Return the image directory of a store, if its report has it and it exists."""
-    try:
-        report = json.loads((directory / "report.json").read_text("utf-8"))
-        images = Path(report["directory"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return images if images.is_dir() else None
+    owner = owner_of(directory)
+    return owner[0] if owner is not None and owner[0].is_dir() else None
 
 
 def missing(
@@ -118,9 +124,10 @@ def _reason(name: str, features: int, pairs: list[PairSummary] | None) -> str:
     if verified:
         images = counted(len(verified), "image")
         return f"not enough overlap: matches {images}, best {other} with {best.inliers} inliers"
-    if best.matches < _FEW or not best.inliers:
-        text = f"no match: at most {counted(best.matches, 'match')} with another image"
-        return text if best.matches < _FEW else f"{text}, which have no common geometry"
+    matches = max(pair.matches for pair in pairs)
+    if matches < _FEW or not best.inliers:
+        text = f"no match: at most {counted(matches, 'match')} with another image"
+        return text if matches < _FEW else f"{text}, which have no common geometry"
     return (
         f"weak match: no reliable geometry; best partner: {other} ({best.inliers} of "
         f"{best.matches} matches are inliers)"

@@ -27,6 +27,7 @@ from caloric.collection.reporter import Reporter, Times
 from caloric.collection.results import CollectionResult
 from caloric.collection.store import locked
 from caloric.collection.summaries import PairSummary
+from caloric.errors import check_bool
 from caloric.interop import colmap
 from caloric.interop.cameras import Cameras
 from caloric.options import ExtractOptions
@@ -96,6 +97,8 @@ def run(
     if not sources.is_remote(sources.absolute(str(folder))):
         check_input_directory(folder)
     workflow.check_separate(folder, out)
+    for option, value in (("refine", refine), ("propagate", propagate), ("complete", complete)):
+        check_bool(option, value)
     colmap.require()
     workflow.check_types(
         pairing=(pairing, Pairing), matching=(matching, Matching), cameras=(cameras, Cameras)
@@ -103,70 +106,81 @@ def run(
     resolved, store = workflow.checked_workers(options, workers), Path(out)
     name = sources.absolute(str(folder))
     local = None if sources.is_remote(name) else Path(name)
-    mapping.check_owner(store, name)
-    record = recorded.read(store)
-    times = Times(record.seconds, lambda: recorded.shard_names(store))
-    with workflow.running_workers(store, resolved) as started:
-        extracted = times.resumed("extract", workflow.extract)(
-            folder, store, options, white_level=white_level, workers=started, report=report
+    with locked(store):
+        mapping.check_owner(store, name)
+        record = recorded.read(store)
+        times = Times(
+            record.seconds, lambda: recorded.shard_names(store), store / "unfinished.json"
         )
-        if extracted.described < 2:
-            mapping.retire(store)
-            models = ReconstructionResult((), results.too_few(extracted.described))
-            return reporting.finish(name, store, times.seconds, extracted, [], models)
-        matched = times.resumed("match", workflow.match)(
-            store, matching, pairing=pairing, workers=started, report=report
-        )
-        # Few processes are enough for a GPU; verification uses all cores.
-        more = (
-            nullcontext(started.running_engine)
-            if resolved.count == workers.count
-            else workers.engine()
-        )
-        with more as engine:
-            started = replace(started, running_engine=engine)
-            verified = times.resumed("verify", workflow.verify)(
-                store, matching, workers=started, report=report
+        with workflow.running_workers(store, resolved) as started:
+            extracted = times.resumed("extract", workflow.extracted)(
+                folder, store, options, white_level=white_level, workers=started, report=report
             )
-            refined = (
-                times.resumed("refine", workflow.refine)(
-                    folder,
-                    store,
-                    propagate=propagate,
-                    options=options,
-                    workers=started,
-                    report=report,
+            if extracted.described < 2:
+                mapping.retire(store)
+                is_used = len(extracted.skipped) < len(extracted.found)
+                why = results.too_few(extracted.described) if is_used else workflow.NONE_USED
+                models = ReconstructionResult((), why)
+                result = reporting.finish(name, store, times.seconds, extracted, [], models)
+                times.finish()
+                return result
+            matched = times.resumed("match", workflow.match)(
+                store, matching, pairing=pairing, workers=started, report=report
+            )
+            # Few processes are enough for a GPU; verification uses all cores.
+            more = (
+                nullcontext(started.running_engine)
+                if resolved.count == workers.count
+                else workers.engine()
+            )
+            with more as engine:
+                started = replace(started, running_engine=engine)
+                verified = times.resumed("verify", workflow.verify)(
+                    store, matching, workers=started, report=report
                 )
-                if refine
-                else None
-            )
-    if refined is None:
-        propagating.clear(store)
-        refining.clear(store)
-    pairs = summaries.summaries(store)
-    inputs = recorded.inputs(store, cameras, complete)
-    earlier = record.models(store, inputs)
-    if earlier is not None:
-        models, pairs = earlier, completing.summaries(pairs, record.pairs)
-        times.keep()
-        report.finished(models)
-    else:
-        times("export", workflow.export)(store, images=local, cameras=cameras, report=report)
-        models = ReconstructionResult((), _REMOTE)
-        if local is not None:
-            models = times("reconstruct", workflow.reconstruct)(local, store, report=report)
-            models, cameras = times("separate", _separated)(local, store, cameras, report, models)
-        if local is not None and complete and models.models:
-            models, pairs = times("complete", _complete)(
-                local, store, options, matching, cameras, workers, report, models, pairs
-            )
-    counts: dict[str, float] = {"pairs": matched.pairs, "verified pairs": verified.verified}
-    if refined is not None:
-        counts |= {"tracks": refined.tracks, "refined features": refined.moved}
-    skipped = {} if refined is None else refined.skipped
-    return reporting.finish(
-        name, store, times.seconds, extracted, pairs, models, counts, skipped, inputs
-    )
+                refined = (
+                    times.resumed("refine", workflow.refine)(
+                        folder,
+                        store,
+                        propagate=propagate,
+                        options=options,
+                        workers=started,
+                        report=report,
+                    )
+                    if refine
+                    else None
+                )
+        if refined is None:
+            propagating.clear(store)
+            refining.clear(store)
+        pairs = summaries.summaries(store)
+        inputs = recorded.inputs(store, cameras, complete)
+        earlier = record.models(store, inputs)
+        if earlier is not None:
+            models, pairs = earlier, completing.summaries(pairs, record.pairs)
+            times.keep()
+            report.finished(models)
+        else:
+            times("export", workflow.export)(store, images=local, cameras=cameras, report=report)
+            models = ReconstructionResult((), _REMOTE)
+            if local is not None:
+                models = times("reconstruct", workflow.reconstruct)(local, store, report=report)
+                models, cameras = times("separate", _separated)(
+                    local, store, cameras, report, models
+                )
+            if local is not None and complete and models.models:
+                models, pairs = times("complete", _complete)(
+                    local, store, options, matching, cameras, workers, report, models, pairs
+                )
+        counts: dict[str, float] = {"pairs": matched.pairs, "verified pairs": verified.verified}
+        if refined is not None:
+            counts |= {"tracks": refined.tracks, "refined features": refined.moved}
+        skipped = {} if refined is None else refined.skipped
+        result = reporting.finish(
+            name, store, times.seconds, extracted, pairs, models, counts, skipped, inputs
+        )
+        times.finish()
+        return result
 
 
 def _separated(

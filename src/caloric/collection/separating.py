@@ -7,7 +7,6 @@ pairs are missing, COLMAP first adds them with separate cameras, so that their f
 known. The result is kept if it is better.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,6 +23,7 @@ from caloric.interop import cameras as interop_cameras
 from caloric.interop import colmap, colmap_model
 from caloric.interop.cameras import Cameras
 from caloric.interop.colmap_model import Reconstruction
+from caloric.runtime.files import temporary_directory
 
 _MIN_IMAGES = 2  # of each camera
 _SHARE = 0.8  # of the images in clusters
@@ -65,8 +65,8 @@ def separate_focal_lengths(model: Reconstruction) -> dict[str, float]:
     """
     images = list(colmap_model.registered(model.directory))
     shared = colmap_model.cameras(model.directory)
-    with tempfile.TemporaryDirectory(dir=model.directory.parent, prefix="separate.") as temporary:
-        start, output = Path(temporary) / "start", Path(temporary) / "output"
+    with temporary_directory(model.directory.parent) as temporary:
+        start, output = temporary / "start", temporary / "output"
         for directory in (start, output):
             directory.mkdir()
         colmap_model.write(
@@ -187,18 +187,16 @@ def separate(
         output.mkdir()
         return mapping.map_store(store, directory, output, progress)[0]
 
-    with tempfile.TemporaryDirectory(
-        dir=(store / colmap.DATABASE).parent, prefix="separate."
-    ) as temporary:
+    with temporary_directory((store / colmap.DATABASE).parent) as temporary:
         if not parts:
-            models = mapped(_alone(missing, groups), Path(temporary) / "missing")
+            models = mapped(_alone(missing, groups), temporary / "missing")
             focal_lengths = _evidence(groups, models)
             parts = _separations(groups, focal_lengths)
         camera_of = {name: min(names) for names in parts for name in names}
         # An image whose focal length is unknown has its own camera.
         divided = [group for group in groups if camera_of.keys() & set(group)]
         camera_of |= {name: name for group in divided for name in group if name not in camera_of}
-        models = mapped(camera_of, Path(temporary) / "parts") if parts else []
+        models = mapped(camera_of, temporary / "parts") if parts else []
         if not _is_better(models, earlier.models):
             exporting.export(store, "colmap", directory, cameras)
             return unchanged

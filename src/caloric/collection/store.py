@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import get_ident
 from typing import IO, Any
 
 import numpy as np
@@ -167,13 +168,20 @@ class Shards:
                     path.unlink()
 
 
+_held: set[tuple[Path, int]] = set()  # stores and the threads that have locked them
+
+
 @contextmanager
 def locked(store: Path) -> Iterator[None]:
     """Create a store if it does not exist and hold its lock; wait while another run holds it.
 
-    The operating system releases the lock when the process ends, even if it is killed. After an
-    error, a new store without content is removed.
+    A thread that holds the lock may take it again. The operating system releases it when the
+    process ends, even if it is killed. After an error, a new store without content is removed.
     """
+    key = store.resolve(), get_ident()
+    if key in _held:
+        yield
+        return
     _arrow()  # all steps need it
     if fcntl is None:
         raise InputError("collections need the file locks of Linux or macOS; on Windows, use WSL")
@@ -188,12 +196,15 @@ def locked(store: Path) -> Iterator[None]:
                 _lock(file, store)
         except OSError as error:
             raise InputError(f"{store}: cannot be written ({error.strerror})") from None
+        _held.add(key)
         try:
             yield
         except BaseException:
             if [entry.name for entry in store.iterdir()] == [path.name]:
                 path.unlink()
             raise
+        finally:
+            _held.remove(key)
 
 
 def _is_open_as(file: IO[str], path: Path) -> bool:

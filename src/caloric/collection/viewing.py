@@ -67,6 +67,7 @@ def load(directory: Path, number: int = 0, images: Path | None = None) -> ShownM
     )
     photographs = images if images is not None else results.images_of(directory)
     return ShownModel(
-        (photographs or directory).resolve().name, text, points.xyz[shuffled],
-        points.colors[shuffled], points.errors[shuffled], tuple(shown), up, photographs,
+        (photographs or directory).resolve().name, text, points.ids[shuffled],
+        points.xyz[shuffled], points.colors[shuffled], points.errors[shuffled], tuple(shown), up,
+        photographs,
     )  # fmt: skip

@@ -39,6 +39,7 @@ from caloric.options import ExtractOptions
 from caloric.runtime.words import counted
 
 _log = logging.getLogger(__name__)
+NONE_USED = "none of the images could be used"
 KEPT = "finished work is kept: run the same command again to continue"
 
 
@@ -126,11 +127,29 @@ def extract(
     ExtractionResult
         The number of features of each image; ``skipped`` has the skipped images with the reasons.
     """
+    result = extracted(
+        folder, out, options, white_level=white_level, workers=workers, report=report
+    )
+    if len(result.skipped) == len(result.found):
+        raise InputError(f"{folder}: {NONE_USED}")
+    return result
+
+
+def extracted(
+    folder: str | Path,
+    out: str | Path,
+    options: ExtractOptions,
+    *,
+    white_level: float | None,
+    workers: Workers,
+    report: Reporter,
+) -> ExtractionResult:
+    """Return the result of :func:`extract`, also if no image could be used."""
     store, name = Path(out), str(folder)
     inputs.check_white_level(white_level)
     check_separate(folder, out)
     with running_workers(store, checked_workers(options, workers)) as started:
-        result = report.step(
+        return report.step(
             f"extracting features of {name}",
             lambda: extraction.extract(
                 name,
@@ -142,9 +161,6 @@ def extract(
                 progress=report.progress,
             ),
         )
-    if len(result.skipped) == len(result.found):
-        raise InputError(f"{name}: none of the images could be used")
-    return result
 
 
 def pair(

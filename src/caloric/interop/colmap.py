@@ -17,7 +17,7 @@ from caloric.features import Features
 from caloric.frames import Frames
 from caloric.interop import colmap_command, colmap_model, colmap_tables
 from caloric.interop.colmap_command import CommandWriter, Thresholds
-from caloric.interop.colmap_model import Reconstruction
+from caloric.interop.colmap_model import DEFAULT_FOCAL, Reconstruction
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Exporter
 from caloric.matching.two_views import TwoViews
@@ -148,8 +148,7 @@ class Colmap(Exporter):
                 camera = None
             if camera is not None and (camera.width, camera.height) == (w, h):
                 return camera
-        # COLMAP's default without EXIF data: a focal length of 1.2 times the longer side.
-        focal = 1.2 * max(w, h) if options.focal is None else options.focal
+        focal = DEFAULT_FOCAL * max(w, h) if options.focal is None else options.focal
         camera = self.library.Camera.create_from_model_name(0, options.model, focal, w, h)
         camera.has_prior_focal_length = options.focal is not None
         return camera

@@ -5,14 +5,13 @@ feature each. Features, matches and geometries are then written directly to the 
 faster than text.
 """
 
-import logging
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +23,9 @@ from caloric.interop.colmap_model import Reconstruction
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Request, inside
 from caloric.matching.two_views import TwoViews
+from caloric.runtime.files import temporary_directory
 from caloric.types import FloatArray
 
-_log = logging.getLogger(__name__)
 _ONE_FEATURE = f"1 128\n0 0 1 0{128 * ' 0'}\n"  # in COLMAP's text format
 Thresholds = dict[str, int]  # options of COLMAP's mapper, by name
 # By default, COLMAP discards all models but the first if they have fewer than 10 images.
@@ -101,9 +100,8 @@ class CommandWriter:
         assert request.images is not None
         self.path, self.request, self.stack = path, request, stack
         self.directory = request.images
-        temporary = tempfile.TemporaryDirectory(dir=path.parent, prefix="text.")
-        self.temporary = Path(stack.enter_context(temporary))
-        self.names: list[str] = []
+        self.temporary = stack.enter_context(temporary_directory(path.parent))
+        self.sizes: dict[str, tuple[int, int]] = {}
         self.tables: colmap_tables.Tables | None = None
 
     def features(self, name: str, features: Features) -> None:
@@ -111,13 +109,11 @@ class CommandWriter:
         inside(self.temporary / "text", f"{name}.txt").write_text(_ONE_FEATURE, "ascii")
         path = inside(self.temporary / "arrays", f"{name}.npz")
         np.savez(path, keypoints=features.frames.to_colmap(), descriptors=sift_bytes(features))
-        self.names.append(name)
+        self.sizes[name] = features.image_size
 
     def pair(self, pair: TwoViews) -> None:
-        """Write a pair, if COLMAP can read both images."""
-        tables = self.imported()
-        if pair.name_a in tables.numbers and pair.name_b in tables.numbers:
-            tables.add_pair(pair)
+        """Write a pair."""
+        self.imported().add_pair(pair)
 
     def imported(self) -> colmap_tables.Tables:
         """Return the tables of the database; import all features in the first call."""
@@ -133,24 +129,36 @@ class CommandWriter:
         call("feature_importer", *paths, "--import_path", self.temporary / "text", *options)
         self.tables = self.stack.enter_context(colmap_tables.opened(self.path))
         self.tables.share_cameras(self.request.camera_of)
+        for name in self.sizes.keys() - self.tables.numbers.keys():
+            self._add(name, self.tables)
         if cameras.focal is not None:
             self.tables.set_focal(cameras.focal)
-        for name in self.names:
-            if name in self.tables.numbers:
-                with np.load(self.temporary / "arrays" / f"{name}.npz") as arrays:
-                    self.tables.replace_features(name, **arrays)
-            else:
-                _log.warning("%s: not in the database, because COLMAP cannot read the file", name)
+        for name in self.sizes:
+            with np.load(self.temporary / "arrays" / f"{name}.npz") as arrays:
+                self.tables.replace_features(name, **arrays)
         return self.tables
+
+    def _add(self, name: str, tables: colmap_tables.Tables) -> None:
+        """Add an image of a format that COLMAP cannot read, such as AVIF."""
+        camera_of, (h, w) = self.request.camera_of, self.sizes[name]
+        shared = camera_of.get(name, name)
+        others = (other for other in tables.numbers if camera_of.get(other, other) == shared)
+        same = next(others, None)
+        camera = (
+            tables.add_camera(colmap_tables.CameraRow.default(self.request.cameras.model, w, h))
+            if same is None
+            else tables.camera_of(same)
+        )
+        tables.add_image(name, camera, np.zeros((0, 6), np.float32))
 
 
 def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_error: float) -> bool:
     """Write a model in the coordinates of known camera locations: see :func:`colmap.align`."""
-    # COLMAP reads names only up to a space.
+    if any(" " in name for name in locations):
+        return _align_renamed(model, output, locations, max_error)
     lines = [
         f"{name} {' '.join(f'{value:.6f}' for value in location)}\n"
         for name, location in locations.items()
-        if " " not in name
     ]
     known = call("model_aligner", "--help")
     names = ("robust_alignment_max_error", "alignment_max_error")  # of COLMAP 3.8, and of others
@@ -168,6 +176,28 @@ def align(model: Path, output: Path, locations: Mapping[str, FloatArray], max_er
     finally:
         references.unlink()
     return (output / "images.bin").is_file()
+
+
+def _align_renamed(
+    model: Path, output: Path, locations: Mapping[str, FloatArray], max_error: float
+) -> bool:
+    """Do the same as :func:`align` with other names: COLMAP reads them only up to a space."""
+    images = list(colmap_model.registered(model))
+    renamed = {image.name: f"{image.number}.jpg" for image in images}
+    names = {new: name for name, new in renamed.items()}
+
+    def write(target: Path, source: Path, new_names: Mapping[str, str]) -> None:
+        changed = [replace(v, name=new_names[v.name]) for v in colmap_model.registered(source)]
+        cameras, points = colmap_model.cameras(source), colmap_model.points(source)
+        colmap_model.write(target, cameras, changed, points)
+
+    with temporary_directory(output.parent) as temporary:
+        write(temporary, model, renamed)
+        known = {renamed[name]: value for name, value in locations.items() if name in renamed}
+        if not align(temporary, output, known, max_error):
+            return False
+    write(output, output, names)
+    return True
 
 
 def adjust(model: Path, output: Path, options: Mapping[str, bool]) -> None:

@@ -23,6 +23,7 @@ CAMERA_MODELS = {
     6: ("FULL_OPENCV", 2, 12), 7: ("FOV", 2, 5), 8: ("SIMPLE_RADIAL_FISHEYE", 1, 4),
     9: ("RADIAL_FISHEYE", 1, 5), 10: ("THIN_PRISM_FISHEYE", 2, 12),
 }  # fmt: skip
+DEFAULT_FOCAL = 1.2  # times the longer side: COLMAP's focal length without EXIF data
 BINARY_FILES = "cameras.bin", "images.bin", "points3D.bin"
 _POINT = struct.Struct("<Q3d3BdQ")  # id, position, color, error, track length
 
@@ -60,9 +61,10 @@ class Reconstruction:
 
     def __str__(self) -> str:
         """Return the summary in one line."""
+        coordinates = ", in meters by GPS" if self.origin else ""
         return (
             f"{counted(len(self.images), 'image')} registered, {counted(self.points, 'point')}, "
-            f"mean reprojection error {self.error:.2f} px: {self.directory}"
+            f"mean reprojection error {self.error:.2f} px{coordinates}: {self.directory}"
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.errors import InputError
-from caloric.interop.colmap_model import CAMERA_MODELS
+from caloric.interop.colmap_model import CAMERA_MODELS, DEFAULT_FOCAL
 from caloric.matching.two_views import TwoViews
 from caloric.types import FloatArray
 
@@ -72,6 +72,18 @@ class CameraRow:
     parameters: bytes
     prior_focal_length: int
 
+    @classmethod
+    def default(cls, name: str, width: int, height: int) -> "CameraRow":
+        """Return a camera of a model with the parameters that COLMAP assumes without EXIF data."""
+        kinds = {kind: (number, *counts) for number, (kind, *counts) in CAMERA_MODELS.items()}
+        number, focal_lengths, count = kinds[name]
+        parameters = np.zeros(count)
+        parameters[:focal_lengths] = DEFAULT_FOCAL * max(width, height)
+        parameters[focal_lengths : focal_lengths + 2] = width / 2, height / 2
+        if name == "FOV":
+            parameters[-1] = 0.01  # its distortion must not be 0
+        return cls(number, width, height, parameters.tobytes(), 0)
+
 
 @contextmanager
 def opened(path: Path) -> Iterator["Tables"]:
@@ -119,6 +131,12 @@ class Tables:
             (cursor.lastrowid, *keypoints.shape, keypoints.tobytes()),
         )
 
+    def camera_of(self, name: str) -> int:
+        """Return the id of the camera of an image."""
+        query = "SELECT camera_id FROM images WHERE image_id = ?"
+        ((camera,),) = self.database.execute(query, (self.numbers[name],))
+        return int(camera)
+
     def positions(self, name: str) -> FloatArray:
         """Return the positions (n, 2) of the keypoints of an image, in COLMAP's coordinates."""
         query = "SELECT rows, cols, data FROM keypoints WHERE image_id = ?"
@@ -131,10 +149,15 @@ class Tables:
     ) -> None:
         """Replace the keypoints (n, 6) of :meth:`Frames.to_colmap` and descriptors (n, 128)."""
         for table, rows in (("keypoints", keypoints), ("descriptors", descriptors)):
-            self.database.execute(
-                f"UPDATE {table} SET rows = ?, cols = ?, data = ? WHERE image_id = ?",
-                (*rows.shape, rows.tobytes(), self.numbers[name]),
-            )
+            self._put(table, name, rows)
+
+    def _put(self, table: str, name: str, rows: NDArray[np.generic]) -> None:
+        """Write an array to the row of an image in a table, which may have more columns."""
+        row = (*rows.shape, rows.tobytes(), self.numbers[name])
+        update = f"UPDATE {table} SET rows = ?, cols = ?, data = ? WHERE image_id = ?"
+        if self.database.execute(update, row).rowcount == 0:
+            columns = "(rows, cols, data, image_id) VALUES (?, ?, ?, ?)"
+            self.database.execute(f"INSERT INTO {table} {columns}", row)
 
     def replace_descriptors(self, values: Mapping[str, NDArray[np.uint8]]) -> None:
         """Replace the descriptors of all images by those of some; delete matches and geometries."""
@@ -145,12 +168,7 @@ class Tables:
             if number not in described:
                 self.database.execute("DELETE FROM descriptors WHERE image_id = ?", (number,))
         for name, rows in values.items():
-            row = (*rows.shape, rows.tobytes(), self.numbers[name])
-            update = "UPDATE descriptors SET rows = ?, cols = ?, data = ? WHERE image_id = ?"
-            if self.database.execute(update, row).rowcount == 0:
-                self.database.execute(
-                    "INSERT INTO descriptors (rows, cols, data, image_id) VALUES (?, ?, ?, ?)", row
-                )
+            self._put("descriptors", name, rows)
 
     def share_cameras(self, camera_of: Mapping[str, str]) -> None:
         """Give each image the camera of another image; remove the cameras without images."""

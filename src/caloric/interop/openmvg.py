@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from caloric.errors import InputError
 from caloric.features import Features
+from caloric.interop.colmap_model import DEFAULT_FOCAL
 from caloric.interop.conversion import sift_bytes
 from caloric.interop.exporters import Exporter
 from caloric.matching.two_views import TwoViews
@@ -141,7 +142,7 @@ class OpenMvg(Exporter):
         cameras = []
         for key, (h, w) in enumerate(sizes):
             camera = {
-                "width": w, "height": h, "focal_length": 1.2 * max(w, h),
+                "width": w, "height": h, "focal_length": DEFAULT_FOCAL * max(w, h),
                 "principal_point": [w / 2, h / 2], "disto_k3": [0.0, 0.0, 0.0],
             }  # fmt: skip
             kind: dict[str, Any] = {"polymorphic_id": 1}

@@ -3,6 +3,8 @@
 import os
 import re
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,6 +90,22 @@ def remove_stale(path: Path) -> None:
             with suppress(OSError):  # removed by another process, or not ours
                 if time.time() - other.stat().st_mtime > _STALE:
                     other.unlink()
+
+
+_TEMPORARY = ".caloric-"  # start of the names of temporary directories
+
+
+@contextmanager
+def temporary_directory(parent: Path) -> Iterator[Path]:
+    """Yield a new directory, which is removed at the end."""
+    with tempfile.TemporaryDirectory(dir=parent, prefix=_TEMPORARY) as path:
+        yield Path(path)
+
+
+def remove_temporary_directories(parent: Path) -> None:
+    """Remove the temporary directories that killed processes left; no other may be running."""
+    for path in parent.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

@@ -52,11 +52,13 @@ class ShownImage:
 class ShownModel:
     """A model with points (n, 3), their colors (n, 3), reprojection errors (n,), and images.
 
-    ``up`` (3,) is the vertical direction, ``directory`` the image directory if it is known.
+    ``ids`` (n,) are the numbers of the points in the model's files, ``up`` (3,) is the vertical
+    direction, ``directory`` the image directory if it is known.
     """
 
     title: str
     summary: str
+    ids: NDArray[np.int64]
     xyz: FloatArray
     colors: NDArray[np.uint8]
     errors: FloatArray
@@ -116,7 +118,10 @@ class ShownModel:
             for row in np.flatnonzero(image.points == point):
                 x, y = image.xy[row].tolist()
                 observations.append({"image": number, "x": x, "y": y})
-        return {"point": point, "error": float(self.errors[point]), "observations": observations}
+        return {
+            "point": int(self.ids[point]), "error": float(self.errors[point]),
+            "observations": observations,
+        }  # fmt: skip
 
     def image(self, number: int) -> ShownImage:
         """Return an image by its number."""
