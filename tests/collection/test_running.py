@@ -118,7 +118,7 @@ def test_a_run_without_a_model_fails_with_a_reason(directory, tmp_path):
         result = run("collection", "run", images, "-o", out, "--workers", 1, "--max-features", 300)
         assert result.exit_code == 1
         assert re.search(f"0 of [23] images registered: .*({reason})", result.output)
-        copies = "2 of the files are copies of others (1.png of 0.png, 2.png of 0.png)"
+        copies = "2 files are copies of others (1.png of 0.png, 2.png of 0.png)"
         assert (copies in " ".join(result.output.split())) == (images == same)
         assert not (out / "colmap" / "sparse").exists()
         assert (out / "report.html").is_file()
@@ -189,6 +189,7 @@ def test_if_no_file_is_an_image_earlier_models_are_moved(tmp_path, monkeypatch):
         ({"pairing": "sequential"}, "pairing must be an instance of Pairing"),
         ({"matching": {"ratio": 0.8}}, "matching must be an instance of Matching"),
         ({"workers": 2}, "workers must be an instance of Workers, got 2"),
+        ({"options": replace(SETTINGS, max_features=0)}, "max_features must be at least 1"),
         ({"complete": "no"}, "complete must be True or False"),
         ({"refine": 3}, "refine must be True or False"),
     ],

@@ -18,7 +18,9 @@ def warnings(store: Path) -> tuple[str, ...]:
     if not copies:
         return ()
     named = ", ".join(copies[:_LISTED]) + (", ..." if len(copies) > _LISTED else "")
+    if len(copies) == 1:
+        return (f"1 file is a copy of another ({named}), which adds no information: remove it",)
     return (
-        f"{len(copies):,} of the files are copies of others ({named}); they add no information: "
-        "remove them",
+        f"{len(copies):,} files are copies of others ({named}), which add no information: remove "
+        "them",
     )

@@ -75,6 +75,8 @@ def checked_workers(options: ExtractOptions, workers: Workers) -> Workers:
     """Return the resolved workers; raise an error if they do not support the options."""
     check_types(options=(options, ExtractOptions), workers=(workers, Workers))
     extraction.stored_as_bytes(options)
+    if options.max_features == 0:
+        raise InputError("max_features must be at least 1 in a collection")
     resolved = workers.resolved()
     if resolved.cluster is None:
         dispatch.check_device(devices.resolve(resolved.device), options, on_device=False)
