@@ -39,3 +39,9 @@ def test_nothing_is_written_to_a_store_without_results(tmp_path):
     times = Times({}, list, tmp_path / "unfinished.json")
     times("extract", lambda: None)()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_error_of_a_step_counts_if_durations_cannot_be_written(tmp_path):
+    times = Times({}, lambda: ["a"], tmp_path / "missing" / "unfinished.json")
+    with pytest.raises(RuntimeError, match="killed"):
+        times("extract", failing)()

@@ -4,12 +4,13 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from caloric.collection.steps import Progress, no_progress
+from caloric.errors import InputError
 from caloric.runtime.files import replacing
 
 _log = logging.getLogger(__name__)
@@ -78,11 +79,16 @@ class Times:
             finally:
                 spent = self._before.get(name, 0.0) + time.monotonic() - start
                 self.seconds[name] = round(spent, 2)
-                if self._state():  # otherwise nothing is kept
-                    with replacing(self._unfinished) as file:
-                        file.write(json.dumps(self._before | self.seconds).encode())
+                self._write()
 
         return timed
+
+    def _write(self) -> None:
+        if not self._state():  # nothing is kept
+            return
+        # If the disk is full, the error of the step says so.
+        with suppress(OSError, InputError), replacing(self._unfinished) as file:
+            file.write(json.dumps(self._before | self.seconds).encode())
 
     def resumed(self, name: str, step: Callable[P, R]) -> Callable[P, R]:
         """Return the same for a step that keeps its earlier duration if it changes nothing."""
