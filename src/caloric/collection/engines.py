@@ -85,10 +85,10 @@ def _initialize_worker(count: int, settings: dict[str, str]) -> None:
 
 
 # What workers use, and libraries that are imported when they are needed. A fork server imports them
-# once for all workers, and ignores those that are not installed.
+# once for all workers, in this order, and ignores those that are not installed.
 _PRELOADED = [
-    "caloric.collection.preloaded", "PIL.ImageOps", "caloric_native", "pyarrow.parquet",
-    "scipy.sparse.csgraph", "scipy.spatial", "scipy.special",
+    "PIL.ImageOps", "caloric_native", "pyarrow.parquet", "scipy.sparse.csgraph", "scipy.spatial",
+    "scipy.special", "caloric.collection.preloaded",
 ]  # fmt: skip
 
 

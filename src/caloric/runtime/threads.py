@@ -103,7 +103,8 @@ _before: tuple[Any, int] | None = None
 
 
 @cache
-def _libraries() -> Any:
+def libraries() -> Any:
+    """Return the libraries that have their own threads, which takes a while to find out."""
     return ThreadpoolController()
 
 
@@ -112,7 +113,7 @@ def _enter() -> None:
     global _running, _before
     with _lock:
         if _running == 0:
-            limit = _libraries().limit(limits=1, user_api="blas")
+            limit = libraries().limit(limits=1, user_api="blas")
             limit.__enter__()
             _before = limit, cv2.getNumThreads()
             cv2.setNumThreads(1)
