@@ -16,6 +16,7 @@ if sys.platform == "win32":
     pytest.skip("needs POSIX signals", allow_module_level=True)
 
 MAIN = "from caloric.cli import main; main()"
+SOON = 15  # seconds, on a machine with other work
 
 
 def interrupted(*arguments):
@@ -51,7 +52,7 @@ def test_an_interrupted_collection_can_be_continued(tmp_path):
         "caloric: interrupted; finished work is kept: run the same command again to continue"
     )
     assert code == 130
-    assert waited < 5  # seconds; finishing the current shards would take 26
+    assert waited < SOON  # finishing the current shards would take 26
     arguments = [sys.executable, "-c", MAIN, *map(str, command)]
     again = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
@@ -65,7 +66,7 @@ def test_a_benchmark_can_be_interrupted(tmp_path):
     assert "1 thread: warm-up" in first
     assert rest.splitlines()[-1] == "caloric: interrupted"
     assert code == 130
-    assert waited < 5
+    assert waited < SOON
 
 
 def test_matching_large_images_can_be_interrupted(tmp_path):
@@ -75,4 +76,4 @@ def test_matching_large_images_can_be_interrupted(tmp_path):
     assert first.startswith("matching")
     assert rest.splitlines()[-1] == "caloric: interrupted"
     assert code == 130
-    assert waited < 5
+    assert waited < SOON
