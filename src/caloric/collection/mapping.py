@@ -29,7 +29,7 @@ _ATTEMPTS = (
     ("relaxed", colmap.RELAXED, f"{_REGISTERED} with lower thresholds"),
     ("fixed", colmap.FIXED_DISTORTION, f"{_REGISTERED} with fixed distortion"),
 )
-_ENOUGH = 0.5  # share of the images with verified pairs, from which on the last attempt is not made
+_ENOUGH = 0.5  # share of the images with verified pairs; with fewer, the last attempt is made
 _KEPT = 0.9  # a model with more images must have this share of the points
 
 
@@ -135,15 +135,15 @@ def map_store(
     models: list[Reconstruction] = []
     made: list[Reconstruction] = []
     for name, thresholds, what in _ATTEMPTS:
-        in_models = {image for model in models for image in model.images}
-        if thresholds is colmap.FIXED_DISTORTION and len(in_models) >= _ENOUGH * len(needed):
+        is_last = thresholds is colmap.FIXED_DISTORTION
+        if is_last and models and size(models)[1] >= _ENOUGH * len(needed):
             break
         (output / name).mkdir()
         database = store / colmap.DATABASE
         registered = _counting(store, progress, what)
         new = colmap.map_images(database, directory, output / name, thresholds, registered)
         made += new
-        if thresholds is colmap.FIXED_DISTORTION:
+        if is_last:
             new = [_adjusted(model) for model in new if model.points]
         new = [
             relocating.relocate(model, database, directory, output / f"{name}-{i}", registered)

@@ -121,4 +121,4 @@ def georeference(directory: Path) -> dict[str, float]:
 def origin(directory: Path) -> tuple[float, ...]:
     """Return latitude, longitude and altitude of the origin of a model; () if they are unknown."""
     content = georeference(directory)
-    return tuple(content[name] for name in ("latitude", "longitude", "altitude") if content)
+    return tuple(content[name] for name in ("latitude", "longitude", "altitude")) if content else ()

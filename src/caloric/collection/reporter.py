@@ -54,8 +54,7 @@ class Times:
     earlier : mapping
         The durations of an earlier run, by step.
     state : callable
-        Returns the results of steps, such as their names; a step that changes nothing does not
-        change them.
+        Returns the names of all results; a step that changes nothing does not change them.
     unfinished : Path
         The file in which durations are kept until :meth:`finish`. Those of runs that were
         interrupted are added to those of this run.

@@ -193,11 +193,10 @@ def _separated(
     """Return the models, and which images share a camera, by their focal lengths."""
     if not separating.assumed(store, cameras):
         return models, cameras
-    with locked(store):
-        separated = report.step(
-            "comparing focal lengths",
-            lambda: separating.separate(store, directory, cameras, models, report.progress),
-        )
+    separated = report.step(
+        "comparing focal lengths",
+        lambda: separating.separate(store, directory, cameras, models, report.progress),
+    )
     return separated.models, separated.cameras
 
 
@@ -217,7 +216,7 @@ def _complete(
     work = completing.tasks(str(directory), store, options, matching, pairs, registered)
     if not work:
         return models, pairs
-    with locked(store), workers.engine() as engine:
+    with workers.engine() as engine:
         completed = report.step(
             f"matching {counted(len(work), 'missing image')} again",
             lambda: completing.complete(work, engine, report.progress),

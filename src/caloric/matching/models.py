@@ -60,10 +60,17 @@ def overlap(matrix: FloatArray, boxes: tuple[Box, Box], count: int) -> FloatArra
 
 @dataclass(frozen=True, eq=False)
 class LineFit:
-    """Sampson's distances (m,) of matches and their slopes (m, 9) by the entries of F."""
+    """Sampson's distances (m,) of matches x and y (m, 3), in homogeneous coordinates.
+
+    ``normals`` (m, 3) are those of the epipolar lines in both images, with a third entry of 0, and
+    ``length`` (m,) is the root of the sum of their squares.
+    """
 
     residuals: FloatArray
-    slopes: FloatArray
+    x: FloatArray
+    y: FloatArray
+    normals: tuple[FloatArray, FloatArray]
+    length: FloatArray
 
     @classmethod
     def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "LineFit":
@@ -73,10 +80,16 @@ class LineFit:
         normal_b, normal_a = (xp.concatenate([v[:, :2], 0 * x[:, 2:]], 1) for v in (line_b, line_a))
         square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
         length = xp.sqrt(at_least(square, 1e-300))
-        distance = (y * line_b).sum(1) / length
+        return cls((y * line_b).sum(1) / length, x, y, (normal_a, normal_b), length)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The derivatives (m, 9) of the distances by the entries of F."""
+        x, y, (normal_a, normal_b) = self.x, self.y, self.normals
         along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
-        products = y[:, :, None] * x[:, None] - (distance / length)[:, None, None] * along
-        return cls(distance, products.reshape(-1, 9) / length[:, None])
+        relative = (self.residuals / self.length)[:, None, None]
+        products = y[:, :, None] * x[:, None] - relative * along
+        return np.asarray(products.reshape(-1, 9) / self.length[:, None])
 
     @property
     def squares(self) -> FloatArray:
@@ -85,8 +98,9 @@ class LineFit:
 
     def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
-        weighted = self.slopes.T * weights
-        return weighted @ self.slopes, weighted @ self.residuals
+        slopes = self.slopes
+        weighted = slopes.T * weights
+        return weighted @ slopes, weighted @ self.residuals
 
 
 @dataclass(frozen=True, eq=False)

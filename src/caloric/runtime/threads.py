@@ -104,7 +104,7 @@ _before: tuple[Any, int] | None = None
 
 @cache
 def libraries() -> Any:
-    """Return the libraries that have their own threads, which takes a while to find out."""
+    """Return the libraries that have their own threads; finding them takes some time."""
     return ThreadpoolController()
 
 
