@@ -204,7 +204,7 @@ def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int])
 
 def _degenerate(p: FloatArray, q: FloatArray) -> str:
     """Return why inliers p and q (m, 2) are no evidence for any geometry, or ""."""
-    if _is_line(p) or _is_line(q):
+    if is_line(p) or is_line(q):
         return "the inliers are on one line"
     return "the images are mirrored" if _is_mirrored(p, q) else ""
 
@@ -223,7 +223,7 @@ def _areas(triangles: FloatArray) -> FloatArray:
     return np.asarray(a * d - b * c)
 
 
-def _is_line(points: FloatArray) -> bool:
+def is_line(points: FloatArray) -> bool:
     """Return whether points (m, 2) are on a line, up to 1 % of its length."""
     if len(points) < 2:
         return True

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
 from caloric.matching import agreement, fitting, models, robust
-from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence
+from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence, is_line
 from caloric.matching.fitting import Correspondences
 from caloric.matching.models import Box
 from caloric.matching.robust import GeometryEstimator
@@ -47,6 +47,8 @@ _RELIABLE = 0.9  # confidence up to which the reason of a geometry states the ev
 _GENERIC = np.sqrt([2.0, 3.0, 5.0, 7.0])  # products with distinct coordinates are distinct
 _TOO_FEW = "too few matches at distinct positions"
 _NO_SUPPORT = "no match agrees with its neighbors"
+_NO_SAMPLE = "no sample of matches gives a model"
+_ON_LINE = "the matches are on one line"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +183,8 @@ def estimate_with_evidence(
     matches = Correspondences(p, q, model, cameras, variances, frames, trusted)
     matrix = options.get("estimator", robust.estimate)(matches, threshold, seed)
     if matrix is None:
-        return replace(no_geometry, reason="no sample of matches gives a model"), None
+        reason = _ON_LINE if is_line(p) or is_line(q) else _NO_SAMPLE
+        return replace(no_geometry, reason=reason), None
     residuals = models.residual(p, q, model, matrix, cameras)
     covariance = fitting.covariance(matches, matrix, threshold)
     result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras, covariance)
