@@ -77,7 +77,7 @@ struct Run {
 
 // Positions of points in a level: the pixel, and the fractions to the right of and below it.
 struct PixelPositions {
-  std::vector<float> u, v;
+  Aligned<float> u, v;
   std::vector<std::int32_t> pixel;
   explicit PixelPositions(i64 count) : u(count), v(count), pixel(count) {}
 };
@@ -130,9 +130,8 @@ struct PixelPositions {
     for (i64 p = first; p < end; p += LANES) {
       for (int l = 0; l < LANES; l += 4) {
         const i64 i = p - first + l;
-        gradients(
-            [&](int n, Vec4(&r)[4]) { load_rows(level.pixels + positions.pixel[i + n], r); },
-            positions.u.data() + i, positions.v.data() + i, across + l, down + l);
+        gradients([&](int n, Vec4(&r)[4]) { load_rows(level.pixels + positions.pixel[i + n], r); },
+                  positions.u.data() + i, positions.v.data() + i, across + l, down + l);
       }
       write(p, load(across) * scale, load(down) * scale);
     }
@@ -295,8 +294,8 @@ void describe(const std::vector<Level> &levels, i64 height, i64 width, const Fra
   }
   const i64 stride = max_run + LANES;  // floats per feature: whole vectors are written
   PixelPositions pixels(stride);
-  std::vector<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
-  std::vector<float> harmonics(channels * points.count * FEATURES), pooled((columns + 1) * FEATURES);
+  Aligned<float> gx(FEATURES * stride), gy(FEATURES * stride), gx_by_point(gx.size()), gy_by_point(gy.size());
+  Aligned<float> harmonics(channels * points.count * FEATURES), pooled((columns + 1) * FEATURES);
   for (i64 first = 0; first < frames.count; first += FEATURES) {
     const i64 count = std::min<i64>(FEATURES, frames.count - first);
     for (i64 r = 0; r < points.run_count; ++r) {

@@ -53,8 +53,7 @@ class PlaneSums {
   void write(double *hessian, double *gradient) const {
     const int block[3][3] = {{0, 1, 3}, {1, 2, 4}, {3, 4, 5}}, product[3][3] = {{0, 1, 2}, {1, 3, 4}, {2, 4, 5}};
     for (int i = 0; i < 9; ++i)
-      for (int j = 0; j < 9; ++j)
-        hessian[9 * i + j] = blocks_[6 * block[i / 3][j / 3] + product[i % 3][j % 3]];
+      for (int j = 0; j < 9; ++j) hessian[9 * i + j] = blocks_[6 * block[i / 3][j / 3] + product[i % 3][j % 3]];
     std::copy(gradient_, gradient_ + 9, gradient);
   }
 

@@ -14,7 +14,7 @@ std::vector<Candidate> scan(const Octave &octave, float threshold, i64 top, i64 
   const i64 height = octave.height, width = octave.width;
   const int layers = (IMAGES ? IMAGES : (int)octave.images.size()) - 1, inner_layers = layers - 2;
   const i64 stride = (width + 2 * LANES) / LANES * LANES;
-  std::vector<float> magnitudes(2 * layers * stride), layer_maxima(3 * inner_layers * stride), maxima(stride + LANES);
+  Aligned<float> magnitudes(2 * layers * stride), layer_maxima(3 * inner_layers * stride), maxima(stride + LANES);
   for (i64 y = std::max<i64>(top, 1) - 1; y <= std::min(bottom, height - 1); ++y) {
     float *magnitude = magnitudes.data() + (y % 2) * layers * stride;
     float *layer_maximum = layer_maxima.data() + (y % 3) * inner_layers * stride;

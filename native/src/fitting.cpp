@@ -70,10 +70,10 @@ class Fundamental {
   void write_changes(double *changes) const {
     // Generators of rotations times diag(1, s, 0), and with the opposite sign diag(1, s, 0) times generators.
     const double s = s_;
-    const double middles[7][9] = {
-        {0, 0, 0, 0, 0, 0, 0, s, 0}, {0, 0, 0, 0, 0, 0, -1, 0, 0}, {0, -s, 0, 1, 0, 0, 0, 0, 0},
-        {0, 0, 0, 0, 0, s, 0, 0, 0}, {0, 0, -1, 0, 0, 0, 0, 0, 0}, {0, 1, 0, -s, 0, 0, 0, 0, 0},
-        {0, 0, 0, 0, 1, 0, 0, 0, 0}};
+    const double middles[7][9] = {{0, 0, 0, 0, 0, 0, 0, s, 0},  {0, 0, 0, 0, 0, 0, -1, 0, 0},
+                                  {0, -s, 0, 1, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, s, 0, 0, 0},
+                                  {0, 0, -1, 0, 0, 0, 0, 0, 0}, {0, 1, 0, -s, 0, 0, 0, 0, 0},
+                                  {0, 0, 0, 0, 1, 0, 0, 0, 0}};
     for (int i = 0; i < 7; ++i) write_product(middles[i], changes + ENTRIES * i);
   }
 

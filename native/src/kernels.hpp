@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 namespace caloric {
@@ -120,13 +121,43 @@ struct Descriptors {
   i64 columns;
 };
 
+// Arrays whose rows of 64 bytes are whole cache lines.
+template <class T>
+struct CacheLineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t LINE{64};
+  CacheLineAllocator() = default;
+  template <class U>
+  CacheLineAllocator(const CacheLineAllocator<U> &) {}
+  T *allocate(std::size_t count) { return (T *)::operator new(count * sizeof(T), LINE); }
+  void deallocate(T *p, std::size_t) { ::operator delete(p, LINE); }
+  template <class U>
+  bool operator==(const CacheLineAllocator<U> &) const {
+    return true;
+  }
+  template <class U>
+  bool operator!=(const CacheLineAllocator<U> &) const {
+    return false;
+  }
+};
+template <class T>
+using Aligned = std::vector<T, CacheLineAllocator<T>>;
+
 // Descriptors b quantized to int8 for one instruction set: see screening.cpp.
 struct QuantizedColumns {
-  std::vector<std::uint8_t> values;  // padded to whole groups of columns
-  std::vector<float> scale, error;   // of each column
+  Aligned<std::uint8_t> values;     // padded to whole groups of columns
+  std::vector<float> scale, error;  // of each column
   float max_norm = 0;
   i64 depth = 0;  // padded
 };
+
+// Descriptors in bytes, prepared for one instruction set that multiplies bytes exactly: see screening.cpp.
+struct ByteColumns {
+  Aligned<std::uint8_t> values;           // padded to whole groups of columns
+  Aligned<std::int32_t> squares, starts;  // of each column: squared norm, start of sums
+  i64 columns = 0, depth = 0;             // the depth is padded
+};
+constexpr i64 MAX_BYTES_DEPTH = 256;  // floats represent squared distances exactly
 
 constexpr i64 padded_depth(i64 depth) { return (depth + 15) / 16 * 16; }
 constexpr i64 MAX_QUANTIZED_DEPTH = 8192;  // sums of products must not overflow
@@ -253,6 +284,9 @@ using RefineMatches = void(const RefinementTask &task);
 using QuantizeColumns = QuantizedColumns(const float *b, i64 columns, i64 depth);
 using FindNearestScreened = bool(const Descriptors &descriptors, const QuantizedColumns &columns,
                                  const Exclusion &exclusion, const NearestResult &result);
+using PrepareBytes = ByteColumns(const std::uint8_t *b, i64 columns, i64 depth);
+using FindNearestBytes = void(const std::uint8_t *a, i64 rows, i64 depth, const ByteColumns &columns,
+                              const Exclusion &exclusion, const NearestResult &result);
 
 struct Kernels {
   SmoothOctave *smooth_octave;
@@ -267,10 +301,13 @@ struct Kernels {
 };
 
 // The search with int8 products. Null for instruction sets without fast ones. `find_nearest` returns false if the
-// numbers are too small to bound rounding errors.
+// numbers are too small to bound rounding errors. The functions for bytes are also null for instruction sets that sum
+// products in int16.
 struct Screening {
   QuantizeColumns *quantize_columns;
   FindNearestScreened *find_nearest;
+  PrepareBytes *prepare_bytes;
+  FindNearestBytes *find_nearest_bytes;
 };
 
 #ifdef CALORIC_BUILD

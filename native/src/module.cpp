@@ -302,6 +302,22 @@ void make_columns(Columns *result, Matrix b, Vector half, bool screened) {
   new (result) Columns(std::move(made));
 }
 
+// Checks the outputs of a search, and returns the positions of the columns, of which some are excluded.
+In<double, nb::shape<-1, 2>> checked_search(i64 rows, i64 count, const nb::object &xy,
+                                            const Out<i64, nb::ndim<1>> &column, const Out<float, nb::ndim<1>> &best,
+                                            const Out<float, nb::ndim<1>> &second,
+                                            const Out<float, nb::ndim<1>> &best_of_column) {
+  for (const std::size_t size : {column.shape(0), best.shape(0), second.shape(0)})
+    require((i64)size == rows, "column, best, second: expected one per row of a");
+  require((i64)best_of_column.shape(0) == count, "best_of_column: expected one per column");
+  In<double, nb::shape<-1, 2>> positions;
+  if (!xy.is_none()) {
+    positions = nb::cast<In<double, nb::shape<-1, 2>>>(xy);
+    require((i64)positions.shape(0) == count, "xy: expected one per column");
+  }
+  return positions;
+}
+
 // Updates `best_of_column`, the best score of each column so far.
 void nearest(Matrix a, Vector half_a, const Columns &columns, const nb::object &xy, double radius,
              Out<i64, nb::ndim<1>> column, Out<float, nb::ndim<1>> best, Out<float, nb::ndim<1>> second,
@@ -310,14 +326,8 @@ void nearest(Matrix a, Vector half_a, const Columns &columns, const nb::object &
   require(columns.kernels == &kernels() && (!columns.screening || columns.screening == &screening()),
           "columns: prepared for another build");
   require((i64)columns.b.shape(1) == depth, "columns: depth does not match a");
-  for (const std::size_t size : {half_a.shape(0), column.shape(0), best.shape(0), second.shape(0)})
-    require((i64)size == rows, "half_a, column, best, second: expected one per row of a");
-  require((i64)best_of_column.shape(0) == count, "best_of_column: expected one per column");
-  In<double, nb::shape<-1, 2>> positions;
-  if (!xy.is_none()) {
-    positions = nb::cast<In<double, nb::shape<-1, 2>>>(xy);
-    require((i64)positions.shape(0) == count, "xy: expected one per column");
-  }
+  require((i64)half_a.shape(0) == rows, "half_a: expected one per row of a");
+  const auto positions = checked_search(rows, count, xy, column, best, second, best_of_column);
   const Exclusion exclusion{xy.is_none() ? nullptr : positions.data(), radius};
   Descriptors descriptors{
       a.data(), half_a.data(), rows, depth, columns.b.data(), columns.panels.data(), columns.half.data(), count};
@@ -336,6 +346,38 @@ void nearest(Matrix a, Vector half_a, const Columns &columns, const nb::object &
   result.best_of_column = padded_best.data();
   kernels().find_nearest(descriptors, exclusion, result);
   std::copy(padded_best.begin(), padded_best.begin() + count, best_of_b);
+}
+
+// Descriptors in bytes in which neighbors are searched, prepared for one build.
+struct Bytes {
+  ByteColumns columns;
+  i64 depth;
+  const Screening *screening = &caloric::screening();
+};
+
+using ByteMatrix = In<std::uint8_t, nb::ndim<2>>;
+
+bool searches_bytes(i64 depth) { return screening().prepare_bytes && depth > 0 && depth <= MAX_BYTES_DEPTH; }
+
+void make_bytes(Bytes *result, ByteMatrix b) {
+  const i64 columns = (i64)b.shape(0), depth = (i64)b.shape(1);
+  require(columns > 0 && searches_bytes(depth), "b: not searched in bytes");
+  nb::gil_scoped_release released;
+  new (result) Bytes{screening().prepare_bytes(b.data(), columns, depth), depth};
+}
+
+// Does the same as `nearest` for descriptors in bytes.
+void nearest_bytes(ByteMatrix a, const Bytes &columns, const nb::object &xy, double radius,
+                   Out<i64, nb::ndim<1>> column, Out<float, nb::ndim<1>> best, Out<float, nb::ndim<1>> second,
+                   Out<float, nb::ndim<1>> best_of_column) {
+  const i64 rows = (i64)a.shape(0), depth = (i64)a.shape(1);
+  require(columns.screening == &screening(), "columns: prepared for another build");
+  require(columns.depth == depth, "columns: depth does not match a");
+  const auto positions = checked_search(rows, columns.columns.columns, xy, column, best, second, best_of_column);
+  const Exclusion exclusion{xy.is_none() ? nullptr : positions.data(), radius};
+  const NearestResult result{column.data(), best.data(), second.data(), best_of_column.data()};
+  nb::gil_scoped_release released;
+  columns.screening->find_nearest_bytes(a.data(), rows, depth, columns.columns, exclusion, result);
 }
 
 // ---- Refinement of matches
@@ -383,8 +425,8 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
   const std::size_t levels = std::max(first.size(), second.size()), count = a.shape(0);
   require(variances.shape(0) >= levels && correlations.shape(0) >= levels,
           "variances, correlations: expected one per level");
-  require(b.shape(0) == count && maps.shape(0) == count && covariances.shape(0) == count &&
-              totals.shape(0) == count && statistics.shape(0) == count,
+  require(b.shape(0) == count && maps.shape(0) == count && covariances.shape(0) == count && totals.shape(0) == count &&
+              statistics.shape(0) == count,
           "b, maps, covariances, totals, statistics: expected one per match");
   task.window = window.data();
   task.noise = noise.data();
@@ -483,8 +525,7 @@ bool nearest_points(Points2 points, Points2 queries, Out<double, nb::ndim<2>> sq
 void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar, In<double, nb::ndim<1>> variances,
          i64 cells, double scale, bool by_density, std::pair<double, double> mixture, const nb::dict &constants,
          In<double, nb::ndim<1>> state, int parameters, const nb::dict &fit_constants) {
-  const EquationsTask task =
-      to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
+  const EquationsTask task = to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
   FitConstants steps{};
   NamedConstants(fit_constants)
       .read("steps", steps.steps)
@@ -502,7 +543,7 @@ void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar,
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 13;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 14;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -534,6 +575,11 @@ NB_MODULE(caloric_native, m) {
       .def("__init__", &make_columns, nb::arg("b"), nb::arg("half"), nb::arg("screened") = true)
       .def_prop_ro("screened", [](const Columns &columns) { return columns.screening != nullptr; });
   m.def("nearest", &nearest, nb::kw_only(), nb::arg("a"), nb::arg("half_a"), nb::arg("columns"), nb::arg("xy").none(),
+        nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("best").noconvert(), nb::arg("second").noconvert(),
+        nb::arg("best_of_column").noconvert());
+  m.def("searches_bytes", &searches_bytes, nb::arg("depth"));
+  nb::class_<Bytes>(m, "Bytes").def("__init__", &make_bytes, nb::arg("b"));
+  m.def("nearest_bytes", &nearest_bytes, nb::kw_only(), nb::arg("a"), nb::arg("columns"), nb::arg("xy").none(),
         nb::arg("radius"), nb::arg("column").noconvert(), nb::arg("best").noconvert(), nb::arg("second").noconvert(),
         nb::arg("best_of_column").noconvert());
   m.def("refine_matches", &refine_matches, nb::kw_only(), nb::arg("first"), nb::arg("second"), nb::arg("a"),

@@ -250,8 +250,7 @@ class Refiner {
     const double trace = variance * (inverse_[0][4] + inverse_[1][5]), noise = covariance[0] + covariance[3];
     const double share = std::max(trace - noise, 0.0) / (trace + c_.power_epsilon);
     for (int p = 0; p < 2; ++p)
-      for (int q = 0; q < 2; ++q)
-        result[2 * p + q] = covariance[2 * p + q] + share * variance * inverse_[p][4 + q];
+      for (int q = 0; q < 2; ++q) result[2 * p + q] = covariance[2 * p + q] + share * variance * inverse_[p][4 + q];
     result[1] = result[2];
   }
 

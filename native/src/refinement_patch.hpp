@@ -104,7 +104,7 @@ double dot(const float *a, const float *b) {
 }
 
 // Working memory for one match.
-struct Buffers {
+struct alignas(64) Buffers {
   float patch[PADDED_PATCH] = {}, first[PADDED_PATCH] = {}, second[PADDED_PATCH] = {};
   float first_transposed[PADDED_PATCH] = {}, second_transposed[PADDED_PATCH] = {};
   float tmpl[BOTH] = {}, residual[BOTH] = {}, trial[BOTH] = {}, jacobian[6][BOTH] = {};
@@ -114,7 +114,7 @@ struct Buffers {
 };
 
 // Positions of the samples in the frame, in row-major and column-major order, and the square roots of their weights.
-struct Grid {
+struct alignas(64) Grid {
   float x[FIELD] = {}, y[FIELD] = {}, column_x[FIELD] = {}, column_y[FIELD] = {};
   float root_weight[FIELD] = {}, inverse_root[FIELD] = {};
   Grid(float spacing, const float *window) {

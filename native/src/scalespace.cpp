@@ -30,7 +30,7 @@ struct LayerState {
   i64 next, end;  // rows
   float *output;  // rows top to bottom; the others are in the ring buffer
   i64 top, bottom, width;
-  std::vector<float> ring;
+  Aligned<float> ring;
   float *row(i64 y) { return y >= top && y < bottom ? output + y * width : ring.data() + (y % ring_rows) * width; }
 };
 
@@ -126,7 +126,7 @@ class Upsampler {
   }
   const float *base_;
   i64 stride_, height_, width_, ring_rows_;
-  std::vector<float> rows_, widened_;
+  Aligned<float> rows_, widened_;
   i64 widened_index_[3];
 };
 
@@ -162,7 +162,7 @@ void smooth_octave(const SmoothingTask &task, i64 top, i64 bottom) {
   Upsampler upsampler(task.base, task.base_stride, task.upsample ? height / 2 : 0, task.upsample ? width / 2 : 0,
                       upsampled_rows);
   i64 upsampled = first;  // the next row to upsample
-  std::vector<float> buffer(BAND * (width + 2 * max_radius + 2 * LANES) + LANES);
+  Aligned<float> buffer(BAND * (width + 2 * max_radius + 2 * LANES) + LANES);
   std::vector<const float *> row(2 * max_radius + BAND);
   while (layers[count - 1].next < bottom) {
     // Find the last layer whose next rows can be computed.

@@ -4,7 +4,8 @@
 // A row is scale * q plus an error of norm e, with integers q. The product of two rows a and b is therefore at most
 // scale_a scale_b (q_a . q_b) + e_a |b| + e_b |a|. Pairs whose bound exceeds the second best score of the row or the
 // best score of the column found so far are multiplied in float; those that still matter in the end are multiplied in
-// the order of `multiply`, so that the result is that of find_nearest to the last bit.
+// the order of `multiply`, so that the result is that of find_nearest to the last bit. Descriptors in bytes are
+// integers themselves: their products are exact, so that no pair is multiplied again.
 #include "kernels.hpp"
 #include "vectors.hpp"
 
@@ -19,15 +20,24 @@ namespace {
 
 typedef std::int32_t Int32;
 
+inline IntVec min(IntVec a, IntVec b) { return a < b ? a : b; }
+template <class Element>
+inline IntVec load_integers(const Element *p) {
+  IntVec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
 // ---- Products of int8. A tile is ROWS rows of a by one group of GROUP columns of b. The bytes of a group are
 // interleaved, 4 of each column at a time.
 //
-// Vector instructions of x86 multiply unsigned by signed bytes: columns are stored plus 128, and sums start at
-// -128 sum(q_a). Without VNNI products are summed in int16: first two neighboring ones, then every second of these sums
-// over a part of the depth. This limits the sum of neighboring entries of a row, and the norms of such entries.
-// AMX multiplies matrices of signed bytes, with 16 rows of 64 bytes.
+// Sums start at a number of each column. Vector instructions of x86 multiply unsigned by signed bytes: columns are
+// stored plus 128, and sums start lower by 128 sum(q_a). Without VNNI products are summed in int16: first two
+// neighboring ones, then every second of these sums over a part of the depth. This limits the sum of neighboring
+// entries of a row, and the norms of such entries. AMX multiplies matrices of signed bytes, with 16 rows of 64 bytes.
 
 #if defined(__AMX_INT8__) || defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(CALORIC_NEON)
+#define CALORIC_EXACT_BYTES
 constexpr bool SUMS_INT16 = false;
 #else
 constexpr bool SUMS_INT16 = true;
@@ -59,9 +69,10 @@ constexpr i64 bytes_per_row(i64 depth) { return padded_depth(depth); }
 constexpr i64 parts_per_row(i64 depth) { return SUMS_INT16 ? (depth + PART - 1) / PART : 1; }
 
 #if defined(CALORIC_NEON)
-inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
+inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, const Int32 *b_start, i64 depth,
                           IntVec (&result)[ROWS][VECTORS]) {
-  int32x4_t total[ROWS][VECTORS] = {};
+  int32x4_t total[ROWS][VECTORS];
+  for (int r = 0; r < ROWS; ++r) std::memcpy(total[r], b_start, sizeof total[r]);
   for (i64 k = 0; k < depth; k += 16) {
     int8x16_t left[ROWS];
     for (int r = 0; r < ROWS; ++r) left[r] = vld1q_s8(a + r * depth + k);
@@ -78,10 +89,10 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_
 
 inline Vec to_float(IntVec v) { return (Vec)vcvtq_f32_s32((int32x4_t)v); }
 typedef uint8x8_t Flags;  // a byte per column
-inline Flags greater(Vec (&a)[VECTORS], Vec (&b)[VECTORS]) {
-  const uint16x4_t left = vmovn_u32(vcgtq_f32((float32x4_t)a[0], (float32x4_t)b[0]));
-  const uint16x4_t right = vmovn_u32(vcgtq_f32((float32x4_t)a[1], (float32x4_t)b[1]));
-  return vmovn_u16(vcombine_u16(left, right));
+template <class V>
+inline Flags greater(const V (&a)[VECTORS], const V (&b)[VECTORS]) {
+  const auto narrowed = [&](int v) { return vmovn_u32((uint32x4_t)(a[v] > b[v])); };
+  return vmovn_u16(vcombine_u16(narrowed(0), narrowed(1)));
 }
 inline std::uint64_t to_bits(Flags flags) { return vget_lane_u64(vreinterpret_u64_u8(flags), 0) & 0x0101010101010101; }
 constexpr int BITS_PER_COLUMN = 8;
@@ -91,6 +102,7 @@ constexpr int BITS_PER_COLUMN = 8;
 inline IntVec spread(Int32 value) { return (IntVec)_mm512_set1_epi32(value); }
 inline Vec to_float(IntVec v) { return (Vec)_mm512_cvtepi32_ps((__m512i)v); }
 inline std::uint64_t greater_bits(Vec a, Vec b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ); }
+inline std::uint64_t greater_bits(IntVec a, IntVec b) { return _mm512_cmpgt_epi32_mask((__m512i)a, (__m512i)b); }
 #if defined(__AVX512VNNI__)
 inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
   return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)columns, (__m512i)row);
@@ -107,6 +119,9 @@ inline IntVec spread(Int32 value) { return (IntVec)_mm256_set1_epi32(value); }
 inline Vec to_float(IntVec v) { return (Vec)_mm256_cvtepi32_ps((__m256i)v); }
 inline std::uint64_t greater_bits(Vec a, Vec b) {
   return _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GT_OQ));
+}
+inline std::uint64_t greater_bits(IntVec a, IntVec b) {
+  return _mm256_movemask_ps((__m256)_mm256_cmpgt_epi32((__m256i)a, (__m256i)b));
 }
 #if defined(__AVXVNNI__)
 inline IntVec dot(IntVec sum, IntVec columns, IntVec row) {
@@ -138,12 +153,12 @@ class Tiles {
   Tiles &operator=(const Tiles &) = delete;
 };
 
-inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, i64 depth,
+inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_t *b, const Int32 *b_start, i64 depth,
                           IntVec (&result)[ROWS][VECTORS]) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  _tile_loadd(0, b_start, 0);  // all rows are the same
+  _tile_loadd(1, b_start + 16, 0);
+  _tile_loadd(2, b_start, 0);
+  _tile_loadd(3, b_start + 16, 0);
   for (i64 k = 0; k < depth; k += 64) {
     _tile_loadd(4, a + k, depth);
     _tile_loadd(5, a + 16 * depth + k, depth);
@@ -161,22 +176,19 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *, const std::uint8_
   _tile_stored(3, products + 16 * 4 * GROUP + 64, 4 * GROUP);
 }
 #else
-inline IntVec load_bytes(const std::uint8_t *p) {
-  IntVec v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::uint8_t *b, i64 depth,
-                          IntVec (&result)[ROWS][VECTORS]) {
+inline void multiply_tile(const std::int8_t *a, const Int32 *a_start, const std::uint8_t *b, const Int32 *b_start,
+                          i64 depth, IntVec (&result)[ROWS][VECTORS]) {
   const i64 parts = parts_per_row(depth);
   for (i64 part = 0; part < parts; ++part) {
     IntVec total[ROWS][VECTORS];
-    unroll<ROWS>([&](auto r) { unroll<VECTORS>([&](auto v) { total[r][v] = spread(start[r * parts + part]); }); });
+    unroll<ROWS>([&](auto r) {
+      const IntVec start = spread(a_start[r * parts + part]);
+      unroll<VECTORS>([&](auto v) { total[r][v] = SUMS_INT16 ? start : start + load_integers(b_start + v * LANES); });
+    });
     const i64 end = SUMS_INT16 ? std::min(depth, (part + 1) * PART) : depth;
     for (i64 k = part * PART; k < end; k += 4) {
       IntVec right[VECTORS];
-      unroll<VECTORS>([&](auto v) { right[v] = load_bytes(b + GROUP * k + v * sizeof(IntVec)); });
+      unroll<VECTORS>([&](auto v) { right[v] = load_integers(b + GROUP * k + v * sizeof(IntVec)); });
       unroll<ROWS>([&](auto r) {
         Int32 four;
         std::memcpy(&four, a + r * depth + k, 4);
@@ -187,7 +199,10 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::u
     unroll<ROWS>([&](auto r) {
       unroll<VECTORS>([&](auto v) {
         const IntVec sum = finish(total[r][v]);
-        result[r][v] = part == 0 ? sum : result[r][v] + sum;
+        if (!SUMS_INT16)
+          result[r][v] = sum;
+        else
+          result[r][v] = sum + (part == 0 ? load_integers(b_start + v * LANES) : result[r][v]);
       });
     });
   }
@@ -195,7 +210,8 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *start, const std::u
 #endif
 
 typedef std::uint64_t Flags;  // a bit per column
-inline Flags greater(Vec (&a)[VECTORS], Vec (&b)[VECTORS]) {
+template <class V>
+inline Flags greater(const V (&a)[VECTORS], const V (&b)[VECTORS]) {
   Flags flags = 0;
   for (int v = 0; v < VECTORS; ++v) flags |= greater_bits(a[v], b[v]) << (v * LANES);
   return flags;
@@ -318,10 +334,71 @@ struct RowState {
   i64 nearest = -1;
 };
 
-class Search {
+// The candidates of a search, and the limits that the score of another one must exceed.
+class Selection {
+ protected:
+  Selection(i64 rows, const Exclusion &exclusion, const NearestResult &result)
+      : exclusion_(exclusion), result_(result), states_(rows) {}
+
+  // Updates the limits by a lower bound on the score of a pair.
+  void update(i64 y, i64 c, float score) {
+    column_limits_[c] = std::max(column_limits_[c], score - 2 * rounding_);
+    RowState &row = states_[y];
+    if (score <= row.second) return;
+    // At least one of two columns that are far from each other is not excluded, whatever the nearest column is.
+    if (row.nearest >= 0 && is_far(c, row.nearest)) row.second = std::max(row.second, std::min(score, row.first));
+    if (score > row.first) {
+      row.first = score;
+      row.nearest = c;
+    }
+  }
+
+  bool is_far(i64 a, i64 b) const {
+    return a != b && (!exclusion_.xy || exclusion_.distance(a, b) > 2.0001 * exclusion_.radius);
+  }
+
+  void drop_irrelevant_candidates() {
+    const auto is_irrelevant = [&](const Candidate &p) {
+      return p.score < states_[p.row].second - 2 * rounding_ && p.score < column_limits_[p.column];
+    };
+    candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), is_irrelevant), candidates_.end());
+  }
+
+  // Writes the result, from the scores of the candidates.
+  void write_result() {
+    for (std::size_t y = 0; y < states_.size(); ++y) {
+      result_.nearest[y] = -1;
+      result_.best[y] = result_.second[y] = -INF;
+    }
+    for (const Candidate &p : candidates_) {
+      float &best = result_.best[p.row], &best_of_column = result_.best_of_column[p.column];
+      i64 &nearest = result_.nearest[p.row];
+      best_of_column = std::max(best_of_column, p.score);
+      if (p.score > best || (p.score == best && p.column < nearest)) {
+        best = p.score;
+        nearest = p.column;
+      }
+    }
+    for (const Candidate &p : candidates_) {
+      const i64 nearest = result_.nearest[p.row];
+      if (p.column == nearest || (exclusion_.xy && exclusion_.distance(p.column, nearest) <= exclusion_.radius))
+        continue;
+      result_.second[p.row] = std::max(result_.second[p.row], p.score);
+    }
+  }
+
+  const Exclusion &exclusion_;
+  const NearestResult &result_;
+  float rounding_ = 0;  // largest difference of two scores of the same pair
+  std::vector<RowState> states_;
+  std::vector<float> column_limits_;
+  std::vector<Candidate> candidates_;
+};
+
+class Search : Selection {
  public:
   Search(const Descriptors &d, const QuantizedColumns &columns, const Exclusion &exclusion, const NearestResult &result)
-      : d_(d), columns_(columns), exclusion_(exclusion), result_(result) {}
+      : Selection(d.rows, exclusion, result), d_(d), columns_(columns) {}
 
   bool run() {
     if (!quantize_rows()) return false;
@@ -331,7 +408,8 @@ class Search {
     for (i64 x = 0; x < d_.columns; x += GROUP)
       for (i64 y = 0; y < d_.rows; y += ROWS) screen(y, x);
     multiply_candidates();
-    finish();
+    multiply_in_order();
+    write_result();
     return true;
   }
 
@@ -343,7 +421,6 @@ class Search {
     scale_.assign(padded_rows, 0);
     start_.assign(padded_rows * parts_per_row(depth), 0);
     error_.assign(padded_rows, 0);
-    states_.resize(rows);
     float max_norm = 0, max_half = 0;
     for (i64 y = 0; y < rows; ++y) {
       std::int8_t *q = q_.data() + y * depth;
@@ -366,6 +443,7 @@ class Search {
       limits_[y] = -INF;
     }
     const std::size_t padded_columns = columns_.scale.size();
+    column_start_.assign(padded_columns, 0);
     column_error_.assign(padded_columns, 0);
     column_offset_.assign(padded_columns, -INF);
     column_limits_.assign(padded_columns, INF);
@@ -381,7 +459,7 @@ class Search {
   void screen(i64 y, i64 x) {
     IntVec products[ROWS][VECTORS];
     multiply_tile(q_.data() + y * columns_.depth, start_.data() + y * parts_per_row(columns_.depth),
-                  columns_.values.data() + x * columns_.depth, columns_.depth, products);
+                  columns_.values.data() + x * columns_.depth, column_start_.data() + x, columns_.depth, products);
     Vec scale[VECTORS], offset[VECTORS], column_limit[VECTORS];
     std::memcpy(scale, columns_.scale.data() + x, sizeof scale);
     std::memcpy(offset, column_offset_.data() + x, sizeof offset);
@@ -415,30 +493,6 @@ class Search {
     limits_[y] = states_[y].second - 2 * rounding_ - offset_[y];
   }
 
-  // Updates the limits by a lower bound on the score of a pair.
-  void update(i64 y, i64 c, float score) {
-    column_limits_[c] = std::max(column_limits_[c], score - 2 * rounding_);
-    RowState &row = states_[y];
-    if (score <= row.second) return;
-    // At least one of two columns that are far from each other is not excluded, whatever the nearest column is.
-    if (row.nearest >= 0 && is_far(c, row.nearest)) row.second = std::max(row.second, std::min(score, row.first));
-    if (score > row.first) {
-      row.first = score;
-      row.nearest = c;
-    }
-  }
-
-  bool is_far(i64 a, i64 b) const {
-    return a != b && (!exclusion_.xy || exclusion_.distance(a, b) > 2.0001 * exclusion_.radius);
-  }
-
-  void drop_irrelevant_candidates() {
-    const auto is_irrelevant = [&](const Candidate &p) {
-      return p.score < states_[p.row].second - 2 * rounding_ && p.score < column_limits_[p.column];
-    };
-    candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), is_irrelevant), candidates_.end());
-  }
-
   // Replaces bounds by scores, up to rounding.
   void multiply_candidates() {
     drop_irrelevant_candidates();
@@ -451,12 +505,8 @@ class Search {
     drop_irrelevant_candidates();
   }
 
-  // Computes the scores of the remaining candidates in the order of `multiply`, and from them the result.
-  void finish() {
-    for (i64 y = 0; y < d_.rows; ++y) {
-      result_.nearest[y] = -1;
-      result_.best[y] = result_.second[y] = -INF;
-    }
+  // Computes the scores of the remaining candidates in the order of `multiply`.
+  void multiply_in_order() {
     constexpr std::size_t CHAINS = 4;  // sums at once
     for (std::size_t i = 0; i < candidates_.size(); i += CHAINS) {
       const float *a[CHAINS], *b[CHAINS];
@@ -471,37 +521,19 @@ class Search {
       for (std::size_t j = 0; j < CHAINS && i + j < candidates_.size(); ++j) {
         Candidate &p = candidates_[i + j];
         p.score = sum[j] - d_.half_b[p.column] - d_.half_a[p.row];
-        float &best = result_.best[p.row], &best_of_column = result_.best_of_column[p.column];
-        i64 &nearest = result_.nearest[p.row];
-        best_of_column = std::max(best_of_column, p.score);
-        if (p.score > best || (p.score == best && p.column < nearest)) {
-          best = p.score;
-          nearest = p.column;
-        }
       }
-    }
-    for (const Candidate &p : candidates_) {
-      const i64 nearest = result_.nearest[p.row];
-      if (p.column == nearest || (exclusion_.xy && exclusion_.distance(p.column, nearest) <= exclusion_.radius))
-        continue;
-      result_.second[p.row] = std::max(result_.second[p.row], p.score);
     }
   }
 
   const Descriptors &d_;
   const QuantizedColumns &columns_;
-  const Exclusion &exclusion_;
-  const NearestResult &result_;
   // Of the rows: integers, their scale and the start of their sums; the bound on the error of their products, this
   // minus half the squared norm, and the limit of bounds without that.
-  std::vector<std::int8_t> q_;
+  Aligned<std::int8_t> q_;
   std::vector<float> scale_;
-  std::vector<Int32> start_;
+  std::vector<Int32> start_, column_start_;
   std::vector<float> error_, offset_, limits_;
-  std::vector<float> column_error_, column_offset_, column_limits_;
-  float rounding_ = 0;
-  std::vector<RowState> states_;
-  std::vector<Candidate> candidates_;
+  std::vector<float> column_error_, column_offset_;
 };
 
 QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
@@ -528,14 +560,153 @@ bool find_nearest_screened(const Descriptors &descriptors, const QuantizedColumn
                            const NearestResult &result) {
   return Search(descriptors, columns, exclusion, result).run();
 }
+
+#ifdef CALORIC_EXACT_BYTES
+
+// ---- Descriptors in bytes: integers q from -128 to 127, which are the bytes less 128
+
+constexpr Int32 FAR = 1 << 28;          // above all sums of products
+constexpr i64 BLOCK_BYTES = 24 * 1024;  // of rows, which stay in the L1 cache
+
+std::int8_t to_signed(std::uint8_t byte) { return (std::int8_t)(byte ^ 0x80); }
+
+Int32 square_of_row(const std::int8_t *q, i64 depth) {
+  Int32 sum = 0;
+  for (i64 k = 0; k < depth; ++k) sum += q[k] * q[k];
+  return sum;
+}
+
+ByteColumns prepare_bytes(const std::uint8_t *b, i64 columns, i64 depth) {
+  ByteColumns result;
+  const i64 padded = bytes_per_row(depth), padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
+  result.depth = padded;
+  result.columns = columns;
+  result.values.assign(padded_columns * padded, ZERO);
+  result.squares.assign(padded_columns, 0);
+  result.starts.assign(padded_columns, -2 * FAR);
+  std::vector<std::int8_t> q(padded);
+  for (i64 c = 0; c < columns; ++c) {
+    std::transform(b + c * depth, b + (c + 1) * depth, q.begin(), to_signed);
+    result.squares[c] = square_of_row(q.data(), depth);
+    result.starts[c] = -(result.squares[c] / 2);
+    std::uint8_t *group = result.values.data() + c / GROUP * GROUP * padded + c % GROUP * 4;
+    for (i64 k = 0; k < padded; k += 4)
+      for (int i = 0; i < 4; ++i) group[k * GROUP + i] = (std::uint8_t)(q[k + i] + ZERO);
+  }
+  return result;
+}
+
+// The sum of products of a pair starts at -|b|^2 / 2, rounded up. Twice the score of the pair is twice this sum less
+// |a|^2, and less 1 if |b|^2 is odd. All are integers that floats represent exactly.
+class ByteSearch : Selection {
+ public:
+  ByteSearch(const std::uint8_t *a, i64 rows, i64 depth, const ByteColumns &columns, const Exclusion &exclusion,
+             const NearestResult &result)
+      : Selection(rows, exclusion, result), columns_(columns) {
+    const i64 padded_rows = (rows + ROWS - 1) / ROWS * ROWS, parts = parts_per_row(columns.depth);
+    q_.assign(padded_rows * columns.depth, 0);
+    start_.assign(padded_rows * parts, 0);
+    squares_.assign(rows, 0);
+    bound_.assign(padded_rows, FAR);
+    half_.assign(padded_rows, 2 * FAR);
+    for (i64 y = 0; y < rows; ++y) {
+      std::int8_t *q = q_.data() + y * columns.depth;
+      std::transform(a + y * depth, a + (y + 1) * depth, q, to_signed);
+      write_starts(q, columns.depth, start_.data() + y * parts);
+      squares_[y] = square_of_row(q, depth);
+      bound_[y] = -FAR;
+      half_[y] = squares_[y] / 2;
+    }
+    column_limits_.assign(result.best_of_column, result.best_of_column + columns.columns);
+    column_bound_.assign(columns.starts.size(), FAR);
+    for (i64 c = 0; c < columns.columns; ++c) column_bound_[c] = floored(column_limits_[c]);
+  }
+
+  void run() {
+#if defined(__AMX_INT8__)
+    const Tiles tiles;
+#endif
+    const i64 rows = (i64)states_.size(), block = std::max<i64>(1, BLOCK_BYTES / (ROWS * columns_.depth)) * ROWS;
+    for (i64 top = 0; top < rows; top += block)
+      for (i64 x = 0; x < columns_.columns; x += GROUP) {
+        const i64 bottom = std::min(top + block, rows);
+        // Products of matrices take long: the next ones are computed while a tile is screened.
+        alignas(64) Sums sums[2];
+        multiply(top, x, sums[0]);
+        for (i64 y = top, number = 0; y < bottom; y += ROWS, ++number) {
+          if (y + ROWS < bottom) multiply(y + ROWS, x, sums[(number + 1) % 2]);
+          screen(y, x, sums[number % 2]);
+        }
+      }
+    drop_irrelevant_candidates();
+    write_result();
+  }
+
+ private:
+  static Int32 floored(float limit) { return (Int32)std::floor(std::max(limit, (float)-FAR)); }
+
+  using Sums = IntVec[ROWS][VECTORS];
+
+  void multiply(i64 y, i64 x, Sums &sums) const {
+    multiply_tile(q_.data() + y * columns_.depth, start_.data() + y * parts_per_row(columns_.depth),
+                  columns_.values.data() + x * columns_.depth, columns_.starts.data() + x, columns_.depth, sums);
+  }
+
+  // Notes the pairs of ROWS rows and GROUP columns whose score exceeds a limit.
+  void screen(i64 y, i64 x, const Sums &sums) {
+    IntVec column_bound[VECTORS];
+    std::memcpy(column_bound, column_bound_.data() + x, sizeof column_bound);
+    Flags flags[ROWS], any = {};
+    unroll<ROWS>([&](auto r) {
+      IntVec limit[VECTORS];
+      const IntVec bound = broadcast(bound_[y + r]), half = broadcast(half_[y + r]);
+      for (int v = 0; v < VECTORS; ++v) limit[v] = min(bound, column_bound[v] + half);
+      flags[r] = greater(sums[r], limit);
+      any |= flags[r];
+    });
+    if (!to_bits(any)) return;
+    for (int r = 0; r < ROWS; ++r)
+      for (std::uint64_t bits = to_bits(flags[r]); bits; bits &= bits - 1) {
+        const int column = __builtin_ctzll(bits) / BITS_PER_COLUMN;
+        note(y + r, x + column, ((const Int32 *)sums[r])[column]);
+      }
+  }
+
+  void note(i64 y, i64 c, Int32 sum) {
+    const float score = 0.5f * (2 * sum - squares_[y] - (columns_.squares[c] & 1));
+    // The limits are rounded, and earlier pairs of the tile may have raised them.
+    if (score <= states_[y].second && score <= column_limits_[c]) return;
+    candidates_.push_back({(std::int32_t)y, (std::int32_t)c, score});
+    update(y, c, score);
+    bound_[y] = floored(states_[y].second + 0.5f * squares_[y]);
+    column_bound_[c] = floored(column_limits_[c]);
+  }
+
+  const ByteColumns &columns_;
+  // Of the rows: q, the start of their sums, |q|^2, the limit of their sums, and |q|^2 / 2 rounded down. The limit of
+  // the sums of a column is its best score plus the latter.
+  Aligned<std::int8_t> q_;
+  std::vector<Int32> start_, squares_, bound_, half_, column_bound_;
+};
+
+void find_nearest_bytes(const std::uint8_t *a, i64 rows, i64 depth, const ByteColumns &columns,
+                        const Exclusion &exclusion, const NearestResult &result) {
+  ByteSearch(a, rows, depth, columns, exclusion, result).run();
+}
+#endif
 #endif
 
 }  // namespace
 
 #ifdef CALORIC_INT8
-const Screening screening = {quantize_columns, find_nearest_screened};
+const Screening screening = {quantize_columns, find_nearest_screened,
+#ifdef CALORIC_EXACT_BYTES
+                             prepare_bytes, find_nearest_bytes};
 #else
-const Screening screening = {nullptr, nullptr};
+                             nullptr, nullptr};
+#endif
+#else
+const Screening screening = {};
 #endif
 
 }  // namespace caloric::CALORIC_BUILD

@@ -311,6 +311,51 @@ def test_the_int8_bound_does_not_change_results(rows, columns, depth, with_xy, k
         core.use(core.kinds()[0])
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 300), st.integers(1, 300), st.booleans(),
+    st.sampled_from([(0, 256), (0, 2), (100, 160), (255, 256)]), st.integers(0, 10**6),
+)  # fmt: skip
+def test_neighbors_of_bytes_are_those_of_floats(rows, columns, depth, with_xy, limits, seed):
+    """Sums of products of bytes are exact, so all results are those of NumPy."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(*limits, (n, depth), np.uint8) for n in (rows, columns))
+    b[: columns // 3] = b[0]  # equal ones
+    a[: rows // 4] = b[rng.integers(0, columns, rows // 4)]  # exact matches
+    xy = rng.uniform(0, 30, (columns, 2)) if with_xy else None
+    radius = 10.0 if with_xy else None
+
+    def found():
+        reference = neighbors.checked_reference(b, xy)
+        return vars(neighbors.checked_neighbors(a, reference, radius))
+
+    expected = with_build("0", found)
+    for build in BUILDS if depth <= 256 else ():
+        for name, values in with_build(build, found).items():
+            np.testing.assert_array_equal(values, expected[name], err_msg=f"{build}: {name}")
+
+
+def test_bytes_and_floats_can_be_compared():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 256, (n, 32), np.uint8) for n in (40, 50))
+    expected = caloric.match(a, b, ratio=None)
+    for one, other in ((a.astype(np.float32), b), (a, b.astype(np.float32))):
+        matches = caloric.match(one, other, ratio=None)
+        np.testing.assert_array_equal(matches.indices, expected.indices)
+        np.testing.assert_array_equal(matches.distances, expected.distances)
+
+
+def test_bytes_are_searched_where_their_products_are_summed_in_32_bits():
+    try:
+        for kind in core.kinds():
+            core.use(kind)
+            exact = kind in {"amx", "avx512-vnni", "avx-vnni", "neon-dotprod"}
+            depths = [n for n in (0, 1, 256, 257) if core.searches_bytes(n)]
+            assert depths == ([1, 256] if exact else [])
+    finally:
+        core.use(core.kinds()[0])
+
+
 def _rows(rng, count, depth, kind, scale):
     """Return rows (count, depth) of one kind; "flat" and "sparse" ones have extreme norms."""
     rows = rng.standard_normal((count, depth))

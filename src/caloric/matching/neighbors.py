@@ -1,6 +1,7 @@
 """Exact nearest neighbors of descriptors, computed in blocks of bounded memory."""
 
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -201,16 +202,26 @@ def neighbors_in(a: NDArray[np.float32], reference: Reference, radius: float | N
     best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
     scan = _scan if reference.columns is None else _compiled
     tops = scan(a, reference, radius, (nearest, best, second))
-    first = np.full(len(tops), len(a))
-    rows = np.flatnonzero(best == tops[nearest])
-    # Of several rows equally near to the same b, the first counts as its nearest.
-    np.minimum.at(first, nearest[rows], rows)
     # Distances are computed from the difference, because scores suffer from cancellation.
     difference = reference.b[nearest]
     np.subtract(a, difference, out=difference)
     distances = np.sqrt(np.einsum("ij,ij->i", difference, difference))
-    second_distances = np.sqrt(np.maximum(-2 * second, 0))
-    return Neighbors(nearest, distances, second_distances, first[nearest] == np.arange(len(a)))
+    return Neighbors(nearest, distances, _distances(second), _mutual(nearest, best, tops))
+
+
+def _distances(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(np.sqrt(np.maximum(-2 * scores, 0)))
+
+
+def _mutual(
+    nearest: NDArray[np.intp], best: NDArray[np.float32], tops: NDArray[np.float32]
+) -> NDArray[np.bool_]:
+    """Return which rows (n,) are nearest to their nearest row of b, given the best scores."""
+    first = np.full(len(tops), len(nearest))
+    rows = np.flatnonzero(best == tops[nearest])
+    # Of several rows equally near to the same b, the first counts as its nearest.
+    np.minimum.at(first, nearest[rows], rows)
+    return np.asarray(first[nearest] == np.arange(len(nearest)))
 
 
 _Best = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]
@@ -243,23 +254,76 @@ def _compiled(
 ) -> NDArray[np.float32]:
     """Do the same as :func:`_scan` with the compiled core, which does not store scores."""
     core, half_a = native.core(), _half_squares(a)
-    xy = None if radius is None else reference.xy
-    tops, lock = np.full(len(reference.b), -np.inf, np.float32), Lock()
+
+    def search(part: slice, **arrays: Any) -> None:
+        core.nearest(a=a[part], half_a=half_a[part], columns=reference.columns, **arrays)
+
+    return _in_blocks(search, reference.b, reference.xy, radius, outputs)
+
+
+def _in_blocks(
+    search: Callable[..., None],
+    b: NDArray[np.generic],
+    xy: FloatArray | None,
+    radius: float | None,
+    outputs: _Best,
+) -> NDArray[np.float32]:
+    """Search blocks of rows with the compiled core; return the best score (m,) of each row of b."""
+    tops, lock = np.full(len(b), -np.inf, np.float32), Lock()
 
     def block(rows: range) -> None:
         part = slice(rows.start, rows.stop)
         with lock:  # the best scores so far rule out most rows
             highest = tops.copy()
         column, best, second = (array[part] for array in outputs)
-        core.nearest(
-            a=a[part], half_a=half_a[part], columns=reference.columns, xy=xy, radius=radius or 0.0,
-            column=column, best=best, second=second, best_of_column=highest,
+        search(
+            part, xy=None if radius is None else xy, radius=radius or 0.0, column=column, best=best,
+            second=second, best_of_column=highest,
         )  # fmt: skip
         with lock:
             np.maximum(tops, highest, out=tops)
 
-    threads.each(block, threads.strips(len(a), 1024))
+    threads.each(block, threads.strips(len(outputs[0]), 1024))
     return tops
+
+
+@dataclass(frozen=True, eq=False)
+class ByteReference:
+    """Descriptors b (m, d) in bytes, prepared for a core that multiplies bytes exactly.
+
+    ``xy`` (m, 2) are the positions of b, and ``columns`` is the form of b that the core uses. The
+    results are those of :class:`Reference`, because sums of these products are exact in float32.
+    """
+
+    b: NDArray[np.uint8]
+    xy: FloatArray | None
+    columns: Any
+
+    @classmethod
+    def of(cls, b: NDArray[np.generic], xy: FloatArray | None) -> "ByteReference | None":
+        """Return the reference, or None if b (m, d) cannot be searched in bytes."""
+        core = native.core()
+        if b.dtype != np.uint8 or core is None or not core.searches_bytes(b.shape[1]):
+            return None
+        values = np.ascontiguousarray(b, np.uint8)
+        positions = None if xy is None else np.ascontiguousarray(xy, np.float64)
+        return cls(values, positions, core.Bytes(values))
+
+
+def _neighbors_of_bytes(
+    a: NDArray[np.uint8], reference: ByteReference, radius: float | None
+) -> Neighbors:
+    """Return the same as :func:`neighbors_in` for a (n, d) and a reference in bytes."""
+    core = native.core()
+    nearest = np.empty(len(a), np.intp)
+    best, second = np.empty(len(a), np.float32), np.empty(len(a), np.float32)
+
+    def search(part: slice, **arrays: Any) -> None:
+        core.nearest_bytes(a=a[part], columns=reference.columns, **arrays)
+
+    tops = _in_blocks(search, reference.b, reference.xy, radius, (nearest, best, second))
+    mutual = _mutual(nearest, best, tops)
+    return Neighbors(nearest, _distances(best), _distances(second), mutual)
 
 
 def _second(
@@ -334,23 +398,30 @@ def match_descriptors(
     return Matches.empty() if nearest is None else selected(nearest, mutual, ratio)
 
 
-def checked_reference(b: object, xy: FloatArray | None) -> Reference | None:
-    """Return the :class:`Reference` of any descriptors b (m, d); None if there are none."""
-    checked = _checked(b, "second set")
-    if xy is not None and np.shape(xy) != (len(checked), 2):
-        raise InputError(f"xy_b: expected shape {(len(checked), 2)}, got {np.shape(xy)}")
-    return Reference.of(checked, xy) if len(checked) else None
+def checked_reference(b: object, xy: FloatArray | None) -> Reference | ByteReference | None:
+    """Return the reference of any descriptors b (m, d); None if there are none."""
+    array = as_descriptors(b, "second set")
+    if xy is not None and np.shape(xy) != (len(array), 2):
+        raise InputError(f"xy_b: expected shape {(len(array), 2)}, got {np.shape(xy)}")
+    if len(array) == 0:
+        return None
+    in_bytes = ByteReference.of(array, xy)
+    return Reference.of(_checked(array, "second set"), xy) if in_bytes is None else in_bytes
 
 
 def checked_neighbors(
-    a: object, reference: Reference | None, radius: float | None
+    a: object, reference: Reference | ByteReference | None, radius: float | None
 ) -> Neighbors | None:
     """Return :func:`neighbors_in` of any descriptors a (n, d); None if there are none."""
-    checked = _checked(a, "first set")
-    if len(checked) == 0 or reference is None:
+    array = as_descriptors(a, "first set")
+    if len(array) == 0 or reference is None:
         return None
-    check_dimensions(checked.shape[1], reference.b.shape[1])
-    return neighbors_in(checked, reference, radius)
+    check_dimensions(array.shape[1], reference.b.shape[1])
+    if isinstance(reference, ByteReference):
+        if array.dtype == np.uint8:
+            return _neighbors_of_bytes(np.ascontiguousarray(array, np.uint8), reference, radius)
+        reference = Reference.of(_checked(reference.b, "second set"), reference.xy)
+    return neighbors_in(_checked(array, "first set"), reference, radius)
 
 
 def selected(neighbors: Neighbors, mutual: bool, ratio: float | None) -> Matches:
