@@ -325,13 +325,13 @@ def test_neighbors_of_bytes_are_those_of_floats(rows, columns, depth, with_xy, l
     xy = rng.uniform(0, 30, (columns, 2)) if with_xy else None
     radius = 10.0 if with_xy else None
 
-    def found():
+    def computed():
         reference = neighbors.checked_reference(b, xy)
         return vars(neighbors.checked_neighbors(a, reference, radius))
 
-    expected = with_build("0", found)
+    expected = with_build("0", computed)
     for build in BUILDS if depth <= 256 else ():
-        for name, values in with_build(build, found).items():
+        for name, values in with_build(build, computed).items():
             np.testing.assert_array_equal(values, expected[name], err_msg=f"{build}: {name}")
 
 
