@@ -115,6 +115,45 @@ def registration(
 
 
 @app.command()
+def cost(
+    directories: Annotated[list[Path], typer.Argument(help="Image directories.")],
+    work: Annotated[Path, typer.Option(help="Working directory; its contents are replaced.")],
+    json_path: JsonOut = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(help="Builds of the core, separated by commas; default: the fastest."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Number of interleaved rounds.")] = 3,
+) -> None:
+    """Measure the CPU time before COLMAP's mapper, beside that of COLMAP's SIFT (Linux)."""
+    from caloric.runtime import native
+    from tools import cost as benchmark
+
+    console.check_outputs(json_path, None)
+    known = native.core().kinds()
+    selected = kinds.split(",") if kinds else known[:1]
+    for kind in selected:
+        if kind not in known:
+            raise unknown("build", kind, known)
+    report = benchmark.run(directories, work / "cost", selected, rounds, console.line_printer())
+    console.report_results(json_path, report, benchmark.lines(report))
+
+
+@app.command()
+def search(
+    images: Annotated[list[Path], typer.Argument(help="Images; each two of them are a pair.")],
+    json_path: JsonOut = None,
+    descriptors: Annotated[int, typer.Option(help="Number of descriptors per image.")] = 8000,
+    rounds: Annotated[int, typer.Option(help="Number of interleaved rounds.")] = 6,
+) -> None:
+    """Measure the exact search for neighbors by each build of the core, on one thread."""
+    from tools import search as benchmark
+
+    report = benchmark.run(images, descriptors, rounds, console.line_printer())
+    console.write_text(json_path or "-", json.dumps(report, indent=1))
+
+
+@app.command()
 def refined_models(
     scenes: Annotated[
         list[Path], typer.Argument(help="Directories with images/ and cameras.json.")

@@ -48,6 +48,7 @@ class Target:
     triple: str
     emulator: tuple[str, ...]
     kind: str
+    environment: str = ""  # lines of a shell script
 
     @property
     def directory(self) -> Path:
@@ -57,7 +58,15 @@ class Target:
 
 TARGETS = {
     "aarch64": Target("aarch64", "arm64", "aarch64-linux-gnu", ("qemu-aarch64",), "neon"),
-    "x86_64": Target("x86_64", "amd64", "x86_64-linux-gnu", ("qemu-x86_64", "-cpu", "max"), "avx2"),
+    "x86_64": Target(
+        "x86_64",
+        "amd64",
+        "x86_64-linux-gnu",
+        ("qemu-x86_64", "-cpu", "max"),
+        "avx2",
+        # qemu 7.2 executes the AVX2 code of NumPy's argsort incorrectly.
+        "export NPY_DISABLE_CPU_FEATURES=X86_V3\n",
+    ),
 }
 
 
@@ -163,9 +172,7 @@ def python(target: Target, root: Path) -> Path:
         f'export PYTHONHOME="{root / "usr"}"\n'
         # qemu on Arm does not preserve the memory order of x86: with threads NumPy crashes.
         "export CALORIC_THREADS=1\n"
-        # qemu 7.2 executes the AVX2 code of NumPy's argsort incorrectly.
-        "export NPY_DISABLE_CPU_FEATURES=X86_V3\n"
-        f'exec {" ".join(map(str, words))} "$@"\n',
+        f'{target.environment}exec {" ".join(map(str, words))} "$@"\n',
         "caloric": f'exec {programs / "python"} {packages / "bin" / "caloric"} "$@"\n',
     }
     for name, text in scripts.items():

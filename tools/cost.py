@@ -1,0 +1,112 @@
+"""``python -m tools cost``: CPU time of a collection before COLMAP's mapper, and of COLMAP's SIFT.
+
+Caloric's steps run with one pool of workers, as in ``caloric collection run``; COLMAP extracts and
+matches with pycolmap. Each run is a process, whose CPU time includes that of all its workers.
+"""
+
+import ctypes
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from caloric import collection
+from caloric.bench.report import versions
+from caloric.collection import defaults, sources, workflow
+from caloric.collection.engines import Workers
+from caloric.runtime import native, threads
+from caloric.types import Log, Report
+from tools.pages.markdown import table
+
+_COLMAP = "COLMAP SIFT"
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux
+
+
+def _caloric(images: Path, store: Path) -> None:
+    """Run all steps up to the export."""
+    resolved = workflow.checked_workers(defaults.OPTIONS, Workers(device="cpu"))
+    with workflow.running_workers(store, resolved) as workers:
+        collection.extract(images, store, workers=workers)
+        collection.match(store, workers=workers)
+        collection.verify(store, workers=workers)
+        collection.refine(images, store, workers=workers)
+    collection.export(store, images=images)
+
+
+def _colmap(images: Path, work: Path) -> None:
+    """Extract and match with COLMAP's defaults on the CPU."""
+    import pycolmap
+
+    pycolmap.logging.minloglevel = pycolmap.logging.ERROR.value
+    database = work / "database.db"
+    pycolmap.extract_features(database, images, device=pycolmap.Device.cpu)
+    pycolmap.match_exhaustive(database, device=pycolmap.Device.cpu)
+
+
+def _cpu_seconds() -> float:
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def _measured(method: str, images: Path, work: Path) -> Report:
+    """Return the CPU time and the wall time of a method in a new process."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    # Workers outlive the process that started them; as our children, they are counted.
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    kind = {} if method == _COLMAP else {native.SETTING: method}
+    started, before = time.perf_counter(), _cpu_seconds()
+    paths = [str(path.absolute()) for path in (images, work)]
+    command = [sys.executable, "-m", "tools.cost", method, *paths]
+    subprocess.run(command, check=True, env=os.environ | kind)
+    seconds = time.perf_counter() - started
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        return {"CPU seconds": _cpu_seconds() - before, "seconds": seconds}
+
+
+def run(
+    directories: list[Path], work: Path, kinds: list[str], rounds: int, progress: Log
+) -> Report:
+    """Return the times of COLMAP and of builds of Caloric's core, in turn, for each directory."""
+    results: Report = {}
+    for directory in directories:
+        times: dict[str, list[Report]] = {method: [] for method in (_COLMAP, *kinds)}
+        for number in range(rounds):
+            for method, measured in times.items():
+                progress(f"{directory.name}: {method}, round {number + 1}")
+                measured.append(_measured(method, directory, work))
+        images = len(sources.names(str(directory)))
+        results[directory.name] = {"images": images, "times": times}
+    return {"about": {"versions": versions(), "threads": threads.count()}, "sets": results}
+
+
+def lines(report: Report) -> list[str]:
+    """Return the Markdown table of the results."""
+    rows = []
+    for name, result in report["sets"].items():
+        seconds = {
+            method: [one["CPU seconds"] for one in measured]
+            for method, measured in result["times"].items()
+        }
+        peer = seconds.pop(_COLMAP)
+        for kind, values in seconds.items():
+            ratios = [one / other for one, other in zip(values, peer, strict=True)]
+            rows.append(
+                [
+                    name, str(result["images"]), kind, f"{statistics.median(peer):.0f} s",
+                    f"{statistics.median(values):.0f} s",
+                    f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+                ]
+            )  # fmt: skip
+    return [table(["set", "images", "core", _COLMAP, "caloric", "ratio"], rows)]
+
+
+if __name__ == "__main__":
+    method, *paths = sys.argv[1:]
+    (_colmap if method == _COLMAP else _caloric)(*map(Path, paths))
