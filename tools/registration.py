@@ -14,7 +14,7 @@ from pathlib import Path
 from caloric import collection
 from caloric.bench.report import versions
 from caloric.collection import sources
-from caloric.interop import colmap_command, colmap_model
+from caloric.interop import colmap, colmap_command, colmap_model
 from caloric.runtime import threads
 from caloric.types import Log, Report
 from tools import incorrect_pairs
@@ -23,22 +23,28 @@ from tools.pages.markdown import table
 _UNRELATED = 500  # pairs of images from different sets
 
 
+def extract_and_match(images: Path, database: Path) -> None:
+    """Extract and match with COLMAP's SIFT on the CPU and its defaults, into a new database."""
+    if colmap.available():
+        library = colmap.pycolmap()
+        library.extract_features(database, images, device=library.Device.cpu)
+        library.match_exhaustive(database, device=library.Device.cpu)
+        return
+    paths = ("--database_path", database, "--image_path", images)
+    for name, options in (("feature_extractor", paths), ("exhaustive_matcher", paths[:2])):
+        colmap_command.call(name, *options, *colmap_command.without_gpu(name))
+
+
 def _colmap(images: Path, work: Path) -> Report:
-    """Return the models of COLMAP's SIFT, from the executable with its defaults."""
+    """Return the models of COLMAP's SIFT, with its defaults."""
     database, sparse = work / "database.db", work / "sparse"
     if not sparse.is_dir():
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        paths = ("--database_path", database, "--image_path", images)
-        colmap_command.call(
-            "feature_extractor", *paths, *colmap_command.without_gpu("feature_extractor")
-        )
-        colmap_command.call(
-            "exhaustive_matcher", *paths[:2], *colmap_command.without_gpu("exhaustive_matcher")
-        )
+        extract_and_match(images, database)
         unfinished = work / "unfinished"
         unfinished.mkdir()
-        colmap_command.map_images(database, images, unfinished, {})
+        colmap.map_images(database, images, unfinished, {})
         unfinished.rename(sparse)
     with closing(sqlite3.connect(database)) as opened:
         ((features,),) = opened.execute("SELECT AVG(rows) FROM keypoints")
@@ -86,7 +92,7 @@ def run(directories: list[Path], work: Path, progress: Log) -> Report:
             ours |= incorrect_pairs.judged(incorrect_pairs.of_store(paths[1]), model)
         images = len(sources.names(str(directory)))
         results[directory.name] = {"images": images, "COLMAP SIFT": peer, "caloric": ours}
-    about = {"versions": versions(), "threads": threads.count()}
+    about = {"versions": versions(), "COLMAP": colmap.version(), "threads": threads.count()}
     report: Report = {"about": about, "sets": results}
     if len(directories) > 1:
         progress("pairs of images from different sets")

@@ -3,7 +3,6 @@
 Each build of a processor is compared with its search in float32 and with faiss, on one thread.
 """
 
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from caloric import pipeline
+from caloric.bench.speed import processor
 from caloric.bench.speed_contenders import faiss_matches, set_threads, setting
 from caloric.errors import InputError
 from caloric.image import inputs
@@ -47,8 +47,7 @@ def _searches(floats: list[Any], in_bytes: list[Any]) -> dict[str, tuple[str, Ca
         searches[plain] = plain, partial(_by_floats, base, False, *floats)
         if core.Columns(floats[1][:1], floats[1][0, :1].copy()).screened:
             searches[kind] = plain, partial(_by_floats, kind, True, *floats)
-        if core.searches_bytes(in_bytes[1].shape[1]):
-            searches[f"{kind}, bytes"] = plain, partial(_by_bytes, kind, *in_bytes)
+        searches[f"{kind}, bytes"] = plain, partial(_by_bytes, kind, *in_bytes)
     core.use(kinds[0])
     searches[_FAISS] = _FAISS, lambda: faiss_matches(floats[0], floats[1], _RATIO)
     return searches
@@ -86,7 +85,7 @@ def run(images: list[Path], count: int, rounds: int, progress: Log) -> Report:
                 entry["to_faiss"].append(median[name] / median[_FAISS])
     native.core().use(native.core().kinds()[0])
     shown = {name: k for name, k in kinds.items() if name != _FAISS and "float32" not in name}
-    machine = {"processor": platform.processor() or platform.machine(), "kinds": shown}
+    machine = {"processor": processor(), "kinds": shown}
     return {
         "descriptors": count, "dimensions": 128, "rounds": rounds, "pairs": len(images) // 2,
         "machines": [machine],

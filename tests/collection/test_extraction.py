@@ -1,5 +1,6 @@
 """Extraction: features are stored, and extracted only once."""
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import cv2
@@ -50,6 +51,35 @@ def test_only_new_and_changed_images_are_extracted(directory, tmp_path):
     assert content(out) == content(from_scratch)
     other = extraction.extract(str(directory), out, ExtractOptions(max_features=50), HERE)
     assert other.extracted == 6
+
+
+def test_a_worker_keeps_the_rows_of_the_last_images(directory, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    extract(directory, out)
+    images = extraction.stored_images(out)
+    reads, read = [], store.Shards.read
+
+    def counted(self, path, columns=None, names=None):
+        reads.append(names)
+        return read(self, path, columns, names)
+
+    def rows(name):
+        return extraction.rows(images[name].path, {name, "in another shard"})
+
+    monkeypatch.setattr(store.Shards, "read", counted)
+    monkeypatch.setattr(extraction, "_kept", OrderedDict())
+    monkeypatch.setattr(extraction, "_KEPT_ROWS", 2)
+    first, second, third = sorted(images)[:3]
+    stored = dict(exporting.images(out))
+    for name, is_read in ((first, True), (second, True), (first, False), (third, True),
+                          (first, False), (second, True)):  # fmt: skip
+        reads.clear()
+        values = rows(name)
+        assert any(name in names for names in reads) == is_read
+        assert values.keys() == {name}
+        np.testing.assert_array_equal(
+            extraction.features_of(values[name]).descriptors, stored[name].descriptors
+        )
 
 
 def test_a_warning_names_the_image(tmp_path, caplog):

@@ -47,13 +47,18 @@ def page(report: Report, neighbors: Report) -> str:
         machines=table(
             ["processor", "kind", "time", "relative to float32", "relative to faiss"],
             [
-                [machine["processor"], f"`{kind}`", _span(r["seconds"], "ms", 1000, 0),
+                [machine["processor"], _kind(kind), _span(r["seconds"], "ms", 1000, 0),
                  _span(r["to_float32"], "", 1, 2), _span(r["to_faiss"], "", 1, 3)]
                 for machine in neighbors["machines"]
                 for kind, r in machine["kinds"].items()
             ],
         ),
     )  # fmt: skip
+
+
+def _kind(name: str) -> str:
+    kind, comma, descriptors = name.partition(",")
+    return f"`{kind}`{comma}{descriptors}"
 
 
 def _span(values: list[float], unit: str, factor: float, digits: int) -> str:

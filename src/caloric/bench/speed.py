@@ -188,7 +188,7 @@ def _peak() -> int:
         return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the name of the processor; on ARM only lscpu knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -209,7 +209,7 @@ def run(settings: Settings, log: Log) -> Report:
         "image": {"name": path.name, "size": list(pixels.shape), "features": count},
         "rounds": repeat,
         "matched": MATCHED,
-        "machine": {"processor": _processor(), "cores": os.cpu_count()},
+        "machine": {"processor": processor(), "cores": os.cpu_count()},
         "versions": versions(),
         "path": native.about(),
         "threads": {},

@@ -82,10 +82,9 @@ def partners(name: str, pairs: Iterable[PairSummary], registered: set[str]) -> l
 
 def complete_image(task: Task) -> Completed | None:
     """Return the new features and pairs of an image, on a worker; None if it cannot be read."""
-    stored = extraction.shards(Path(task.store))
 
     def row(name: str) -> dict[str, Any]:
-        return next(iter(stored.read(Path(task.shards_of[name]), None, {name})))
+        return extraction.rows(Path(task.shards_of[name]), {name})[name]
 
     old = row(task.name)
     try:

@@ -1,8 +1,10 @@
 """Extract the features of all images; the hash of an image's name selects its shard."""
 
+from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from caloric.options import ExtractOptions
 from caloric.runtime.words import counted
 
 IMAGES_PER_SHARD = 32  # approximate maximum
+_KEPT_ROWS = 64  # of up to 1.3 MB, with 8,000 features
 _VERSION = 2  # version of the rows; since 2, frames ignore the EXIF orientation, as in COLMAP
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
@@ -149,6 +152,33 @@ def _row(
         "frames": result.frames.maps.astype(np.float32).ravel(),
         "scores": result.scores, "descriptors": np.ravel(result.descriptors),
     }  # fmt: skip
+
+
+_Key = tuple[Path, tuple[int, int], str]  # of a row: shard, its version, image
+_kept: OrderedDict[_Key, dict[str, Any]] = OrderedDict()
+_lock = Lock()
+
+
+def rows(path: Path, names: set[str]) -> dict[str, dict[str, Any]]:
+    """Return the rows of images in a shard by name; a worker keeps the last ones of all shards.
+
+    Several tasks of a worker need the same images.
+    """
+    version = file_version(path)
+    keys: dict[str, _Key] = {name: (path, version, name) for name in names}
+    with _lock:
+        result = {name: _kept[key] for name, key in keys.items() if key in _kept}
+    missing_names = names - result.keys()
+    if missing_names:
+        read = shards(path.parents[1]).read(path, None, missing_names)
+        result |= {row["name"]: row for row in read}
+    with _lock:
+        for name in sorted(names & result.keys()):
+            _kept[keys[name]] = result[name]
+            _kept.move_to_end(keys[name])
+        while len(_kept) > _KEPT_ROWS:
+            _kept.popitem(last=False)
+    return result
 
 
 def features_of(row: dict[str, Any]) -> Features:

@@ -125,6 +125,8 @@ def _rows(task: Task, columns: list[str] | None, wanted: set[Pair]) -> Iterator[
 
     def read(path: str, pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
         names = {name for pair in pairs for name in pair}
+        if columns is None:
+            return extraction.rows(Path(path), names)
         return {row["name"]: row for row in stored.read(Path(path), columns, names)}
 
     anchored = read(task.anchor, wanted) if wanted else {}

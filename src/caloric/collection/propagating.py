@@ -125,8 +125,7 @@ class _Worker:
 
     def image(self, name: str) -> Observed:
         """Return the features of an image."""
-        stored, path = extraction.shards(Path(self.task.store)), Path(self.task.shards_of[name])
-        row = next(iter(stored.read(path, None, {name})))
+        row = extraction.rows(Path(self.task.shards_of[name]), {name})[name]
         self.files[name] = ImageFile(name, row["content"]), row.get("white_level")
         features = extraction.features_of(row)
         none = np.zeros(0, np.int64)

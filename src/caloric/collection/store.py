@@ -123,6 +123,11 @@ class Shards:
         """
         parquet, version = _arrow().parquet, file_version(path)
         with _reading(path):
+            groups = None
+            if names is not None:
+                groups = [i for i, name in enumerate(_names(path, version)) if name in names]
+                if not groups:
+                    return
             file = parquet.ParquetFile(
                 path, metadata=_footer(path, version), pre_buffer=False,
                 page_checksum_verification=True,
@@ -131,9 +136,8 @@ class Shards:
                 if columns is not None:
                     stored = set(file.schema_arrow.names)
                     columns = [name for name in columns if name in stored]
-                groups = list(range(file.num_row_groups))
-                if names is not None:
-                    groups = [i for i, name in enumerate(_names(path, version)) if name in names]
+                if groups is None:
+                    groups = list(range(file.num_row_groups))
                 table = file.read_row_groups(groups, columns, use_threads=False)
         dtypes = self._dtypes
         values = [_values(table.column(name), dtypes.get(name)) for name in table.column_names]
