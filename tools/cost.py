@@ -1,7 +1,7 @@
 """``python -m tools cost``: CPU time of a collection before COLMAP's mapper, and of COLMAP's SIFT.
 
 Caloric's steps run with one pool of workers, as in ``caloric collection run``; COLMAP extracts and
-matches with pycolmap. Each run is a process, whose CPU time includes that of all its workers.
+matches with its defaults on all pairs (pycolmap, or the executable). Each run is a process, whose CPU time includes that of all its workers.
 """
 
 import ctypes
@@ -16,11 +16,14 @@ from pathlib import Path
 
 from caloric import collection
 from caloric.bench.report import versions
+from caloric.bench.speed import processor
 from caloric.collection import defaults, sources, workflow
 from caloric.collection.engines import Workers
+from caloric.interop import colmap
 from caloric.runtime import native, threads
 from caloric.types import Log, Report
 from tools.pages.markdown import table
+from tools.registration import extract_and_match
 
 _COLMAP = "COLMAP SIFT"
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux
@@ -35,16 +38,6 @@ def _caloric(images: Path, store: Path) -> None:
         collection.verify(store, workers=workers)
         collection.refine(images, store, workers=workers)
     collection.export(store, images=images)
-
-
-def _colmap(images: Path, work: Path) -> None:
-    """Extract and match with COLMAP's defaults on the CPU."""
-    import pycolmap
-
-    pycolmap.logging.minloglevel = pycolmap.logging.ERROR.value
-    database = work / "database.db"
-    pycolmap.extract_features(database, images, device=pycolmap.Device.cpu)
-    pycolmap.match_exhaustive(database, device=pycolmap.Device.cpu)
 
 
 def _cpu_seconds() -> float:
@@ -83,7 +76,9 @@ def run(
                 measured.append(_measured(method, directory, work))
         images = len(sources.names(str(directory)))
         results[directory.name] = {"images": images, "times": times}
-    return {"about": {"versions": versions(), "threads": threads.count()}, "sets": results}
+    about = {"versions": versions(), "COLMAP": colmap.version(), "processor": processor(),
+             "threads": threads.count()}  # fmt: skip
+    return {"about": about, "sets": results}
 
 
 def lines(report: Report) -> list[str]:
@@ -109,4 +104,8 @@ def lines(report: Report) -> list[str]:
 
 if __name__ == "__main__":
     method, *paths = sys.argv[1:]
-    (_colmap if method == _COLMAP else _caloric)(*map(Path, paths))
+    images, work = map(Path, paths)
+    if method == _COLMAP:
+        extract_and_match(images, work / "database.db")
+    else:
+        _caloric(images, work)
