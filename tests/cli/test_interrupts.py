@@ -1,5 +1,6 @@
 """Long commands print what they do, and end on Ctrl-C."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -57,6 +58,26 @@ def test_an_interrupted_collection_can_be_continued(tmp_path):
     again = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert "40 of 40 images" in again.stdout
+
+
+@pytest.mark.skipif(store.fcntl is None, reason="collections need file locks")
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.0])
+def test_processes_that_start_are_interrupted_without_a_traceback(tmp_path, seconds):
+    """A terminal sends Ctrl-C to all processes, also to those that import their modules."""
+    cv2.imwrite(str(tmp_path / "a.png"), photographs.gray("coffee"))
+    command = ("collection", "extract", tmp_path, "-o", tmp_path / "out")
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, command)], start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        process.stderr.readline()
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+    assert "Traceback" not in rest
 
 
 def test_a_benchmark_can_be_interrupted(tmp_path):

@@ -17,7 +17,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import (
+    get_all_start_methods,
+    get_context,
+    parent_process,
+    resource_tracker,
+)
 from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
@@ -113,6 +118,8 @@ def _uninterrupted() -> Iterator[None]:
         yield
         return
     caught: list[int] = []
+    # Its start unblocks Ctrl-C, and would otherwise come after the next lines.
+    resource_tracker.ensure_running()
     # New processes inherit the blocked signal. Another thread may still receive it: record that.
     signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -66,12 +66,12 @@ def version() -> str:
 
 
 def pycolmap() -> Any:
-    """Return the pycolmap module, set to log errors only."""
+    """Return the pycolmap module, without its log: errors are exceptions, or missing models."""
     try:
         import pycolmap
     except ImportError:
         raise InputError(f"this needs pycolmap: {INSTALL}") from None
-    pycolmap.logging.minloglevel = 2
+    pycolmap.logging.minloglevel = 3
     return pycolmap
 
 
