@@ -117,7 +117,7 @@ def registration(
 @app.command()
 def cost(
     directories: Annotated[list[Path], typer.Argument(help="Image directories.")],
-    work: Annotated[Path, typer.Option(help="Working directory; its contents are replaced.")],
+    work: Annotated[Path, typer.Option(help="Working directory; WORK/cost is replaced.")],
     json_path: JsonOut = None,
     kinds: Annotated[
         str | None,
@@ -141,7 +141,12 @@ def cost(
 
 @app.command()
 def search(
-    images: Annotated[list[Path], typer.Argument(help="Images; each two of them are a pair.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Images: the first and second are a pair, the third and fourth, and so on."
+        ),
+    ],
     json_path: JsonOut = None,
     descriptors: Annotated[int, typer.Option(help="Number of descriptors per image.")] = 8000,
     rounds: Annotated[int, typer.Option(help="Number of interleaved rounds.")] = 6,

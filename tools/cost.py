@@ -1,10 +1,12 @@
 """``python -m tools cost``: CPU time of a collection before COLMAP's mapper, and of COLMAP's SIFT.
 
 Caloric's steps run with one pool of workers, as in ``caloric collection run``; COLMAP extracts and
-matches with its defaults on all pairs (pycolmap, or the executable). Each run is a process, whose CPU time includes that of all its workers.
+matches all pairs with its defaults (pycolmap, or the executable). Each run is a process, whose CPU
+time includes that of all its workers.
 """
 
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -12,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from caloric import collection
@@ -19,6 +22,7 @@ from caloric.bench.report import versions
 from caloric.bench.speed import processor
 from caloric.collection import defaults, sources, workflow
 from caloric.collection.engines import Workers
+from caloric.errors import InputError
 from caloric.interop import colmap
 from caloric.runtime import native, threads
 from caloric.types import Log, Report
@@ -26,6 +30,7 @@ from tools.pages.markdown import table
 from tools.registration import extract_and_match
 
 _COLMAP = "COLMAP SIFT"
+_COMMAND = [sys.executable, "-m", "tools.cost"]
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux
 
 
@@ -40,33 +45,44 @@ def _caloric(images: Path, store: Path) -> None:
     collection.export(store, images=images)
 
 
-def _cpu_seconds() -> float:
-    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+def _run(method: str, images: str, work: str) -> None:
+    if method == _COLMAP:
+        extract_and_match(Path(images), Path(work) / "database.db")
+    else:
+        _caloric(Path(images), Path(work))
+
+
+def _measure(method: str, images: str, work: str) -> None:
+    """Print the CPU time and the wall time of a method, which runs in a new process."""
+    # Workers outlive the process that started them; as our children, they are counted.
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    started = time.perf_counter()
+    subprocess.run([*_COMMAND, "run", method, images, work], check=True, stdout=sys.stderr)
+    seconds = time.perf_counter() - started
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    print(json.dumps({"CPU seconds": cpu, "seconds": seconds}))
 
 
 def _measured(method: str, images: Path, work: Path) -> Report:
-    """Return the CPU time and the wall time of a method in a new process."""
+    """Return the CPU time and the wall time of a method."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    # Workers outlive the process that started them; as our children, they are counted.
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     kind = {} if method == _COLMAP else {native.SETTING: method}
-    started, before = time.perf_counter(), _cpu_seconds()
-    paths = [str(path.absolute()) for path in (images, work)]
-    command = [sys.executable, "-m", "tools.cost", method, *paths]
-    subprocess.run(command, check=True, env=os.environ | kind)
-    seconds = time.perf_counter() - started
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        return {"CPU seconds": _cpu_seconds() - before, "seconds": seconds}
+    command = [*_COMMAND, "measure", method, str(images.absolute()), str(work.absolute())]
+    result = subprocess.run(command, check=True, env=os.environ | kind, stdout=subprocess.PIPE)
+    report: Report = json.loads(result.stdout)
+    return report
 
 
 def run(
     directories: list[Path], work: Path, kinds: list[str], rounds: int, progress: Log
 ) -> Report:
     """Return the times of COLMAP and of builds of Caloric's core, in turn, for each directory."""
+    if sys.platform != "linux":
+        raise InputError("the CPU time of all processes of a run can be measured on Linux only")
     results: Report = {}
     for directory in directories:
         times: dict[str, list[Report]] = {method: [] for method in (_COLMAP, *kinds)}
@@ -92,20 +108,14 @@ def lines(report: Report) -> list[str]:
         peer = seconds.pop(_COLMAP)
         for kind, values in seconds.items():
             ratios = [one / other for one, other in zip(values, peer, strict=True)]
-            rows.append(
-                [
-                    name, str(result["images"]), kind, f"{statistics.median(peer):.0f} s",
-                    f"{statistics.median(values):.0f} s",
-                    f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-                ]
-            )  # fmt: skip
+            ratio = f"{statistics.median(ratios):.2f}"
+            if len(ratios) > 1:
+                ratio += f" ({min(ratios):.2f} to {max(ratios):.2f})"
+            medians = [f"{statistics.median(times):.0f} s" for times in (peer, values)]
+            rows.append([name, str(result["images"]), kind, *medians, ratio])
     return [table(["set", "images", "core", _COLMAP, "caloric", "ratio"], rows)]
 
 
 if __name__ == "__main__":
-    method, *paths = sys.argv[1:]
-    images, work = map(Path, paths)
-    if method == _COLMAP:
-        extract_and_match(images, work / "database.db")
-    else:
-        _caloric(images, work)
+    task, *arguments = sys.argv[1:]
+    (_measure if task == "measure" else _run)(*arguments)

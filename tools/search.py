@@ -39,7 +39,7 @@ def _searches(floats: list[Any], in_bytes: list[Any]) -> dict[str, tuple[str, Ca
     """Return by name the search that each one is compared with, and the search."""
     core = native.core()
     searches: dict[str, tuple[str, Callable[[], Any]]] = {}
-    kinds = [kind for kind in core.kinds() if kind != "portable"]
+    kinds = core.kinds()
     for kind in kinds:
         core.use(kind)
         base = _BASES.get(kind, kind)
@@ -55,6 +55,8 @@ def _searches(floats: list[Any], in_bytes: list[Any]) -> dict[str, tuple[str, Ca
 
 def run(images: list[Path], count: int, rounds: int, progress: Log) -> Report:
     """Return the times for pairs of images, each with ``count`` descriptors."""
+    if len(images) % 2:
+        raise InputError(f"expected pairs of images, got {len(images)}")
     kinds: Report = {}
     with setting(**{threads.SETTING: "1"}):
         set_threads(1)

@@ -121,7 +121,7 @@ struct Descriptors {
   i64 columns;
 };
 
-// Arrays whose rows of 64 bytes are whole cache lines.
+// Allocates memory aligned to cache lines of 64 bytes.
 template <class T>
 struct CacheLineAllocator {
   using value_type = T;

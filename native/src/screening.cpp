@@ -31,8 +31,8 @@ inline IntVec load_integers(const Element *p) {
 // ---- Products of int8. A tile is ROWS rows of a by one group of GROUP columns of b. The bytes of a group are
 // interleaved, 4 of each column at a time.
 //
-// Sums start at a number of each column. Vector instructions of x86 multiply unsigned by signed bytes: columns are
-// stored plus 128, and sums start lower by 128 sum(q_a). Without VNNI products are summed in int16: first two
+// The sums of a column start at a given number. Vector instructions of x86 multiply unsigned by signed bytes: columns
+// are stored plus 128, and sums start lower by 128 sum(q_a). Without VNNI products are summed in int16: first two
 // neighboring ones, then every second of these sums over a part of the depth. This limits the sum of neighboring
 // entries of a row, and the norms of such entries. AMX multiplies matrices of signed bytes, with 16 rows of 64 bytes.
 
@@ -683,8 +683,8 @@ class ByteSearch : Selection {
   }
 
   const ByteColumns &columns_;
-  // Of the rows: q, the start of their sums, |q|^2, the limit of their sums, and |q|^2 / 2 rounded down. The limit of
-  // the sums of a column is its best score plus the latter.
+  // Of the rows: q, the start of their sums, |q|^2, the limit of their sums, and |q|^2 / 2 rounded down. A pair
+  // can improve its column only if its sum exceeds the bound of the column plus half_.
   Aligned<std::int8_t> q_;
   std::vector<Int32> start_, squares_, bound_, half_, column_bound_;
 };

@@ -68,8 +68,10 @@ def test_a_worker_keeps_the_rows_of_the_last_images(directory, tmp_path, monkeyp
 
     monkeypatch.setattr(store.Shards, "read", counted)
     monkeypatch.setattr(extraction, "_kept", OrderedDict())
-    monkeypatch.setattr(extraction, "_KEPT_ROWS", 2)
     first, second, third = sorted(images)[:3]
+    sizes = [extraction._size(rows(name)[name]) for name in (first, second, third)]
+    monkeypatch.setattr(extraction, "_KEPT_BYTES", sum(sizes) - 1)  # any two of the three
+    extraction._kept.clear()
     stored = dict(exporting.images(out))
     for name, is_read in ((first, True), (second, True), (first, False), (third, True),
                           (first, False), (second, True)):  # fmt: skip

@@ -330,9 +330,23 @@ def test_neighbors_of_bytes_are_those_of_floats(rows, columns, depth, with_xy, l
         return vars(neighbors.checked_neighbors(a, reference, radius))
 
     expected = with_build("0", computed)
-    for build in BUILDS if depth <= 256 else ():
+    for build in core.kinds() if depth <= 256 else ():
         for name, values in with_build(build, computed).items():
             np.testing.assert_array_equal(values, expected[name], err_msg=f"{build}: {name}")
+
+
+def test_neighbors_of_bytes_are_those_of_floats_in_several_blocks():
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(128, 22, (n, 128)).clip(0, 255).astype(np.uint8) for n in (2500, 1100))
+    xy = rng.uniform(0, 300, (len(b), 2))
+    expected = with_build("0", neighbors.neighbors, *(v.astype(np.float32) for v in (a, b)), xy, 10)
+    for kind in core.kinds():
+        with setting(CALORIC_THREADS="3"):
+            found = with_build(kind, lambda: neighbors.checked_neighbors(
+                a, neighbors.checked_reference(b, xy), 10.0
+            ))  # fmt: skip
+        for name, values in vars(found).items():
+            np.testing.assert_array_equal(values, vars(expected)[name], err_msg=f"{kind}: {name}")
 
 
 def test_bytes_and_floats_can_be_compared():

@@ -41,7 +41,6 @@ class Task:
     """A missing image, the shards of its features and of other images, and the options."""
 
     directory: str
-    store: str
     name: str
     shards_of: dict[str, str]
     options: ExtractOptions
@@ -149,7 +148,7 @@ def tasks(
         images = [name, *partners(name, pairs, registered)]
         if len(images) > 1:
             shards_of = {image: str(known[image].path) for image in images}
-            result.append(Task(directory, str(store), name, shards_of, options, matching))
+            result.append(Task(directory, name, shards_of, options, matching))
     return result
 
 

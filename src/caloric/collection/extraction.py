@@ -27,7 +27,7 @@ from caloric.options import ExtractOptions
 from caloric.runtime.words import counted
 
 IMAGES_PER_SHARD = 32  # approximate maximum
-_KEPT_ROWS = 64  # of up to 1.3 MB, with 8,000 features
+_KEPT_BYTES = 100_000_000  # of features in a worker: 80 images with 8,000 features each
 _VERSION = 2  # version of the rows; since 2, frames ignore the EXIF orientation, as in COLMAP
 COLUMNS = (
     ("name", "string"), ("content", "string"), ("settings", "string"), ("error", "string"),
@@ -160,9 +160,9 @@ _lock = Lock()
 
 
 def rows(path: Path, names: set[str]) -> dict[str, dict[str, Any]]:
-    """Return the rows of images in a shard by name; a worker keeps the last ones of all shards.
+    """Return the rows of images in a shard by name.
 
-    Several tasks of a worker need the same images.
+    The process keeps the last rows, of any shards, because several tasks need the same images.
     """
     version = file_version(path)
     keys: dict[str, _Key] = {name: (path, version, name) for name in names}
@@ -176,9 +176,13 @@ def rows(path: Path, names: set[str]) -> dict[str, dict[str, Any]]:
         for name in sorted(names & result.keys()):
             _kept[keys[name]] = result[name]
             _kept.move_to_end(keys[name])
-        while len(_kept) > _KEPT_ROWS:
+        while len(_kept) > 1 and sum(map(_size, _kept.values())) > _KEPT_BYTES:
             _kept.popitem(last=False)
     return result
+
+
+def _size(row: dict[str, Any]) -> int:
+    return sum(np.asarray(row[name]).nbytes for name in ("frames", "scores", "descriptors"))
 
 
 def features_of(row: dict[str, Any]) -> Features:

@@ -3,6 +3,7 @@
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -299,6 +300,11 @@ class ByteReference:
     xy: FloatArray | None
     columns: Any
 
+    @cached_property
+    def as_floats(self) -> Reference:
+        """The reference for descriptors that are not bytes."""
+        return Reference.of(self.b.astype(np.float32), self.xy)
+
     @classmethod
     def of(cls, b: NDArray[np.generic], xy: FloatArray | None) -> "ByteReference | None":
         """Return the reference, or None if b (m, d) cannot be searched in bytes."""
@@ -420,7 +426,7 @@ def checked_neighbors(
     if isinstance(reference, ByteReference):
         if array.dtype == np.uint8:
             return _neighbors_of_bytes(np.ascontiguousarray(array, np.uint8), reference, radius)
-        reference = Reference.of(_checked(reference.b, "second set"), reference.xy)
+        reference = reference.as_floats
     return neighbors_in(_checked(array, "first set"), reference, radius)
 
 
