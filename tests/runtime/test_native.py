@@ -342,10 +342,10 @@ def test_neighbors_of_bytes_are_those_of_floats_in_several_blocks():
     expected = with_build("0", neighbors.neighbors, *(v.astype(np.float32) for v in (a, b)), xy, 10)
     for kind in core.kinds():
         with setting(CALORIC_THREADS="3"):
-            found = with_build(kind, lambda: neighbors.checked_neighbors(
+            computed = with_build(kind, lambda: neighbors.checked_neighbors(
                 a, neighbors.checked_reference(b, xy), 10.0
             ))  # fmt: skip
-        for name, values in vars(found).items():
+        for name, values in vars(computed).items():
             np.testing.assert_array_equal(values, vars(expected)[name], err_msg=f"{kind}: {name}")
 
 
