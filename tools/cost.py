@@ -5,10 +5,8 @@ matches all pairs with its defaults (pycolmap, or the executable). Each run is a
 time includes that of all its workers.
 """
 
-import ctypes
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -54,6 +52,9 @@ def _run(method: str, images: str, work: str) -> None:
 
 def _measure(method: str, images: str, work: str) -> None:
     """Print the CPU time and the wall time of a method, which runs in a new process."""
+    import ctypes
+    import resource  # not on Windows
+
     # Workers outlive the process that started them; as our children, they are counted.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     started = time.perf_counter()

@@ -536,6 +536,14 @@ class Search : Selection {
   std::vector<float> column_error_, column_offset_;
 };
 
+// Writes the integers q of column c to its group.
+void write_column(const std::vector<std::int8_t> &q, i64 c, std::uint8_t *values) {
+  const i64 padded = (i64)q.size();
+  std::uint8_t *group = values + c / GROUP * GROUP * padded + c % GROUP * 4;
+  for (i64 k = 0; k < padded; k += 4)
+    for (int i = 0; i < 4; ++i) group[k * GROUP + i] = (std::uint8_t)(q[k + i] + ZERO);
+}
+
 QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
   QuantizedColumns result;
   const i64 padded = bytes_per_row(depth), padded_columns = (columns + GROUP - 1) / GROUP * GROUP;
@@ -549,9 +557,7 @@ QuantizedColumns quantize_columns(const float *b, i64 columns, i64 depth) {
     result.scale[c] = row.scale;
     result.error[c] = row.error;
     result.max_norm = std::max(result.max_norm, row.norm);
-    std::uint8_t *group = result.values.data() + c / GROUP * GROUP * padded + c % GROUP * 4;
-    for (i64 k = 0; k < padded; k += 4)
-      for (int i = 0; i < 4; ++i) group[k * GROUP + i] = (std::uint8_t)(q[k + i] + ZERO);
+    write_column(q, c, result.values.data());
   }
   return result;
 }
@@ -589,9 +595,7 @@ ByteColumns prepare_bytes(const std::uint8_t *b, i64 columns, i64 depth) {
     std::transform(b + c * depth, b + (c + 1) * depth, q.begin(), to_signed);
     result.squares[c] = square_of_row(q.data(), depth);
     result.starts[c] = -(result.squares[c] / 2);
-    std::uint8_t *group = result.values.data() + c / GROUP * GROUP * padded + c % GROUP * 4;
-    for (i64 k = 0; k < padded; k += 4)
-      for (int i = 0; i < 4; ++i) group[k * GROUP + i] = (std::uint8_t)(q[k + i] + ZERO);
+    write_column(q, c, result.values.data());
   }
   return result;
 }
