@@ -262,12 +262,37 @@ struct FitConstants {
 void fit_model(const EquationsTask &task, Mixture mixture, const FitConstants &constants, const double *state,
                int parameters, double *matrix);
 
-// ---- Points of an image (points.cpp; the same for all builds)
+// ---- Matches and their neighbors (the same for all builds)
 
-// Writes squared distances and indices (queries_count, count) of the points nearest to each query, in this order.
-// Returns false for points in dense clusters, for which it would be slow.
-bool find_nearest_points(const double *points, i64 points_count, const double *queries, i64 queries_count, i64 count,
-                         double *squares, i64 *indices);
+class PointGrid;  // points.hpp
+
+// Matches of points p and q (count, 2), their local affine maps (count, 2, 2), and the scales, the logarithms of the
+// scales and the rotations of these: see caloric.matching.agreement.
+struct LocalMatches {
+  const double *p, *q, *maps, *scales, *log_scales, *rotations;
+};
+
+struct AgreementConstants {
+  double tolerance, relative_tolerance, max_rotation, max_scale, same, chance, area;
+};
+
+// Writes the scores (count,) of matches. `rows` are the matches of which the grid has the points p; `neighbors` are the
+// numbers of neighbors, ascending.
+void score_agreement(const PointGrid &grid, const i64 *rows, const LocalMatches &matches, i64 count,
+                     const std::vector<i64> &neighbors, const AgreementConstants &constants, int threads,
+                     double *scores);
+
+// Inliers (., 2) in both images, and the other image: see caloric.matching.propagation.
+struct PredictionTask {
+  const double *p, *q;
+  i64 neighbors;
+  double reach, min_spread, max_misfit, max_stretch, margin, height, width;
+};
+
+// Writes the maps (count, 2, 3) of frames (count, 2, 3) in the other image, and which are good (count,). The grid has
+// the points p of the task.
+void predict_frames(const PointGrid &grid, const PredictionTask &task, const double *frames, i64 count, int threads,
+                    double *maps, bool *good);
 
 // ---- Builds
 

@@ -14,6 +14,8 @@
 
 #include "dispatch.hpp"
 #include "kernels.hpp"
+#include "parallel.hpp"
+#include "points.hpp"
 
 namespace nb = nanobind;
 using namespace caloric;
@@ -505,20 +507,93 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
   return {result.deviation, result.share};
 }
 
-// Writes squared distances and indices (n, count); returns false for points in dense clusters.
-bool nearest_points(Points2 points, Points2 queries, Out<double, nb::ndim<2>> squares, Out<i64, nb::ndim<2>> indices) {
+void require_finite(const Points2 &points) {
+  for (std::size_t i = 0; i < points.size(); ++i)
+    require(std::abs(points.data()[i]) < 1e150, "points: expected finite numbers below 1e150");
+}
+
+void make_grid(PointGrid *grid, Points2 points) {
+  require(points.shape(0) > 0, "points: expected at least one");
+  require_finite(points);
+  new (grid) PointGrid(points.data(), (i64)points.shape(0));
+}
+
+// Writes squared distances and indices (n, count).
+void nearest_points(const PointGrid &grid, Points2 queries, int threads, Out<double, nb::ndim<2>> squares,
+                    Out<i64, nb::ndim<2>> indices) {
   const i64 rows = (i64)queries.shape(0), count = (i64)squares.shape(1);
-  require(count > 0 && count <= (i64)points.shape(0), "squares: expected one column per point, or fewer");
+  require(count > 0 && count <= grid.size(), "squares: expected one column per point, or fewer");
   require((i64)squares.shape(0) == rows && (i64)indices.shape(0) == rows && (i64)indices.shape(1) == count,
           "squares, indices: expected one row per query");
-  for (const Points2 *values : {&points, &queries})
-    for (std::size_t i = 0; i < values->size(); ++i)
-      require(std::abs(values->data()[i]) < 1e150, "points, queries: expected finite numbers below 1e150");
-  const double *p = points.data(), *q = queries.data();
+  require_finite(queries);
+  const double *q = queries.data();
   double *s = squares.data();
   i64 *k = indices.data();
   nb::gil_scoped_release released;
-  return find_nearest_points(p, (i64)points.shape(0), q, rows, count, s, k);
+  in_parallel(rows, PointGrid::searches(count), threads, [&](i64 first, i64 last) {
+    for (i64 i = first; i < last; ++i) grid.find(q + 2 * i, count, s + count * i, k + count * i);
+  });
+}
+
+using Numbers = In<double, nb::ndim<1>>;
+
+void agreement(const PointGrid &grid, Indices rows, Points2 p, Points2 q, In<double, nb::shape<-1, 2, 2>> maps,
+               Numbers scales, Numbers log_scales, Numbers rotations, const std::vector<i64> &neighbors,
+               const nb::dict &constants, int threads, Out<double, nb::ndim<1>> scores) {
+  const i64 count = (i64)p.shape(0);
+  for (const std::size_t size :
+       {q.shape(0), maps.shape(0), scales.shape(0), log_scales.shape(0), rotations.shape(0), scores.shape(0)})
+    require((i64)size == count, "q, maps, scales, log_scales, rotations, scores: expected one per match");
+  require((i64)rows.shape(0) == grid.size(), "rows: expected one per point of the grid");
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    require(rows.data()[i] >= 0 && rows.data()[i] < count, "rows: index out of range");
+  require(!neighbors.empty() && neighbors[0] > 0 && std::is_sorted(neighbors.begin(), neighbors.end()),
+          "neighbors: expected positive numbers in ascending order");
+  require_finite(p);
+  AgreementConstants c{};
+  NamedConstants(constants)
+      .read("tolerance", c.tolerance)
+      .read("relative_tolerance", c.relative_tolerance)
+      .read("max_rotation", c.max_rotation)
+      .read("max_scale", c.max_scale)
+      .read("same", c.same)
+      .read("chance", c.chance)
+      .read("area", c.area)
+      .require_no_others();
+  const LocalMatches local{p.data(), q.data(), maps.data(), scales.data(), log_scales.data(), rotations.data()};
+  const i64 *of_points = rows.data();
+  double *result = scores.data();
+  nb::gil_scoped_release released;
+  score_agreement(grid, of_points, local, count, neighbors, c, threads, result);
+}
+
+void predict(const PointGrid &grid, Points2 p, Points2 q, Maps frames, std::pair<double, double> size, i64 neighbors,
+             const nb::dict &constants, int threads, Out<double, nb::shape<-1, 2, 3>> maps,
+             Out<bool, nb::ndim<1>> good) {
+  const i64 count = (i64)frames.shape(0);
+  require((i64)p.shape(0) == grid.size() && p.shape(0) == q.shape(0), "p, q: expected one per point of the grid");
+  require(neighbors >= 2 && neighbors <= grid.size(), "neighbors: expected 2 or more, at most one per point");
+  require((i64)maps.shape(0) == count && (i64)good.shape(0) == count, "maps, good: expected one per frame");
+  for (std::size_t i = 0; i < frames.size(); ++i)
+    require(std::abs(frames.data()[i]) < 1e150, "frames: expected finite numbers below 1e150");
+  PredictionTask task{};
+  NamedConstants(constants)
+      .read("reach", task.reach)
+      .read("min_spread", task.min_spread)
+      .read("max_misfit", task.max_misfit)
+      .read("max_stretch", task.max_stretch)
+      .read("margin", task.margin)
+      .require_no_others();
+  task.p = p.data();
+  task.q = q.data();
+  task.neighbors = neighbors;
+  task.height = size.first;
+  task.width = size.second;
+  const double *first = frames.data();
+  double *out = maps.data();
+  bool *flags = good.data();
+  nb::gil_scoped_release released;
+  predict_frames(grid, task, first, count, threads, out, flags);
 }
 
 // Writes the fitted matrix.
@@ -543,7 +618,7 @@ void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar,
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 14;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 15;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -567,8 +642,17 @@ NB_MODULE(caloric_native, m) {
   m.def("fit", &fit, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix").noconvert(), nb::arg("planar"),
         nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"), nb::arg("mixture"),
         nb::arg("constants"), nb::arg("state"), nb::arg("parameters"), nb::arg("fit_constants"));
-  m.def("nearest_points", &nearest_points, nb::arg("points"), nb::arg("queries"), nb::arg("squares").noconvert(),
-        nb::arg("indices").noconvert());
+  nb::class_<PointGrid>(m, "PointGrid")
+      .def("__init__", &make_grid, nb::arg("points"))
+      .def_prop_ro("is_dense", &PointGrid::is_dense)
+      .def("nearest", &nearest_points, nb::arg("queries"), nb::arg("threads"), nb::arg("squares").noconvert(),
+           nb::arg("indices").noconvert());
+  m.def("agreement", &agreement, nb::kw_only(), nb::arg("grid"), nb::arg("rows"), nb::arg("p"), nb::arg("q"),
+        nb::arg("maps"), nb::arg("scales"), nb::arg("log_scales"), nb::arg("rotations"), nb::arg("neighbors"),
+        nb::arg("constants"), nb::arg("threads"), nb::arg("scores").noconvert());
+  m.def("predict", &predict, nb::kw_only(), nb::arg("grid"), nb::arg("p"), nb::arg("q"), nb::arg("frames"),
+        nb::arg("size"), nb::arg("neighbors"), nb::arg("constants"), nb::arg("threads"), nb::arg("maps").noconvert(),
+        nb::arg("good").noconvert());
   m.def("pack", &pack, nb::arg("b"));
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   nb::class_<Columns>(m, "Columns")

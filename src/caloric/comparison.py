@@ -1,6 +1,6 @@
 """Matching and refining the features of two images, on the CPU or a device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,8 @@ from caloric.matching.neighbors import (
     one_per_position,
     selected,
 )
-from caloric.types import FloatArray, ImageLike
+from caloric.runtime import threads
+from caloric.types import FloatArray
 
 
 def checked_pairs(pairs: Any) -> list[tuple[Any, Any]]:
@@ -69,28 +70,15 @@ def match_by_agreement(
         check_comparable(a, b)
     matches = [Matches.empty()] * len(pairs)
     for i, a, b, nearest in _nearest(pairs, radius, device):
-        passed, candidates = (selected(nearest, mutual, r) for r in (ratio, None))
-        matches[i] = _agreeing(a, b, passed, candidates, device)
+        candidates = selected(nearest, mutual, None)
+        rows = candidates.indices[:, 0]
+        passed = nearest.first[rows] < ratio * nearest.second[rows]
+        maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
+        agreeing = agreement.scores(*maps, b.image_size) > agreement.MIN_SCORE
+        origin = np.where(passed, 0, 1).astype(np.uint8)
+        kept = replace(candidates, origin=origin)[passed | agreeing]
+        matches[i] = _without_duplicates(a, b, kept)
     return matches
-
-
-def _agreeing(
-    a: Features, b: Features, passed: Matches, candidates: Matches, device: str
-) -> Matches:
-    """Return the candidates that passed the ratio test or agree with their neighbors."""
-    maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
-    target = devices.resolve(device)
-    if target is None:
-        scores = agreement.scores(*maps, b.image_size)
-    else:
-        from caloric.gpu import points
-
-        scores = points.scores(*maps, b.image_size, target)
-    # Each feature of the first image has at most one match.
-    is_passed = np.isin(candidates.indices[:, 0], passed.indices[:, 0])
-    origin = np.where(is_passed, 0, 1).astype(np.uint8)
-    kept = replace(candidates, origin=origin)[is_passed | (scores > agreement.MIN_SCORE)]
-    return _without_duplicates(a, b, kept)
 
 
 def _has_positions(features: Any) -> bool:
@@ -167,19 +155,35 @@ def descent(device: str) -> refinement.Descent:
     return partial(on_device.descend, device=target)
 
 
+def prepared(images: Sequence[Any], device: str) -> list[Any]:
+    """Return images, or grayscale arrays (h, w), as :func:`refined` needs them.
+
+    They are on the device if it has enough memory, otherwise on the CPU.
+    """
+    target = devices.resolve(device)
+    if target is not None:
+        from caloric.gpu import descent as on_device
+
+        octaves = on_device.prepared_images(images, target)
+        if octaves is not None:
+            return octaves
+    return threads.each(lambda image: refinement.prepared(inputs.gray(image)), images)
+
+
 def refined(
-    a: Features, b: Features, matches: Matches, images: tuple[ImageLike, ImageLike], device: str
+    a: Features, b: Features, matches: Matches, images: Sequence[Any], device: str
 ) -> Matches:
-    """Return matches with refined frames and covariances."""
-    pixels = [inputs.gray(image) for image in images]
-    for name, gray, features in zip("ab", pixels, (a, b), strict=True):
-        if gray.shape != features.image_size:
+    """Return matches with refined frames and covariances; the images are :func:`prepared`."""
+    for name, image, features in zip("ab", images, (a, b), strict=True):
+        if image.shape != features.image_size:
             raise InputError(
-                f"images: {name} has shape {gray.shape}, but its features are from an image of "
+                f"images: {name} has shape {image.shape}, but its features are from an image of "
                 f"shape {features.image_size}"
             )
     maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
-    moved = refinement.refine(pixels[0], pixels[1], maps_a, maps_b, descent(device))
+    on_cpu = isinstance(images[0], refinement.Octaves)
+    steps = descent("cpu" if on_cpu else device)
+    moved = refinement.refine(images[0], images[1], maps_a, maps_b, steps)
     return replace(matches, refined=moved.maps, covariances=moved.covariances)
 
 

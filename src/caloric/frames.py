@@ -62,6 +62,22 @@ def singular_values(linear: ArrayOrTensor) -> tuple[ArrayOrTensor, ArrayOrTensor
     return (total + difference) / 2, (total - difference) / 2
 
 
+def products(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return A B (n, 2, 2) of matrices (n, 2, 2), faster than NumPy's products."""
+    (a00, a01, a10, a11), (b00, b01, b10, b11) = (
+        np.ascontiguousarray(v.reshape(-1, 4).T) for v in (a, b)
+    )
+    result = np.empty((len(a), 2, 2))
+    result[:, 0, 0], result[:, 0, 1] = a00 * b00 + a01 * b10, a00 * b01 + a01 * b11
+    result[:, 1, 0], result[:, 1, 1] = a10 * b00 + a11 * b10, a10 * b01 + a11 * b11
+    return result
+
+
+def mapped_covariances(covariances: FloatArray, linear: FloatArray) -> FloatArray:
+    """Return L C Lᵀ (n, 2, 2) of covariances and matrices (n, 2, 2)."""
+    return products(products(linear, covariances), linear.swapaxes(1, 2))
+
+
 @dataclass(frozen=True, eq=False)
 class Frames:
     """Positions, scales, orientations and shapes of n features of an image.

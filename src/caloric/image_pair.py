@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
@@ -10,7 +11,7 @@ from typing import Any, Literal, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric import pipeline, verification, viz
+from caloric import comparison, pipeline, verification, viz
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import InputError, check_bool
@@ -274,14 +275,24 @@ def match_images(
         "extracting features" if first is None else f"simulated views up to tilt {first}"
     )
     sources = _sources(images, labels, extract_options)
-    a, b = _extracted(images, sources, masks, labels, extract_options, device)
+    pool = ThreadPoolExecutor(3)
+    try:
+        # While a device waits for the features, it prepares the images for refinement.
+        extracting = pool.map(
+            progress.inherited(partial(_extracted, extract_options, device)),
+            images, sources, masks, labels,
+        )  # fmt: skip
+        preparing = pool.submit(comparison.prepared, images if refine else [], device)
+        a, b = extracting
+        octaves = preparing.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
     counts = len(a), len(b)
 
     def matched(a: Features, b: Features) -> ImageMatch:
-        matches = pipeline.match(
-            a, b, ratio=ratio, agreement=agreement, refine=refine,
-            images=(images[0], images[1]) if refine else None, device=device,
-        )  # fmt: skip
+        matches = pipeline.match(a, b, ratio=ratio, agreement=agreement, device=device)
+        if refine:
+            matches = comparison.refined(a, b, matches, octaves, device)
         progress.check()
         geometry = verification.verify(
             a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
@@ -323,7 +334,7 @@ def match_images(
     options_of_features = replace(extract_options, views=None)
     more = propagated(
         Verified(best.features_a, best.features_b, best.matches, best.geometry),
-        (images[0], images[1]), sources, (masks[0], masks[1]), options_of_features, threshold,
+        (octaves[0], octaves[1]), sources, (masks[0], masks[1]), options_of_features, threshold,
         device,
     )  # fmt: skip
     counts = len(more.a) - len(best.features_a), len(more.b) - len(best.features_b)
@@ -347,28 +358,13 @@ def _sources(
 
 
 def _extracted(
-    images: Sequence[Any],
-    sources: Sequence[Source],
-    masks: Sequence[Any],
-    names: Sequence[str],
-    options: ExtractOptions,
-    device: str,
-) -> tuple[Features, Features]:
-    """Return the features of two images, extracted in parallel."""
-
-    def extracted(image: Any, pixels: Source, mask: Any, name: str) -> Features:
-        try:
-            features = dispatch.extract_one(image, mask, options, device, name=name, pixels=pixels)
-        except InputError as error:
-            raise inputs.named(error, name) from None
-        return cast(Features, features)
-
-    pool = ThreadPoolExecutor(2)
+    options: ExtractOptions, device: str, image: Any, pixels: Source, mask: Any, name: str
+) -> Features:
     try:
-        a, b = pool.map(progress.inherited(extracted), images, sources, masks, names)
-        return a, b
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other image
+        features = dispatch.extract_one(image, mask, options, device, name=name, pixels=pixels)
+    except InputError as error:
+        raise inputs.named(error, name) from None
+    return cast(Features, features)
 
 
 _RELIABLE = 0.9  # confidence of a geometry at which "auto" stops

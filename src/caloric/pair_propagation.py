@@ -1,6 +1,8 @@
 """Propagation of the verified matches of two images: see :mod:`caloric.matching.propagation`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from caloric import comparison
 from caloric.extraction import tiled
 from caloric.features import Features, offset_of
-from caloric.frames import Frames
+from caloric.frames import Frames, mapped_covariances
 from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import Source
@@ -19,11 +21,11 @@ from caloric.matching.geometry import Geometry
 from caloric.matching.models import residual
 from caloric.matching.neighbors import ORIGINS, Matches
 from caloric.matching.propagation import Checks, Propagated, Side
-from caloric.matching.refinement import Refined
+from caloric.matching.refinement import Octaves, Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
-from caloric.types import ArrayOrTensor, FloatArray
+from caloric.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class Verified:
 
 def propagated(
     pair: Verified,
-    images: tuple[Any, Any],
+    octaves: tuple[Any, Any],
     sources: tuple[Source, Source],
     masks: tuple[Any, Any],
     options: ExtractOptions,
@@ -47,65 +49,76 @@ def propagated(
 ) -> Verified:
     """Return a pair with propagated matches, whose new frames are appended to its features.
 
-    The CPU reads the images from ``sources``. New frames are inside the ``masks`` (h, w), if these
-    are not None. ``options`` are those with which the features were extracted, ``threshold`` is the
-    largest residual of an inlier in pixels.
+    ``octaves`` are the images as :func:`caloric.comparison.prepared` for the device; the CPU also
+    reads them from ``sources``. New frames are inside the ``masks`` (h, w), if these are not None.
+    ``options`` are those with which the features were extracted, ``threshold`` is the largest
+    residual of an inlier in pixels.
     """
-    features, known = (pair.a, pair.b), pair.geometry
-    matrix = known.matrix
+    known, matrix = pair.geometry, pair.geometry.matrix
     if matrix is None:
         return pair
-    allowed = [tiled.allowed_by(m, f.image_size) for m, f in zip(masks, features, strict=True)]
+    allowed = [tiled.allowed_by(masks[i], f.image_size) for i, f in enumerate((pair.a, pair.b))]
     cameras = None if known.intrinsics is None else list(known.intrinsics)
 
-    def consistent(p: ArrayOrTensor, q: ArrayOrTensor) -> ArrayOrTensor:
-        return residual(p, q, known.model, matrix, cameras) <= threshold
+    def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(residual(p, q, known.model, matrix, cameras) <= threshold)
 
     checks = Checks(consistent, (allowed[0], allowed[1]))
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
     inliers = maps_a[known.inliers, :, 2], maps_b[known.inliers, :, 2]
+    sides = _side(pair.a), _side(pair.b)
     target, new = devices.resolve(device), None
-    if target is not None:
+    if target is not None and not isinstance(octaves[0], Octaves):
         from caloric.gpu import propagation as on_device
 
-        new = on_device.propagate(features, inliers, checks, images, options, target)
+        new = on_device.propagate(sides, inliers, checks, octaves, options, target)
     if new is None:
-        new = _on_cpu(features, inliers, checks, sources, options)
+        new = _on_cpu(sides, inliers, checks, octaves, sources, options)
     if not any(len(part.rows) for part in new):
         return pair
-    a, b = threads.each(lambda i: _extended(features[i], new[1 - i]), range(2))
-    matches = _joined(pair, maps_b, new)
-    first, second = comparison.matched_maps(a.frames.maps, b.frames.maps, matches)
-    fitted = geometries.refitted(
-        known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
-    )
-    return Verified(a, b, matches, fitted)
+    matches, first, second = _joined(pair, (maps_a, maps_b), new)
+
+    def fitted() -> Geometry:
+        return geometries.refitted(
+            known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
+        )
+
+    tasks: list[Callable[[], Any]] = [
+        fitted, partial(_extended, pair.a, new[1]), partial(_extended, pair.b, new[0])
+    ]  # fmt: skip
+    geometry, a, b = threads.each(lambda task: task(), tasks)
+    return Verified(a, b, matches, geometry)
+
+
+def _side(features: Features) -> Side:
+    return Side(
+        features.frames.maps, features.descriptors, features.image_size,
+        offset_of(features.encoding),
+    )  # fmt: skip
 
 
 def _on_cpu(
-    features: tuple[Features, Features],
+    sides: tuple[Side, Side],
     inliers: tuple[FloatArray, FloatArray],
     checks: Checks,
+    octaves: tuple[Any, Any],
     sources: tuple[Source, Source],
     options: ExtractOptions,
 ) -> tuple[Propagated, Propagated]:
     """Return new matches of two images."""
-    templates = [refinement.prepared(image.whole()) for image in sources]
+    templates = [
+        image if isinstance(image, Octaves) else refinement.prepared(pixels.whole())
+        for image, pixels in zip(octaves, sources, strict=True)
+    ]
 
     def refine(i: int, frames: FloatArray, predicted: FloatArray) -> Refined:
         return refinement.refine(templates[i], templates[1 - i], frames, predicted)
 
-    def describe(i: int, maps: FloatArray) -> FloatArray:
+    def describe(i: int, maps: FloatArray) -> Callable[[], NDArray[np.generic]]:
         frames = Frames(maps, np.zeros(len(maps), np.float32))
-        stored = tiled.describe(sources[i], frames, options, tiles.MEMORY)
-        return _decoded(features[i], stored)
+        return partial(tiled.describe, sources[i], frames, options, tiles.MEMORY)
 
-    a, b = (Side(f.frames.maps, _decoded(f, f.descriptors), f.image_size) for f in features)
-    return propagation.propagate((a, b), inliers, refine, describe, checks)
-
-
-def _decoded(features: Features, descriptors: NDArray[np.generic]) -> FloatArray:
-    return np.asarray(descriptors, np.float64) - offset_of(features.encoding)
+    return propagation.propagate(sides, inliers, refine, describe, checks)
 
 
 def _extended(features: Features, new: Propagated) -> Features:
@@ -114,14 +127,17 @@ def _extended(features: Features, new: Propagated) -> Features:
         np.concatenate([features.frames.maps, new.maps]),
         np.concatenate([features.scores, np.zeros(len(new.maps), np.float32)]),
     )
-    stored = (new.descriptors + offset_of(features.encoding)).astype(features.descriptors.dtype)
-    return replace(
-        features, frames=frames, descriptors=np.concatenate([features.descriptors, stored])
-    )
+    descriptors = np.concatenate([features.descriptors, new.descriptors])
+    return replace(features, frames=frames, descriptors=descriptors)
 
 
-def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagated]) -> Matches:
-    """Return the matches of a pair, then those of frames of the first and of the second image."""
+def _joined(
+    pair: Verified, maps: tuple[FloatArray, FloatArray], new: tuple[Propagated, Propagated]
+) -> tuple[Matches, FloatArray, FloatArray]:
+    """Return the matches of a pair, then those of frames of the first and of the second image.
+
+    ``maps`` (m, 2, 3) are the matched frames of the pair; those of all matches are returned, too.
+    """
     known, (forward, backward) = pair.matches, new
     count_a, count_b = len(pair.a), len(pair.b)
     indices = [
@@ -130,16 +146,18 @@ def _joined(pair: Verified, maps_b: FloatArray, new: tuple[Propagated, Propagate
         np.stack([count_a + np.arange(len(backward.rows)), backward.rows], 1),
     ]
     starts = pair.b.frames.maps[backward.rows]
+    first = np.concatenate([maps[0], pair.a.frames.maps[forward.rows], backward.maps])
+    second = np.concatenate([maps[1], forward.maps, starts])
     # The position in the first image was refined: its covariance, mapped to the second image.
-    local = local_maps(backward.maps, starts)
-    mapped = local @ backward.covariances @ np.swapaxes(local, 1, 2)
+    mapped = mapped_covariances(backward.covariances, local_maps(backward.maps, starts))
     unknown = np.broadcast_to(np.diag([np.inf, np.inf]), (len(known), 2, 2))
     before = unknown if known.covariances is None else known.covariances
     later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
-    return Matches(
+    matches = Matches(
         np.concatenate(indices),
         np.concatenate([known.distances, forward.distances, backward.distances]).astype(np.float32),
-        np.concatenate([maps_b, forward.maps, starts]),
+        second,
         np.concatenate([before, forward.covariances, mapped]),
         np.concatenate([known.origins, later]),
     )
+    return matches, first, second

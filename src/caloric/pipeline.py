@@ -330,7 +330,8 @@ def match(
     (matches,) = _matched([pair], mutual, ratio, radius, agreement, device)
     if not refine or images is None:
         return matches
-    return comparison.refined(features_a, features_b, matches, images, device)
+    octaves = comparison.prepared(images, device)
+    return comparison.refined(features_a, features_b, matches, octaves, device)
 
 
 def _matched(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import caloric
 from caloric.gpu import descent
@@ -42,14 +41,14 @@ def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
         assert np.quantile(np.abs(one - other), 0.98) < 1e-4
 
 
-def test_tensors_of_frames_give_tensors(pair):
+def test_images_may_be_prepared(pair):
     a, b = (maps[:20] for maps in frames_of(pair))
     pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
-    octaves = [descent.prepared(v, DEVICE) for v in pixels]
+    octaves = descent.prepared_images(pair[:2], DEVICE)
     expected = descent.descend(*pixels, a, b, DEVICE)
-    actual = descent.descend(*octaves, *(torch.tensor(v, device=DEVICE) for v in (a, b)), DEVICE)
+    actual = descent.descend(*octaves, a, b, DEVICE)
     for one, other in zip(vars(expected).values(), vars(actual).values(), strict=True):
-        np.testing.assert_array_equal(one, other.cpu().numpy())
+        np.testing.assert_array_equal(one, other)
 
 
 def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
@@ -57,10 +56,7 @@ def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
     pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
 
     octaves = [descent.prepared(v, DEVICE) for v in pixels]
-    tensors = [torch.tensor(v, device=DEVICE) for v in (a, b)]
     expected = on_cpu.descend(*pixels, a, b).maps
     monkeypatch.setattr(descent.torch, "cat", out_of_memory)
     np.testing.assert_array_equal(descent.descend(*octaves, a, b, DEVICE).maps, expected)
     assert "refining 20 matches" in caplog.text
-    from_tensors = descent.descend(*octaves, *tensors, DEVICE).maps
-    np.testing.assert_array_equal(from_tensors.cpu().numpy(), expected)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import caloric
 import photographs
-from caloric.descriptor.recipes import descriptor
 from caloric.gpu import upload
 from caloric.image.pixels import to_gray
 from tools.gpu.agreement import compared
@@ -58,8 +57,9 @@ def _kinds():
 def test_grayscale_pixels_of_all_kinds_of_arrays_agree_with_the_cpu(kind):
     image = _kinds()[kind]
     prepared = upload.prepared(image)
-    pixels = upload.on_device(prepared, descriptor("caloric").kernel, DEVICE)
-    np.testing.assert_array_equal(pixels.cpu().numpy(), to_gray(image))
+    pixels = upload.on_device(prepared, DEVICE)
+    gray = upload.to_gray(pixels, upload.Kind.of(prepared).layout)[0]
+    np.testing.assert_array_equal(gray.cpu().numpy(), to_gray(image))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from scipy.stats import poisson
 
 from caloric import Frames
 from caloric.matching import agreement, geometry
+from caloric.matching.points import PointIndex
+from caloric.runtime import native
 
 SIZE = (600, 800)
 
@@ -55,6 +57,38 @@ def test_features_at_one_position_are_no_support():
     rng = np.random.default_rng(0)
     a = np.repeat(frames(rng, 20), 8, 0)
     assert agreement.scores(a, np.repeat(frames(rng, 20), 8, 0), SIZE).max() < agreement.MIN_SCORE
+
+
+def both_ways(a, b, monkeypatch):
+    """Return the scores by the compiled core and by NumPy."""
+    expected = agreement.scores(a, b, SIZE)
+    with monkeypatch.context() as patch:
+        patch.setattr(agreement.PointIndex, "of", lambda points: PointIndex(points, None))
+        return expected, agreement.scores(a, b, SIZE)
+
+
+@pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
+@pytest.mark.parametrize("count", [2, 3, 9, 30, 700])
+def test_the_compiled_core_and_numpy_agree(count, monkeypatch):
+    rng = np.random.default_rng(count)
+    a = frames(rng, count)
+    b = moved(a, np.array([[0.8, -0.3], [0.2, 0.9]]), np.array([[40.0], [20.0]]))
+    b[:, :, 2] += rng.normal(0, 2, (count, 2))
+    b[::2] = frames(rng, len(b[::2]))
+    core, numpy = both_ways(a, b, monkeypatch)
+    np.testing.assert_allclose(core, numpy, rtol=1e-9, atol=1e-9)
+    assert count < 30 or core.max() > 8
+
+
+@pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
+def test_the_surprise_of_the_core_is_that_of_numpy(monkeypatch):
+    """For any tolerance, thus for means from almost 0 to the number of neighbors."""
+    rng = np.random.default_rng(0)
+    a = frames(rng, 300)
+    for tolerance in (0.01, 1.0, 10.0, 40.0, 300.0):
+        monkeypatch.setattr(agreement, "_TOLERANCE", tolerance)
+        core, numpy = both_ways(a, a, monkeypatch)
+        np.testing.assert_allclose(core, numpy, rtol=1e-9, atol=1e-12)
 
 
 def test_no_matches_have_no_scores():

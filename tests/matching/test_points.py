@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caloric.matching import points
+from caloric.matching.points import PointIndex
 from caloric.runtime import native
 
 
@@ -33,8 +33,8 @@ def test_nearest_points_agree_with_scipy(kind, seed, size, queries, data):
     rng = np.random.default_rng(seed)
     known, asked = arranged(kind, rng, size), rng.uniform(-500, 1500, (queries, 2))
     count = data.draw(st.integers(1, min(size, 30)))
-    distances, indices = points.ON_HOST.nearest(known, asked, count)
-    expected, _ = points._by_scipy(known, asked, count)
+    distances, indices = PointIndex.of(known).nearest(asked, count)
+    expected, _ = PointIndex(known, None).nearest(asked, count)
     np.testing.assert_allclose(distances, expected, rtol=1e-12, atol=1e-12)
     difference = known[indices] - asked[:, None]
     np.testing.assert_allclose(np.hypot(*np.moveaxis(difference, 2, 0)), distances, rtol=1e-12)
@@ -45,37 +45,32 @@ def test_nearest_points_agree_with_scipy(kind, seed, size, queries, data):
 def test_many_queries_in_blocks_around_points_of_any_shape(size):
     rng = np.random.default_rng(0)
     known, asked = rng.uniform(0, size, (3000, 2)), rng.uniform(-500, 1500, (5000, 2))
-    distances, indices = points.ON_HOST.nearest(known, asked, 9)
-    expected, rows = points._by_scipy(known, asked, 9)
+    distances, indices = PointIndex.of(known).nearest(asked, 9)
+    expected, rows = PointIndex(known, None).nearest(asked, 9)
     np.testing.assert_allclose(distances, expected, rtol=1e-12)
     np.testing.assert_array_equal(indices, rows)
 
 
 def test_without_points_nothing_is_near():
-    distances, _ = points.ON_HOST.nearest(np.zeros((0, 2)), np.zeros((3, 2)), 1)
+    distances, _ = PointIndex.of(np.zeros((0, 2))).nearest(np.zeros((3, 2)), 1)
     assert np.isinf(distances).all()
 
 
 def test_of_equally_distant_points_the_first_are_found():
     if native.core() is None:
         pytest.skip("SciPy's order is not defined")
-    _, indices = points.ON_HOST.nearest(np.ones((50, 2)), np.zeros((1, 2)), 5)
+    _, indices = PointIndex.of(np.ones((50, 2))).nearest(np.zeros((1, 2)), 5)
     assert indices.tolist() == [[0, 1, 2, 3, 4]]
 
 
-def test_dense_clusters_are_searched_by_scipy(monkeypatch):
-    if native.core() is None:
-        pytest.skip("needs the compiled core")
+def test_dense_clusters_are_searched_by_scipy():
     rng = np.random.default_rng(0)
     known = np.concatenate([rng.normal(0, 1e-3, (500, 2)), rng.uniform(0, 1000, (20, 2))])
-    used = []
-    search = points._by_scipy
-    monkeypatch.setattr(points, "_by_scipy", lambda *a: used.append(1) or search(*a))
-    distances, _ = points.ON_HOST.nearest(known, known, 3)
-    assert used
-    assert (distances[:, 0] == 0).all()
+    index = PointIndex.of(known)
+    assert index.grid is None
+    assert (index.nearest(known, 3)[0][:, 0] == 0).all()
 
 
 def test_points_that_are_not_finite_are_rejected():
     with pytest.raises(ValueError, match="finite"):
-        points.ON_HOST.nearest(np.full((3, 2), np.nan), np.zeros((1, 2)), 1)
+        PointIndex.of(np.full((3, 2), np.nan)).nearest(np.zeros((1, 2)), 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from caloric.matching import propagation
+from caloric.matching.points import PointIndex
 from caloric.matching.propagation import Checks, Side
 from caloric.matching.refinement import Refined
 
@@ -24,6 +25,15 @@ def mapped(points):
     return points @ LINEAR.T + SHIFT
 
 
+def predict(maps, p, q):
+    """Return the predictions, which are the same without the compiled core."""
+    actual = propagation.predict(maps, PointIndex.of(p), q, SIZES)
+    expected = propagation.predict(maps, PointIndex(p, None), q, SIZES)
+    np.testing.assert_array_equal(actual.rows, expected.rows)
+    np.testing.assert_allclose(actual.maps, expected.maps, rtol=1e-9, atol=1e-9)
+    return actual
+
+
 @pytest.fixture
 def inliers():
     p = np.random.default_rng(1).uniform([0, 0], [500, 400], (200, 2))
@@ -32,7 +42,7 @@ def inliers():
 
 def test_predictions_follow_the_local_map(inliers):
     maps = frames(100)
-    predicted = propagation.predict(maps, inliers, SIZES)
+    predicted = predict(maps, *inliers)
     assert len(predicted.rows) > 80
     chosen = maps[predicted.rows]
     np.testing.assert_allclose(predicted.maps[:, :, 2], mapped(chosen[:, :, 2]), atol=1e-6)
@@ -42,19 +52,19 @@ def test_predictions_follow_the_local_map(inliers):
 def test_nothing_is_predicted_far_from_inliers_or_outside_the_other_image(inliers):
     p, q = inliers
     left = p[:, 0] < 150
-    predicted = propagation.predict(frames(300), (p[left], q[left]), SIZES)
+    predicted = predict(frames(300), p[left], q[left])
     assert predicted.maps[:, 0, 2].max() < 260
-    outside = propagation.predict(frames(100), (p, q + 1000), SIZES)
+    outside = predict(frames(100), p, q + 1000)
     assert len(outside.rows) == 0
-    assert len(propagation.predict(frames(100), (p[:5], q[:5]), SIZES).rows) == 0
-    assert len(propagation.predict(frames(0), inliers, SIZES).rows) == 0
+    assert len(predict(frames(100), p[:5], q[:5]).rows) == 0
+    assert len(predict(frames(0), *inliers).rows) == 0
 
 
 def test_nothing_is_predicted_across_a_depth_edge(inliers):
     p, q = inliers
     q = q + np.where(p[:, :1] > 250, 25.0, 0.0)
     maps = frames(400)
-    predicted = propagation.predict(maps, (p, q), SIZES)
+    predicted = predict(maps, p, q)
     x = maps[predicted.rows, 0, 2]
     assert len(x) > 200
     assert not (np.abs(x - 250) < 10).any()
@@ -62,7 +72,7 @@ def test_nothing_is_predicted_across_a_depth_edge(inliers):
 
 def test_collinear_inliers_predict_nothing():
     p = np.stack([np.linspace(0, 499, 100), np.linspace(0, 399, 100)], 1)
-    assert len(propagation.predict(frames(100), (p, mapped(p)), SIZES).rows) == 0
+    assert len(predict(frames(100), p, mapped(p)).rows) == 0
 
 
 def propagate(inliers, moved=True, cosine=1.0, consistent=True, allowed=True, covariance=0.01):
@@ -74,11 +84,12 @@ def propagate(inliers, moved=True, cosine=1.0, consistent=True, allowed=True, co
         return Refined(b, np.full(len(b), moved), covariances, covariances)
 
     def describe(i, maps):
-        return np.tile([cosine, np.sqrt(1 - cosine**2)], (len(maps), 1))
+        return lambda: np.tile([cosine, np.sqrt(1 - cosine**2)], (len(maps), 1))
 
-    checks = Checks(
-        lambda p, q: np.full(len(p), consistent), (lambda xy: np.full(len(xy), allowed),) * 2
-    )
+    def agree(p, q):
+        return consistent & (np.abs(mapped(p) - q).max(1) < 1)
+
+    checks = Checks(agree, (lambda xy: np.full(len(xy), allowed),) * 2)
     return propagation.propagate(sides, inliers, refine, describe, checks)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from caloric.frames import sigmas
 from caloric.matching import propagation
 from caloric.matching.models import homogeneous, residual
-from caloric.matching.points import ON_HOST
+from caloric.matching.points import PointIndex
 from caloric.matching.refinement import Refined, unrefined
 from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray, GeometryModel
@@ -142,8 +142,9 @@ def propose(
     for source in sources:
         image = source.image
         track_of, rows = image.track_of, _candidates(image, tries)
+        p, q = _inliers(target, source, known)
         predicted = propagation.predict(
-            image.frames[rows], _inliers(target, source, known), (image.size, target.size)
+            image.frames[rows], PointIndex.of(p), q, (image.size, target.size)
         )
         rows, maps = rows[predicted.rows[:_MAX_PER_PAIR]], predicted.maps[:_MAX_PER_PAIR]
         for track in track_of[rows].tolist():
@@ -219,8 +220,8 @@ def _nearer(good: FloatArray, others: FloatArray, xy: FloatArray, number: int) -
     """Return which positions (n, 2) have a good one as near as the nearest ``number`` others."""
     if len(good) == 0 or len(xy) == 0:
         return np.zeros(len(xy), bool)
-    distances, _ = ON_HOST.nearest(others, xy, min(number, len(others)))
-    return np.asarray(ON_HOST.nearest(good, xy, 1)[0][:, 0] <= distances[:, -1])
+    distances, _ = PointIndex.of(others).nearest(xy, min(number, len(others)))
+    return np.asarray(PointIndex.of(good).nearest(xy, 1)[0][:, 0] <= distances[:, -1])
 
 
 def _inliers(

@@ -10,19 +10,18 @@ from typing import Any
 
 from torch import Tensor
 
-from caloric.gpu import density, extrema, nearest_points, refinement, scalespace
+from caloric.gpu import density, extrema, refinement, scalespace
 from caloric.gpu.pyramid import FrameBlock, Measurement, Peaks, Pyramid
 from caloric.gpu.refinement import Octaves
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The implementations of six stages.
+    """The implementations of five stages.
 
     ``build`` returns pyramids, ``find`` extrema, ``harmonics`` the densities around frames,
-    ``halved`` an image at half its size, ``refined`` the outcome of refinement, and ``nearest`` the
-    nearest of some points, in any order. Sizes (b, 2) of images, heights and widths, are None if
-    the images are as large as their layout.
+    ``halved`` an image at half its size, and ``refined`` the outcome of refinement. Sizes (b, 2) of
+    images, heights and widths, are None if the images are as large as their layout.
     ``compiled`` is True for Triton kernels, which support any sizes. They never synchronize with
     the device, so calls can be recorded in CUDA graphs.
     """
@@ -34,13 +33,12 @@ class Backend:
     ]
     halved: Callable[[Tensor], Tensor]
     refined: Callable[[tuple[Octaves, Octaves], Tensor, Tensor], Tensor]
-    nearest: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
     compiled: bool
 
 
 _TORCH = Backend(
     scalespace.build, extrema.find, density.measure, refinement.halved, refinement.refined,
-    nearest_points.nearest, compiled=False,
+    compiled=False,
 )  # fmt: skip
 
 
@@ -55,7 +53,6 @@ def _triton() -> Backend | None:
         from caloric.gpu import (
             density_kernels,
             extrema_kernels,
-            nearest_points_kernels,
             patch_kernels,
             refinement_kernels,
             scalespace_kernels,
@@ -64,6 +61,5 @@ def _triton() -> Backend | None:
         return None
     return Backend(
         scalespace_kernels.build, extrema_kernels.find, density_kernels.measure,
-        patch_kernels.halved, refinement_kernels.refined,
-        nearest_points_kernels.nearest, compiled=True,
+        patch_kernels.halved, refinement_kernels.refined, compiled=True,
     )  # fmt: skip

@@ -3,13 +3,14 @@
 Results differ from those of the CPU only by the order of float32 sums.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from caloric.gpu import backend, cuda_streams, devices, upload
+from caloric.gpu import backend, cuda_streams, devices, graphs, upload
 from caloric.gpu.refinement import (
     MAPS,
     SHIFTS,
@@ -18,47 +19,76 @@ from caloric.gpu.refinement import (
     Octaves,
     level_tables,
 )
+from caloric.gpu.upload import Kind
+from caloric.image import inputs
+from caloric.image.pixels import is_tensor
 from caloric.matching import refinement, refinement_steps
 from caloric.matching.refinement import Outcome
-from caloric.types import ArrayOrTensor
+from caloric.types import FloatArray, Windows
 
 _BATCH = 1 << 15  # matches refined at once, at most
+_RECORDED = 6144  # matches of a recorded graph, at most: it holds memory for them
 
 
 def prepared(image: Any, device: Any) -> Octaves:
-    """Return the octaves of a grayscale image (h, w) in float32, an array or a tensor."""
-    if isinstance(image, Octaves):
-        return image
+    """Return the octaves of an image, an array or a tensor."""
     with torch.no_grad(), cuda_streams.using(device):
-        level = upload.as_tensor(image, device)
-        levels, halved = [level], backend.of(device).halved
-        while min(level.shape) >= refinement.SMALLEST:
-            level = halved(level)
-            levels.append(level)
-        shapes = tuple((v.shape[0], v.shape[1]) for v in levels)
-        pixels = torch.cat([v.reshape(-1) for v in levels])
-        noise = refinement_steps.noise_level(levels[0])
-        tables = level_tables(shapes, pixels.device)
-        return Octaves(noise=noise, shape=shapes[0], pixels=pixels, **tables)
+        image = upload.prepared(image)
+        layout, shape = Kind.of(image).layout, Kind.of(image).size
+
+        def build(pixels: Tensor) -> tuple[Tensor, Tensor]:
+            levels, halved = [upload.to_gray(pixels, layout)[0]], backend.of(device).halved
+            for _ in _shapes(shape)[1:]:
+                levels.append(halved(levels[-1]))
+            joined = torch.cat([level.reshape(-1) for level in levels])
+            return joined, refinement_steps.noise_level(levels[0])
+
+        raw = upload.on_device(image, device)
+        # The next image may overwrite the result.
+        pixels, noise = (v.clone() for v in graphs.recorded(build, ("octaves", layout), raw))
+        tables = level_tables(_shapes(shape), pixels.device)
+        return Octaves(noise=noise, shape=shape, pixels=pixels, **tables)
 
 
-def descend(image_a: Any, image_b: Any, a: ArrayOrTensor, b: ArrayOrTensor, device: Any) -> Outcome:
-    """Return the result of :func:`caloric.matching.refinement.descend`.
+def prepared_images(images: Sequence[Any], device: Any) -> list[Octaves] | None:
+    """Return the octaves of images of any form; None if the memory of the device runs out."""
 
-    The images are float32 arrays (h, w) or :func:`prepared`. Frames (m, 2, 3) may be tensors; then
-    the result has tensors.
+    def work() -> list[Octaves]:
+        return [prepared(_opened(image), device) for image in images]
+
+    return devices.unless_out_of_memory(work, "refining matches")
+
+
+def _opened(image: Any) -> Any:
+    if is_tensor(image) or isinstance(image, Windows):
+        return image
+    with inputs.naming(inputs.label(image, "image")):
+        return inputs.read_image(image)
+
+
+def _shapes(shape: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    """Return the sizes (h, w) of all octaves of an image."""
+    shapes = [shape]
+    while min(shapes[-1]) >= refinement.SMALLEST:
+        h, w = shapes[-1]
+        shapes.append(((h + 1) // 2, (w + 1) // 2))
+    return tuple(shapes)
+
+
+def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: Any) -> Outcome:
+    """Return the result of :func:`caloric.matching.refinement.descend` for frames (m, 2, 3).
+
+    The images are grayscale arrays (h, w) or :func:`prepared`.
     """
 
     def on_device() -> Outcome:
         with torch.no_grad(), cuda_streams.using(device):
-            images = prepared(image_a, device), prepared(image_b, device)
-            first, second = (upload.as_tensor(v, device) for v in (a, b))
-            refined = backend.of(device).refined
+            images = _octaves(image_a, device), _octaves(image_b, device)
             parts = [
-                refined(images, first[i : i + _BATCH], second[i : i + _BATCH])
-                for i in range(0, len(first), _BATCH)
+                _refined(images, a[i : i + _BATCH], b[i : i + _BATCH])
+                for i in range(0, len(a), _BATCH)
             ]
-            return _unpacked(torch.cat(parts), like=a)
+            return _unpacked(torch.cat(parts).cpu().numpy())
 
     result = devices.unless_out_of_memory(on_device, f"refining {len(a)} matches")
     if result is None:
@@ -66,24 +96,38 @@ def descend(image_a: Any, image_b: Any, a: ArrayOrTensor, b: ArrayOrTensor, devi
     return result
 
 
-def _unpacked(packed: Tensor, like: ArrayOrTensor) -> Outcome:
-    values = packed.cpu().numpy() if isinstance(like, np.ndarray) else packed
+def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> Tensor:
+    """Return the outcomes of frames (m, 2, 3), by a recorded graph unless there are many."""
+    first, second = images
+    device = first.pixels.device
+
+    def work(*inputs: Tensor) -> Tensor:
+        pair = (
+            replace(image, pixels=pixels, noise=noise)
+            for image, pixels, noise in zip(images, inputs[:2], inputs[2:4], strict=True)
+        )
+        return backend.of(device).refined((next(pair), next(pair)), *inputs[4:])
+
+    frames = (upload.upload_frames(maps, device) for maps in (a, b))
+    key = ("refined", first.shape, second.shape) if len(a) <= _RECORDED else None
+    inputs = first.pixels, second.pixels, first.noise, second.noise, *frames
+    return torch.narrow(graphs.recorded(work, key, *inputs), 0, 0, len(a))
+
+
+def _octaves(image: Any, device: Any) -> Octaves:
+    return image if isinstance(image, Octaves) else prepared(image, device)
+
+
+def _unpacked(values: FloatArray) -> Outcome:
     return Outcome(
         values[:, MAPS].reshape(-1, 2, 3), values[:, SHIFTS].reshape(-1, 2, 2),
         values[:, TOTAL_SHIFTS].reshape(-1, 2, 2), values[:, STATISTICS],
     )  # fmt: skip
 
 
-def _on_host(image_a: Any, image_b: Any, a: ArrayOrTensor, b: ArrayOrTensor) -> Outcome:
-    images, frames = (
-        [np.asarray(_array(v)) for v in pair] for pair in ((image_a, image_b), (a, b))
-    )
-    end = refinement.descend(images[0], images[1], frames[0], frames[1])
-    if isinstance(a, np.ndarray):
-        return end
-    return Outcome(*(upload.as_tensor(v, a.device) for v in vars(end).values()))
-
-
-def _array(values: Any) -> Any:
-    values = values.image() if isinstance(values, Octaves) else values
-    return values.cpu().numpy() if isinstance(values, torch.Tensor) else values
+def _on_host(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray) -> Outcome:
+    images = [
+        image.image().cpu().numpy() if isinstance(image, Octaves) else image
+        for image in (image_a, image_b)
+    ]
+    return refinement.descend(images[0], images[1], a, b)

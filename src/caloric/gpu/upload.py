@@ -81,11 +81,12 @@ class Kind:
 
         Sides are rounded up to 2ᵏ or 3 · 2ᵏ⁻¹, so that there are few different kinds.
         """
-        h, w = (_rounded_up(n) for n in self.size)
+        h, w = (rounded_up(n) for n in self.size)
         return replace(self, shape=(h, w, *self.shape[2:]))
 
 
-def _rounded_up(length: int) -> int:
+def rounded_up(length: int) -> int:
+    """Return the smallest 2ᵏ or 3 · 2ᵏ⁻¹ that is at least ``length``."""
     power = 1 << (length - 1).bit_length()
     return power * 3 // 4 if length <= power * 3 // 4 else power
 
@@ -175,6 +176,18 @@ def upload_padded(images: Sequence[Image], kind: Kind, count: int, device: Any) 
     return cuda_streams.upload(buffer, device).view(TYPES[kind.type]).view(rows.shape)
 
 
+def upload_frames(maps: NDArray[np.float64], device: Any) -> Tensor:
+    """Return frames (n, 2, 3) on the device, followed by copies of the first one.
+
+    Their number is rounded up, so that a recorded graph serves many numbers.
+    """
+    count = max(_MIN_FRAMES, rounded_up(len(maps)))
+    return upload_rows([maps, np.repeat(maps[:1], count - len(maps), 0)], device)
+
+
+_MIN_FRAMES = 64
+
+
 def as_tensor(values: Any, device: Any) -> Tensor:
     """Return an array or a tensor as a tensor on the device."""
     if is_tensor(values):
@@ -209,15 +222,20 @@ def to_gray(pixels: Tensor, layout: str) -> Tensor:
     return 1 + channels[3] * (result - 1) if len(channels) == 4 else result
 
 
+def _limits(pixels: Tensor) -> Tensor:
+    """Return whether images are finite, and their lowest and highest pixels, (b, 3)."""
+    flat = pixels.flatten(1)
+    low, high = torch.aminmax(flat, dim=1)
+    return torch.stack([torch.isfinite(flat).all(1).float(), low.float(), high.float()], 1)
+
+
 def ranges(pixels: Tensor, gray: Tensor, layout: str, kernel: Kernel) -> Tensor:
     """Return the numbers (b, 5) from which :func:`check` judges images: see ``RANGES``."""
     result = torch.ones((len(pixels), RANGES), device=pixels.device)
     if layout == GRAY:
         return result
     if pixels.is_floating_point():
-        flat = pixels.flatten(1)
-        result[:, 0] = torch.isfinite(flat).all(1)
-        result[:, 1], result[:, 2] = (v.float() for v in torch.aminmax(flat, dim=1))
+        result[:, :3] = _limits(pixels)
     if kernel.feature == "intensity":
         result[:, 3], result[:, 4] = torch.aminmax(gray.flatten(1), dim=1)
     return result
@@ -232,10 +250,11 @@ def check(ranges: NDArray[np.float32], kernel: Kernel) -> None:
         check_intensities(darkest, brightest, kernel)
 
 
-def on_device(image: Image, kernel: Kernel, device: Any) -> Tensor:
-    """Return the grayscale pixels (h, w) of an image on the device, checked."""
-    layout, pixels = Kind.of(image).layout, upload([image], device)
-    gray = to_gray(pixels, layout)
-    if pixels.is_floating_point() or kernel.feature == "intensity":
-        check(ranges(pixels, gray, layout, kernel)[0].cpu().numpy(), kernel)
-    return gray[0]
+def on_device(image: Image, device: Any) -> Tensor:
+    """Return the pixels (1, ...) of an image on the device, unconverted and checked."""
+    pixels = upload([image], device)
+    if pixels.is_floating_point():
+        finite, low, high = _limits(pixels)[0].tolist()
+        check_finite(finite > 0)
+        check_levels(low, high)
+    return pixels

@@ -32,7 +32,11 @@ def uploaded(
     try:
         with torch.no_grad(), cuda_streams.using(device):
             allowed = None if mask is None else upload.upload([mask], device)[0]
-            return upload.on_device(image, kernel, device), allowed
+            pixels, layout = upload.on_device(image, device), upload.Kind.of(image).layout
+            gray = upload.to_gray(pixels, layout)
+            if kernel.feature == "intensity":
+                upload.check(upload.ranges(pixels, gray, layout, kernel)[0].cpu().numpy(), kernel)
+            return gray[0], allowed
     except torch.OutOfMemoryError:
         return None
 

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.frames import determinants
-from caloric.matching.points import ON_HOST, PointSearch
+from caloric.matching.points import PointIndex
 from caloric.matching.sampling import local_maps
-from caloric.runtime.arrays import at_least, namespace, special, true_indices
-from caloric.types import ArrayOrTensor, FloatArray
+from caloric.runtime import native, threads
+from caloric.types import FloatArray
 
 _NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
 _TOLERANCE = 3.0  # pixels of the first image, mapped to the second
 _RELATIVE_TOLERANCE = 0.25  # share of the distance of the neighbor
 _MAX_ROTATION = pi / 6
+_SAME = 1.0  # pixels: features within it are at one position
 _MAX_SCALE = 0.5 * log(2)  # logarithm of the ratio of scales
 _SCALE_RANGE = 4 * log(2)  # range of the logarithm over which unrelated scales are spread
 _SUPPORTED = 1.0  # score of neighbors that are counted the second time
@@ -35,46 +37,45 @@ _MIN_SPREAD = 1e-3  # of orientations and scales that say something about the ge
 
 @dataclass(frozen=True, eq=False)
 class _Local:
-    """Positions (m, 2) of matches, their local maps (m, 2, 2), rotations and log scales (m,).
+    """Positions (m, 2) of matches, and their local maps (m, 2, 2).
 
-    ``chance`` is the probability that rotation and scale of unrelated matches agree. It is 1 for
-    orientations or scales that are the same in a whole image, as those of upright frames.
+    ``rotations`` and ``log_scales`` (m,) are those of the maps. ``chance`` is the probability that
+    rotation and scale of unrelated matches agree. It is 1 for orientations or scales that are the
+    same in a whole image, as those of upright frames.
     """
 
-    p: ArrayOrTensor
-    q: ArrayOrTensor
-    maps: ArrayOrTensor
-    rotation: ArrayOrTensor
-    scale: ArrayOrTensor
+    p: FloatArray
+    q: FloatArray
+    maps: FloatArray
+    rotations: FloatArray
+    log_scales: FloatArray
     chance: float
 
     @classmethod
-    def of(cls, a: ArrayOrTensor, b: ArrayOrTensor) -> "_Local":
-        maps, xp = local_maps(a, b), namespace(a)
+    def of(cls, a: FloatArray, b: FloatArray) -> "_Local":
+        maps = local_maps(a, b)
         # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
-        rotation = xp.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
-        scale = 0.5 * xp.log(at_least(abs(determinants(maps)), 1e-12))
+        rotation = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
+        scale = 0.5 * np.log(np.maximum(np.abs(determinants(maps)), 1e-12))
         rotated, scaled = (min(v) > _MIN_SPREAD for v in zip(_spreads(a), _spreads(b), strict=True))
         chance = _MAX_ROTATION / pi if rotated else 1.0
         chance *= 2 * _MAX_SCALE / _SCALE_RANGE if scaled else 1.0
-        return cls(a[:, :, 2], b[:, :, 2], maps, rotation, scale, chance)
+        p, q = (np.ascontiguousarray(frames[:, :, 2]) for frames in (a, b))
+        return cls(p, q, maps, rotation, scale, chance)
 
 
-def scores(
-    a: ArrayOrTensor, b: ArrayOrTensor, size_b: tuple[float, float], search: PointSearch = ON_HOST
-) -> ArrayOrTensor:
+def scores(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> FloatArray:
     """Return the score (m,) of each match of frames a and b, (m, 2, 3) each.
 
-    ``size_b`` is the size (h, w) of the second image, ``search`` that for the kind of the arrays.
+    ``size_b`` is the size (h, w) of the second image.
     """
-    result = a[:, 0, 0] * 0.0
+    result = np.zeros(len(a))
     if len(a) < 2:
         return result
-    local = _Local.of(a, b)
-    rows = true_indices(result == 0)
+    local, rows = _Local.of(a, b), np.arange(len(a))
     for _ in range(2):
-        result = _scores(local, rows, size_b[0] * size_b[1], search)
-        rows = true_indices(result > _SUPPORTED)
+        result = _scores(local, rows, size_b[0] * size_b[1])
+        rows = np.flatnonzero(result > _SUPPORTED)
         if len(rows) < 2:
             break
     return result
@@ -94,50 +95,72 @@ def has_support(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> bo
     return any(scores(a[:n], b[:n], size_b).max() > _MIN_SUPPORT for n in sorted(counts))
 
 
-def _spreads(maps: ArrayOrTensor) -> tuple[float, float]:
+def _spreads(maps: FloatArray) -> tuple[float, float]:
     """Return how much the orientations and the scales of frames (m, 2, 3) differ."""
     x, y = maps[:, 0, 0], maps[:, 1, 0]
-    length = at_least(namespace(x).hypot(x, y), 1e-300)
-    directions, longest = (x / length, y / length), float(length.max())
-    rotated = max(float(v.max() - v.min()) for v in directions)
+    length = np.maximum(np.hypot(x, y), 1e-300)
+    rotated = max(float(np.ptp(v / length)) for v in (x, y))
+    longest = float(length.max())
     return rotated, float(longest - length.min()) / longest
 
 
-def _scores(local: _Local, rows: ArrayOrTensor, area: float, search: PointSearch) -> ArrayOrTensor:
+def _scores(local: _Local, rows: NDArray[np.intp], area: float) -> FloatArray:
     """Return the scores (m,) of all matches, by their neighbors among ``rows``."""
-    xp = namespace(local.p)
-    number = min(_NEIGHBORS[-1] + 1, len(rows))
-    _, nearest = search.nearest(local.p[rows], local.p, number)
+    index = PointIndex.of(local.p[rows])
+    by = _by_numpy if index.grid is None else _by_core
+    return by(local, rows, area, index)
+
+
+def _by_core(local: _Local, rows: NDArray[np.intp], area: float, index: PointIndex) -> FloatArray:
+    """Return the same as :func:`_by_numpy`, by the compiled core."""
+    result = np.empty(len(local.p))
+    native.core().agreement(
+        grid=index.grid, rows=rows, p=local.p, q=local.q, maps=local.maps,
+        scales=np.exp(local.log_scales), log_scales=local.log_scales, rotations=local.rotations,
+        neighbors=list(_NEIGHBORS), threads=threads.usable(), scores=result,
+        constants={
+            "tolerance": _TOLERANCE, "relative_tolerance": _RELATIVE_TOLERANCE, "same": _SAME,
+            "max_rotation": _MAX_ROTATION, "max_scale": _MAX_SCALE, "chance": local.chance,
+            "area": area,
+        },
+    )  # fmt: skip
+    return result
+
+
+def _by_numpy(local: _Local, rows: NDArray[np.intp], area: float, index: PointIndex) -> FloatArray:
+    distance, nearest = index.nearest(local.p, min(_NEIGHBORS[-1] + 1, len(rows)))
     near = rows[nearest]
     x, y = (local.p[near, i] - local.p[:, i, None] for i in range(2))
-    distance = xp.hypot(x, y)
-    error = xp.hypot(*(  # between prediction and match
-        local.maps[:, i, :1] * x + local.maps[:, i, 1:] * y - local.q[near, i] + local.q[:, i, None]
+    square = sum(  # of the distance between prediction and match
+        (
+            local.maps[:, i, :1] * x + local.maps[:, i, 1:] * y
+            - local.q[near, i] + local.q[:, i, None]
+        ) ** 2
         for i in range(2)
-    ))  # fmt: skip
-    tolerance = xp.exp(local.scale)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
-    turn = abs(local.rotation[near] - local.rotation[:, None])
-    turn = xp.minimum(turn, 2 * pi - turn)
-    stretch = abs(local.scale[near] - local.scale[:, None])
-    # Features at one position are one neighbor; a match is not its own.
-    other = distance > 1.0
-    agrees = other & (error < tolerance) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
+    )  # fmt: skip
+    tolerance = np.exp(local.log_scales)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
+    turn = np.abs(local.rotations[near] - local.rotations[:, None])
+    turn = np.minimum(turn, 2 * pi - turn)
+    stretch = np.abs(local.log_scales[near] - local.log_scales[:, None])
+    other = distance > _SAME  # a match is not its own neighbor
+    agrees = other & (square < tolerance**2) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
     chance = local.chance * (pi * tolerance**2 / area).clip(None, 1.0)
-    chance = xp.where(other, chance, 0.0)
-    best = xp.zeros_like(local.scale)
+    chance = np.where(other, chance, 0.0)
+    best = np.zeros(len(local.p))
     for neighbors in _NEIGHBORS:
         part = slice(0, neighbors + 1)
-        best = xp.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))
+        best = np.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))
     return best
 
 
-def _surprise(count: ArrayOrTensor, expected: ArrayOrTensor) -> ArrayOrTensor:
+def _surprise(count: NDArray[np.intp], expected: FloatArray) -> FloatArray:
     """Return −log10 of the probability of at least ``count`` events; ``expected`` is the mean."""
-    xp, functions = namespace(expected), special(expected)
-    k, mean = xp.asarray(count, dtype=xp.float64), at_least(expected, 1e-12)
+    from scipy import special  # slow to import
+
+    k, mean = count.astype(np.float64), np.maximum(expected, 1e-12)
     with np.errstate(divide="ignore"):
-        exact = xp.log(1 - functions.gammaincc(at_least(k, 1), mean))
-    # For small expectations the first term of the Poisson distribution, without rounding to 0.
-    first = k * xp.log(mean) - mean - functions.gammaln(k + 1)
-    logarithm = xp.where(mean < 0.1 * (k + 1), first, exact)
-    return xp.where(k == 0, 0.0, -logarithm / log(10))
+        exact = np.log(special.gammainc(np.maximum(k, 1), mean))
+    # For small means the first term of the Poisson distribution, without rounding to 0.
+    first = k * np.log(mean) - mean - special.gammaln(k + 1)
+    logarithm = np.where(mean < 0.1 * (k + 1), first, exact)
+    return np.where(k == 0, 0.0, -logarithm / log(10))

@@ -40,6 +40,7 @@ from caloric.frames import sigmas
 from caloric.matching import models
 from caloric.matching.equations import PLANAR_WINDOW
 from caloric.matching.models import Box
+from caloric.runtime.indexing import count_of_distinct
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -172,7 +173,7 @@ class Estimate:
         """Return the number of those matches (m,) whose positions differ in both images."""
         p, q = (cells[counted] for cells in self._cells)
         _, first = np.unique(p, return_index=True)
-        return len(np.unique(q[first]))
+        return count_of_distinct(q[first])
 
 
 def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int]) -> Evidence:

@@ -14,6 +14,7 @@ from caloric.matching.fitting import Correspondences
 from caloric.matching.models import Box
 from caloric.matching.robust import GeometryEstimator
 from caloric.runtime import tables
+from caloric.runtime.indexing import count_of_distinct
 from caloric.types import FloatArray, GeometryModel
 
 
@@ -171,7 +172,7 @@ def estimate_with_evidence(
         np.full(len(p), np.inf),
         reason=_TOO_FEW if len(p) else "no matches",
     )
-    if len(np.unique(np.concatenate([p, q], 1) @ _GENERIC)) < NEEDED[model]:
+    if not _has_distinct(np.concatenate([p, q], 1), NEEDED[model]):
         return no_geometry, None
     boxes = Box.of(options.get("size_a"), p), Box.of(options.get("size"), q)
     support = options.get("support")
@@ -199,6 +200,12 @@ def estimate_with_evidence(
         "" if judged.confidence > _RELIABLE else judged.weakness, covariance,
         None if cameras is None else (cameras[0], cameras[1]),
     ), judged  # fmt: skip
+
+
+def _has_distinct(positions: FloatArray, number: int) -> bool:
+    """Return whether at least ``number`` of the positions (m, 4) are distinct."""
+    few = positions[: 4 * number]  # almost always enough
+    return any(count_of_distinct(part @ _GENERIC) >= number for part in (few, positions))
 
 
 def refitted(

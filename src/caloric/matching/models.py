@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.runtime import native
-from caloric.runtime.arrays import at_least, namespace
-from caloric.types import ArrayOrTensor, FloatArray, GeometryModel
+from caloric.types import FloatArray, GeometryModel
 
 _GENERATORS = np.array(  # of rotations about x, y and z
     [[[0, 0, 0], [0, 0, -1], [0, 1, 0]], [[0, 0, 1], [0, 0, 0], [-1, 0, 0]],
@@ -75,11 +74,11 @@ class LineFit:
     @classmethod
     def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "LineFit":
         """Return the distances of matches x and y (m, 2) from F = ``matrix`` (3, 3)."""
-        x, y, xp = homogeneous(x), homogeneous(y), namespace(x)
+        x, y = homogeneous(x), homogeneous(y)
         line_b, line_a = x @ matrix.T, y @ matrix
-        normal_b, normal_a = (xp.concatenate([v[:, :2], 0 * x[:, 2:]], 1) for v in (line_b, line_a))
+        normal_b, normal_a = (np.concatenate([v[:, :2], 0 * x[:, 2:]], 1) for v in (line_b, line_a))
         square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
-        length = xp.sqrt(at_least(square, 1e-300))
+        length = np.sqrt(np.maximum(square, 1e-300))
         return cls((y * line_b).sum(1) / length, x, y, (normal_a, normal_b), length)
 
     @property
@@ -121,7 +120,7 @@ class PlaneFit:
         """Return the residuals of a homography (3, 3) at matches x and y (m, 2)."""
         x = homogeneous(x)
         z = x @ matrix.T
-        depth = namespace(x).where(abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
+        depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
         mapped = z[:, :2] / depth
         slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
         return cls(mapped - y, mapped, x / depth, _metric(slopes))
@@ -164,15 +163,12 @@ def _metric(slopes: FloatArray) -> FloatArray:
     """
     xx, xy, yx, yy = slopes.reshape(-1, 4).T
     a, b, c = 1 + xx * xx + xy * xy, xx * yx + xy * yy, 1 + yx * yx + yy * yy
-    metric: FloatArray = namespace(slopes).stack([c, -b, a]) * (2 / (a * c - b * b))
-    return metric
+    return np.asarray(np.stack([c, -b, a]) * (2 / (a * c - b * b)))
 
 
 def homogeneous(points: FloatArray) -> FloatArray:
     """Return points (m, 2) with a third coordinate of 1."""
-    xp = namespace(points)
-    result: FloatArray = xp.concatenate([points, xp.ones_like(points[:, :1])], 1)
-    return result
+    return np.concatenate([points, np.ones_like(points[:, :1])], 1)
 
 
 def cross(t: FloatArray) -> FloatArray:
@@ -310,8 +306,9 @@ class Units:
     @classmethod
     def of(cls, p: FloatArray, q: FloatArray) -> "Units":
         """Return the units of points (m, 2)."""
-        both = np.concatenate([p, q])
-        return cls(both.mean(0), max(1.0, float(np.abs(both).max())))
+        x, y = np.concatenate([p.T, q.T], 1)  # faster along rows
+        largest = max(max(-float(v.min()), float(v.max())) for v in (x, y))
+        return cls(np.array([x.mean(), y.mean()]), max(1.0, largest))
 
     @property
     def unit(self) -> FloatArray:
@@ -352,12 +349,12 @@ class Units:
 
 
 def residual(
-    p: ArrayOrTensor,
-    q: ArrayOrTensor,
+    p: FloatArray,
+    q: FloatArray,
     model: GeometryModel,
     matrix: FloatArray,
     cameras: list[FloatArray] | None = None,
-) -> ArrayOrTensor:
+) -> FloatArray:
     """Return the residual (m,) of each match of points (m, 2), in pixels.
 
     It is Sampson's distance, times the square root of 2 for homographies and affine maps, so that
@@ -366,15 +363,14 @@ def residual(
     """
     planar = is_planar(model)
     matrix = whole(matrix) if planar else in_pixels(matrix, cameras)
-    core, xp = native.core(), namespace(p)
-    if core is None or xp is not np:
-        matrix = matrix if xp is np else p.new_tensor(matrix)
+    core = native.core()
+    if core is None:
         with np.errstate(all="ignore"):
             squares = (PlaneFit if planar else LineFit).of(matrix, p, q).squares
     else:
         p, q, matrix = (np.ascontiguousarray(v, np.float64) for v in (p, q, matrix))
         squares = core.square_residuals(p, q, matrix, planar)
-    return xp.where(xp.isfinite(squares), xp.sqrt(squares), xp.inf)
+    return np.where(np.isfinite(squares), np.sqrt(squares), np.inf)
 
 
 def whole(matrix: FloatArray) -> FloatArray:

@@ -1,67 +1,71 @@
-"""Searches among points: nearest neighbors, and the first point of each cell.
+"""Searches among points of an image: the nearest ones, and the first of each cell."""
 
-:mod:`caloric.gpu.points` has the same for tensors on a device.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caloric.runtime import native, threads
 from caloric.runtime.indexing import first_of_cells
-from caloric.types import ArrayOrTensor, FloatArray
+from caloric.types import FloatArray
 
-_BLOCK = 2000  # queries of one task: starting a thread takes as long as some hundred
+_BLOCK = 2000  # queries of one thread of SciPy: starting it takes as long as some hundred
 
 
-@dataclass(frozen=True)
-class PointSearch:
-    """The searches for one kind of arrays.
+@dataclass(frozen=True, eq=False)
+class PointIndex:
+    """Points (m, 2) among which the nearest are searched.
 
-    ``nearest(points, queries, count)`` returns distances and indices (n, count) of the points
-    (m, 2) nearest to queries (n, 2), in order; ``count`` is at most m. ``are_first(cells)`` returns
-    which rows (n, 2) of integers have not occurred before.
+    ``grid`` is their form in the compiled core; None without it, or if it would be slow because
+    there are dense clusters.
     """
 
-    nearest: Callable[[ArrayOrTensor, ArrayOrTensor, int], tuple[ArrayOrTensor, ArrayOrTensor]]
-    are_first: Callable[[ArrayOrTensor], ArrayOrTensor]
+    points: FloatArray
+    grid: Any
+
+    @classmethod
+    def of(cls, points: FloatArray) -> "PointIndex":
+        """Return the index of points (m, 2)."""
+        points, core = np.ascontiguousarray(points, np.float64), native.core()
+        if core is None or len(points) == 0:
+            return cls(points, None)
+        grid = core.PointGrid(points)
+        return cls(points, None if grid.is_dense else grid)
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self.points)
+
+    def nearest(self, queries: FloatArray, count: int) -> tuple[FloatArray, NDArray[np.intp]]:
+        """Return distances and indices (n, count) of the points nearest to queries (n, 2).
+
+        Nearer points come first. If there are fewer points, the other distances are infinite.
+        """
+        grid = self.grid
+        if grid is None or len(self) < count:
+            return self._by_scipy(queries, count)
+        queries = np.ascontiguousarray(queries, np.float64)
+        squares = np.empty((len(queries), count))
+        indices = np.empty((len(queries), count), np.int64)
+        grid.nearest(queries, threads.usable(), squares, indices)
+        return np.sqrt(squares), indices
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree  # slow to import
+
+        return cKDTree(self.points)
+
+    def _by_scipy(self, queries: FloatArray, count: int) -> tuple[FloatArray, NDArray[np.intp]]:
+        workers = min(threads.usable(), 1 + len(queries) // _BLOCK)
+        distances, indices = self._tree.query(queries, count, workers=workers)
+        return distances.reshape(-1, count), indices.reshape(-1, count)
 
 
-def _nearest(
-    points: FloatArray, queries: FloatArray, count: int
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    core = native.core()
-    if core is None or len(points) < count:
-        return _by_scipy(points, queries, count)
-    points, queries = (np.ascontiguousarray(v, np.float64) for v in (points, queries))
-    squares = np.empty((len(queries), count))
-    indices = np.empty((len(queries), count), np.int64)
-
-    def is_searched(start: int) -> bool:
-        rows = slice(start, start + _BLOCK)
-        return bool(core.nearest_points(points, queries[rows], squares[rows], indices[rows]))
-
-    if not all(threads.each(is_searched, range(0, len(queries), _BLOCK))):  # dense clusters
-        return _by_scipy(points, queries, count)
-    return np.sqrt(squares), indices
-
-
-def _by_scipy(
-    points: FloatArray, queries: FloatArray, count: int
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    from scipy.spatial import cKDTree  # slow to import
-
-    workers = min(threads.count(), 1 + len(queries) // _BLOCK)
-    distances, indices = cKDTree(points).query(queries, count, workers=workers)
-    return distances.reshape(-1, count), indices.reshape(-1, count)
-
-
-def _are_first(cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_first(cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which rows (n, 2) of integers have not occurred before."""
     result = np.zeros(len(cells), bool)
     result[first_of_cells(cells)] = True
     return result
-
-
-ON_HOST = PointSearch(_nearest, _are_first)

@@ -7,20 +7,21 @@ needed. A prediction is kept if it was refined, if its covariance is small, if i
 verified geometry, and if nothing is matched at its position yet. Frames of both images are
 propagated in two rounds: new matches help to predict others. At the end, matches whose descriptors
 are not similar are removed; they are computed once, because they need the scale space of an image.
-
-Arrays may be NumPy arrays, or PyTorch tensors on a device; then a :class:`PointSearch` for them is
-needed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import hypot
 
+import numpy as np
+from numpy.typing import NDArray
+
 from caloric.frames import determinants, singular_values
-from caloric.matching.points import ON_HOST, PointSearch
+from caloric.matching.points import PointIndex, are_first
 from caloric.matching.refinement import Refined
-from caloric.runtime.arrays import empty, inner, namespace, true_indices
-from caloric.types import ArrayOrTensor
+from caloric.runtime import native, threads
+from caloric.runtime.arrays import inner
+from caloric.types import FloatArray
 
 _NEIGHBORS = 8  # inliers that determine the local map
 _REACH = 0.08  # share of the diagonal: the largest distance of the fourth nearest inlier
@@ -39,11 +40,19 @@ _FEW = 0.02  # share of new matches below which propagation ends
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One image: its frames (n, 2, 3), their descriptors (n, d), and its size (h, w)."""
+    """One image: its frames (n, 2, 3), their descriptors (n, d), and its size (h, w).
 
-    frames: ArrayOrTensor
-    descriptors: ArrayOrTensor
+    ``offset`` is subtracted from descriptors: see :func:`caloric.features.offset_of`.
+    """
+
+    frames: FloatArray
+    descriptors: NDArray[np.generic]
     size: tuple[int, int]
+    offset: float = 0.0
+
+    def decoded(self, descriptors: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Return stored descriptors (k, d) with signs."""
+        return np.asarray(descriptors, np.float32) - np.float32(self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,23 +60,24 @@ class Propagated:
     """Frames ``rows`` (k,) of one image and their counterparts in the other.
 
     ``maps`` (k, 2, 3) are frames in the other image with ``covariances`` (k, 2, 2) of their
-    positions and ``descriptors`` (k, d), at ``distances`` (k,) from those of the first frames.
+    positions and stored ``descriptors`` (k, d), at ``distances`` (k,) from those of the first
+    frames.
     """
 
-    rows: ArrayOrTensor
-    maps: ArrayOrTensor
-    covariances: ArrayOrTensor
-    descriptors: ArrayOrTensor
-    distances: ArrayOrTensor
+    rows: NDArray[np.intp]
+    maps: FloatArray
+    covariances: FloatArray
+    descriptors: NDArray[np.generic]
+    distances: FloatArray
 
 
 # refine(i, frames, predicted): frames of image i, refined in the other image
-RefineFrom = Callable[[int, ArrayOrTensor, ArrayOrTensor], Refined]
-# describe(i, maps): descriptors of frames in image i
-DescribeIn = Callable[[int, ArrayOrTensor], ArrayOrTensor]
+RefineFrom = Callable[[int, FloatArray, FloatArray], Refined]
+# describe(i, maps): starts to describe frames in image i; the result returns stored descriptors
+DescribeIn = Callable[[int, FloatArray], Callable[[], NDArray[np.generic]]]
 
 
-Allowed = Callable[[ArrayOrTensor], ArrayOrTensor]
+Allowed = Callable[[FloatArray], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,158 +88,198 @@ class Checks:
     the geometry, ``allowed[i](xy)`` which positions (k, 2) of image i may be used; None allows all.
     """
 
-    consistent: Callable[[ArrayOrTensor, ArrayOrTensor], ArrayOrTensor]
+    consistent: Callable[[FloatArray, FloatArray], NDArray[np.bool_]]
     allowed: tuple[Allowed | None, Allowed | None] = (None, None)
 
 
 def propagate(
     sides: tuple[Side, Side],
-    inliers: tuple[ArrayOrTensor, ArrayOrTensor],
+    inliers: tuple[FloatArray, FloatArray],
     refine: RefineFrom,
     describe: DescribeIn,
     checks: Checks,
-    search: PointSearch = ON_HOST,
 ) -> tuple[Propagated, Propagated]:
     """Return new matches: frames of each image with their counterparts in the other.
 
     ``inliers`` are the positions (m, 2) of verified matches in both images.
     """
-    xp, points = namespace(inliers[0]), list(inliers)
-    first = [true_indices(_are_first(side.frames[:, :, 2], search)) for side in sides]
-    rows: list[list[ArrayOrTensor]] = [[], []]
+    points = list(inliers)
+    first = threads.each(lambda s: np.flatnonzero(_are_first(s.frames[:, :, 2])), sides)
+    rows: list[list[NDArray[np.intp]]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
-            far = _is_far(sides[i].frames[first[i], :, 2], points[i], search)
-            unmatched = first[i][true_indices(far)]
-            sizes = sides[i].size, sides[j].size
-            predicted = predict(sides[i].frames[unmatched], (points[i], points[j]), sizes, search)
-            candidates = unmatched[predicted.rows]
-            frames = sides[i].frames[candidates]
+            index = PointIndex.of(points[i])
+            unmatched = first[i][_is_far(sides[i].frames[first[i], :, 2], index)]
+            predicted = predict(
+                sides[i].frames[unmatched], index, points[j], (sides[i].size, sides[j].size)
+            )
+            tried = unmatched[predicted.rows]
+            frames = sides[i].frames[tried]
             refined = refine(i, frames, predicted.maps)
-            ends = [frames[:, :, 2], refined.xy]
+            ends = frames[:, :, 2], refined.xy  # in images i and j
             good = refined.moved & precise(refined.total_covariances)
-            good = good & checks.consistent(ends[i], ends[j])
-            good = good & _is_far(refined.xy, points[j], search)
+            good &= checks.consistent(ends[i], ends[j])  # the first image comes first
+            good &= _is_far(refined.xy, PointIndex.of(points[j]))
             is_allowed = checks.allowed[j]
-            kept = true_indices(good if is_allowed is None else good & is_allowed(refined.xy))
-            rows[i].append(candidates[kept])
+            if is_allowed is not None:
+                good &= is_allowed(refined.xy)
+            kept = np.flatnonzero(good)
+            rows[i].append(tried[kept])
             refinements[i].append(refined[kept])
-            points[i] = xp.concatenate([points[i], ends[0][kept]])
-            points[j] = xp.concatenate([points[j], ends[1][kept]])
+            points[i] = np.concatenate([points[i], ends[0][kept]])
+            points[j] = np.concatenate([points[j], ends[1][kept]])
         if len(points[0]) - before < _FEW * before:
             break
-    results = [_similar(sides[i], rows[i], refinements[i], describe, 1 - i) for i in range(2)]
-    return results[0], results[1]
+    candidates = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
+    # On a device, both are queued before the first result is used.
+    described = [_described(describe, 1 - i, candidates[i], sides[i]) for i in range(2)]
+    a, b = (_similar(sides[i], candidates[i], described[i]()) for i in range(2))
+    return a, b
 
 
-def _similar(
-    side: Side,
-    rows: list[ArrayOrTensor],
-    refinements: list[Refined],
-    describe: DescribeIn,
-    other: int,
-) -> Propagated:
-    """Return the matches whose descriptors are similar."""
-    xp = namespace(side.frames)
-    all_rows = xp.concatenate(rows)
-    maps = xp.concatenate([part.maps for part in refinements])
-    covariances = xp.concatenate([part.covariances for part in refinements])
-    a, b = describe(other, maps), side.descriptors[all_rows]
-    similar = inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5
-    kept = true_indices(similar)
-    a, b = a[kept], b[kept]
-    distances = inner(a - b, a - b, 1) ** 0.5
-    return Propagated(all_rows[kept], maps[kept], covariances[kept], a, distances)
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """Frames ``rows`` (k,) of an image and their refined counterparts in the other."""
+
+    rows: NDArray[np.intp]
+    maps: FloatArray
+    covariances: FloatArray
+
+    @classmethod
+    def joined(cls, rows: list[NDArray[np.intp]], refinements: list[Refined]) -> "_Candidates":
+        return cls(
+            np.concatenate(rows), np.concatenate([part.maps for part in refinements]),
+            np.concatenate([part.covariances for part in refinements]),
+        )  # fmt: skip
+
+
+def _described(
+    describe: DescribeIn, image: int, candidates: _Candidates, side: Side
+) -> Callable[[], NDArray[np.generic]]:
+    if len(candidates.rows) == 0:
+        return lambda: side.descriptors[:0]
+    return describe(image, candidates.maps)
+
+
+def _similar(side: Side, candidates: _Candidates, described: NDArray[np.generic]) -> Propagated:
+    """Return the candidates whose descriptors are similar."""
+    a, b = side.decoded(described), side.decoded(side.descriptors[candidates.rows])
+    kept = np.flatnonzero(inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5)
+    difference = a[kept] - b[kept]
+    return Propagated(
+        candidates.rows[kept], candidates.maps[kept], candidates.covariances[kept],
+        described[kept], inner(difference, difference, 1) ** 0.5,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """Frames ``maps`` (k, 2, 3) predicted in the other image for the frames ``rows`` (k,)."""
 
-    rows: ArrayOrTensor
-    maps: ArrayOrTensor
+    rows: NDArray[np.intp]
+    maps: FloatArray
 
 
 def predict(
-    frames: ArrayOrTensor,
-    inliers: tuple[ArrayOrTensor, ArrayOrTensor],
+    frames: FloatArray,
+    p: PointIndex,
+    q: FloatArray,
     sizes: tuple[tuple[int, int], tuple[int, int]],
-    search: PointSearch = ON_HOST,
 ) -> Predictions:
     """Return the frames of one image (n, 2, 3), predicted in the other.
 
-    ``inliers`` are the positions (m, 2) of verified matches in both images, ``sizes`` (h, w) those
-    of the images.
+    ``p`` and ``q`` (m, 2) are the positions of verified matches in both images, ``sizes`` (h, w)
+    those of the images.
     """
-    p, q = inliers
-    xp, xy = namespace(frames), frames[:, :, 2]
     if len(p) < _NEIGHBORS or len(frames) == 0:
-        return Predictions(true_indices(xy[:0, 0] > 0), frames[:0])
-    distance, near = search.nearest(p, xy, _NEIGHBORS)
-    rows = true_indices(distance[:, _NEIGHBORS // 2 - 1] < _REACH * hypot(*sizes[0]))
+        return Predictions(np.zeros(0, np.intp), frames[:0])
+    by = _by_numpy if p.grid is None else _by_core
+    return by(frames, p, q, _REACH * hypot(*sizes[0]), sizes[1])
+
+
+def _by_core(
+    frames: FloatArray, p: PointIndex, q: FloatArray, reach: float, size: tuple[int, int]
+) -> Predictions:
+    """Return the same as :func:`_by_numpy`, by the compiled core."""
+    frames, q = (np.ascontiguousarray(v, np.float64) for v in (frames, q))
+    maps, good = np.empty(frames.shape), np.empty(len(frames), bool)
+    native.core().predict(
+        grid=p.grid, p=p.points, q=q, frames=frames, size=size, neighbors=_NEIGHBORS,
+        constants={
+            "reach": reach, "min_spread": _MIN_SPREAD, "max_misfit": _MAX_MISFIT,
+            "max_stretch": _MAX_STRETCH, "margin": _MARGIN,
+        },
+        threads=threads.usable(), maps=maps, good=good,
+    )  # fmt: skip
+    kept = np.flatnonzero(good)
+    return Predictions(kept, maps[kept])
+
+
+def _by_numpy(
+    frames: FloatArray, p: PointIndex, q: FloatArray, reach: float, size: tuple[int, int]
+) -> Predictions:
+    xy = frames[:, :, 2]
+    distance, near = p.nearest(xy, _NEIGHBORS)
+    rows = np.flatnonzero(distance[:, _NEIGHBORS // 2 - 1] < reach)
     near, distance = near[rows], distance[rows]
-    centers, middles = p[near].mean(1), q[near].mean(1)
+    centers, middles = p.points[near].mean(1), q[near].mean(1)
     weights = 1 / (distance + distance.mean(1)[:, None])  # closer inliers count more
-    x = [p[near, i] - centers[:, i, None] for i in range(2)]
+    x = [p.points[near, i] - centers[:, i, None] for i in range(2)]
     y = [q[near, i] - middles[:, i, None] for i in range(2)]
     linear, good = _fitted(x, y, weights / weights.sum(1)[:, None])
     position = middles + (linear @ (xy[rows] - centers)[:, :, None])[:, :, 0]
-    for column, length in enumerate(reversed(sizes[1])):
-        x = position[:, column]
-        good = good & (x >= _MARGIN) & (x <= length - 1 - _MARGIN)
-    maps = xp.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
-    kept = true_indices(good)  # once: on a device, the host waits for it
-    return Predictions(rows[kept], maps[kept])
+    for column, length in enumerate(reversed(size)):
+        along = position[:, column]
+        good &= (along >= _MARGIN) & (along <= length - 1 - _MARGIN)
+    maps = np.concatenate([linear @ frames[rows, :, :2], position[:, :, None]], 2)
+    return Predictions(rows[good], maps[good])
 
 
 def _fitted(
-    x: list[ArrayOrTensor], y: list[ArrayOrTensor], weights: ArrayOrTensor
-) -> tuple[ArrayOrTensor, ArrayOrTensor]:
+    x: list[FloatArray], y: list[FloatArray], weights: FloatArray
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return the least-squares maps (m, 2, 2) of y = linear @ x, and which of them are good.
 
     ``x`` and ``y`` are two coordinates (m, k) each, and ``weights`` (m, k) sum to 1. For 2 x 2
     matrices formulas are much faster than NumPy's routines.
     """
-    xp, weighted = namespace(weights), [weights * v for v in x]
+    weighted = [weights * v for v in x]
     a, b, c = ((weighted[i] * x[j]).sum(1) for i, j in ((0, 0), (0, 1), (1, 1)))
-    narrowest = (a + c) / 2 - xp.hypot((a - c) / 2, b)  # eigenvalue of the moments [[a, b], [b, c]]
+    narrowest = (a + c) / 2 - np.hypot((a - c) / 2, b)  # eigenvalue of the moments [[a, b], [b, c]]
     good = narrowest > _MIN_SPREAD**2
-    divisor = xp.where(good, a * c - b**2, 1.0)
-    linear, misfit = empty((len(a), 2, 2), a), xp.zeros_like(a)
+    divisor = np.where(good, a * c - b**2, 1.0)
+    linear, misfit = np.empty((len(a), 2, 2)), np.zeros(len(a))
     for i, v in enumerate(y):
         first, second = ((w * v).sum(1) for w in weighted)
         linear[:, i, 0] = (first * c - second * b) / divisor
         linear[:, i, 1] = (second * a - first * b) / divisor
         misfit += ((v - linear[:, i, :1] * x[0] - linear[:, i, 1:] * x[1]) ** 2).mean(1)
-    good = good & (misfit < _MAX_MISFIT**2)
+    good &= misfit < _MAX_MISFIT**2
     largest, smallest = singular_values(linear)
     return linear, good & (smallest * _MAX_STRETCH > largest) & (determinants(linear) > 0)
 
 
-def precise(covariances: ArrayOrTensor) -> ArrayOrTensor:
+def precise(covariances: FloatArray) -> NDArray[np.bool_]:
     """Return which positions with covariances (k, 2, 2) are precise; infinite ones are not.
 
     The root mean square of the standard deviations along x and y is compared with a limit.
     """
-    return covariances[:, 0, 0] + covariances[:, 1, 1] < 2 * _MAX_DEVIATION**2
+    return np.asarray(covariances[:, 0, 0] + covariances[:, 1, 1] < 2 * _MAX_DEVIATION**2)
 
 
-def free(
-    positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch = ON_HOST
-) -> ArrayOrTensor:
+def free(positions: FloatArray, taken: FloatArray) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are new: one per cell, and none close to those taken (m, 2)."""
-    return _are_first(positions, search) & _is_far(positions, taken, search)
+    return _are_first(positions) & _is_far(positions, PointIndex.of(taken))
 
 
-def _are_first(positions: ArrayOrTensor, search: PointSearch) -> ArrayOrTensor:
+def _are_first(positions: FloatArray) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are the first of their cells."""
-    xp = namespace(positions)
-    return search.are_first(xp.asarray(xp.floor(positions / _RADIUS), dtype=xp.int64))
+    return are_first(np.floor(positions / _RADIUS).astype(np.int64))
 
 
-def _is_far(positions: ArrayOrTensor, taken: ArrayOrTensor, search: PointSearch) -> ArrayOrTensor:
+def _is_far(positions: FloatArray, taken: PointIndex) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are not close to those taken (m, 2)."""
-    distance, _ = search.nearest(taken, positions, 1)
-    return distance[:, 0] > _RADIUS
+    distance, _ = taken.nearest(positions, 1)
+    return np.asarray(distance[:, 0] > _RADIUS)

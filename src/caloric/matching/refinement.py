@@ -14,9 +14,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.descriptor import fields
-from caloric.frames import inverses, sigmas, singular_values
+from caloric.frames import inverses, mapped_covariances, products, sigmas, singular_values
 from caloric.matching import refinement_steps
 from caloric.matching.refinement_steps import (
     BLURS,
@@ -43,8 +44,7 @@ from caloric.matching.refinement_steps import (
     noise_of,
 )
 from caloric.runtime import native, threads
-from caloric.runtime.arrays import namespace
-from caloric.types import ArrayOrTensor, FloatArray, Pixels
+from caloric.types import FloatArray, Pixels
 
 _MAX_SHIFT = 1.0  # σ of the second frame
 _MAX_STRETCH = 1.7  # of the second frame
@@ -70,10 +70,10 @@ class Refined:
         The same for all errors, estimated from how well the patches agree.
     """
 
-    maps: ArrayOrTensor
-    moved: ArrayOrTensor
-    covariances: ArrayOrTensor
-    total_covariances: ArrayOrTensor
+    maps: FloatArray
+    moved: NDArray[np.bool_]
+    covariances: FloatArray
+    total_covariances: FloatArray
 
     def __len__(self) -> int:
         """Return the number of frames."""
@@ -90,7 +90,7 @@ class Refined:
         )
 
     @property
-    def xy(self) -> ArrayOrTensor:
+    def xy(self) -> FloatArray:
         """The positions (m, 2) of the frames in the second image."""
         return self.maps[:, :, 2]
 
@@ -155,29 +155,28 @@ class Outcome:
     image; all are 0 if the match was given up before the last σ.
     """
 
-    maps: ArrayOrTensor
-    shifts: ArrayOrTensor
-    total_shifts: ArrayOrTensor
-    statistics: ArrayOrTensor
+    maps: FloatArray
+    shifts: FloatArray
+    total_shifts: FloatArray
+    statistics: FloatArray
 
 
-Descent = Callable[[Any, Any, ArrayOrTensor, ArrayOrTensor], Outcome]
+Descent = Callable[[Any, Any, FloatArray, FloatArray], Outcome]
 
 
 def refine(
     image_a: Any,
     image_b: Any,
-    a: ArrayOrTensor,
-    b: ArrayOrTensor,
+    a: FloatArray,
+    b: FloatArray,
     descent: Descent | None = None,
 ) -> Refined:
     """Return the second frames b (m, 2, 3), moved to agree with the first frames a (m, 2, 3).
 
     A frame is left unchanged if it would move by more than its σ, be stretched by more than 1.7, or
     agree less than before, or if the patch in the first image is flat. ``descent`` computes the
-    steps, by default :func:`descend`; images and frames are what it accepts.
+    steps, by default :func:`descend`; images are what it accepts.
     """
-    xp = namespace(b)
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
         return unrefined(b)
     end = (descent or descend)(image_a, image_b, a, b)
@@ -187,26 +186,21 @@ def refine(
     fits = (power > _FLAT) & better & (cost < _MAX_FINAL_COST) & _allowed(b, end.maps)
     linear = end.maps[:, :, :2]
     with np.errstate(invalid="ignore"):
-        both = [linear @ v @ linear.swapaxes(1, 2) for v in (end.shifts, end.total_shifts)]
-    for covariances in both:
-        fits = fits & xp.isfinite(covariances).all(2).all(1)
-    mask = fits[:, None, None]
-    noise, total = (xp.where(mask, v, _unknown(v)) for v in both)
-    return Refined(xp.where(mask, end.maps, b), fits, noise, total)
+        noise, total = (mapped_covariances(v, linear) for v in (end.shifts, end.total_shifts))
+        for covariances in (noise, total):
+            fits &= np.isfinite(covariances.reshape(-1, 4) @ np.ones(4))
+    for covariances in (noise, total):
+        covariances[~fits] = _UNKNOWN
+    return Refined(np.where(fits[:, None, None], end.maps, b), fits, noise, total)
 
 
-def unrefined(b: ArrayOrTensor) -> Refined:
+_UNKNOWN = np.diag([np.inf, np.inf])  # covariance
+
+
+def unrefined(b: FloatArray) -> Refined:
     """Return the result without any change of the frames b (m, 2, 3)."""
-    xp, linear = namespace(b), b[:, :, :2]
-    fits = xp.zeros_like(b[:, 0, 0], dtype=bool)
-    return Refined(b + 0.0, fits, _unknown(linear), _unknown(linear))
-
-
-def _unknown(like: ArrayOrTensor) -> ArrayOrTensor:
-    """Return infinite covariances (m, 2, 2)."""
-    result = namespace(like).zeros_like(like)
-    result[:, 0, 0] = result[:, 1, 1] = np.inf
-    return result
+    unknown = np.tile(_UNKNOWN, (len(b), 1, 1))
+    return Refined(b + 0.0, np.zeros(len(b), bool), unknown, unknown)
 
 
 def descend(
@@ -269,9 +263,9 @@ def _by_core(
     return result
 
 
-def _allowed(before: ArrayOrTensor, after: ArrayOrTensor) -> ArrayOrTensor:
+def _allowed(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
     """Return a mask (m,) of the frames that moved by at most σ and were not stretched too much."""
     x, y = (after - before)[:, :, 2].T
-    largest, smallest = singular_values(inverses(before) @ after[:, :, :2])
-    near = namespace(x).hypot(x, y) <= _MAX_SHIFT * sigmas(before)
-    return near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH)
+    largest, smallest = singular_values(products(inverses(before), after[:, :, :2]))
+    near = np.hypot(x, y) <= _MAX_SHIFT * sigmas(before)
+    return np.asarray(near & (largest <= _MAX_STRETCH) & (smallest >= 1 / _MAX_STRETCH))

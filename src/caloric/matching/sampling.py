@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.frames import inverses, sigmas
+from caloric.frames import inverses, products, sigmas
 from caloric.matching import fitting
 from caloric.matching.models import homogeneous, in_pixels, residual
-from caloric.types import ArrayOrTensor, FloatArray, GeometryModel
+from caloric.types import FloatArray, GeometryModel
 
 # If one match in ten is correct, so is one sample of two matches in a hundred, and one of three
 # matches in a thousand.
@@ -35,9 +35,9 @@ _FITTED = 5  # best models that are fitted
 _BLOCK = 500  # models whose residuals are computed at once
 
 
-def local_maps(maps_a: ArrayOrTensor, maps_b: ArrayOrTensor) -> ArrayOrTensor:
+def local_maps(maps_a: FloatArray, maps_b: FloatArray) -> FloatArray:
     """Return the affine maps (m, 2, 2) from frames (m, 2, 3) of one image to those of another."""
-    return maps_b[:, :, :2] @ inverses(maps_a)
+    return products(maps_b[:, :, :2], inverses(maps_a))
 
 
 def search(

@@ -30,20 +30,6 @@ def percentile(values: ArrayOrTensor, percent: float) -> ArrayOrTensor:
     return low + (high - low) * (rank - int(rank))
 
 
-def special(values: ArrayOrTensor) -> Any:
-    """Return the module of special functions, of SciPy or PyTorch, for ``values``."""
-    if isinstance(values, np.ndarray):
-        import scipy.special  # slow to import
-
-        return scipy.special
-    return namespace(values).special
-
-
-def true_indices(mask: ArrayOrTensor) -> ArrayOrTensor:
-    """Return the indices at which a mask (n,) is True."""
-    return np.flatnonzero(mask) if isinstance(mask, np.ndarray) else mask.nonzero()[:, 0]
-
-
 def inner(a: ArrayOrTensor, b: ArrayOrTensor, axis: int) -> ArrayOrTensor:
     """Return the sums of products of two matrices along an axis."""
     if isinstance(a, np.ndarray):  # without storing the products

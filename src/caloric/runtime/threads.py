@@ -52,19 +52,24 @@ def strips(rows: int, height: int = 64) -> list[range]:
     return [range(top, min(top + height, rows)) for top in range(0, rows, height)]
 
 
+def usable() -> int:
+    """Return the number of threads that the caller may start: 1 in a call of :func:`each`."""
+    return 1 if getattr(_thread, "working", False) else count()
+
+
 def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Return ``[function(item) for item in items]``, computed on several threads.
 
     Nested calls run on the calling thread. A computation can be cancelled before each item.
     """
     work = list(items)
-    helpers = min(count(), len(work)) - 1
+    helpers = min(usable(), len(work)) - 1
 
     def result(item: T) -> R:
         progress.check()
         return function(item)
 
-    if helpers < 1 or getattr(_thread, "working", False):
+    if helpers < 1:
         return [result(item) for item in work]
     results: list[Any] = [None] * len(work)
     pending = deque(range(len(work)))  # popleft is atomic

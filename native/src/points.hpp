@@ -1,20 +1,18 @@
 // The nearest points of a plane, by a grid of cells; the same for all builds.
+#pragma once
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kernels.hpp"
 
 namespace caloric {
-namespace {
-
-constexpr double PER_CELL = 2;  // points, on average
-constexpr i64 MAX_PER_CELL = 100;
 
 // Points (count, 2) sorted by cell; those of a row of cells follow each other.
-class Grid {
+class PointGrid {
  public:
-  Grid(const double *points, i64 count) {
+  PointGrid(const double *points, i64 count) {
     std::copy(points, points + 2, low_);
     std::copy(points, points + 2, high_);
     for (i64 i = 0; i < 2 * count; ++i) {
@@ -38,8 +36,11 @@ class Grid {
     for (i64 i = 0; i < count; ++i) sorted_[next[cell[i]]++] = {points[2 * i], points[2 * i + 1], i};
   }
 
-  // The number of points in the fullest cell.
-  i64 largest() const { return largest_; }
+  i64 size() const { return (i64)sorted_.size(); }
+  // The number of searches for `count` points that take about 200 microseconds.
+  static i64 searches(i64 count) { return 4000 / (count + 1); }
+  // Whether there are dense clusters, in which a search would be slow.
+  bool is_dense() const { return largest_ > MAX_PER_CELL; }
 
   // Writes squared distances and indices (count,) of the nearest points, in this order; of equal distances the smaller
   // index comes first.
@@ -62,6 +63,8 @@ class Grid {
   }
 
  private:
+  static constexpr double PER_CELL = 2;  // points, on average
+  static constexpr i64 MAX_PER_CELL = 100;
   struct Point {
     double x, y;
     i64 index;
@@ -119,15 +122,5 @@ class Grid {
   std::vector<i64> starts_;
   std::vector<Point> sorted_;
 };
-
-}  // namespace
-
-bool find_nearest_points(const double *points, i64 points_count, const double *queries, i64 queries_count, i64 count,
-                         double *squares, i64 *indices) {
-  const Grid grid(points, points_count);
-  if (grid.largest() > MAX_PER_CELL) return false;
-  for (i64 i = 0; i < queries_count; ++i) grid.find(queries + 2 * i, count, squares + count * i, indices + count * i);
-  return true;
-}
 
 }  // namespace caloric
