@@ -61,6 +61,7 @@ def run(inputs: Inputs, log: Log, keep: Callable[[Report], None]) -> Report:
         "files": lambda: users.files(photographs, name, log),
         "pairs": lambda: users.pairs(photographs, name, log),
         "views": lambda: users.views(photographs, name, log),
+        "whole pairs": lambda: users.whole_pairs(photographs, name, log),
         "precision": lambda: users.precision(photographs, name, log),
         "cpu": lambda: users.on_cpu(photographs, log),
         "agreement": lambda: checks.agreement(photographs, name, log),

@@ -20,6 +20,7 @@ from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.gpu import devices, graphs
 from caloric.image import loading
+from caloric.image_pair import match_images
 from caloric.options import ExtractOptions
 from caloric.runtime import native
 from caloric.types import Log, Report
@@ -223,6 +224,35 @@ def views(directory: Path, device: str, log: Log) -> Report:
         "milliseconds, both images": 1000 * took, "milliseconds, one image": 1000 * one,
         "features": [len(f) for f in features],
     }  # fmt: skip
+
+
+WHOLE = 8000  # features of an image at most
+_SCENES = 3  # that are photographed twice
+_CASES: dict[str, dict[str, Any]] = {
+    "default": {}, "without propagation": {"propagate": False},
+    "without refinement": {"refine": False}, "simulated views": {"views": 8},
+    "simulated views, without propagation": {"views": 8, "propagate": False},
+}  # fmt: skip
+
+
+def whole_pairs(directory: Path, device: str, log: Log) -> Report:
+    """Return the milliseconds of `match_images` for photographs of 800 x 640 and a view of each."""
+    images = photographs(directory, 640, 800, _SCENES)
+    corners = np.array([[0, 0], [799, 0], [799, 639], [0, 639]], np.float32)
+    moved = corners + np.array([[40, 25], [-30, 10], [-15, -40], [20, -20]], np.float32)
+    map_ = cv2.getPerspectiveTransform(corners, moved)
+    views = [np.asarray(cv2.warpPerspective(image, map_, (800, 640))) for image in images]
+    report: Report = {}
+    for name, options in _CASES.items():
+        log(f"whole pairs: {name}")
+        rows = []
+        for a, b in zip(images, views, strict=True):
+            match = partial(match_images, a, b, max_features=WHOLE, device=device, **options)
+            took = _seconds(match, repetitions=9)
+            rows.append({"milliseconds": 1000 * took, "inliers": len(match())})
+        report[name] = {key: [row[key] for row in rows] for key in rows[0]}
+    graphs.clear()
+    return report
 
 
 def _on_both(work: Callable[..., Any], device: str, repetitions: int) -> Report:
