@@ -38,7 +38,7 @@ def checked_pair(a: Any, b: Any) -> tuple[Any, Any]:
     """Return a pair of features or arrays; raise InputError for two lists of them."""
     for side in (a, b):
         if isinstance(side, list | tuple) and any(
-            _has_positions(item) or getattr(item, "ndim", 1) == 2 for item in side
+            has_positions(item) or getattr(item, "ndim", 1) == 2 for item in side
         ):
             raise InputError(
                 "match compares two images; for several, pass one list of pairs: "
@@ -53,7 +53,7 @@ def match_pairs(
     """Return the matches of each pair of features or arrays (n, d): see :func:`caloric.match`."""
     check_options(ratio, radius)
     for a, b in pairs:
-        if _has_positions(a) and _has_positions(b):
+        if has_positions(a) and has_positions(b):
             check_comparable(_metadata(a), _metadata(b))
     matches = [Matches.empty()] * len(pairs)
     for i, a, b, nearest in _nearest(pairs, None if ratio is None else radius, device):
@@ -62,14 +62,15 @@ def match_pairs(
 
 
 def match_by_agreement(
-    pairs: list[tuple[Features, Features]], mutual: bool, ratio: float, radius: float, device: str
+    pairs: list[tuple[Any, Any]], mutual: bool, ratio: float, radius: float, device: str
 ) -> list[Matches]:
     """Return the matches of each pair that pass the ratio test or agree with their neighbors."""
     check_options(ratio, radius)
     for a, b in pairs:
-        check_comparable(a, b)
+        check_comparable(_metadata(a), _metadata(b))
     matches = [Matches.empty()] * len(pairs)
-    for i, a, b, nearest in _nearest(pairs, radius, device):
+    for i, *both, nearest in _nearest(pairs, radius, device):
+        a, b = map(on_host, both)
         candidates = selected(nearest, mutual, None)
         rows = candidates.indices[:, 0]
         passed = nearest.first[rows] < ratio * nearest.second[rows]
@@ -81,7 +82,7 @@ def match_by_agreement(
     return matches
 
 
-def _has_positions(features: Any) -> bool:
+def has_positions(features: Any) -> bool:
     """Return whether these are features, on the host or on a device, rather than an array."""
     return isinstance(features, Features) or hasattr(features, "to_host")
 
@@ -118,23 +119,24 @@ def _nearest_on_cpu(
     for i, (_, b) in enumerate(pairs):
         by_second.setdefault(id(b), []).append(i)
     for indices in by_second.values():
-        b = _on_host(pairs[indices[0]][1])
-        has_positions = isinstance(b, Features)
+        b = on_host(pairs[indices[0]][1])
+        is_features = isinstance(b, Features)
         reference = (
             checked_reference(b.descriptors, b.frames.xy)
-            if has_positions
+            if is_features
             else checked_reference(b, None)
         )
         for i in indices:
-            a = _on_host(pairs[i][0])
-            both = has_positions and isinstance(a, Features)
+            a = on_host(pairs[i][0])
+            both = is_features and isinstance(a, Features)
             descriptors = a.descriptors if isinstance(a, Features) else a
             nearest = checked_neighbors(descriptors, reference, radius if both else None)
             if nearest is not None:
                 yield i, a, b, nearest
 
 
-def _on_host(features: Any) -> Any:
+def on_host(features: Any) -> Any:
+    """Return features, which may be on a device, or an array on the host."""
     return features.to_host() if hasattr(features, "to_host") else features
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -283,14 +283,15 @@ def match_images(
             images, sources, masks, labels,
         )  # fmt: skip
         preparing = pool.submit(comparison.prepared, images if refine else [], device)
-        a, b = extracting
+        searched = (*extracting,)
         octaves = preparing.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
+    a, b = map(comparison.on_host, searched)
     counts = len(a), len(b)
 
-    def matched(a: Features, b: Features) -> ImageMatch:
-        matches = pipeline.match(a, b, ratio=ratio, agreement=agreement, device=device)
+    def matched(a: Features, b: Features, searched: Sequence[Any]) -> ImageMatch:
+        matches = pipeline.match(*searched, ratio=ratio, agreement=agreement, device=device)
         if refine:
             matches = comparison.refined(a, b, matches, octaves, device)
         progress.check()
@@ -304,7 +305,7 @@ def match_images(
         )
 
     progress.report("comparing descriptors")
-    best = matched(a, b)
+    best = matched(a, b, searched)
     limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
     # Simulated views are rotated, which upright frames do not allow; they add no texture.
@@ -322,7 +323,7 @@ def match_images(
         a, b = (
             oblique.joined((plain, views())) for plain, views in zip((a, b), pending, strict=True)
         )
-        best = max(best, matched(a, b), key=_order)
+        best = max(best, matched(a, b, (a, b)), key=_order)
         if is_reliable:  # the additional level was for more inliers only
             break
     if not best:
@@ -359,12 +360,17 @@ def _sources(
 
 def _extracted(
     options: ExtractOptions, device: str, image: Any, pixels: Source, mask: Any, name: str
-) -> Features:
+) -> Any:
+    """Return the features of an image; those on a device stay there, besides a copy."""
+    stays = devices.resolve(device) is not None and options.views is None
     try:
-        features = dispatch.extract_one(image, mask, options, device, name=name, pixels=pixels)
+        features = dispatch.extract_one(
+            image, mask, options, device, on_device=stays, name=name, pixels=pixels
+        )
     except InputError as error:
         raise inputs.named(error, name) from None
-    return cast(Features, features)
+    comparison.on_host(features)
+    return features
 
 
 _RELIABLE = 0.9  # confidence of a geometry at which "auto" stops

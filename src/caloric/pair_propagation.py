@@ -24,7 +24,6 @@ from caloric.matching.propagation import Checks, Propagated, Side
 from caloric.matching.refinement import Octaves, Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
-from caloric.runtime import threads
 from caloric.types import FloatArray
 
 
@@ -77,17 +76,10 @@ def propagated(
     if not any(len(part.rows) for part in new):
         return pair
     matches, first, second = _joined(pair, (maps_a, maps_b), new)
-
-    def fitted() -> Geometry:
-        return geometries.refitted(
-            known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
-        )
-
-    tasks: list[Callable[[], Any]] = [
-        fitted, partial(_extended, pair.a, new[1]), partial(_extended, pair.b, new[0])
-    ]  # fmt: skip
-    geometry, a, b = threads.each(lambda task: task(), tasks)
-    return Verified(a, b, matches, geometry)
+    geometry = geometries.refitted(
+        known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
+    )
+    return Verified(_extended(pair.a, new[1]), _extended(pair.b, new[0]), matches, geometry)
 
 
 def _side(features: Features) -> Side:

@@ -345,7 +345,7 @@ def _matched(
     """Return the matches of each pair: see :func:`match`."""
     if not agreement:
         return comparison.match_pairs(pairs, mutual, ratio, radius, device)
-    if not all(isinstance(features, Features) for pair in pairs for features in pair):
+    if not all(comparison.has_positions(features) for pair in pairs for features in pair):
         raise InputError("agreement=True needs caloric.Features")
     if ratio is None:
         return comparison.match_pairs(pairs, mutual, ratio, radius, device)

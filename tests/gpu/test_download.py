@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -20,11 +22,10 @@ def test_features_that_stay_on_a_device_are_the_same_and_match():
         np.testing.assert_allclose(expected.descriptors, copied.descriptors, atol=1e-6)
         assert (copied.image_size, copied.recipe) == (expected.image_size, expected.recipe)
     pairs = [(staying[0], staying[1]), (staying[1], staying[1])]
-    for device in ("cpu", HERE):
-        for (a, b), matches in zip(
-            [(0, 1), (1, 1)], caloric.match(pairs, device=device), strict=True
-        ):
-            expected = caloric.match(downloaded[a], downloaded[b])
+    for device, agreement in product(("cpu", HERE), (False, True)):
+        results = caloric.match(pairs, device=device, agreement=agreement)
+        for (a, b), matches in zip([(0, 1), (1, 1)], results, strict=True):
+            expected = caloric.match(downloaded[a], downloaded[b], agreement=agreement)
             np.testing.assert_array_equal(matches.indices, expected.indices)
     for invalid in ({"device": "cpu"}, {"device": HERE, "views": 2}):
         with pytest.raises(caloric.InputError, match="on_device"):

@@ -142,7 +142,7 @@ def extract_one(
             break
         if results is not None:
             return results[0]
-    _release(device)
+    graphs.clear()
     _log_too_large(h, w)
     return None
 
@@ -250,7 +250,7 @@ def _begin_or_split(
             ]
         except torch.OutOfMemoryError:
             pass
-    _release(device)
+    graphs.clear()
     if len(batch) == 1:
         _log_too_large(h, w)
         return [_InFlight(batch, None)]
@@ -262,11 +262,6 @@ def _begin_or_split(
     first, second = batch[:half], batch[half:]
     started = _begin_or_split(first, options, device, keep_on_device)
     return started + _begin_or_split(second, options, device, keep_on_device)
-
-
-def _release(device: Any) -> None:
-    with cuda_streams.using(device):
-        graphs.clear()
 
 
 def _log_too_large(h: int, w: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_lock = RLock()
+exclusive = RLock()  # held by the thread that uses devices
 _SMALL = 1 << 22  # bytes: smaller copies are not worth a separate stream
 
 
@@ -33,7 +33,7 @@ def _streams(device: Any) -> _Streams:
 @contextmanager
 def using(device: Any) -> Iterator[None]:
     """Queue work in this context; one thread at a time, because recorded graphs share memory."""
-    with _lock:
+    with exclusive:
         if device.type != "cuda":
             yield
             return

@@ -27,7 +27,9 @@ from caloric.matching.refinement import Outcome
 from caloric.types import FloatArray, Windows
 
 _BATCH = 1 << 15  # matches refined at once, at most
-_RECORDED = 6144  # matches of a recorded graph, at most: it holds memory for them
+# Matches of recorded graphs, each of which holds memory for them. More take longer than launching
+# the kernels.
+_RECORDED = 256, 512, 1024, 2048
 
 
 def prepared(image: Any, device: Any) -> Octaves:
@@ -108,10 +110,12 @@ def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> T
         )
         return backend.of(device).refined((next(pair), next(pair)), *inputs[4:])
 
-    frames = (upload.upload_frames(maps, device) for maps in (a, b))
-    key = ("refined", first.shape, second.shape) if len(a) <= _RECORDED else None
+    size = next((size for size in _RECORDED if len(a) <= size), None)
+    frames = (upload.upload_frames(maps, size or 0, device) for maps in (a, b))
+    key = None if size is None else ("refined", first.shape, second.shape)
     inputs = first.pixels, second.pixels, first.noise, second.noise, *frames
-    return torch.narrow(graphs.recorded(work, key, *inputs), 0, 0, len(a))
+    outcomes: Tensor = graphs.recorded(work, key, *inputs)
+    return outcomes[: len(a)]
 
 
 def _octaves(image: Any, device: Any) -> Octaves:

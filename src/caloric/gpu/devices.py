@@ -94,9 +94,18 @@ def processes(device: Any) -> int:
 
 
 def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
-    """Return the result of ``work``; log a warning and return None if device memory runs out."""
+    """Return the result of ``work``; log a warning and return None if device memory runs out.
+
+    Before that, it is tried again without the memory of recorded graphs.
+    """
     import torch
 
+    from caloric.gpu import graphs
+
+    try:
+        return work()
+    except torch.OutOfMemoryError:
+        graphs.clear()
     try:
         return work()
     except torch.OutOfMemoryError:

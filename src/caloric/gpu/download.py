@@ -1,6 +1,7 @@
 """Download: the features of a batch are packed into one block of bytes and copied at once."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -156,8 +157,12 @@ class DeviceFeatures:
         return f"DeviceFeatures({len(self)} of {self.about.descriptor!r}, {self.maps.device})"
 
     def to_host(self) -> Features:
-        """Return the same features as NumPy arrays."""
-        frames = Frames(self.maps.cpu().numpy(), self.scores.cpu().numpy())
+        """Return the same features as NumPy arrays, which are copied only once."""
+        return self._on_host
+
+    @cached_property
+    def _on_host(self) -> Features:
+        frames = Frames.unchecked(self.maps.cpu().numpy(), self.scores.cpu().numpy())
         values = self.descriptors.cpu().numpy().astype(self.about.descriptors.dtype, copy=False)
         return replace(self.about, frames=frames, descriptors=values)
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caloric.gpu import backend, caches
+from caloric.gpu import backend, caches, cuda_streams
 from caloric.gpu.caches import register
 from caloric.gpu.pipeline import Batch, default_capacity, extract
 from caloric.options import ExtractOptions
 
-_MAX_GRAPHS = 16  # each holds the memory of its batch
+_MAX_GRAPHS = 24  # each holds the memory of its batch
 _capacities: dict[tuple[Any, ...], int] = register({})  # that replace a default that is too small
 
 
@@ -99,7 +99,8 @@ def _record(work: Callable[..., Any], inputs: tuple[Tensor | None, ...]) -> _Gra
 
 def clear() -> None:
     """Release the memory of graphs and tables."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    caches.clear()
-    torch.cuda.empty_cache()
+    with cuda_streams.exclusive:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        caches.clear()
+        torch.cuda.empty_cache()

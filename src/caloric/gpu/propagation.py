@@ -21,6 +21,9 @@ from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray
 
+# Frames of recorded graphs, each of which also holds memory for an image of up to this size.
+_RECORDED, _PIXELS = (256, 1024, 4096), 1 << 20
+
 
 def propagate(
     sides: tuple[Side, Side],
@@ -49,8 +52,12 @@ def propagate(
             return pipeline.describe_in(rows, layout, frames, options)
 
         with torch.no_grad(), cuda_streams.using(device):
-            inputs = images[i].image()[None], upload.upload_frames(maps, device)
-            values: Tensor = graphs.recorded(work, ("describe", layout, options), *inputs)
+            pixels = images[i].image()[None]
+            sizes = _RECORDED if pixels.numel() <= _PIXELS else ()
+            size = next((size for size in sizes if len(maps) <= size), None)
+            key = None if size is None else ("describe", layout, options)
+            frames = upload.upload_frames(maps, size or 0, device)
+            values: Tensor = graphs.recorded(work, key, pixels, frames)
             pending = cuda_streams.download(values[: len(maps)])
         return lambda: pending.wait().numpy()
 

@@ -81,12 +81,11 @@ class Kind:
 
         Sides are rounded up to 2ᵏ or 3 · 2ᵏ⁻¹, so that there are few different kinds.
         """
-        h, w = (rounded_up(n) for n in self.size)
+        h, w = (_rounded_up(n) for n in self.size)
         return replace(self, shape=(h, w, *self.shape[2:]))
 
 
-def rounded_up(length: int) -> int:
-    """Return the smallest 2ᵏ or 3 · 2ᵏ⁻¹ that is at least ``length``."""
+def _rounded_up(length: int) -> int:
     power = 1 << (length - 1).bit_length()
     return power * 3 // 4 if length <= power * 3 // 4 else power
 
@@ -176,16 +175,9 @@ def upload_padded(images: Sequence[Image], kind: Kind, count: int, device: Any) 
     return cuda_streams.upload(buffer, device).view(TYPES[kind.type]).view(rows.shape)
 
 
-def upload_frames(maps: NDArray[np.float64], device: Any) -> Tensor:
-    """Return frames (n, 2, 3) on the device, followed by copies of the first one.
-
-    Their number is rounded up, so that a recorded graph serves many numbers.
-    """
-    count = max(_MIN_FRAMES, rounded_up(len(maps)))
-    return upload_rows([maps, np.repeat(maps[:1], count - len(maps), 0)], device)
-
-
-_MIN_FRAMES = 64
+def upload_frames(maps: NDArray[np.float64], count: int, device: Any) -> Tensor:
+    """Return frames (n, 2, 3) on the device, followed by copies of the first up to ``count``."""
+    return upload_rows([maps, np.repeat(maps[:1], max(0, count - len(maps)), 0)], device)
 
 
 def as_tensor(values: Any, device: Any) -> Tensor:

@@ -40,7 +40,7 @@ from caloric.frames import sigmas
 from caloric.matching import models
 from caloric.matching.equations import PLANAR_WINDOW
 from caloric.matching.models import Box
-from caloric.runtime.indexing import count_of_distinct
+from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -160,9 +160,9 @@ class Estimate:
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cells (m,) of the matches in both images, two thresholds wide."""
+        """The cells (m, 2) of the matches in both images, two thresholds wide."""
         p, q = (np.round(v / (2 * self.threshold)).astype(np.int64) for v in (self.p, self.q))
-        return p[:, 0] + (p[:, 1] << 32), q[:, 0] + (q[:, 1] << 32)
+        return p, q
 
     @cached_property
     def distinct(self) -> int:
@@ -172,8 +172,7 @@ class Estimate:
     def count_distinct(self, counted: NDArray[np.bool_]) -> int:
         """Return the number of those matches (m,) whose positions differ in both images."""
         p, q = (cells[counted] for cells in self._cells)
-        _, first = np.unique(p, return_index=True)
-        return count_of_distinct(q[first])
+        return len(first_of_cells(q[first_of_cells(p)]))
 
 
 def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int]) -> Evidence:
@@ -228,7 +227,8 @@ def is_line(points: FloatArray) -> bool:
     """Return whether points (m, 2) are on a line, up to 1 % of its length."""
     if len(points) < 2:
         return True
-    narrow, wide = np.linalg.eigvalsh(np.cov(points.T))
+    x, y = (v - v.mean() for v in points.T)
+    narrow, wide = np.linalg.eigvalsh([[x @ x, x @ y], [x @ y, y @ y]])
     return bool(narrow <= 1e-4 * wide)
 
 

@@ -14,7 +14,6 @@ from caloric.matching.fitting import Correspondences
 from caloric.matching.models import Box
 from caloric.matching.robust import GeometryEstimator
 from caloric.runtime import tables
-from caloric.runtime.indexing import count_of_distinct
 from caloric.types import FloatArray, GeometryModel
 
 
@@ -205,7 +204,7 @@ def estimate_with_evidence(
 def _has_distinct(positions: FloatArray, number: int) -> bool:
     """Return whether at least ``number`` of the positions (m, 4) are distinct."""
     few = positions[: 4 * number]  # almost always enough
-    return any(count_of_distinct(part @ _GENERIC) >= number for part in (few, positions))
+    return any(len(np.unique(part @ _GENERIC)) >= number for part in (few, positions))
 
 
 def refitted(

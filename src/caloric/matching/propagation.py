@@ -104,7 +104,7 @@ def propagate(
     ``inliers`` are the positions (m, 2) of verified matches in both images.
     """
     points = list(inliers)
-    first = threads.each(lambda s: np.flatnonzero(_are_first(s.frames[:, :, 2])), sides)
+    first = [np.flatnonzero(_are_first(side.frames[:, :, 2])) for side in sides]
     rows: list[list[NDArray[np.intp]]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
