@@ -10,22 +10,24 @@ from typing import Any
 
 from torch import Tensor
 
-from caloric.gpu import density, extrema, refinement, scalespace
+from caloric.gpu import density, extrema, gray, refinement, scalespace
 from caloric.gpu.pyramid import FrameBlock, Measurement, Peaks, Pyramid
 from caloric.gpu.refinement import Octaves
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The implementations of five stages.
+    """The implementations of six stages.
 
-    ``build`` returns pyramids, ``find`` extrema, ``harmonics`` the densities around frames,
-    ``halved`` an image at half its size, and ``refined`` the outcome of refinement. Sizes (b, 2) of
-    images, heights and widths, are None if the images are as large as their layout.
+    ``gray`` returns color images of bytes in grayscale, ``build`` pyramids, ``find`` extrema,
+    ``harmonics`` the densities around frames, ``halved`` an image at half its size, and ``refined``
+    the outcome of refinement. Sizes (b, 2) of images, heights and widths, are None if the images
+    are as large as their layout.
     ``compiled`` is True for Triton kernels, which support any sizes. They never synchronize with
     the device, so calls can be recorded in CUDA graphs.
     """
 
+    gray: Callable[[Tensor], Tensor]
     build: Callable[[Tensor, Pyramid, Tensor | None], Tensor]
     find: Callable[[Tensor, Pyramid, float, float, int, Tensor | None], Peaks]
     harmonics: Callable[
@@ -37,8 +39,8 @@ class Backend:
 
 
 _TORCH = Backend(
-    scalespace.build, extrema.find, density.measure, refinement.halved, refinement.refined,
-    compiled=False,
+    gray.of_bytes, scalespace.build, extrema.find, density.measure, refinement.halved,
+    refinement.refined, compiled=False,
 )  # fmt: skip
 
 
@@ -53,6 +55,7 @@ def _triton() -> Backend | None:
         from caloric.gpu import (
             density_kernels,
             extrema_kernels,
+            gray_kernels,
             patch_kernels,
             refinement_kernels,
             scalespace_kernels,
@@ -60,6 +63,6 @@ def _triton() -> Backend | None:
     except ImportError:
         return None
     return Backend(
-        scalespace_kernels.build, extrema_kernels.find, density_kernels.measure,
-        patch_kernels.halved, refinement_kernels.refined, compiled=True,
+        gray_kernels.of_bytes, scalespace_kernels.build, extrema_kernels.find,
+        density_kernels.measure, patch_kernels.halved, refinement_kernels.refined, compiled=True,
     )  # fmt: skip

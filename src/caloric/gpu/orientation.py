@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from caloric.detector import affine_shape, orientation
-from caloric.gpu import pooling
+from caloric.gpu import extrema, pooling
 from caloric.gpu.reader import Reader
 
 _MAX_PEAKS = orientation.ORDER  # of a harmonic series of this order
@@ -54,7 +54,7 @@ def oriented(
     if slots is None:
         slots = int(counts.max())
     # The surplus goes to an extra slot, which is dropped.
-    slot = torch.where(is_peak, is_peak.cumsum(1) - 1, slots).clamp_max(slots)
+    slot = torch.where(is_peak, extrema.ranks(is_peak), slots).clamp_max(slots)
     source = torch.zeros((b, slots + 1), dtype=torch.int64, device=maps.device)
     source.scatter_(1, slot, _dominant_first(origin).expand(b, -1))
     source = source[:, :slots]

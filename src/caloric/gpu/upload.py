@@ -11,7 +11,7 @@ from torch import Tensor
 
 from caloric.descriptor.engine import check_intensities
 from caloric.errors import InputError
-from caloric.gpu import cuda_streams
+from caloric.gpu import backend, cuda_streams
 from caloric.image.pixels import (
     as_image,
     as_unit_range,
@@ -204,6 +204,8 @@ def to_gray(pixels: Tensor, layout: str) -> Tensor:
     """
     if layout == GRAY:
         return pixels
+    if pixels.dtype == torch.uint8 and layout == "arrays" and pixels.shape[3:] == (3,):
+        return backend.of(pixels.device).gray(pixels)
     values = _unit_range(pixels)
     if values.ndim == 3:
         return values

@@ -196,7 +196,7 @@ def rec601(red: Any, green: Any, blue: Any) -> Any:
 
 
 @cache
-def _weighted_levels() -> list[NDArray[np.float32]]:
+def weighted_levels() -> list[NDArray[np.float32]]:
     """Return the weighted values (256,) of bytes in each channel of :func:`rec601`."""
     levels = as_unit_range(np.arange(256, dtype=np.uint8), "levels")
     return [np.asarray(weight * levels, np.float32) for weight in _REC601]
@@ -204,7 +204,7 @@ def _weighted_levels() -> list[NDArray[np.float32]]:
 
 def _rec601_of_bytes(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return :func:`rec601` of bytes (h, w, 3) by tables, with the same result in less time."""
-    channels = zip(cv2.split(pixels), _weighted_levels(), strict=True)
+    channels = zip(cv2.split(pixels), weighted_levels(), strict=True)
     gray, *others = (np.asarray(cv2.LUT(channel, table), np.float32) for channel, table in channels)
     for other in others:
         gray += other

@@ -187,7 +187,7 @@ def distinct(maps: FloatArray, keep: int) -> NDArray[np.intp]:
     half a σ wide in position, a quarter in the logarithms of scale and stretch, and 20 degrees in
     orientation.
     """
-    strips = threads.strips(len(maps), 2048)
+    strips = threads.strips(len(maps), 8192)
     cells = threads.each(lambda rows: hashes(_cells(maps[rows.start : rows.stop])), strips)
     first = first_of_equal(np.concatenate(cells)) if cells else np.zeros(0, np.intp)
     return np.concatenate([np.arange(keep), first[first >= keep]])

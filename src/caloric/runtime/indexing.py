@@ -1,6 +1,5 @@
 """Indexing of results that consist of several arrays of the same length."""
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,22 +17,9 @@ def rows(index: Any, count: int) -> Any:
 def first_of_cells(cells: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return the index of the first occurrence of each distinct row of integers (n, k), sorted.
 
-    This is much faster than ``np.unique(cells, axis=0)``. Each row is compared by one number: its
-    position in the box of all rows or, if there are too many positions, a 64-bit hash.
+    Rows are compared by 64-bit hashes, which is much faster than ``np.unique(cells, axis=0)``.
     """
-    bits = len(cells).bit_length()
-    low = [int(column.min()) for column in cells.T] if bits else []
-    sizes = [int(v.max()) - first + 1 for v, first in zip(cells.T, low, strict=False)]
-    if bits == 0 or prod(sizes) >= 1 << (62 - bits):
-        return first_of_equal(hashes(cells))
-    keys = np.zeros(len(cells), np.int64)
-    for column, first, size in zip(cells.T, low, sizes, strict=True):
-        keys = keys * size + (column - first)
-    keys = keys << bits | np.arange(len(cells))  # sorting numbers is faster than sorting indices
-    keys.sort()
-    positions, is_first = keys >> bits, np.ones(len(keys), bool)
-    np.not_equal(positions[1:], positions[:-1], out=is_first[1:])
-    return np.sort(keys[is_first] & ((1 << bits) - 1))
+    return first_of_equal(hashes(cells))
 
 
 def hashes(cells: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -49,6 +35,12 @@ def hashes(cells: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def first_of_equal(numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the index of the first occurrence of each distinct number (n,), sorted."""
-    _, first = np.unique(numbers, return_index=True)
-    return np.sort(first)
+    """Return the index of the first occurrence of each distinct number (n,), sorted.
+
+    The sort of ``np.unique`` is stable and takes three times as long.
+    """
+    order = np.argsort(numbers)
+    ordered = numbers[order]
+    is_new = np.ones(len(numbers), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return np.sort(np.minimum.reduceat(order, np.flatnonzero(is_new))) if len(order) else order
