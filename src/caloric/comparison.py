@@ -169,7 +169,12 @@ def prepared(images: Sequence[Any], device: str) -> list[Any]:
         octaves = on_device.prepared_images(images, target)
         if octaves is not None:
             return octaves
-    return threads.each(lambda image: refinement.prepared(inputs.gray(image)), images)
+
+    def on_cpu(image: Any) -> Any:
+        gray = inputs.gray(image)
+        return refinement.prepared(gray) if min(gray.shape) >= 2 else gray
+
+    return threads.each(on_cpu, images)
 
 
 def refined(

@@ -53,10 +53,16 @@ def prepared(image: Any, device: Any) -> Octaves:
 
 
 def prepared_images(images: Sequence[Any], device: Any) -> list[Octaves] | None:
-    """Return the octaves of images of any form; None if the memory of the device runs out."""
+    """Return the octaves of images of any form.
+
+    The result is None if the memory of the device runs out, or if an image has hardly any pixels.
+    """
+    opened = [upload.prepared(_opened(image)) for image in images]
+    if any(min(Kind.of(image).size) < 2 for image in opened):
+        return None
 
     def work() -> list[Octaves]:
-        return [prepared(_opened(image), device) for image in images]
+        return [prepared(image, device) for image in opened]
 
     return devices.unless_out_of_memory(work, "refining matches")
 
