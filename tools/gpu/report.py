@@ -35,6 +35,9 @@ def lines(report: Report) -> list[str]:
     )
     both = report["views"]["milliseconds, both images"]
     result.append(f"all simulated views of two images: {both:.0f} ms")
+    for name, case in report["whole pairs"].items():
+        took = ", ".join(f"{v:.0f}" for v in case["milliseconds"])
+        result.append(f"match_images, {name}: {took} ms")
     for name, one in report["precision"].items():
         result.append(f"{name}: {one['device']:.0f} ms, {one['cpu']:.0f} ms on the CPU")
     for name, counts in report["images"].items():
@@ -54,6 +57,7 @@ def failures(report: Report) -> list[str]:
     small, large = (report["arrays"][name]["color"] for name in SIZES)
     stages = report["images"][next(iter(SIZES))]["stages"]["milliseconds an image"]
     described = report["description"]["6 harmonics, float16"]["million frames a second"]
+    whole = report["whole pairs"]
     nvjpeg = files.get("images a second, decoded by the gpu", np.inf)
     checks = {
         "at least 99% of frames agree with the CPU": agreement["least share of an image"] >= 0.99,
@@ -74,6 +78,12 @@ def failures(report: Report) -> list[str]:
         "the same matches of 40 pairs as on the CPU": pairs["matches that differ"] == 0,
         "all views of two images in 60 ms": report["views"]["milliseconds, both images"] <= 60,
         "5 million frames per second": described >= 5,
+        "12 megapixels at 200 images per second": report["sizes"]["4,000 x 3,000"][
+            "images a second"
+        ]
+        >= 200,
+        "`match_images` in 40 ms": max(whole["default"]["milliseconds"]) <= 40,
+        "`match_images` with views in 120 ms": max(whole["views=8"]["milliseconds"]) <= 120,
         "a batch that does not fit into memory is halved": bool(report["out of memory"]["log"]),
         "a halved batch gives the same descriptors": report["out of memory"][
             "lowest cosine to all at once"

@@ -228,11 +228,9 @@ def views(directory: Path, device: str, log: Log) -> Report:
 
 WHOLE = 8000  # features of an image at most
 _SCENES = 3  # that are photographed twice
-_CASES: dict[str, dict[str, Any]] = {
-    "default": {}, "without propagation": {"propagate": False},
-    "without refinement": {"refine": False}, "simulated views": {"views": 8},
-    "simulated views, without propagation": {"views": 8, "propagate": False},
-}  # fmt: skip
+_CASES: tuple[dict[str, Any], ...] = (
+    {}, {"propagate": False}, {"refine": False}, {"views": 8}, {"views": 8, "propagate": False},
+)  # fmt: skip
 
 
 def whole_pairs(directory: Path, device: str, log: Log) -> Report:
@@ -243,8 +241,9 @@ def whole_pairs(directory: Path, device: str, log: Log) -> Report:
     map_ = cv2.getPerspectiveTransform(corners, moved)
     views = [np.asarray(cv2.warpPerspective(image, map_, (800, 640))) for image in images]
     report: Report = {}
-    for name, options in _CASES.items():
-        log(f"whole pairs: {name}")
+    for options in _CASES:
+        name = ", ".join(f"{key}={value}" for key, value in options.items()) or "default"
+        log(f"match_images: {name}")
         rows = []
         for a, b in zip(images, views, strict=True):
             match = partial(match_images, a, b, max_features=WHOLE, device=device, **options)

@@ -54,6 +54,18 @@ def _pairs(report: Report) -> str:
     return table(["`caloric.match`, 4,096 x 4,096 features", "pairs per second"], rows)
 
 
+def _whole_pairs(report: Report) -> str:
+    rows = [
+        [f"`{name}`" if "=" in name else name, _range(case["milliseconds"], ".0f"), _range(case["inliers"], ",")]
+        for name, case in report["whole pairs"].items()
+    ]
+    return table(["`match_images`", "milliseconds", "inliers"], rows)
+
+
+def _range(values: list[float], form: str) -> str:
+    return f"{min(values):{form}} to {max(values):{form}}"
+
+
 def _stages(report: Report) -> str:
     stages = next(iter(report["images"].values()))["stages"]
     copy = report["limits"]["copy, terabytes a second"]
@@ -129,7 +141,8 @@ def page(report: Report) -> str:
     oxford = [[name, f"{value:.4f}"] for name, value in report.get("oxford", {}).items()]
     return render(
         "gpu.md", arrays=_arrays(report), files_table=_files(report["files"], report["about"]),
-        sizes_table=_sizes(report["sizes"]), pairs_table=_pairs(report), missed=failures(report), alone=_alone(report),
+        sizes_table=_sizes(report["sizes"]), pairs_table=_pairs(report),
+        whole_pairs_table=_whole_pairs(report), missed=failures(report), alone=_alone(report),
         precision_table=table(["milliseconds", "device", "CPU"], precision),
         stages=_stages(report), first_size=next(iter(report["images"])),
         description_table=_description(report), memory=report["out of memory"],
@@ -137,5 +150,5 @@ def page(report: Report) -> str:
             ["kernel", "difference"], [[k, f"{v:.1e}"] for k, v in report["kernels"].items()]
         ),
         oxford_table=table(["", "mAP"], oxford),
-        **{name: part for name, part in report.items() if name not in ("arrays", "out of memory")},
+        **{name: part for name, part in report.items() if " " not in name and name != "arrays"},
     )  # fmt: skip
