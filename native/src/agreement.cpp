@@ -1,6 +1,7 @@
 // The agreement of matches with their neighbors; caloric.matching.agreement has the formulas.
 #include <cmath>
 
+#include "matrices.hpp"
 #include "parallel.hpp"
 #include "points.hpp"
 
@@ -23,50 +24,68 @@ double surprise(i64 count, double mean, const std::vector<double> &log_factorial
   return -logarithm / std::log(10.0);
 }
 
+// A match: its points in both images and its local affine map, with the scale and the rotation of the map.
+struct LocalMatch {
+  double p[2], q[2];
+  Matrix2 map;
+  double scale, log_scale, rotation;
+};
+
+LocalMatch local_match(const double *first, const double *second) {
+  const Matrix2 map = Matrix2::of_frame(second) * Matrix2::of_frame(first).inverse();
+  const double log_scale = 0.5 * std::log(std::max(std::abs(map.determinant()), 1e-12));
+  // The rotation of the polar decomposition.
+  const double rotation = std::atan2(map.c - map.b, map.a + map.d);
+  return {{first[2], first[5]}, {second[2], second[5]}, map, std::exp(log_scale), log_scale, rotation};
+}
+
 // Writes the scores of matches from `first` to before `last`.
-void score_some(const PointGrid &grid, const i64 *rows, const LocalMatches &matches, i64 first, i64 last,
+void score_some(const PointGrid &grid, const i64 *rows, const std::vector<LocalMatch> &matches, i64 first, i64 last,
                 const std::vector<i64> &neighbors, const AgreementConstants &constants, double *scores) {
   const i64 number = std::min(neighbors.back() + 1, grid.size());  // a match may be its own nearest
   std::vector<double> squares(number);
   std::vector<i64> indices(number);
   std::vector<double> log_factorials(number + 1);
   for (i64 k = 2; k <= number; ++k) log_factorials[k] = log_factorials[k - 1] + std::log((double)k);
-  for (i64 match = first; match < last; ++match) {
-    const double *p = matches.p + 2 * match, *q = matches.q + 2 * match, *map = matches.maps + 4 * match;
-    grid.find(p, number, squares.data(), indices.data());
+  for (i64 i = first; i < last; ++i) {
+    const LocalMatch &match = matches[i];
+    grid.find(match.p, number, squares.data(), indices.data());
     i64 agreeing = 0, seen = 0;
     double expected = 0, best = 0;
     for (const i64 limit : neighbors) {
       for (; seen < std::min(limit + 1, number); ++seen) {
         const double distance = std::sqrt(squares[seen]);
         if (!(distance > constants.same)) continue;
-        const i64 other = rows[indices[seen]];
-        const double x = matches.p[2 * other] - p[0], y = matches.p[2 * other + 1] - p[1];
-        const double right = map[0] * x + map[1] * y - matches.q[2 * other] + q[0];
-        const double down = map[2] * x + map[3] * y - matches.q[2 * other + 1] + q[1];
-        const double tolerance =
-            matches.scales[match] * (constants.tolerance + constants.relative_tolerance * distance);
+        const LocalMatch &other = matches[rows[indices[seen]]];
+        const double x = other.p[0] - match.p[0], y = other.p[1] - match.p[1];
+        const double right = match.map.a * x + match.map.b * y - other.q[0] + match.q[0];
+        const double down = match.map.c * x + match.map.d * y - other.q[1] + match.q[1];
+        const double tolerance = match.scale * (constants.tolerance + constants.relative_tolerance * distance);
         const double square = tolerance * tolerance;
-        double turn = std::abs(matches.rotations[other] - matches.rotations[match]);
+        double turn = std::abs(other.rotation - match.rotation);
         turn = std::min(turn, 2 * PI - turn);
-        const double stretch = std::abs(matches.log_scales[other] - matches.log_scales[match]);
+        const double stretch = std::abs(other.log_scale - match.log_scale);
         agreeing +=
             right * right + down * down < square && turn < constants.max_rotation && stretch < constants.max_scale;
         expected += constants.chance * std::min(PI * square / constants.area, 1.0);
       }
       best = std::max(best, surprise(agreeing, expected, log_factorials));
     }
-    scores[match] = best;
+    scores[i] = best;
   }
 }
 
 }  // namespace
 
-void score_agreement(const PointGrid &grid, const i64 *rows, const LocalMatches &matches, i64 count,
+void score_agreement(const PointGrid &grid, const i64 *rows, const double *first, const double *second, i64 count,
                      const std::vector<i64> &neighbors, const AgreementConstants &constants, int threads,
                      double *scores) {
+  std::vector<LocalMatch> matches(count);
+  in_parallel(count, 1000, threads, [&](i64 begin, i64 end) {
+    for (i64 i = begin; i < end; ++i) matches[i] = local_match(first + 6 * i, second + 6 * i);
+  });
   in_parallel(count, PointGrid::searches(neighbors.back()), threads,
-              [&](i64 first, i64 last) { score_some(grid, rows, matches, first, last, neighbors, constants, scores); });
+              [&](i64 begin, i64 end) { score_some(grid, rows, matches, begin, end, neighbors, constants, scores); });
 }
 
 }  // namespace caloric

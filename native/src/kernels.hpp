@@ -10,6 +10,7 @@
 namespace caloric {
 
 using i64 = std::int64_t;
+using u64 = std::uint64_t;
 
 // ---- Scale space
 
@@ -266,19 +267,13 @@ void fit_model(const EquationsTask &task, Mixture mixture, const FitConstants &c
 
 class PointGrid;  // points.hpp
 
-// Matches of points p and q (count, 2), their local affine maps (count, 2, 2), and the scales, the logarithms of the
-// scales and the rotations of these: see caloric.matching.agreement.
-struct LocalMatches {
-  const double *p, *q, *maps, *scales, *log_scales, *rotations;
-};
-
 struct AgreementConstants {
   double tolerance, relative_tolerance, max_rotation, max_scale, same, chance, area;
 };
 
-// Writes the scores (count,) of matches. `rows` are the matches of which the grid has the points p; `neighbors` are the
-// numbers of neighbors, ascending.
-void score_agreement(const PointGrid &grid, const i64 *rows, const LocalMatches &matches, i64 count,
+// Writes the scores (count,) of matches of frames (count, 2, 3): see caloric.matching.agreement. `rows` are the matches
+// of which the grid has the points in the first image; `neighbors` are the numbers of neighbors, ascending.
+void score_agreement(const PointGrid &grid, const i64 *rows, const double *first, const double *second, i64 count,
                      const std::vector<i64> &neighbors, const AgreementConstants &constants, int threads,
                      double *scores);
 
@@ -293,6 +288,32 @@ struct PredictionTask {
 // the points p of the task.
 void predict_frames(const PointGrid &grid, const PredictionTask &task, const double *frames, i64 count, int threads,
                     double *maps, bool *good);
+
+// Refined matches: frames before and after (count, 2, 3), covariances (count, 2, 2) of their positions and statistics
+// (count, 3), as in caloric.matching.refinement.Outcome.
+struct RefinedMatches {
+  const double *before, *after, *shifts, *total_shifts, *statistics;
+};
+
+struct AcceptanceConstants {
+  double max_shift, max_stretch, max_cost, flat, decrease;
+};
+
+// Writes the frames (count, 2, 3), which of them moved (count,), and the covariances (count, 2, 2) of their positions
+// by image noise and by all errors.
+void accept_refined(const RefinedMatches &matches, i64 count, const AcceptanceConstants &constants, int threads,
+                    double *maps, bool *moved, double *covariances, double *totals);
+
+struct ViewCellConstants {
+  double xy_width, log_width, angle_width;
+  i64 angles;
+};
+
+// Writes the cells (count, 6) of frames (count, 2, 3) of simulated views.
+void find_view_cells(const double *maps, i64 count, const ViewCellConstants &constants, int threads, i64 *cells);
+
+// Writes the index of the first of each distinct row of cells (count, columns), in this order; returns their number.
+i64 find_first_of_cells(const i64 *cells, i64 count, i64 columns, i64 *first);
 
 // ---- Builds
 

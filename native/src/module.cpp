@@ -507,9 +507,11 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
   return {result.deviation, result.share};
 }
 
-void require_finite(const Points2 &points) {
-  for (std::size_t i = 0; i < points.size(); ++i)
-    require(std::abs(points.data()[i]) < 1e150, "points: expected finite numbers below 1e150");
+// Coordinates of points or frames.
+template <typename Array>
+void require_finite(const Array &values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    require(std::abs(values.data()[i]) < 1e150, "points: expected finite numbers below 1e150");
 }
 
 void make_grid(PointGrid *grid, Points2 points) {
@@ -535,21 +537,16 @@ void nearest_points(const PointGrid &grid, Points2 queries, int threads, Out<dou
   });
 }
 
-using Numbers = In<double, nb::ndim<1>>;
-
-void agreement(const PointGrid &grid, Indices rows, Points2 p, Points2 q, In<double, nb::shape<-1, 2, 2>> maps,
-               Numbers scales, Numbers log_scales, Numbers rotations, const std::vector<i64> &neighbors,
+void agreement(const PointGrid &grid, Indices rows, Maps a, Maps b, const std::vector<i64> &neighbors,
                const nb::dict &constants, int threads, Out<double, nb::ndim<1>> scores) {
-  const i64 count = (i64)p.shape(0);
-  for (const std::size_t size :
-       {q.shape(0), maps.shape(0), scales.shape(0), log_scales.shape(0), rotations.shape(0), scores.shape(0)})
-    require((i64)size == count, "q, maps, scales, log_scales, rotations, scores: expected one per match");
+  const i64 count = (i64)a.shape(0);
+  require((i64)b.shape(0) == count && (i64)scores.shape(0) == count, "b, scores: expected one per match");
   require((i64)rows.shape(0) == grid.size(), "rows: expected one per point of the grid");
   for (std::size_t i = 0; i < rows.size(); ++i)
     require(rows.data()[i] >= 0 && rows.data()[i] < count, "rows: index out of range");
   require(!neighbors.empty() && neighbors[0] > 0 && std::is_sorted(neighbors.begin(), neighbors.end()),
           "neighbors: expected positive numbers in ascending order");
-  require_finite(p);
+  require_finite(a);
   AgreementConstants c{};
   NamedConstants(constants)
       .read("tolerance", c.tolerance)
@@ -560,11 +557,11 @@ void agreement(const PointGrid &grid, Indices rows, Points2 p, Points2 q, In<dou
       .read("chance", c.chance)
       .read("area", c.area)
       .require_no_others();
-  const LocalMatches local{p.data(), q.data(), maps.data(), scales.data(), log_scales.data(), rotations.data()};
+  const double *first = a.data(), *second = b.data();
   const i64 *of_points = rows.data();
   double *result = scores.data();
   nb::gil_scoped_release released;
-  score_agreement(grid, of_points, local, count, neighbors, c, threads, result);
+  score_agreement(grid, of_points, first, second, count, neighbors, c, threads, result);
 }
 
 void predict(const PointGrid &grid, Points2 p, Points2 q, Maps frames, std::pair<double, double> size, i64 neighbors,
@@ -574,8 +571,7 @@ void predict(const PointGrid &grid, Points2 p, Points2 q, Maps frames, std::pair
   require((i64)p.shape(0) == grid.size() && p.shape(0) == q.shape(0), "p, q: expected one per point of the grid");
   require(neighbors >= 2 && neighbors <= grid.size(), "neighbors: expected 2 or more, at most one per point");
   require((i64)maps.shape(0) == count && (i64)good.shape(0) == count, "maps, good: expected one per frame");
-  for (std::size_t i = 0; i < frames.size(); ++i)
-    require(std::abs(frames.data()[i]) < 1e150, "frames: expected finite numbers below 1e150");
+  require_finite(frames);
   PredictionTask task{};
   NamedConstants(constants)
       .read("reach", task.reach)
@@ -594,6 +590,60 @@ void predict(const PointGrid &grid, Points2 p, Points2 q, Maps frames, std::pair
   bool *flags = good.data();
   nb::gil_scoped_release released;
   predict_frames(grid, task, first, count, threads, out, flags);
+}
+
+void accept(Maps before, Maps after, In<double, nb::shape<-1, 2, 2>> shifts,
+            In<double, nb::shape<-1, 2, 2>> total_shifts, In<double, nb::shape<-1, 3>> statistics,
+            const nb::dict &constants, int threads, Out<double, nb::shape<-1, 2, 3>> maps, Out<bool, nb::ndim<1>> moved,
+            Out<double, nb::shape<-1, 2, 2>> covariances, Out<double, nb::shape<-1, 2, 2>> totals) {
+  const i64 count = (i64)before.shape(0);
+  for (const std::size_t size : {after.shape(0), shifts.shape(0), total_shifts.shape(0), statistics.shape(0),
+                                 maps.shape(0), moved.shape(0), covariances.shape(0), totals.shape(0)})
+    require((i64)size == count, "expected one row per match");
+  AcceptanceConstants c{};
+  NamedConstants(constants)
+      .read("max_shift", c.max_shift)
+      .read("max_stretch", c.max_stretch)
+      .read("max_cost", c.max_cost)
+      .read("flat", c.flat)
+      .read("decrease", c.decrease)
+      .require_no_others();
+  const RefinedMatches matches{before.data(), after.data(), shifts.data(), total_shifts.data(), statistics.data()};
+  double *m = maps.data(), *noise = covariances.data(), *total = totals.data();
+  bool *flags = moved.data();
+  nb::gil_scoped_release released;
+  accept_refined(matches, count, c, threads, m, flags, noise, total);
+}
+
+void view_cells(Maps maps, const nb::dict &constants, int threads, Out<i64, nb::shape<-1, 6>> cells) {
+  const i64 count = (i64)maps.shape(0);
+  require((i64)cells.shape(0) == count, "cells: expected one row per frame");
+  ViewCellConstants c{};
+  NamedConstants(constants)
+      .read("xy_width", c.xy_width)
+      .read("log_width", c.log_width)
+      .read("angle_width", c.angle_width)
+      .read("angles", c.angles)
+      .require_no_others();
+  require(c.xy_width > 0 && c.log_width > 0 && c.angle_width > 0 && c.angles > 0, "constants: expected positive ones");
+  require_finite(maps);
+  const double *first = maps.data();
+  i64 *result = cells.data();
+  nb::gil_scoped_release released;
+  find_view_cells(first, count, c, threads, result);
+}
+
+// Returns the index of the first of each distinct row of cells (n, k).
+auto first_of_cells(In<i64, nb::ndim<2>> cells) {
+  const i64 count = (i64)cells.shape(0), columns = (i64)cells.shape(1);
+  const i64 *values = cells.data();
+  std::vector<i64> first(count);
+  {
+    nb::gil_scoped_release released;
+    first.resize(find_first_of_cells(values, count, columns, first.data()));
+  }
+  const std::size_t number = first.size();
+  return to_array(std::move(first), number);
 }
 
 // Writes the fitted matrix.
@@ -618,7 +668,7 @@ void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar,
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 15;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 16;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -647,12 +697,18 @@ NB_MODULE(caloric_native, m) {
       .def_prop_ro("is_dense", &PointGrid::is_dense)
       .def("nearest", &nearest_points, nb::arg("queries"), nb::arg("threads"), nb::arg("squares").noconvert(),
            nb::arg("indices").noconvert());
-  m.def("agreement", &agreement, nb::kw_only(), nb::arg("grid"), nb::arg("rows"), nb::arg("p"), nb::arg("q"),
-        nb::arg("maps"), nb::arg("scales"), nb::arg("log_scales"), nb::arg("rotations"), nb::arg("neighbors"),
-        nb::arg("constants"), nb::arg("threads"), nb::arg("scores").noconvert());
+  m.def("agreement", &agreement, nb::kw_only(), nb::arg("grid"), nb::arg("rows"), nb::arg("a"), nb::arg("b"),
+        nb::arg("neighbors"), nb::arg("constants"), nb::arg("threads"), nb::arg("scores").noconvert());
   m.def("predict", &predict, nb::kw_only(), nb::arg("grid"), nb::arg("p"), nb::arg("q"), nb::arg("frames"),
         nb::arg("size"), nb::arg("neighbors"), nb::arg("constants"), nb::arg("threads"), nb::arg("maps").noconvert(),
         nb::arg("good").noconvert());
+  m.def("accept", &accept, nb::kw_only(), nb::arg("before"), nb::arg("after"), nb::arg("shifts"),
+        nb::arg("total_shifts"), nb::arg("statistics"), nb::arg("constants"), nb::arg("threads"),
+        nb::arg("maps").noconvert(), nb::arg("moved").noconvert(), nb::arg("covariances").noconvert(),
+        nb::arg("totals").noconvert());
+  m.def("view_cells", &view_cells, nb::kw_only(), nb::arg("maps"), nb::arg("constants"), nb::arg("threads"),
+        nb::arg("cells").noconvert());
+  m.def("first_of_cells", &first_of_cells, nb::arg("cells"));
   m.def("pack", &pack, nb::arg("b"));
   m.def("product", &product, nb::arg("a"), nb::arg("b"), nb::arg("result").noconvert());
   nb::class_<Columns>(m, "Columns")

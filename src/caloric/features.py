@@ -13,7 +13,7 @@ from caloric.descriptor.normalize import OFFSET
 from caloric.errors import InputError, unknown
 from caloric.frames import Frames
 from caloric.runtime.files import replacing
-from caloric.runtime.indexing import rows
+from caloric.runtime.indexing import rows, select
 from caloric.types import Encoding
 
 _FORMAT = 2
@@ -77,7 +77,7 @@ class Features:
     def __getitem__(self, index: Any) -> "Features":
         """Return the features selected by a slice, a mask, an array of indices or one index."""
         index = rows(index, len(self))
-        return replace(self, frames=self.frames[index], descriptors=self.descriptors[index])
+        return replace(self, frames=self.frames[index], descriptors=select(self.descriptors, index))
 
     def _repr_html_(self) -> str:
         return self.frames.html_table(repr(self))

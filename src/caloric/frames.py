@@ -18,7 +18,7 @@ from caloric.errors import InputError
 from caloric.image.scalespace import SCALES, octave_and_layer
 from caloric.runtime import tables
 from caloric.runtime.arrays import at_least, namespace
-from caloric.runtime.indexing import rows
+from caloric.runtime.indexing import rows, select
 from caloric.types import ArrayOrTensor, FloatArray
 
 # kornia cuts patches of ±1 around a LAF, and its detectors return LAFs of 6σ.
@@ -127,7 +127,7 @@ class Frames:
     def __getitem__(self, index: Any) -> "Frames":
         """Return the frames selected by a slice, a mask, an array of indices or one index."""
         index = rows(index, len(self))
-        return Frames(self.maps[index], self.scores[index])
+        return Frames(select(self.maps, index), self.scores[index])
 
     def __repr__(self) -> str:
         """Return a summary in one line."""

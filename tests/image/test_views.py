@@ -8,6 +8,7 @@ import photographs
 from caloric.image import views
 from caloric.image.pixels import Source, source, to_gray
 from caloric.image.views import TILTS, View, render, views_of
+from caloric.runtime import native
 from marks import exact_sampling
 
 SIZE = (300, 400)
@@ -88,6 +89,13 @@ def test_similar_frames_are_kept_once():
     scaled[:, :, :2] *= 2
     rotated[:, :, :2] = rotated[:, :, :2] @ [[0, -1], [1, 0]]
     assert len(views.distinct(np.concatenate([maps, scaled, rotated]), 0)) == 120
+
+
+@pytest.mark.skipif(native.core() is None, reason="no compiled core")
+def test_the_cells_of_the_core_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    maps = rng.normal(0, 3, (5000, 2, 3)) * rng.choice([0, 1e-3, 1, 50], (5000, 1, 1))
+    np.testing.assert_array_equal(views._cells_by_core(maps), views._cells(maps))
 
 
 def test_a_long_image_has_fewer_views():

@@ -73,6 +73,29 @@ def test_the_core_and_numpy_agree(pair):
             assert np.abs(np.log(np.quantile(np.divide(*variances), [0.01, 0.99]))).max() < 0.01
 
 
+@pytest.mark.skipif(native.core() is None, reason="no compiled core")
+def test_the_core_and_numpy_accept_the_same_matches(pair):
+    maps_a, maps_b = frames_of(pair)
+    before = np.concatenate([maps_b, maps_b[:8]])
+    end = refinement.descend(*map(unit, pair[:2]), np.concatenate([maps_a, maps_a[:8]]), before)
+    maps, statistics = end.maps[-8:], end.statistics[-8:]
+    maps[0, 0, 2] += 100
+    maps[1, :, :2] *= 2
+    maps[2, :, :2] = 0
+    maps[3] = np.nan
+    statistics[4, 1] = statistics[4, 0]
+    statistics[5, 1:] = 0.6, 1
+    statistics[6, 2] = 0
+    end.total_shifts[-1, 0, 0] = np.inf
+    core, numpy = (
+        accept(before, end) for accept in (refinement._accepted_by_core, refinement._accepted)
+    )
+    assert 0.5 * len(before) < core.moved.sum() < len(before)
+    assert not core.moved[-8:].any()
+    for name in ("maps", "moved", "covariances", "total_covariances"):
+        np.testing.assert_array_equal(getattr(core, name), getattr(numpy, name))
+
+
 @pytest.mark.parametrize("kind", ["", "0"])
 def test_frames_with_a_high_cost_are_given_up_before_the_first_step(pair, kind):
     pixels, (a, b) = [unit(image) for image in pair[:2]], frames_of(pair)

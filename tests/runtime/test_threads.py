@@ -44,6 +44,21 @@ def test_each_uses_the_requested_number_of_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("number", ["1", "3"])
+def test_a_computation_is_begun_once_and_its_error_is_raised(number, monkeypatch):
+    monkeypatch.setenv(threads.SETTING, number)
+    calls = []
+    result = threads.begin(lambda: calls.append(threading.get_ident()) or 5)
+    assert (result(), result()) == (5, 5)
+    assert (calls == [threading.get_ident()]) == (number == "1")
+
+    def failing():
+        raise KeyError("three")
+
+    with pytest.raises(KeyError, match="three"):
+        threads.begin(failing)()
+
+
+@pytest.mark.parametrize("number", ["1", "3"])
 def test_an_error_in_one_block_is_raised_in_the_caller(number, monkeypatch):
     monkeypatch.setenv(threads.SETTING, number)
     done = []

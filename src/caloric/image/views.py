@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.image.pixels import Source
-from caloric.runtime import threads
-from caloric.runtime.indexing import first_of_equal, hashes
+from caloric.runtime import native, threads
+from caloric.runtime.indexing import first_of_cells
 from caloric.types import FloatArray
 
 # Every oblique view up to the largest tilt is within a relative tilt of 1.71 of one of these, and
@@ -187,15 +187,27 @@ def distinct(maps: FloatArray, keep: int) -> NDArray[np.intp]:
     half a σ wide in position, a quarter in the logarithms of scale and stretch, and 20 degrees in
     orientation.
     """
-    strips = threads.strips(len(maps), 8192)
-    cells = threads.each(lambda rows: hashes(_cells(maps[rows.start : rows.stop])), strips)
-    first = first_of_equal(np.concatenate(cells)) if cells else np.zeros(0, np.intp)
+    first = first_of_cells(_cells(maps) if native.core() is None else _cells_by_core(maps))
     return np.concatenate([np.arange(keep), first[first >= keep]])
 
 
 _CELL_XY = 0.5  # σ
 _CELL_LOG = 0.25
 _CELL_ANGLE = np.radians(20)
+_ANGLES = round(2 * pi / _CELL_ANGLE)
+
+
+def _cells_by_core(maps: FloatArray) -> NDArray[np.int64]:
+    """Return the same as :func:`_cells`, by the compiled core."""
+    cells = np.empty((len(maps), 6), np.int64)
+    native.core().view_cells(
+        maps=np.ascontiguousarray(maps, np.float64), threads=threads.usable(), cells=cells,
+        constants={
+            "xy_width": _CELL_XY, "log_width": _CELL_LOG, "angle_width": _CELL_ANGLE,
+            "angles": _ANGLES,
+        },
+    )  # fmt: skip
+    return cells
 
 
 def _cells(maps: FloatArray) -> NDArray[np.int64]:
@@ -208,7 +220,7 @@ def _cells(maps: FloatArray) -> NDArray[np.int64]:
     stretch = np.log(np.maximum(plus + minus, 1e-300) / np.maximum(np.abs(plus - minus), 1e-300))
     xy = maps[:, :, 2] / (_CELL_XY * np.exp(_CELL_LOG * scale))[:, None]
     # The axes of the ellipse in the image are at (direction + axes) / 2.
-    angle = np.round(direction / _CELL_ANGLE) % round(2 * pi / _CELL_ANGLE)
+    angle = np.round(direction / _CELL_ANGLE) % _ANGLES
     shape = stretch[:, None] * np.stack([np.cos(direction + axes), np.sin(direction + axes)], 1)
     cells = np.concatenate([xy, scale[:, None], shape / (2 * _CELL_LOG), angle[:, None]], 1)
     return np.round(cells).astype(np.int64)

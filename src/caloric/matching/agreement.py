@@ -17,6 +17,7 @@ from caloric.frames import determinants
 from caloric.matching.points import PointIndex
 from caloric.matching.sampling import local_maps
 from caloric.runtime import native, threads
+from caloric.runtime.indexing import select
 from caloric.types import FloatArray
 
 _NEIGHBORS = (6, 12, 18, 24)  # nearest matches in the first image
@@ -36,32 +37,25 @@ _MIN_SPREAD = 1e-3  # of orientations and scales that say something about the ge
 
 
 @dataclass(frozen=True, eq=False)
-class _Local:
-    """Positions (m, 2) of matches, and their local maps (m, 2, 2).
+class _Candidates:
+    """Matches of frames a and b, (m, 2, 3) each, and the area of the second image.
 
-    ``rotations`` and ``log_scales`` (m,) are those of the maps. ``chance`` is the probability that
-    rotation and scale of unrelated matches agree. It is 1 for orientations or scales that are the
-    same in a whole image, as those of upright frames.
+    ``chance`` is the probability that rotation and scale of unrelated matches agree. It is 1 for
+    orientations or scales that are the same in a whole image, as those of upright frames.
     """
 
-    p: FloatArray
-    q: FloatArray
-    maps: FloatArray
-    rotations: FloatArray
-    log_scales: FloatArray
+    a: FloatArray
+    b: FloatArray
+    area: float
     chance: float
 
     @classmethod
-    def of(cls, a: FloatArray, b: FloatArray) -> "_Local":
-        maps = local_maps(a, b)
-        # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
-        rotation = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
-        scale = 0.5 * np.log(np.maximum(np.abs(determinants(maps)), 1e-12))
+    def of(cls, a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> "_Candidates":
+        a, b = (np.ascontiguousarray(v, np.float64) for v in (a, b))
         rotated, scaled = (min(v) > _MIN_SPREAD for v in zip(_spreads(a), _spreads(b), strict=True))
         chance = _MAX_ROTATION / pi if rotated else 1.0
         chance *= 2 * _MAX_SCALE / _SCALE_RANGE if scaled else 1.0
-        p, q = (np.ascontiguousarray(frames[:, :, 2]) for frames in (a, b))
-        return cls(p, q, maps, rotation, scale, chance)
+        return cls(a, b, size_b[0] * size_b[1], chance)
 
 
 def scores(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> FloatArray:
@@ -72,9 +66,10 @@ def scores(a: FloatArray, b: FloatArray, size_b: tuple[float, float]) -> FloatAr
     result = np.zeros(len(a))
     if len(a) < 2:
         return result
-    local, rows = _Local.of(a, b), np.arange(len(a))
+    candidates, rows = _Candidates.of(a, b, size_b), np.arange(len(a))
     for _ in range(2):
-        result = _scores(local, rows, size_b[0] * size_b[1])
+        index = PointIndex.of(select(candidates.a, rows)[:, :, 2])
+        result = (_by_numpy if index.grid is None else _by_core)(candidates, rows, index)
         rows = np.flatnonzero(result > _SUPPORTED)
         if len(rows) < 2:
             break
@@ -104,49 +99,44 @@ def _spreads(maps: FloatArray) -> tuple[float, float]:
     return rotated, float(longest - length.min()) / longest
 
 
-def _scores(local: _Local, rows: NDArray[np.intp], area: float) -> FloatArray:
-    """Return the scores (m,) of all matches, by their neighbors among ``rows``."""
-    index = PointIndex.of(local.p[rows])
-    by = _by_numpy if index.grid is None else _by_core
-    return by(local, rows, area, index)
-
-
-def _by_core(local: _Local, rows: NDArray[np.intp], area: float, index: PointIndex) -> FloatArray:
+def _by_core(candidates: _Candidates, rows: NDArray[np.intp], index: PointIndex) -> FloatArray:
     """Return the same as :func:`_by_numpy`, by the compiled core."""
-    result = np.empty(len(local.p))
+    result = np.empty(len(candidates.a))
     native.core().agreement(
-        grid=index.grid, rows=rows, p=local.p, q=local.q, maps=local.maps,
-        scales=np.exp(local.log_scales), log_scales=local.log_scales, rotations=local.rotations,
-        neighbors=list(_NEIGHBORS), threads=threads.usable(), scores=result,
+        grid=index.grid, rows=rows, a=candidates.a, b=candidates.b, neighbors=list(_NEIGHBORS),
         constants={
             "tolerance": _TOLERANCE, "relative_tolerance": _RELATIVE_TOLERANCE, "same": _SAME,
-            "max_rotation": _MAX_ROTATION, "max_scale": _MAX_SCALE, "chance": local.chance,
-            "area": area,
+            "max_rotation": _MAX_ROTATION, "max_scale": _MAX_SCALE, "chance": candidates.chance,
+            "area": candidates.area,
         },
+        threads=threads.usable(), scores=result,
     )  # fmt: skip
     return result
 
 
-def _by_numpy(local: _Local, rows: NDArray[np.intp], area: float, index: PointIndex) -> FloatArray:
-    distance, nearest = index.nearest(local.p, min(_NEIGHBORS[-1] + 1, len(rows)))
+def _by_numpy(candidates: _Candidates, rows: NDArray[np.intp], index: PointIndex) -> FloatArray:
+    """Return the scores (m,) of all matches, by their neighbors among ``rows``."""
+    maps = local_maps(candidates.a, candidates.b)
+    # The rotation of the polar decomposition, and the logarithm of the root of the determinant.
+    rotations = np.arctan2(maps[:, 1, 0] - maps[:, 0, 1], maps[:, 0, 0] + maps[:, 1, 1])
+    log_scales = 0.5 * np.log(np.maximum(np.abs(determinants(maps)), 1e-12))
+    p, q = candidates.a[:, :, 2], candidates.b[:, :, 2]
+    distance, nearest = index.nearest(p, min(_NEIGHBORS[-1] + 1, len(rows)))
     near = rows[nearest]
-    x, y = (local.p[near, i] - local.p[:, i, None] for i in range(2))
+    x, y = (p[near, i] - p[:, i, None] for i in range(2))
     square = sum(  # of the distance between prediction and match
-        (
-            local.maps[:, i, :1] * x + local.maps[:, i, 1:] * y
-            - local.q[near, i] + local.q[:, i, None]
-        ) ** 2
+        (maps[:, i, :1] * x + maps[:, i, 1:] * y - q[near, i] + q[:, i, None]) ** 2
         for i in range(2)
-    )  # fmt: skip
-    tolerance = np.exp(local.log_scales)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
-    turn = np.abs(local.rotations[near] - local.rotations[:, None])
+    )
+    tolerance = np.exp(log_scales)[:, None] * (_TOLERANCE + _RELATIVE_TOLERANCE * distance)
+    turn = np.abs(rotations[near] - rotations[:, None])
     turn = np.minimum(turn, 2 * pi - turn)
-    stretch = np.abs(local.log_scales[near] - local.log_scales[:, None])
+    stretch = np.abs(log_scales[near] - log_scales[:, None])
     other = distance > _SAME  # a match is not its own neighbor
     agrees = other & (square < tolerance**2) & (turn < _MAX_ROTATION) & (stretch < _MAX_SCALE)
-    chance = local.chance * (pi * tolerance**2 / area).clip(None, 1.0)
+    chance = candidates.chance * (pi * tolerance**2 / candidates.area).clip(None, 1.0)
     chance = np.where(other, chance, 0.0)
-    best = np.zeros(len(local.p))
+    best = np.zeros(len(p))
     for neighbors in _NEIGHBORS:
         part = slice(0, neighbors + 1)
         best = np.maximum(best, _surprise(agrees[:, part].sum(1), chance[:, part].sum(1)))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from caloric.matching import models
 from caloric.matching.models import LineFit, PlaneFit, Units
 from caloric.runtime import native
+from caloric.runtime.indexing import select
 from caloric.types import FloatArray, GeometryModel
 
 _CELLS = 10  # across the longer side of an image, to count the matches around a match
@@ -104,7 +105,7 @@ class Problem:
         near = residuals < 2 * loss.window
         if not near.any():
             return None
-        p, q = p[near], q[near]
+        p, q = select(p, near), select(q, near)
         variances = np.zeros(len(p)) if variances is None else variances[near]
         units = Units.of(p, q)
         x, y = units.of_points(p), units.of_points(q)

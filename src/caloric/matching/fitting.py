@@ -32,7 +32,7 @@ _UNREFINED_ERROR = 0.3  # pixels: error of a match that was not refined
 
 def variances(covariances: FloatArray) -> FloatArray:
     """Return the mean variances (m,) of matches with covariances (m, 2, 2), in square pixels."""
-    variance = np.trace(covariances, axis1=1, axis2=2) / 2
+    variance = (covariances[:, 0, 0] + covariances[:, 1, 1]) / 2
     return np.where(np.isfinite(variance), variance, _UNREFINED_ERROR**2)
 
 

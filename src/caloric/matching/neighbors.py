@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from caloric.errors import InputError
 from caloric.runtime import native, progress, tables, threads
-from caloric.runtime.indexing import first_of_cells, rows
+from caloric.runtime.indexing import first_of_cells, rows, select
 from caloric.types import FloatArray
 
 _ROWS = 512  # rows of a per block, fewer if b is large
@@ -76,9 +76,13 @@ class Matches:
     def __getitem__(self, index: Any) -> "Matches":
         """Return the matches selected by a slice, mask, indices, or a single index."""
         index = rows(index, len(self))
-        optional = (self.refined, self.covariances, self.origin)
-        refined, covariances, origin = (None if v is None else v[index] for v in optional)
-        return Matches(self.indices[index], self.distances[index], refined, covariances, origin)
+        refined, covariances = (
+            None if v is None else select(v, index) for v in (self.refined, self.covariances)
+        )
+        origin = None if self.origin is None else self.origin[index]
+        return Matches(
+            select(self.indices, index), self.distances[index], refined, covariances, origin
+        )
 
     def __repr__(self) -> str:
         """Return a one-line summary."""
@@ -94,8 +98,8 @@ class Matches:
 
     def points(self, xy_a: FloatArray, xy_b: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the matched points (m, 2) in both images, refined if the matches are."""
-        second = xy_b[self.indices[:, 1]] if self.refined is None else self.refined[:, :, 2]
-        return xy_a[self.indices[:, 0]], second
+        second = select(xy_b, self.indices[:, 1]) if self.refined is None else self.refined[:, :, 2]
+        return select(xy_a, self.indices[:, 0]), second
 
 
 def as_descriptors(descriptors: object, which: str) -> NDArray[np.generic]:

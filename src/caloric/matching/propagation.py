@@ -21,6 +21,7 @@ from caloric.matching.points import PointIndex, are_first
 from caloric.matching.refinement import Refined
 from caloric.runtime import native, threads
 from caloric.runtime.arrays import inner
+from caloric.runtime.indexing import select
 from caloric.types import FloatArray
 
 _NEIGHBORS = 8  # inliers that determine the local map
@@ -105,18 +106,19 @@ def propagate(
     """
     points = list(inliers)
     first = [np.flatnonzero(_are_first(side.frames[:, :, 2])) for side in sides]
+    starts = [select(side.frames, its) for side, its in zip(sides, first, strict=True)]
     rows: list[list[NDArray[np.intp]]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
             index = PointIndex.of(points[i])
-            unmatched = first[i][_is_far(sides[i].frames[first[i], :, 2], index)]
+            unmatched = np.flatnonzero(_is_far(starts[i][:, :, 2], index))
             predicted = predict(
-                sides[i].frames[unmatched], index, points[j], (sides[i].size, sides[j].size)
+                select(starts[i], unmatched), index, points[j], (sides[i].size, sides[j].size)
             )
             tried = unmatched[predicted.rows]
-            frames = sides[i].frames[tried]
+            frames = select(starts[i], tried)
             refined = refine(i, frames, predicted.maps)
             ends = frames[:, :, 2], refined.xy  # in images i and j
             good = refined.moved & precise(refined.total_covariances)
@@ -126,7 +128,7 @@ def propagate(
             if is_allowed is not None:
                 good &= is_allowed(refined.xy)
             kept = np.flatnonzero(good)
-            rows[i].append(tried[kept])
+            rows[i].append(first[i][tried[kept]])
             refinements[i].append(refined[kept])
             points[i] = np.concatenate([points[i], ends[0][kept]])
             points[j] = np.concatenate([points[j], ends[1][kept]])
@@ -165,12 +167,12 @@ def _described(
 
 def _similar(side: Side, candidates: _Candidates, described: NDArray[np.generic]) -> Propagated:
     """Return the candidates whose descriptors are similar."""
-    a, b = side.decoded(described), side.decoded(side.descriptors[candidates.rows])
+    a, b = side.decoded(described), side.decoded(select(side.descriptors, candidates.rows))
     kept = np.flatnonzero(inner(a, b, 1) > MIN_COSINE * (inner(a, a, 1) * inner(b, b, 1)) ** 0.5)
-    difference = a[kept] - b[kept]
+    difference = select(a, kept) - select(b, kept)
     return Propagated(
-        candidates.rows[kept], candidates.maps[kept], candidates.covariances[kept],
-        described[kept], inner(difference, difference, 1) ** 0.5,
+        candidates.rows[kept], select(candidates.maps, kept), select(candidates.covariances, kept),
+        select(described, kept), inner(difference, difference, 1) ** 0.5,
     )  # fmt: skip
 
 
@@ -214,7 +216,7 @@ def _by_core(
         threads=threads.usable(), maps=maps, good=good,
     )  # fmt: skip
     kept = np.flatnonzero(good)
-    return Predictions(kept, maps[kept])
+    return Predictions(kept, select(maps, kept))
 
 
 def _by_numpy(

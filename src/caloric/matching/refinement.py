@@ -44,11 +44,13 @@ from caloric.matching.refinement_steps import (
     noise_of,
 )
 from caloric.runtime import native, threads
+from caloric.runtime.indexing import select
 from caloric.types import FloatArray, Pixels
 
 _MAX_SHIFT = 1.0  # σ of the second frame
 _MAX_STRETCH = 1.7  # of the second frame
 _MAX_FINAL_COST = 0.5
+_MIN_DECREASE = 1e-4  # share of the cost; smaller changes may be rounding errors
 _FLAT = 1e-4  # mean square gradient, for pixels in [0, 1], below which a patch counts as flat
 _BLOCK, _CORE_BLOCK = 512, 64  # matches per block, for NumPy and for the compiled core
 
@@ -86,8 +88,9 @@ class Refined:
     def __getitem__(self, rows: Any) -> "Refined":
         """Return the frames with the given rows: a mask, indices or a slice."""
         return Refined(
-            self.maps[rows], self.moved[rows], self.covariances[rows], self.total_covariances[rows]
-        )
+            select(self.maps, rows), self.moved[rows], select(self.covariances, rows),
+            select(self.total_covariances, rows),
+        )  # fmt: skip
 
     @property
     def xy(self) -> FloatArray:
@@ -180,9 +183,13 @@ def refine(
     if min(*image_a.shape, *image_b.shape) < 2 or len(a) == 0:
         return unrefined(b)
     end = (descent or descend)(image_a, image_b, a, b)
+    return (_accepted if native.core() is None else _accepted_by_core)(b, end)
+
+
+def _accepted(b: FloatArray, end: "Outcome") -> Refined:
+    """Return the frames after the steps, or before them where these are not accepted."""
     before, cost, power = end.statistics.T
-    # Smaller changes of the cost may be rounding errors.
-    better = cost < (1 - 1e-4) * before
+    better = cost < (1 - _MIN_DECREASE) * before
     fits = (power > _FLAT) & better & (cost < _MAX_FINAL_COST) & _allowed(b, end.maps)
     linear = end.maps[:, :, :2]
     with np.errstate(invalid="ignore"):
@@ -192,6 +199,28 @@ def refine(
     for covariances in (noise, total):
         covariances[~fits] = _UNKNOWN
     return Refined(np.where(fits[:, None, None], end.maps, b), fits, noise, total)
+
+
+def _accepted_by_core(b: FloatArray, end: "Outcome") -> Refined:
+    """Return the same as :func:`_accepted`, by the compiled core."""
+    before, after, shifts, total_shifts, statistics = (
+        np.ascontiguousarray(v, np.float64)
+        for v in (b, end.maps, end.shifts, end.total_shifts, end.statistics)
+    )
+    result = Refined(
+        np.empty(before.shape), np.empty(len(b), bool), np.empty(shifts.shape),
+        np.empty(shifts.shape),
+    )  # fmt: skip
+    native.core().accept(
+        before=before, after=after, shifts=shifts, total_shifts=total_shifts, statistics=statistics,
+        constants={
+            "max_shift": _MAX_SHIFT, "max_stretch": _MAX_STRETCH, "max_cost": _MAX_FINAL_COST,
+            "flat": _FLAT, "decrease": 1 - _MIN_DECREASE,
+        },
+        threads=threads.usable(), maps=result.maps, moved=result.moved,
+        covariances=result.covariances, totals=result.total_covariances,
+    )  # fmt: skip
+    return result
 
 
 _UNKNOWN = np.diag([np.inf, np.inf])  # covariance

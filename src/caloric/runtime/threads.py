@@ -102,6 +102,16 @@ def each(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     return results
 
 
+def begin(function: Callable[[], R]) -> Callable[[], R]:
+    """Start a computation on another thread; call the result, any number of times, to wait for it.
+
+    If the caller may not start threads, the first of these calls computes it.
+    """
+    if usable() < 2:
+        return cache(function)
+    return _pool(count()).submit(progress.inherited(function)).result
+
+
 _lock = Lock()
 _running = 0  # overlapping calls of single_threaded_blas
 _before: tuple[Any, int] | None = None
