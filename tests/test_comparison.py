@@ -88,10 +88,11 @@ def test_one_match_per_position_of_simulated_views():
     values = np.eye(3, dtype=np.float32)
     empty = caloric.extract(np.zeros((90, 120)), "sift")
     plain = replace(empty, frames=Frames.from_xysa(*xy.T, np.ones(3)), descriptors=values)
-    (matches,) = comparison.match_pairs([(plain, plain)], True, None, 10.0, "cpu")
+    options = comparison.MatchOptions(ratio=None)
+    (matches,) = comparison.matched([(plain, plain)], options)
     assert len(matches) == 3
     views = replace(plain, views=2)
-    (distinct,) = comparison.match_pairs([(views, views)], True, None, 10.0, "cpu")
+    (distinct,) = comparison.matched([(views, views)], options)
     assert len(distinct) == 2
 
 

@@ -1,13 +1,13 @@
 """Matching and refining the features of two images, on the CPU or a device."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from caloric.errors import InputError
+from caloric.errors import InputError, check_bool
 from caloric.features import Features, check_comparable
 from caloric.frames import Frames
 from caloric.gpu import devices
@@ -22,7 +22,9 @@ from caloric.matching.neighbors import (
     one_per_position,
     selected,
 )
+from caloric.matching.refinement import Refined
 from caloric.runtime import threads
+from caloric.runtime.indexing import select
 from caloric.types import FloatArray
 
 
@@ -47,39 +49,93 @@ def checked_pair(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def match_pairs(
-    pairs: list[tuple[Any, Any]], mutual: bool, ratio: float | None, radius: float, device: str
-) -> list[Matches]:
+@dataclass(frozen=True)
+class MatchOptions:
+    """How descriptors are matched: the options of :func:`caloric.match`."""
+
+    mutual: bool = True
+    ratio: float | None = 0.9
+    radius: float = 10.0
+    agreement: bool = False
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Raise InputError if an option is invalid."""
+        check_bool("agreement", self.agreement)
+        check_options(self.ratio, self.radius)
+
+
+# refine(a, b): the second of two frames (m, 2, 3) each, refined
+Refine = Callable[[FloatArray, FloatArray], Refined]
+
+
+def matched(pairs: list[tuple[Any, Any]], options: MatchOptions) -> list[Matches]:
     """Return the matches of each pair of features or arrays (n, d): see :func:`caloric.match`."""
-    check_options(ratio, radius)
+    if options.agreement and not all(
+        has_positions(features) for pair in pairs for features in pair
+    ):
+        raise InputError("agreement=True needs caloric.Features")
     for a, b in pairs:
         if has_positions(a) and has_positions(b):
-            check_comparable(_metadata(a), _metadata(b))
+            check_comparable(metadata(a), metadata(b))
+    if options.agreement and options.ratio is not None:
+        return _by_agreement(pairs, options, options.ratio)
     matches = [Matches.empty()] * len(pairs)
-    for i, a, b, nearest in _nearest(pairs, None if ratio is None else radius, device):
-        matches[i] = _without_duplicates(a, b, selected(nearest, mutual, ratio))
+    radius = None if options.ratio is None else options.radius
+    for i, a, b, nearest in _nearest(pairs, radius, options.device):
+        kept = selected(nearest, options.mutual, options.ratio)
+        matches[i] = kept[_distinct(a, b, kept)]
     return matches
 
 
-def match_by_agreement(
-    pairs: list[tuple[Any, Any]], mutual: bool, ratio: float, radius: float, device: str
+def matched_and_refined(
+    pair: tuple[Any, Any], images: Sequence[Any], options: MatchOptions
+) -> Matches:
+    """Return the refined matches of two sets of features; the images are :func:`prepared`."""
+    for name, image, features in zip("ab", images, pair, strict=True):
+        size = metadata(features).image_size
+        if image.shape != size:
+            raise InputError(
+                f"images: {name} has shape {image.shape}, but its features are from an image of "
+                f"shape {size}"
+            )
+    on_cpu = isinstance(images[0], refinement.Octaves)
+    steps = descent("cpu" if on_cpu else options.device)
+    refine = partial(refinement.refine, images[0], images[1], descent=steps)
+    if options.agreement and options.ratio is not None and not on_cpu:
+        check_comparable(metadata(pair[0]), metadata(pair[1]))
+        return _by_agreement([pair], options, options.ratio, refine)[0]
+    (matches,) = matched([pair], options)
+    maps = matched_maps(pair[0].frames.maps, pair[1].frames.maps, matches)
+    return _with_refined(matches, refine(*maps))
+
+
+def _by_agreement(
+    pairs: list[tuple[Any, Any]], options: MatchOptions, ratio: float, refine: Refine | None = None
 ) -> list[Matches]:
-    """Return the matches of each pair that pass the ratio test or agree with their neighbors."""
-    check_options(ratio, radius)
-    for a, b in pairs:
-        check_comparable(_metadata(a), _metadata(b))
+    """Return the matches of each pair that pass the ratio test or agree with their neighbors.
+
+    ``refine`` is called with all candidates, on another thread, while their agreement is computed.
+    """
     matches = [Matches.empty()] * len(pairs)
-    for i, *both, nearest in _nearest(pairs, radius, device):
-        a, b = map(on_host, both)
-        candidates = selected(nearest, mutual, None)
+    for i, a, b, nearest in _nearest(pairs, options.radius, options.device):
+        candidates = selected(nearest, options.mutual, None)
+        maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
+        refining = None if refine is None else threads.begin(partial(refine, *maps))
         rows = candidates.indices[:, 0]
         passed = nearest.first[rows] < ratio * nearest.second[rows]
-        maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
-        agreeing = agreement.scores(*maps, b.image_size) > agreement.MIN_SCORE
-        origin = np.where(passed, 0, 1).astype(np.uint8)
-        kept = replace(candidates, origin=origin)[passed | agreeing]
-        matches[i] = _without_duplicates(a, b, kept)
+        agreeing = agreement.scores(*maps, metadata(b).image_size) > agreement.MIN_SCORE
+        candidates = replace(candidates, origin=np.where(passed, 0, 1).astype(np.uint8))
+        kept = np.flatnonzero(passed | agreeing)
+        kept = kept[_distinct(a, b, candidates[kept])]
+        matches[i] = candidates[kept]
+        if refining is not None:
+            matches[i] = _with_refined(matches[i], refining()[kept])
     return matches
+
+
+def _with_refined(matches: Matches, refined: Refined) -> Matches:
+    return replace(matches, refined=refined.maps, covariances=refined.covariances)
 
 
 def has_positions(features: Any) -> bool:
@@ -87,9 +143,10 @@ def has_positions(features: Any) -> bool:
     return isinstance(features, Features) or hasattr(features, "to_host")
 
 
-def _metadata(features: Any) -> Features:
-    metadata: Features = features if isinstance(features, Features) else features.about
-    return metadata
+def metadata(features: Any) -> Features:
+    """Return features, or an empty set like them if they are on a device."""
+    result: Features = features if isinstance(features, Features) else features.about
+    return result
 
 
 def _nearest(
@@ -140,11 +197,12 @@ def on_host(features: Any) -> Any:
     return features.to_host() if hasattr(features, "to_host") else features
 
 
-def _without_duplicates(a: Any, b: Any, matches: Matches) -> Matches:
-    """Return one match per pair of positions if features are from simulated views."""
-    if not (isinstance(a, Features) and isinstance(b, Features)) or max(a.views, b.views) == 1:
-        return matches
-    return matches[one_per_position(matches, a.frames.xy, b.frames.xy)]
+def _distinct(a: Any, b: Any, matches: Matches) -> Any:
+    """Return an index of one match per pair of positions if features are from simulated views."""
+    are_features = has_positions(a) and has_positions(b)
+    if not are_features or max(metadata(a).views, metadata(b).views) == 1:
+        return slice(None)
+    return one_per_position(matches, a.frames.xy, b.frames.xy)
 
 
 def descent(device: str) -> refinement.Descent:
@@ -177,23 +235,6 @@ def prepared(images: Sequence[Any], device: str) -> list[Any]:
     return threads.each(on_cpu, images)
 
 
-def refined(
-    a: Features, b: Features, matches: Matches, images: Sequence[Any], device: str
-) -> Matches:
-    """Return matches with refined frames and covariances; the images are :func:`prepared`."""
-    for name, image, features in zip("ab", images, (a, b), strict=True):
-        if image.shape != features.image_size:
-            raise InputError(
-                f"images: {name} has shape {image.shape}, but its features are from an image of "
-                f"shape {features.image_size}"
-            )
-    maps_a, maps_b = a.frames.maps[matches.indices[:, 0]], b.frames.maps[matches.indices[:, 1]]
-    on_cpu = isinstance(images[0], refinement.Octaves)
-    steps = descent("cpu" if on_cpu else device)
-    moved = refinement.refine(images[0], images[1], maps_a, maps_b, steps)
-    return replace(matches, refined=moved.maps, covariances=moved.covariances)
-
-
 def matched_maps(
     maps_a: FloatArray, maps_b: FloatArray, matches: Matches
 ) -> tuple[FloatArray, FloatArray]:
@@ -206,14 +247,14 @@ def matched_maps(
             )
     second = matches.refined
     if second is None:
-        second = maps_b[matches.indices[:, 1]]
-    return maps_a[matches.indices[:, 0]], second
+        second = select(maps_b, matches.indices[:, 1])
+    return select(maps_a, matches.indices[:, 0]), second
 
 
 def maps_of(frames: Any, which: str, sigma: float) -> FloatArray:
     """Return the maps (m, 2, 3) of frames, keypoints or points."""
-    if isinstance(frames, Features):
-        return frames.frames.maps
+    if has_positions(frames):
+        frames = frames.frames
     if isinstance(frames, Frames):
         return frames.maps
     if isinstance(frames, np.ndarray) and frames.dtype == object:

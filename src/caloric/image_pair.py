@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from caloric import comparison, pipeline, verification, viz
+from caloric import comparison, verification, viz
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
 from caloric.errors import InputError, check_bool
@@ -22,11 +22,11 @@ from caloric.image import inputs, tiles
 from caloric.image.pixels import Source, is_tensor
 from caloric.image.views import TILTS
 from caloric.matching.geometry import Geometry
-from caloric.matching.neighbors import Matches, check_ratio
+from caloric.matching.neighbors import Matches
 from caloric.matching.selection import check_options
 from caloric.options import ExtractOptions
 from caloric.pair_propagation import Verified, propagated
-from caloric.runtime import keywords, progress
+from caloric.runtime import keywords, progress, threads
 from caloric.types import FloatArray, GeometryModel, ImageLike, ModelChoice, Windows
 
 
@@ -258,11 +258,9 @@ def match_images(
         )
     first = None if views == "auto" else views
     extract_options = ExtractOptions(descriptor=descriptor, views=first, **options)
-    check_ratio(ratio)
-    for name, value in (
-        ("agreement", agreement), ("refine", refine), ("propagate", propagate)
-    ):  # fmt: skip
-        check_bool(name, value)
+    match_options = comparison.MatchOptions(ratio=ratio, agreement=agreement, device=device)
+    check_bool("refine", refine)
+    check_bool("propagate", propagate)
     check_options(model, threshold, seed, intrinsics)
     devices.resolve(device)
     names = inputs.label(image_a, ""), inputs.label(image_b, "")
@@ -283,21 +281,25 @@ def match_images(
             images, sources, masks, labels,
         )  # fmt: skip
         preparing = pool.submit(comparison.prepared, images if refine else [], device)
-        searched = (*extracting,)
+        searched = next(extracting), next(extracting)
         octaves = preparing.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
-    a, b = map(comparison.on_host, searched)
-    counts = len(a), len(b)
+    counts = len(searched[0]), len(searched[1])
 
-    def matched(a: Features, b: Features, searched: Sequence[Any]) -> ImageMatch:
-        matches = pipeline.match(*searched, ratio=ratio, agreement=agreement, device=device)
+    @threads.single_threaded_blas
+    def matched(pair: tuple[Any, Any]) -> ImageMatch:
         if refine:
-            matches = comparison.refined(a, b, matches, octaves, device)
+            matches = comparison.matched_and_refined(pair, octaves, match_options)
+        else:
+            (matches,) = comparison.matched([pair], match_options)
         progress.check()
+        # Descriptors on a device are needed on the host only from here on.
+        downloads = [threads.begin(partial(comparison.on_host, features)) for features in pair]
         geometry = verification.verify(
-            a, b, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
+            *pair, matches, model=model, seed=seed, threshold=threshold, intrinsics=intrinsics
         )
+        a, b = (download() for download in downloads)
         level = max(a.views, b.views)
         added = len(a) - counts[0], len(b) - counts[1]
         return ImageMatch(
@@ -305,7 +307,8 @@ def match_images(
         )
 
     progress.report("comparing descriptors")
-    best = matched(a, b, searched)
+    best = matched(searched)
+    a, b = best.features_a, best.features_b
     limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
     # Simulated views are rotated, which upright frames do not allow; they add no texture.
@@ -323,7 +326,7 @@ def match_images(
         a, b = (
             oblique.joined((plain, views())) for plain, views in zip((a, b), pending, strict=True)
         )
-        best = max(best, matched(a, b, (a, b)), key=_order)
+        best = max(best, matched((a, b)), key=_order)
         if is_reliable:  # the additional level was for more inliers only
             break
     if not best:
@@ -369,7 +372,6 @@ def _extracted(
         )
     except InputError as error:
         raise inputs.named(error, name) from None
-    comparison.on_host(features)
     return features
 
 

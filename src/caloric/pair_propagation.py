@@ -24,6 +24,7 @@ from caloric.matching.propagation import Checks, Propagated, Side
 from caloric.matching.refinement import Octaves, Refined
 from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
+from caloric.runtime import threads
 from caloric.types import FloatArray
 
 
@@ -75,11 +76,15 @@ def propagated(
         new = _on_cpu(sides, inliers, checks, octaves, sources, options)
     if not any(len(part.rows) for part in new):
         return pair
+    extended = [
+        threads.begin(partial(_extended, pair.a, new[1])),
+        threads.begin(partial(_extended, pair.b, new[0])),
+    ]
     matches, first, second = _joined(pair, (maps_a, maps_b), new)
     geometry = geometries.refitted(
         known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
     )
-    return Verified(_extended(pair.a, new[1]), _extended(pair.b, new[0]), matches, geometry)
+    return Verified(extended[0](), extended[1](), matches, geometry)
 
 
 def _side(features: Features) -> Side:

@@ -15,7 +15,7 @@ from caloric import comparison
 from caloric.descriptor.options import DescribeKeywords, DescribeOptions
 from caloric.descriptor.recipes import DescriptorLike
 from caloric.detector.options import DetectKeywords, DetectOptions
-from caloric.errors import InputError, check_bool, known_options
+from caloric.errors import InputError, known_options
 from caloric.extraction import dispatch
 from caloric.features import Features
 from caloric.frames import Frames
@@ -316,40 +316,19 @@ def match(
     >>> len(caloric.match([(a, b), (b, a), (a, a)]))
     3
     """
-    check_bool("agreement", agreement)
+    options = comparison.MatchOptions(mutual, ratio, radius, agreement, device)
     if features_b is None:
         if refine:
             raise InputError("refine=True accepts only one pair at a time")
-        return _matched(
-            comparison.checked_pairs(features_a), mutual, ratio, radius, agreement, device
-        )
+        return comparison.matched(comparison.checked_pairs(features_a), options)
     pair = comparison.checked_pair(features_a, features_b)
     both = all(isinstance(features, Features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
-    (matches,) = _matched([pair], mutual, ratio, radius, agreement, device)
-    if not refine or images is None:
-        return matches
-    octaves = comparison.prepared(images, device)
-    return comparison.refined(features_a, features_b, matches, octaves, device)
-
-
-def _matched(
-    pairs: list[tuple[Any, Any]],
-    mutual: bool,
-    ratio: float | None,
-    radius: float,
-    agreement: bool,
-    device: str,
-) -> list[Matches]:
-    """Return the matches of each pair: see :func:`match`."""
-    if not agreement:
-        return comparison.match_pairs(pairs, mutual, ratio, radius, device)
-    if not all(comparison.has_positions(features) for pair in pairs for features in pair):
-        raise InputError("agreement=True needs caloric.Features")
-    if ratio is None:
-        return comparison.match_pairs(pairs, mutual, ratio, radius, device)
-    return comparison.match_by_agreement(pairs, mutual, ratio, radius, device)
+    if refine and images is not None:
+        prepared = comparison.prepared(images, device)
+        return comparison.matched_and_refined(pair, prepared, options)
+    return comparison.matched([pair], options)[0]
 
 
 POINT_SIGMA = 2.5  # pixels; default scale of points

@@ -96,8 +96,10 @@ def verify(
             f"{len(first)} points in the first image but {len(second)} in the second; without "
             "matches, row i of one matches row i of the other"
         )
-    has_frames = all(isinstance(features, Features | Frames) for features, _ in sides)
-    known = [f.image_size if isinstance(f, Features) else None for f, _ in sides]
+    has_frames = all(_has_frames(features) for features, _ in sides)
+    known = [
+        comparison.metadata(f).image_size if comparison.has_positions(f) else None for f, _ in sides
+    ]
     size_a, size_b = known
     if image_sizes is not None:
         size_a, size_b = _checked_sizes(image_sizes)
@@ -130,7 +132,7 @@ def _maps(features: Any, which: str) -> FloatArray:
         bad = int((~np.isfinite(features)).any(tuple(range(1, features.ndim))).sum())
         if bad:
             raise InputError(f"{which}: {bad} points have NaN or infinite coordinates; remove them")
-    if not isinstance(features, Features | Frames):
+    if not _has_frames(features):
         shape = np.shape(features)
     if len(shape) == 2 and shape[1] != 2:
         raise InputError(
@@ -138,6 +140,10 @@ def _maps(features: Any, which: str) -> FloatArray:
             "or the positions of the features as an array (n, 2)"
         )
     return comparison.maps_of(features, which, _SIGMA)
+
+
+def _has_frames(features: Any) -> bool:
+    return isinstance(features, Frames) or comparison.has_positions(features)
 
 
 def _check_inside(points: FloatArray, size: tuple[int, int], which: str) -> None:

@@ -60,3 +60,18 @@ def test_out_of_memory_falls_back_to_the_cpu(pair, monkeypatch, caplog):
     monkeypatch.setattr(descent.torch, "cat", out_of_memory)
     np.testing.assert_array_equal(descent.descend(*octaves, a, b, DEVICE).maps, expected)
     assert "refining 20 matches" in caplog.text
+
+
+def test_matches_are_refined_while_their_agreement_is_computed(pair):
+    """All candidates are refined, of which the same are kept as without refinement."""
+    first, second, a, b, _ = pair
+    plain = caloric.match(a, b, agreement=True, device=HERE)
+    both = caloric.match(a, b, agreement=True, refine=True, images=(first, second), device=HERE)
+    np.testing.assert_array_equal(plain.indices, both.indices)
+    np.testing.assert_array_equal(plain.origin, both.origin)
+    rows, columns = plain.indices.T
+    refined = caloric.refine(
+        first, second, a.frames.maps[rows], b.frames.maps[columns], device=HERE
+    )
+    np.testing.assert_allclose(both.refined, refined.maps, atol=1e-3)
+    assert refined.moved.mean() > 0.5

@@ -27,6 +27,9 @@ def test_features_that_stay_on_a_device_are_the_same_and_match():
         for (a, b), matches in zip([(0, 1), (1, 1)], results, strict=True):
             expected = caloric.match(downloaded[a], downloaded[b], agreement=agreement)
             np.testing.assert_array_equal(matches.indices, expected.indices)
+    matches = caloric.match(*pairs[0], device=HERE)
+    geometries = [caloric.verify(*both[:2], matches) for both in (staying, downloaded)]
+    np.testing.assert_array_equal(geometries[0].residuals, geometries[1].residuals)
     for invalid in ({"device": "cpu"}, {"device": HERE, "views": 2}):
         with pytest.raises(caloric.InputError, match="on_device"):
             caloric.extract(images, on_device=True, **invalid)

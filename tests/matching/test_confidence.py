@@ -43,14 +43,24 @@ def shifted():
     b[40:, :, 2] = rng.uniform(20, 480, (10, 2))
     p, q = a[:, :, 2], b[:, :, 2]
     residuals = np.linalg.norm(p + SHIFT - q, axis=1)
-    covariance = fitting.covariance(fitting.Correspondences(p, q, "homography"), matrix, 2.0)
-    return confidence.Estimate(
-        "homography", matrix, p, q, residuals, 2.0, (BOX, BOX), (a, b), None, covariance,
-    )  # fmt: skip
+    return confidence.Estimate("homography", matrix, p, q, residuals, 2.0, (BOX, BOX), (a, b))
+
+
+def covariance_of(estimate):
+    matches = fitting.Correspondences(estimate.p, estimate.q, "homography")
+    return fitting.covariance(matches, estimate.matrix, 2.0)
+
+
+def evidence_for(estimate, find_rival):
+    return confidence.evidence(estimate, find_rival, lambda: covariance_of(estimate))
+
+
+def predicted_error(estimate):
+    return confidence.predicted_error(estimate, covariance_of(estimate))
 
 
 def test_correct_matches_are_evidence(shifted):
-    evidence = confidence.evidence(shifted, lambda others: 0)
+    evidence = evidence_for(shifted, lambda others: 0)
     assert evidence.inliers == 40
     assert evidence.power < -40
     assert evidence.error < 1
@@ -59,7 +69,7 @@ def test_correct_matches_are_evidence(shifted):
 
 def test_the_rival_is_sought_among_the_other_matches(shifted):
     masks = []
-    evidence = confidence.evidence(shifted, lambda others: masks.append(others) or 30)
+    evidence = evidence_for(shifted, lambda others: masks.append(others) or 30)
     np.testing.assert_array_equal(np.flatnonzero(masks[0]), np.arange(40, 50))
     assert evidence.confidence < 0.9
     assert "second geometry" in evidence.weakness
@@ -88,16 +98,13 @@ def test_fewer_inliers_and_wider_thresholds_are_more_likely_by_chance(shifted):
 
 def test_the_error_is_larger_where_matches_cover_less(shifted):
     p = 0.1 * shifted.p
-    matches = fitting.Correspondences(p, p + SHIFT, "homography")
-    covariance = fitting.covariance(matches, shifted.matrix, 2.0)
-    small = replace(
-        shifted, p=p, q=p + SHIFT, residuals=np.zeros(50), covariance=covariance, frames=None
-    )
-    assert confidence.predicted_error(small) > 3 * confidence.predicted_error(shifted)
+    small = replace(shifted, p=p, q=p + SHIFT, residuals=np.zeros(50), frames=None)
+    assert predicted_error(small) > 3 * predicted_error(shifted)
     # No position of the first image is mapped into the second.
     far = shifted.matrix.copy()
     far[0, 2] += 900
-    assert confidence.predicted_error(replace(shifted, matrix=far)) == np.inf
+    known = covariance_of(shifted)
+    assert confidence.predicted_error(replace(shifted, matrix=far), known) == np.inf
 
 
 def test_more_evidence_raises_the_confidence():
@@ -135,4 +142,4 @@ def test_inliers_at_more_distinct_positions_than_all_matches(shifted):
     residuals = np.linalg.norm(p + SHIFT - q, axis=1)
     estimate = replace(shifted, p=p, q=q, residuals=residuals, frames=None)
     assert estimate.count_distinct(estimate.inliers) > estimate.distinct
-    assert confidence.evidence(estimate, lambda others: 0).confidence > 0.9
+    assert evidence_for(estimate, lambda others: 0).confidence > 0.9

@@ -56,7 +56,11 @@ def _pairs(report: Report) -> str:
 
 def _whole_pairs(report: Report) -> str:
     rows = [
-        [f"`{name}`" if "=" in name else name, _range(case["milliseconds"], ".0f"), _range(case["inliers"], ",")]
+        [
+            f"`{name}`" if "=" in name else name,
+            _range(case["milliseconds"], ".0f"),
+            _range(case["inliers"], ","),
+        ]
         for name, case in report["whole pairs"].items()
     ]
     return table(["`match_images`", "milliseconds", "inliers"], rows)

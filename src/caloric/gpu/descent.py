@@ -29,7 +29,7 @@ from caloric.types import FloatArray, Windows
 _BATCH = 1 << 15  # matches refined at once, at most
 # Matches of recorded graphs, each of which holds memory for them. More take longer than launching
 # the kernels.
-_RECORDED = 256, 512, 1024, 2048
+_RECORDED = 256, 512, 1024, 2048, 4096, 8192
 
 
 def prepared(image: Any, device: Any) -> Octaves:
@@ -96,7 +96,7 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
                 _refined(images, a[i : i + _BATCH], b[i : i + _BATCH])
                 for i in range(0, len(a), _BATCH)
             ]
-            return _unpacked(torch.cat(parts).cpu().numpy())
+            return _unpacked(cuda_streams.download(torch.cat(parts)).wait().numpy())
 
     result = devices.unless_out_of_memory(on_device, f"refining {len(a)} matches")
     if result is None:

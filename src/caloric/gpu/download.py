@@ -12,6 +12,7 @@ from torch import Tensor
 
 from caloric.features import Features
 from caloric.frames import Frames
+from caloric.gpu import cuda_streams
 from caloric.gpu.pipeline import Batch
 from caloric.gpu.upload import RANGES, SHARED, TYPES
 from caloric.runtime import threads
@@ -156,15 +157,26 @@ class DeviceFeatures:
         """Return a summary in one line."""
         return f"DeviceFeatures({len(self)} of {self.about.descriptor!r}, {self.maps.device})"
 
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames on the host, copied only once."""
+        return Frames.unchecked(*_downloaded(self.maps, self.scores))
+
     def to_host(self) -> Features:
         """Return the same features as NumPy arrays, which are copied only once."""
         return self._on_host
 
     @cached_property
     def _on_host(self) -> Features:
-        frames = Frames.unchecked(self.maps.cpu().numpy(), self.scores.cpu().numpy())
-        values = self.descriptors.cpu().numpy().astype(self.about.descriptors.dtype, copy=False)
-        return replace(self.about, frames=frames, descriptors=values)
+        (values,) = _downloaded(self.descriptors)
+        values = values.astype(self.about.descriptors.dtype, copy=False)
+        return replace(self.about, frames=self.frames, descriptors=values)
+
+
+def _downloaded(*tensors: Tensor) -> list[NDArray[Any]]:
+    """Return tensors as arrays, copied from pinned memory, of which there is little."""
+    pending = [cuda_streams.download(values) for values in tensors]
+    return [np.array(download.wait().numpy()) for download in pending]
 
 
 def to_device(features: Features, device: Any) -> DeviceFeatures:

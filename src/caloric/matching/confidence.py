@@ -40,7 +40,7 @@ from caloric.frames import sigmas
 from caloric.matching import models
 from caloric.matching.equations import PLANAR_WINDOW
 from caloric.matching.models import Box
-from caloric.runtime.indexing import first_of_cells
+from caloric.runtime.indexing import first_of_cells, select
 from caloric.types import FloatArray, GeometryModel
 
 NEEDED = {"homography": 4, "fundamental": 7, "essential": 5, "affine": 3}  # matches per sample
@@ -141,7 +141,6 @@ class Estimate:
     boxes: tuple[Box, Box]
     frames: tuple[FloatArray, FloatArray] | None = None
     cameras: list[FloatArray] | None = None
-    covariance: FloatArray | None = None
 
     @property
     def inliers(self) -> NDArray[np.bool_]:
@@ -171,34 +170,40 @@ class Estimate:
 
     def count_distinct(self, counted: NDArray[np.bool_]) -> int:
         """Return the number of those matches (m,) whose positions differ in both images."""
-        p, q = (cells[counted] for cells in self._cells)
-        return len(first_of_cells(q[first_of_cells(p)]))
+        p, q = (select(cells, counted) for cells in self._cells)
+        return len(first_of_cells(select(q, first_of_cells(p))))
 
 
-def evidence(estimate: Estimate, find_rival: Callable[[NDArray[np.bool_]], int]) -> Evidence:
+def evidence(
+    estimate: Estimate,
+    find_rival: Callable[[NDArray[np.bool_]], int],
+    find_covariance: Callable[[], FloatArray | None],
+) -> Evidence:
     """Return the evidence for an estimated model.
 
-    ``find_rival`` returns the number of inliers of another model among some matches (m,).
+    ``find_rival`` returns the number of inliers of another model among some matches (m,),
+    ``find_covariance`` the covariance of the entries of the model, which is needed last.
     """
     inliers = estimate.inliers
     count, total = int(inliers.sum()), len(inliers)
-    error = predicted_error(estimate)
     if estimate.planar:
         power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
         if estimate.frames is not None and power > _MIN_POWER:
             agreeing = agreeing_frames(estimate)
             power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
-        degenerate = _degenerate(estimate.p[inliers], estimate.q[inliers])
+        degenerate = _degenerate(select(estimate.p, inliers), select(estimate.q, inliers))
         rival = find_rival(~estimate.near)
+        error = predicted_error(estimate, find_covariance())
         return Evidence(power, error, count, rival, total, True, degenerate)
     # Sampson's distance may be small far from one of the two epipolar lines, which would make
     # inliers by chance more likely.
     distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
     counted = inliers & (distances <= _BAND * estimate.threshold)
     power = false_alarms(estimate, counted, NEEDED[estimate.model], 1.0)
-    degenerate = _degenerate(estimate.p[counted], estimate.q[counted])
+    degenerate = _degenerate(select(estimate.p, counted), select(estimate.q, counted))
     # Few other matches cannot have a strong rival.
     rival = find_rival(~inliers) if total - count > STRONG_RIVAL * count else 0
+    error = predicted_error(estimate, find_covariance())
     return Evidence(power, error, count, rival, total, False, degenerate)
 
 
@@ -262,7 +267,7 @@ def agreeing_frames(estimate: Estimate) -> NDArray[np.bool_]:
     """Return a mask (m,) of the inliers whose frames the model maps onto each other."""
     assert estimate.frames is not None
     inliers = estimate.inliers
-    a, b = (maps[inliers] for maps in estimate.frames)
+    a, b = (select(maps, inliers) for maps in estimate.frames)
     corners = np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]], np.float64)
     mapped = ((maps.reshape(-1, 3) @ corners.T).reshape(-1, 2, 4) for maps in (a, b))
     p, q = (np.swapaxes(points, 1, 2).reshape(-1, 2) for points in mapped)
@@ -272,20 +277,18 @@ def agreeing_frames(estimate: Estimate) -> NDArray[np.bool_]:
     return agreeing
 
 
-def predicted_error(estimate: Estimate) -> float:
+def predicted_error(estimate: Estimate, covariance: FloatArray | None) -> float:
     """Return the expected error in pixels, as root mean square over the overlap of the images.
 
     Points of a grid in the first image are mapped to the second by a planar model. For an epipolar
     geometry, which does not map points, the inliers are used.
     """
-    p, q = (v[estimate.inliers] for v in (estimate.p, estimate.q))
-    if estimate.covariance is None or len(p) == 0:
+    p, q = (select(v, estimate.inliers) for v in (estimate.p, estimate.q))
+    if covariance is None or len(p) == 0:
         return inf
     if estimate.planar:
         p = models.overlap(estimate.matrix, estimate.boxes, _GRID)
         if len(p) == 0:
             return inf
-    errors = models.errors(
-        (p, q), estimate.model, estimate.matrix, estimate.covariance, estimate.cameras
-    )
+    errors = models.errors((p, q), estimate.model, estimate.matrix, covariance, estimate.cameras)
     return float(np.sqrt((errors**2).mean()))

@@ -2,6 +2,7 @@
 
 import numbers
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -13,7 +14,7 @@ from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence, is
 from caloric.matching.fitting import Correspondences
 from caloric.matching.models import Box
 from caloric.matching.robust import GeometryEstimator
-from caloric.runtime import tables
+from caloric.runtime import tables, threads
 from caloric.types import FloatArray, GeometryModel
 
 
@@ -186,17 +187,17 @@ def estimate_with_evidence(
         reason = _ON_LINE if is_line(p) or is_line(q) else _NO_SAMPLE
         return replace(no_geometry, reason=reason), None
     residuals = models.residual(p, q, model, matrix, cameras)
-    covariance = fitting.covariance(matches, matrix, threshold)
-    result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras, covariance)
+    covariance = threads.begin(partial(fitting.covariance, matches, matrix, threshold))
+    result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras)
 
     def find_rival(others: NDArray[np.bool_]) -> int:
         kind = "fundamental" if model == "essential" else model
         return robust.rival(Correspondences(p[others], q[others], kind), threshold, seed)
 
-    judged = evidence(result, find_rival)
+    judged = evidence(result, find_rival, covariance)
     return Geometry(
         model, matrix, result.inliers, residuals, judged.confidence,
-        "" if judged.confidence > _RELIABLE else judged.weakness, covariance,
+        "" if judged.confidence > _RELIABLE else judged.weakness, covariance(),
         None if cameras is None else (cameras[0], cameras[1]),
     ), judged  # fmt: skip
 
