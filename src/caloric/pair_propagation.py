@@ -76,11 +76,11 @@ def propagated(
         new = _on_cpu(sides, inliers, checks, octaves, sources, options)
     if not any(len(part.rows) for part in new):
         return pair
+    matches, first, second = _joined(pair, (maps_a, maps_b), new)
     extended = [
         threads.begin(partial(_extended, pair.a, new[1])),
         threads.begin(partial(_extended, pair.b, new[0])),
     ]
-    matches, first, second = _joined(pair, (maps_a, maps_b), new)
     geometry = geometries.refitted(
         known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
     )
