@@ -170,6 +170,7 @@ def views_argument(choice: ViewsChoice) -> Literal["auto"] | int | None:
 
 
 @keywords.takes(DetectOptions)
+@threads.single_threaded_blas
 def match_images(
     image_a: ImageLike,
     image_b: ImageLike,
@@ -287,7 +288,6 @@ def match_images(
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
     counts = len(searched[0]), len(searched[1])
 
-    @threads.single_threaded_blas
     def matched(pair: tuple[Any, Any]) -> ImageMatch:
         if refine:
             matches = comparison.matched_and_refined(pair, octaves, match_options)

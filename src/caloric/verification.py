@@ -13,6 +13,7 @@ from caloric.matching import geometry, robust, selection
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
 from caloric.matching.robust import GeometryEstimator
+from caloric.runtime import threads
 from caloric.types import FloatArray, ModelChoice
 
 _MAX_OUTSIDE = 0.2  # share of points outside of an image, above which its size is invalid
@@ -20,6 +21,7 @@ _SIGMA = 1.0  # of points; their frames are not used
 
 
 @known_options
+@threads.single_threaded_blas
 def verify(
     features_a: Features | Frames | ArrayLike,
     features_b: Features | Frames | ArrayLike,

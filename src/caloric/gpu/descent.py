@@ -92,8 +92,9 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
     def on_device() -> Outcome:
         with torch.no_grad(), cuda_streams.using(device):
             images = _octaves(image_a, device), _octaves(image_b, device)
+            # The next batch may overwrite the result, so that it is copied first.
             parts = [
-                _refined(images, a[i : i + _BATCH], b[i : i + _BATCH])
+                _refined(images, a[i : i + _BATCH], b[i : i + _BATCH]).clone()
                 for i in range(0, len(a), _BATCH)
             ]
             return _unpacked(cuda_streams.download(torch.cat(parts)).wait().numpy())

@@ -107,18 +107,21 @@ def propagate(
     points = list(inliers)
     first = [np.flatnonzero(_are_first(side.frames[:, :, 2])) for side in sides]
     starts = [select(side.frames, its) for side, its in zip(sides, first, strict=True)]
+    unmatched = [np.arange(len(rows)) for rows in first]
     rows: list[list[NDArray[np.intp]]] = [[], []]
     refinements: list[list[Refined]] = [[], []]
     for _ in range(_ROUNDS):
         before = len(points[0])
         for i, j in ((0, 1), (1, 0)):
             index = PointIndex.of(points[i])
-            unmatched = np.flatnonzero(_is_far(starts[i][:, :, 2], index))
-            predicted = predict(
-                select(starts[i], unmatched), index, points[j], (sides[i].size, sides[j].size)
-            )
-            tried = unmatched[predicted.rows]
-            frames = select(starts[i], tried)
+            candidates = select(starts[i], unmatched[i])
+            is_far = _is_far(candidates[:, :, 2], index)
+            unmatched[i] = unmatched[i][is_far]
+            candidates = select(candidates, is_far)
+            sizes = sides[i].size, sides[j].size
+            predicted = predict(candidates, index, points[j], sizes)
+            tried = unmatched[i][predicted.rows]
+            frames = select(candidates, predicted.rows)
             refined = refine(i, frames, predicted.maps)
             ends = frames[:, :, 2], refined.xy  # in images i and j
             good = refined.moved & precise(refined.total_covariances)
@@ -134,10 +137,10 @@ def propagate(
             points[j] = np.concatenate([points[j], ends[1][kept]])
         if len(points[0]) - before < _FEW * before:
             break
-    candidates = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
+    found = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
     # On a device, both are queued before the first result is used.
-    described = [_described(describe, 1 - i, candidates[i], sides[i]) for i in range(2)]
-    a, b = (_similar(sides[i], candidates[i], described[i]()) for i in range(2))
+    described = [_described(describe, 1 - i, found[i], sides[i]) for i in range(2)]
+    a, b = (_similar(sides[i], found[i], described[i]()) for i in range(2))
     return a, b
 
 
