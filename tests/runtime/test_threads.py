@@ -56,6 +56,8 @@ def test_a_computation_is_begun_once_and_its_error_is_raised(number, monkeypatch
 
     with pytest.raises(KeyError, match="three"):
         threads.begin(failing)()
+    nested = [threads.begin(lambda i=i: threads.begin(lambda: i)()) for i in range(20)]
+    assert [result() for result in nested] == list(range(20))
 
 
 @pytest.mark.parametrize("number", ["1", "3"])

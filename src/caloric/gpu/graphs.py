@@ -98,9 +98,14 @@ def _record(work: Callable[..., Any], inputs: tuple[Tensor | None, ...]) -> _Gra
 
 
 def clear() -> None:
-    """Release the memory of graphs and tables."""
+    """Release the memory of graphs and tables, and that of cuBLAS."""
     with cuda_streams.exclusive:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         caches.clear()
+        # PyTorch keeps a workspace for each thread and stream that multiplied matrices, partly in
+        # the memory of graphs, which could not be released. It has no public function for this.
+        release_workspaces = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+        if release_workspaces is not None:
+            release_workspaces()
         torch.cuda.empty_cache()

@@ -41,8 +41,19 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, "caloric")
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+# Computations that are begun together. Few threads, because PyTorch keeps memory on a device for
+# each of them.
+_BEGUN = 3
+
+
+@cache
+def _begun() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_BEGUN, "caloric")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_begun.cache_clear)
 
 _thread = local()
 
@@ -107,9 +118,14 @@ def begin(function: Callable[[], R]) -> Callable[[], R]:
 
     If the caller may not start threads, the first of these calls computes it.
     """
-    if usable() < 2:
+    if usable() < 2 or getattr(_thread, "begun", False):
         return cache(function)
-    return _pool(count()).submit(progress.inherited(function)).result
+
+    def run() -> R:
+        _thread.begun = True  # waiting for others of these few threads could take forever
+        return function()
+
+    return _begun().submit(progress.inherited(run)).result
 
 
 _lock = Lock()
