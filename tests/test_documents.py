@@ -90,7 +90,14 @@ def test_the_results_on_the_gpu():
     report = results("gpu")
     # Short times differ between machines; the page reports the targets that were missed.
     missed = failures(report)
-    assert set(missed) <= {"one array in 2 ms", "all views of two images in 60 ms"}
+    same = "the same matches of 40 pairs as on the CPU"
+    times = {
+        "one array in 2 ms", "all views of two images in 60 ms", "`match_images` in 40 ms"
+    }  # fmt: skip
+    assert set(missed) <= {same, *times}
+    # Rounding may decide which match passes the ratio test.
+    pairs = report["pairs"]
+    assert pairs["matches that differ"] <= 1e-3 * pairs["matches of 40 pairs, on the CPU"]
     assert all(name in (DOCS / "gpu.md").read_text() for name in missed)
     slow = json.loads(json.dumps(report))
     slow["arrays"]["800 x 640, 2,000 features"]["color"]["milliseconds, one by one, mean"] = 7
