@@ -44,7 +44,7 @@ def test_each_uses_the_requested_number_of_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("number", ["1", "3"])
-def test_a_computation_is_begun_once_and_its_error_is_raised(number, monkeypatch):
+def test_a_computation_starts_once_and_its_error_is_raised(number, monkeypatch):
     monkeypatch.setenv(threads.SETTING, number)
     calls = []
     result = threads.begin(lambda: calls.append(threading.get_ident()) or 5)

@@ -137,10 +137,10 @@ def propagate(
             points[j] = np.concatenate([points[j], ends[1][kept]])
         if len(points[0]) - before < _FEW * before:
             break
-    found = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
+    joined = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
     # On a device, both are queued before the first result is used.
-    described = [_described(describe, 1 - i, found[i], sides[i]) for i in range(2)]
-    a, b = (_similar(sides[i], found[i], described[i]()) for i in range(2))
+    described = [_described(describe, 1 - i, joined[i], sides[i]) for i in range(2)]
+    a, b = (_similar(sides[i], joined[i], described[i]()) for i in range(2))
     return a, b
 
 

@@ -41,19 +41,17 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, "caloric")
 
 
-# Computations that are begun together. Few threads, because PyTorch keeps memory on a device for
-# each of them.
-_BEGUN = 3
+_HELPERS = 3  # threads of :func:`begin`; PyTorch keeps memory on a device for each of them
 
 
 @cache
-def _begun() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_BEGUN, "caloric")
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_HELPERS, threads - 1), "caloric")
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_pool.cache_clear)
-    os.register_at_fork(after_in_child=_begun.cache_clear)
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 _thread = local()
 
@@ -118,14 +116,14 @@ def begin(function: Callable[[], R]) -> Callable[[], R]:
 
     If the caller may not start threads, the first of these calls computes it.
     """
-    if usable() < 2 or getattr(_thread, "begun", False):
+    if usable() < 2 or getattr(_thread, "helping", False):
         return cache(function)
 
     def run() -> R:
-        _thread.begun = True  # waiting for others of these few threads could take forever
+        _thread.helping = True  # waiting for others of these few threads could take forever
         return function()
 
-    return _begun().submit(progress.inherited(run)).result
+    return _helpers(count()).submit(progress.inherited(run)).result
 
 
 _lock = Lock()
