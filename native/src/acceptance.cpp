@@ -10,10 +10,8 @@ namespace {
 
 bool is_near(const double *before, const double *after, const AcceptanceConstants &constants) {
   const Matrix2 first = Matrix2::of_frame(before), change = first.inverse() * Matrix2::of_frame(after);
-  // The sum and the difference of the singular values
-  const double squares = change.a * change.a + change.b * change.b + change.c * change.c + change.d * change.d;
-  const double area = 2 * std::abs(change.determinant());
-  const double sum = std::sqrt(squares + area), difference = std::sqrt(std::max(squares - area, 0.0));
+  double sum, difference;
+  change.singular_values(sum, difference);
   const double shift = std::hypot(after[2] - before[2], after[5] - before[5]);
   return shift <= constants.max_shift * std::sqrt(std::abs(first.determinant())) &&
          (sum + difference) / 2 <= constants.max_stretch && (sum - difference) / 2 >= 1 / constants.max_stretch;

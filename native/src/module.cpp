@@ -511,7 +511,7 @@ std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matr
 template <typename Array>
 void require_finite(const Array &values) {
   for (std::size_t i = 0; i < values.size(); ++i)
-    require(std::abs(values.data()[i]) < 1e150, "points: expected finite numbers below 1e150");
+    require(std::abs(values.data()[i]) < 1e150, "expected finite coordinates below 1e150");
 }
 
 void make_grid(PointGrid *grid, Points2 points) {

@@ -37,8 +37,8 @@ class PointGrid {
   }
 
   i64 size() const { return (i64)sorted_.size(); }
-  // The number of searches for `count` points that take about 150 microseconds: longer than it takes to wake a thread.
-  static i64 searches(i64 count) { return 3000 / (count + 1); }
+  // How many searches for `count` points take about 150 microseconds, longer than waking a thread.
+  static i64 searches(i64 count) { return std::max<i64>(1, 3000 / (count + 1)); }
   // Whether there are dense clusters, in which a search would be slow.
   bool is_dense() const { return largest_ > MAX_PER_CELL; }
 

@@ -1,6 +1,7 @@
 // Frames predicted in another image by the inliers around them; caloric.matching.propagation has the formulas.
 #include <cmath>
 
+#include "matrices.hpp"
 #include "parallel.hpp"
 #include "points.hpp"
 
@@ -39,12 +40,10 @@ bool fit_local_map(const PredictionTask &task, const double *x, const double *y,
     linear[2 * k + 1] = down;
   }
   if (!(misfit < task.max_misfit * task.max_misfit)) return false;
-  const double determinant = linear[0] * linear[3] - linear[1] * linear[2];
-  double squares = 0;
-  for (int k = 0; k < 4; ++k) squares += linear[k] * linear[k];
-  const double sum = std::sqrt(squares + 2 * std::abs(determinant));  // of the singular values, and their difference
-  const double difference = std::sqrt(std::max(squares - 2 * std::abs(determinant), 0.0));
-  return determinant > 0 && (sum - difference) * task.max_stretch > sum + difference;
+  const Matrix2 map{linear[0], linear[1], linear[2], linear[3]};
+  double sum, difference;
+  map.singular_values(sum, difference);
+  return map.determinant() > 0 && (sum - difference) * task.max_stretch > sum + difference;
 }
 
 void predict_some(const PointGrid &grid, const PredictionTask &task, const double *frames, i64 begin, i64 end,

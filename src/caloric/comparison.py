@@ -104,8 +104,11 @@ def matched_and_refined(
     refine = partial(refinement.refine, images[0], images[1], descent=steps)
     if options.agreement and options.ratio is not None and not on_cpu:
         check_comparable(metadata(pair[0]), metadata(pair[1]))
-        return _by_agreement([pair], options, options.ratio, refine)[0]
-    (matches,) = matched([pair], options)
+        (matches,) = _by_agreement([pair], options, options.ratio, refine)
+        if matches.refined is not None:
+            return matches
+    else:
+        (matches,) = matched([pair], options)
     maps = matched_maps(pair[0].frames.maps, pair[1].frames.maps, matches)
     return _with_refined(matches, refine(*maps))
 
@@ -216,7 +219,7 @@ def descent(device: str) -> refinement.Descent:
 
 
 def prepared(images: Sequence[Any], device: str) -> list[Any]:
-    """Return images, or grayscale arrays (h, w), as :func:`refined` needs them.
+    """Return images, or grayscale arrays (h, w), prepared for :func:`matched_and_refined`.
 
     They are on the device if it has enough memory, otherwise on the CPU.
     """

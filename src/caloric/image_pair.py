@@ -263,7 +263,7 @@ def match_images(
     check_bool("refine", refine)
     check_bool("propagate", propagate)
     check_options(model, threshold, seed, intrinsics)
-    devices.resolve(device)
+    on_device = devices.resolve(device) is not None
     names = inputs.label(image_a, ""), inputs.label(image_b, "")
     labels = [names[0] or "the first image", names[1] or "the second image"]
     images = [
@@ -281,9 +281,10 @@ def match_images(
             progress.inherited(partial(_extracted, extract_options, device)),
             images, sources, masks, labels,
         )  # fmt: skip
-        preparing = pool.submit(comparison.prepared, images if refine else [], device)
+        prepare = partial(comparison.prepared, images if refine else [], device)
+        preparing = pool.submit(progress.inherited(prepare)) if on_device else None
         searched = next(extracting), next(extracting)
-        octaves = preparing.result()
+        octaves = prepare() if preparing is None else preparing.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
     counts = len(searched[0]), len(searched[1])

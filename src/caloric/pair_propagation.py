@@ -49,8 +49,8 @@ def propagated(
 ) -> Verified:
     """Return a pair with propagated matches, whose new frames are appended to its features.
 
-    ``octaves`` are the images as :func:`caloric.comparison.prepared` for the device; the CPU also
-    reads them from ``sources``. New frames are inside the ``masks`` (h, w), if these are not None.
+    ``octaves`` come from :func:`caloric.comparison.prepared`; on the CPU, ``sources`` are read as
+    well. New frames are inside the ``masks`` (h, w), if these are not None.
     ``options`` are those with which the features were extracted, ``threshold`` is the largest
     residual of an inlier in pixels.
     """
@@ -147,7 +147,7 @@ def _joined(
     second = np.concatenate([maps[1], forward.maps, starts])
     # The position in the first image was refined: its covariance, mapped to the second image.
     mapped = mapped_covariances(backward.covariances, local_maps(backward.maps, starts))
-    unknown = np.broadcast_to(np.diag([np.inf, np.inf]), (len(known), 2, 2))
+    unknown = np.broadcast_to(refinement.UNKNOWN, (len(known), 2, 2))
     before = unknown if known.covariances is None else known.covariances
     later = np.full(len(forward.rows) + len(backward.rows), ORIGINS.index("propagation"), np.uint8)
     matches = Matches(

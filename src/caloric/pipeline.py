@@ -322,7 +322,7 @@ def match(
             raise InputError("refine=True accepts only one pair at a time")
         return comparison.matched(comparison.checked_pairs(features_a), options)
     pair = comparison.checked_pair(features_a, features_b)
-    both = all(isinstance(features, Features) for features in pair)
+    both = all(comparison.has_positions(features) for features in pair)
     if refine and (not both or images is None or len(images) != 2):
         raise InputError("refine=True needs two caloric.Features and images=(image_a, image_b)")
     if refine and images is not None:

@@ -73,6 +73,9 @@ def grid(shift=0.0):
     return np.stack([x.ravel() + shift, y.ravel()], 1).astype(float)
 
 
+NOISE, TOTAL = 1e-4, 2e-4  # variances of refined positions
+
+
 def moving(shift, reach):
     """Return a function that refines frames to a translation if they start near enough."""
 
@@ -82,8 +85,10 @@ def moving(shift, reach):
         maps = maps_b.copy()
         maps[moved, :, 2] = goal[moved]
         infinite = np.broadcast_to(np.diag([np.inf, np.inf]), (len(maps), 2, 2))
-        covariances = np.where(moved[:, None, None], 1e-4 * np.eye(2), infinite)
-        return Refined(maps, moved, covariances, covariances)
+        noise, total = (
+            np.where(moved[:, None, None], v * np.eye(2), infinite) for v in (NOISE, TOTAL)
+        )
+        return Refined(maps, moved, noise, total)
 
     return refine
 
@@ -101,8 +106,15 @@ def test_failed_frames_are_tried_again_along_their_epipolar_lines():
             0, observed(np.zeros((0, 2)), np.zeros((0, 2))), np.zeros((0, 2), np.int64),
             TRANSLATION, model, moving(0.0, 1.0),
         )  # fmt: skip
-        moved = proposals._refined(source, maps, starts).moved
+        refined = proposals._refined(source, maps, starts)
+        moved = refined.moved
         assert abs(moved.mean() - share) < 0.02
+        for covariances, variance in (
+            (refined.covariances, NOISE),
+            (refined.total_covariances, TOTAL),
+        ):
+            np.testing.assert_array_equal(covariances[moved, 0, 0], variance)
+            assert np.isinf(covariances[~moved, 0, 0]).all()
 
 
 def test_frames_are_refined_only_where_a_sample_of_them_or_an_inlier_shows_the_target():

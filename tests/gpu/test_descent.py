@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import caloric
-from caloric.gpu import descent
+from caloric.gpu import descent, graphs
 from caloric.matching import refinement as on_cpu
 from matched_views import frames_of, matched_views
 from torch_device import DEVICE, HERE, out_of_memory
@@ -75,3 +75,34 @@ def test_matches_are_refined_while_their_agreement_is_computed(pair):
     )
     np.testing.assert_allclose(both.refined, refined.maps, atol=1e-3)
     assert refined.moved.mean() > 0.5
+
+
+def test_the_result_without_matches_is_refined(pair):
+    first, second, a, b, _ = pair
+    for device in ("cpu", HERE):
+        matches = caloric.match(
+            a[:0], b, agreement=True, refine=True, images=(first, second), device=device
+        )
+        assert (matches.refined.shape, matches.covariances.shape) == ((0, 2, 3), (0, 2, 2))
+
+
+def test_pairs_of_one_size_in_turn(pair):
+    """Recorded graphs do not depend on the images for which they were recorded."""
+    first, second, *_ = pair
+    a, b = (maps[:100] for maps in frames_of(pair))
+    moved = a.copy()
+    moved[:, :, 2] += (3.0, -2.0)
+    others = (second, b), (np.roll(first, (-2, 3), (0, 1)), moved)
+
+    def refined(number, release):
+        image, starts = others[number]
+        octaves = [descent.prepared(i, DEVICE) for i in (first, image)]
+        if release:
+            graphs.clear()  # as if memory had run out before the refinement
+        return descent.descend(*octaves, a, starts, DEVICE).maps
+
+    expected = [refined(number, True) for number in range(2)]
+    for release in (True, False):
+        for number in (0, 0, 1, 0, 1):
+            np.testing.assert_allclose(refined(number, release), expected[number], atol=1e-6)
+            release = False

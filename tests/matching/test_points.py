@@ -51,6 +51,13 @@ def test_many_queries_in_blocks_around_points_of_any_shape(size):
     np.testing.assert_array_equal(indices, rows)
 
 
+def test_thousands_of_neighbors():
+    points = np.random.default_rng(0).uniform(0, 500, (4000, 2))
+    distances, _ = PointIndex.of(points).nearest(points[:3], 3500)
+    expected = np.sort(np.linalg.norm(points[:3, None] - points, axis=2), axis=1)[:, :3500]
+    np.testing.assert_allclose(distances, expected, rtol=1e-12)
+
+
 def test_without_points_nothing_is_near():
     distances, _ = PointIndex.of(np.zeros((0, 2))).nearest(np.zeros((3, 2)), 1)
     assert np.isinf(distances).all()

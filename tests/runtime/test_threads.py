@@ -106,15 +106,22 @@ def test_blas_and_opencv_are_limited_to_one_thread_and_restored(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_extraction_after_a_fork():
+def test_the_same_results_after_a_fork():
     code = """
 import multiprocessing, numpy as np, caloric
 image = np.random.default_rng(0).random((200, 200))
-whole = caloric.extract(image).descriptors
-def again(_): return caloric.extract(image).descriptors
+def features(): return caloric.extract(image, max_features=400)
+a = features()
+def matched():  # on threads of Python and of the compiled core
+    matches = caloric.match(a, a, agreement=True)
+    geometry = caloric.verify(a, a, matches)
+    return np.concatenate([matches.distances, geometry.residuals])
+whole = features().descriptors, matched()
+def again(_): return features().descriptors, matched()
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert all((values == whole).all() for values in pool.map(again, range(4)))
+        for results in pool.map(again, range(4)):
+            assert all((one == other).all() for one, other in zip(results, whole, strict=True))
     print("the same")
 """
     env = {**os.environ, threads.SETTING: "2"}

@@ -4,7 +4,7 @@ Results differ from those of the CPU only by the order of float32 sums.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -27,8 +27,8 @@ from caloric.matching.refinement import Outcome
 from caloric.types import FloatArray, Windows
 
 _BATCH = 1 << 15  # matches refined at once, at most
-# Matches of recorded graphs, each of which holds memory for them. More take longer than launching
-# the kernels.
+# Sizes to which matches are padded for recorded graphs, each of which holds memory for them and for
+# two images. For more matches, recording saves no time.
 _RECORDED = 256, 512, 1024, 2048, 4096, 8192
 
 
@@ -47,7 +47,8 @@ def prepared(image: Any, device: Any) -> Octaves:
 
         raw = upload.on_device(image, device)
         # The next image may overwrite the result.
-        pixels, noise = (v.clone() for v in graphs.recorded(build, ("octaves", layout), raw))
+        key = ("octaves", layout) if prod(shape) <= graphs.PIXELS else None
+        pixels, noise = (v.clone() for v in graphs.recorded(build, key, raw))
         tables = level_tables(_shapes(shape), pixels.device)
         return Octaves(noise=noise, shape=shape, pixels=pixels, **tables)
 
@@ -108,18 +109,20 @@ def descend(image_a: Any, image_b: Any, a: FloatArray, b: FloatArray, device: An
 def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> Tensor:
     """Return the outcomes of frames (m, 2, 3), by a recorded graph unless there are many."""
     first, second = images
-    device = first.pixels.device
+    device, shapes = first.pixels.device, (first.shape, second.shape)
 
     def work(*inputs: Tensor) -> Tensor:
-        pair = (
-            replace(image, pixels=pixels, noise=noise)
-            for image, pixels, noise in zip(images, inputs[:2], inputs[2:4], strict=True)
+        # The tables are those of the cache, which are released together with recorded graphs.
+        first, second = (
+            Octaves(noise=noise, shape=s, pixels=pixels, **level_tables(_shapes(s), device))
+            for s, pixels, noise in zip(shapes, inputs[:2], inputs[2:4], strict=True)
         )
-        return backend.of(device).refined((next(pair), next(pair)), *inputs[4:])
+        return backend.of(device).refined((first, second), *inputs[4:])
 
-    size = next((size for size in _RECORDED if len(a) <= size), None)
+    sizes = _RECORDED if max(map(prod, shapes)) <= graphs.PIXELS else ()
+    size = next((size for size in sizes if len(a) <= size), None)
     frames = (upload.upload_frames(maps, size or 0, device) for maps in (a, b))
-    key = None if size is None else ("refined", first.shape, second.shape)
+    key = None if size is None else ("refined", *shapes)
     inputs = first.pixels, second.pixels, first.noise, second.noise, *frames
     outcomes: Tensor = graphs.recorded(work, key, *inputs)
     return outcomes[: len(a)]

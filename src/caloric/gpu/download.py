@@ -163,7 +163,7 @@ class DeviceFeatures:
         return Frames.unchecked(*_downloaded(self.maps, self.scores))
 
     def to_host(self) -> Features:
-        """Return the same features as NumPy arrays, which are copied only once."""
+        """Return the same features as NumPy arrays; every call returns the same object."""
         return self._on_host
 
     @cached_property
@@ -174,7 +174,7 @@ class DeviceFeatures:
 
 
 def _downloaded(*tensors: Tensor) -> list[NDArray[Any]]:
-    """Return tensors as arrays, copied from pinned memory, of which there is little."""
+    """Return copies of tensors as arrays, outside of pinned memory, which is scarce."""
     pending = [cuda_streams.download(values) for values in tensors]
     return [np.array(download.wait().numpy()) for download in pending]
 

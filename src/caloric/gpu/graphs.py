@@ -13,7 +13,10 @@ from caloric.gpu.caches import register
 from caloric.gpu.pipeline import Batch, default_capacity, extract
 from caloric.options import ExtractOptions
 
-_MAX_GRAPHS = 24  # each holds the memory of its batch
+_MAX_GRAPHS = 24  # each holds the memory of what it computes
+# Computations for a pair of images are recorded if the images have at most this many pixels: for
+# larger ones, launching the kernels takes a small part of the time, and graphs hold much memory.
+PIXELS = 1 << 20
 _capacities: dict[tuple[Any, ...], int] = register({})  # that replace a default that is too small
 
 
@@ -100,11 +103,11 @@ def _record(work: Callable[..., Any], inputs: tuple[Tensor | None, ...]) -> _Gra
 def clear() -> None:
     """Release the memory of graphs and tables, and that of cuBLAS."""
     with cuda_streams.exclusive:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        for device in {device for _, device, _ in _graphs if device.type == "cuda"}:
+            torch.cuda.synchronize(device)
         caches.clear()
-        # PyTorch keeps a workspace for each thread and stream that multiplied matrices, partly in
-        # the memory of graphs, which could not be released. It has no public function for this.
+        # PyTorch keeps a cuBLAS workspace per thread and stream. Some are in the memory of graphs,
+        # which could then not be released. There is no public function for this.
         release_workspaces = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
         if release_workspaces is not None:
             release_workspaces()

@@ -21,8 +21,7 @@ from caloric.matching.refinement import Refined
 from caloric.options import ExtractOptions
 from caloric.types import FloatArray
 
-# Frames of recorded graphs, each of which also holds memory for an image of up to this size.
-_RECORDED, _PIXELS = (256, 1024, 4096), 1 << 20
+_RECORDED = 256, 1024, 4096  # sizes to which frames are padded for recorded graphs
 
 
 def propagate(
@@ -53,7 +52,7 @@ def propagate(
 
         with torch.no_grad(), cuda_streams.using(device):
             pixels = images[i].image()[None]
-            sizes = _RECORDED if pixels.numel() <= _PIXELS else ()
+            sizes = _RECORDED if pixels.numel() <= graphs.PIXELS else ()
             size = next((size for size in sizes if len(maps) <= size), None)
             key = None if size is None else ("describe", layout, options)
             frames = upload.upload_frames(maps, size or 0, device)

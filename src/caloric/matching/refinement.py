@@ -197,7 +197,7 @@ def _accepted(b: FloatArray, end: "Outcome") -> Refined:
         for covariances in (noise, total):
             fits &= np.isfinite(covariances.reshape(-1, 4) @ np.ones(4))
     for covariances in (noise, total):
-        covariances[~fits] = _UNKNOWN
+        covariances[~fits] = UNKNOWN
     return Refined(np.where(fits[:, None, None], end.maps, b), fits, noise, total)
 
 
@@ -223,13 +223,13 @@ def _accepted_by_core(b: FloatArray, end: "Outcome") -> Refined:
     return result
 
 
-_UNKNOWN = np.diag([np.inf, np.inf])  # covariance
+UNKNOWN = np.diag([np.inf, np.inf])  # the covariance of a position that was not refined
 
 
 def unrefined(b: FloatArray) -> Refined:
     """Return the result without any change of the frames b (m, 2, 3)."""
-    unknown = np.tile(_UNKNOWN, (len(b), 1, 1))
-    return Refined(b + 0.0, np.zeros(len(b), bool), unknown, unknown)
+    noise, total = (np.tile(UNKNOWN, (len(b), 1, 1)) for _ in range(2))
+    return Refined(b + 0.0, np.zeros(len(b), bool), noise, total)
 
 
 def descend(

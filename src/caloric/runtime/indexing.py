@@ -23,7 +23,7 @@ def select(values: NDArray[S], index: Any) -> NDArray[S]:
 
     ``take`` and ``compress`` copy whole rows.
     """
-    result = values
+    result: NDArray[S]
     if not (isinstance(index, np.ndarray) and index.ndim == 1 and values.ndim > 1):
         result = values[index]
     elif index.dtype == bool and len(index) == len(values):

@@ -46,7 +46,7 @@ _HELPERS = 3  # threads of :func:`begin`; PyTorch keeps memory on a device for e
 
 @cache
 def _helpers(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(_HELPERS, threads - 1), "caloric")
+    return ThreadPoolExecutor(min(_HELPERS, threads - 1), "caloric-helper")
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
@@ -120,7 +120,7 @@ def begin(function: Callable[[], R]) -> Callable[[], R]:
         return cache(function)
 
     def run() -> R:
-        _thread.helping = True  # waiting for others of these few threads could take forever
+        _thread.helping = True  # a helper that waits for another helper could deadlock
         return function()
 
     return _helpers(count()).submit(progress.inherited(run)).result
