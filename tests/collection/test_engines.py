@@ -58,7 +58,7 @@ def test_a_run_after_a_kill_completes_the_store(directory):
     """Kill a process and the scheduler; `python -m tools kills` kills more often, and workers."""
     pytest.importorskip("distributed")
     victims = ("process", "scheduler")
-    for i in range(4):  # enough images that the kill comes before the end
+    for i in range(8):  # enough images that the kill comes before the end
         for scene in ("eins", "zwei und drei"):
             for path in sorted((directory / scene).glob("bild*.png")):
                 (directory / scene / f"{i} {path.name}").write_bytes(path.read_bytes())
