@@ -119,8 +119,7 @@ def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> T
         )
         return backend.of(device).refined((first, second), *inputs[4:])
 
-    sizes = _RECORDED if max(map(prod, shapes)) <= graphs.PIXELS else ()
-    size = next((size for size in sizes if len(a) <= size), None)
+    size = graphs.padded_size(len(a), _RECORDED, max(map(prod, shapes)))
     frames = (upload.upload_frames(maps, size or 0, device) for maps in (a, b))
     key = None if size is None else ("refined", *shapes)
     inputs = first.pixels, second.pixels, first.noise, second.noise, *frames

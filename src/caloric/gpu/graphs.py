@@ -1,7 +1,7 @@
 """CUDA graphs, which launch the hundreds of kernels of an extraction at once."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,16 @@ def capacity(size: tuple[int, int], options: ExtractOptions) -> int:
 def enlarge(size: tuple[int, int], options: ExtractOptions) -> None:
     """Enlarge the candidate buffer for images of this size with these options."""
     _capacities[size, options] = 4 * capacity(size, options)
+
+
+def padded_size(count: int, sizes: Iterable[int], pixels: int) -> int | None:
+    """Return the smallest of the ascending sizes that holds ``count`` rows, to record a graph.
+
+    It is None if all are too small, or if the images have too many pixels.
+    """
+    if pixels > PIXELS:
+        return None
+    return next((size for size in sizes if count <= size), None)
 
 
 def run(pixels: Tensor, options: ExtractOptions, masks: Tensor | None) -> Batch:

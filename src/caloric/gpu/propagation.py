@@ -52,8 +52,7 @@ def propagate(
 
         with torch.no_grad(), cuda_streams.using(device):
             pixels = images[i].image()[None]
-            sizes = _RECORDED if pixels.numel() <= graphs.PIXELS else ()
-            size = next((size for size in sizes if len(maps) <= size), None)
+            size = graphs.padded_size(len(maps), _RECORDED, pixels.numel())
             key = None if size is None else ("describe", layout, options)
             frames = upload.upload_frames(maps, size or 0, device)
             values: Tensor = graphs.recorded(work, key, pixels, frames)

@@ -24,11 +24,10 @@ def select(values: NDArray[S], index: Any) -> NDArray[S]:
     ``take`` and ``compress`` copy whole rows.
     """
     result: NDArray[S]
-    if not (isinstance(index, np.ndarray) and index.ndim == 1 and values.ndim > 1):
-        result = values[index]
-    elif index.dtype == bool and len(index) == len(values):
+    is_list = isinstance(index, np.ndarray) and index.ndim == 1 and values.ndim > 1
+    if is_list and index.dtype == bool and len(index) == len(values):
         result = values.compress(index, 0)
-    elif index.dtype.kind in "iu":
+    elif is_list and index.dtype.kind in "iu":
         result = values.take(index, 0)
     else:
         result = values[index]
