@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 import caloric
 from caloric.collection import engines, store
+from caloric.errors import InputError
 from stores import content, extract, run
 from tools.drills import kills
 
@@ -39,6 +42,27 @@ def test_many_files_are_read_by_other_processes():
         read = list(engine.read(_process, range(many)))
     assert len(read) == many
     assert os.getpid() not in read
+
+
+def _sleep(seconds):
+    time.sleep(seconds)
+
+
+def test_nothing_of_a_pool_is_left_after_it():
+    """A thread of the pool that still runs when Python exits may print a traceback."""
+    before = threading.enumerate()
+    with engines.Processes(2) as engine:
+        assert list(engine.run(_process, range(2)))
+        assert len(threading.enumerate()) > len(before)
+    assert threading.enumerate() == before
+
+
+def test_an_error_does_not_wait_for_unfinished_tasks():
+    started = time.monotonic()
+    with pytest.raises(InputError, match="full"), engines.Processes(2) as engine:
+        next(engine.run(_sleep, [0, 600]))
+        raise InputError("the disk is full")
+    assert time.monotonic() - started < 60
 
 
 def test_two_dask_workers_write_the_same_store(directory, tmp_path):

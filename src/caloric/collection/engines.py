@@ -164,9 +164,9 @@ class Processes(InProcess):
         """Return the engine; its processes start with the first task."""
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """End the processes."""
-        self._end()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """End the processes; after an error, do not wait for unfinished shards."""
+        self._end(kill=kind is not None)
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -178,10 +178,15 @@ class Processes(InProcess):
             )
         return self._pool
 
-    def _end(self) -> None:
+    def _end(self, kill: bool = False) -> None:
+        """End the pool. Shards of killed workers have temporary names until they are complete."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+            pool, self._pool = self._pool, None
+            for worker in list(pool._processes.values()) if kill else ():
+                worker.kill()
+            # If Python 3.11 exits while the pool's thread still runs, it may write to a pipe that
+            # this thread closes.
+            pool.shutdown(cancel_futures=True)
 
     def read(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Yield the results in any order; few tasks run in this process."""
@@ -223,12 +228,8 @@ class Processes(InProcess):
                 for future in pending:
                     future.cancel()
                 raise
-            except BaseException:
-                # Ctrl-C: do not wait for unfinished shards. They have temporary names until they
-                # are complete.
-                for worker in list(self._pool._processes.values()) if self._pool else ():
-                    worker.kill()
-                self._end()
+            except BaseException:  # Ctrl-C
+                self._end(kill=True)
                 raise
 
 
