@@ -128,7 +128,7 @@ def scatter(first, second, a, b, noise, copies):
 @pytest.mark.parametrize(("noise", "copies"), [(0.01, 200), (0.03, 60)])
 def test_covariances_predict_the_scatter_of_noisy_copies(pair, noise, copies):
     if native.core() is None:
-        copies //= 4
+        copies = min(copies, 60)  # with fewer, some frames that are lost in many are counted
     first, second = (unit(image) for image in pair[:2])
     measured, predicted = scatter(first, second, *(m[:150] for m in frames_of(pair)), noise, copies)
     assert len(measured) > 80

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from caloric.collection.tracks import PairMatches, Tracks, join
 from caloric.matching import robust
 from caloric.matching.fitting import Correspondences
-from caloric.matching.models import residual
 from caloric.runtime import threads
 from caloric.types import FloatArray
 
@@ -43,8 +42,7 @@ class _Pair:
         points = _points(self.matches, xy)
         fits = [robust.fitted(points, matrix, _THRESHOLD) for matrix in self.matrices]
         fit = max((fit for fit in fits if fit is not None), key=lambda fit: fit.score)
-        residuals = residual(points.p, points.q, points.model, fit.matrix)
-        return np.asarray(np.clip(1 - (residuals / _THRESHOLD) ** 2, 0, None))
+        return np.asarray(np.clip(1 - (fit.residuals / _THRESHOLD) ** 2, 0, None))
 
 
 def improved(

@@ -30,7 +30,7 @@ photographs (``python -m tools geometry``; reliability diagrams are in docs/wide
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import exp, inf, lgamma, log, log10
 
 import numpy as np
@@ -40,6 +40,7 @@ from caloric.frames import sigmas
 from caloric.matching import models
 from caloric.matching.equations import PLANAR_WINDOW
 from caloric.matching.models import Box
+from caloric.runtime import threads
 from caloric.runtime.indexing import first_of_cells, select
 from caloric.types import FloatArray, GeometryModel
 
@@ -187,14 +188,14 @@ def evidence(
     inliers = estimate.inliers
     count, total = int(inliers.sum()), len(inliers)
     if estimate.planar:
+        finding = threads.begin(partial(find_rival, ~estimate.near))
         power = false_alarms(estimate, inliers, NEEDED[estimate.model], 1.0)
         if estimate.frames is not None and power > _MIN_POWER:
             agreeing = agreeing_frames(estimate)
             power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
         degenerate = _degenerate(select(estimate.p, inliers), select(estimate.q, inliers))
-        rival = find_rival(~estimate.near)
         error = predicted_error(estimate, find_covariance())
-        return Evidence(power, error, count, rival, total, True, degenerate)
+        return Evidence(power, error, count, finding(), total, True, degenerate)
     # Sampson's distance may be small far from one of the two epipolar lines, which would make
     # inliers by chance more likely.
     distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)

@@ -62,14 +62,23 @@ class Correspondences:
         """Whether the model maps points to points."""
         return models.is_planar(self.model)
 
+    def residuals(self, matrix: FloatArray) -> FloatArray:
+        """Return the residual (m,) of each match: see :func:`caloric.matching.models.residual`."""
+        return models.residual(self.p, self.q, self.model, matrix, self.cameras)
 
-def fit(matches: Correspondences, matrix: FloatArray, threshold: float) -> FloatArray:
+
+def fit(
+    matches: Correspondences,
+    matrix: FloatArray,
+    threshold: float,
+    residuals: FloatArray | None = None,
+) -> FloatArray:
     """Return the matrix of the model at the local minimum reached from ``matrix``.
 
-    ``threshold`` is the largest residual of an inlier, in pixels. The iteration stops if a step is
-    not finite.
+    ``threshold`` is the largest residual of an inlier, in pixels; ``residuals`` (m,) are those of
+    ``matrix``, if they are known. The iteration stops if a step is not finite.
     """
-    problem = _problem(matches, matrix, threshold)
+    problem = _problem(matches, matrix, threshold, residuals)
     if problem is None:
         return matrix
     current = problem.units.start(matches.model, matrix, matches.cameras)
@@ -111,13 +120,18 @@ def _scaled(model: GeometryModel, matrix: FloatArray) -> FloatArray:
     return np.asarray(matrix / matrix[2, 2])
 
 
-def covariance(matches: Correspondences, matrix: FloatArray, threshold: float) -> FloatArray | None:
+def covariance(
+    matches: Correspondences,
+    matrix: FloatArray,
+    threshold: float,
+    residuals: FloatArray | None = None,
+) -> FloatArray | None:
     """Return the covariance of the entries of a fitted matrix: (9, 9), or (6, 6) for "affine".
 
-    Errors of the model are the same for neighboring matches, so that many matches in one region
-    count as one.
+    The arguments are those of :func:`fit`. Errors of the model are the same for neighboring
+    matches, so that many matches in one region count as one.
     """
-    problem = _problem(matches, matrix, threshold)
+    problem = _problem(matches, matrix, threshold, residuals)
     if problem is None:
         return None
     current = problem.units.start(matches.model, matrix, matches.cameras)
@@ -138,13 +152,15 @@ def covariance(matches: Correspondences, matrix: FloatArray, threshold: float) -
     return np.asarray(scale**2 * changes.T @ inverse @ changes)
 
 
-def _problem(matches: Correspondences, matrix: FloatArray, threshold: float) -> Problem | None:
-    p, q, model = matches.p, matches.q, matches.model
-    residuals = models.residual(p, q, model, matrix, matches.cameras)
+def _problem(
+    matches: Correspondences, matrix: FloatArray, threshold: float, residuals: FloatArray | None
+) -> Problem | None:
+    if residuals is None:
+        residuals = matches.residuals(matrix)
     trusted = matches.trusted
     if trusted is not None and (trusted & (residuals <= threshold)).sum() >= _MIN_TRUSTED:
         residuals = np.where(trusted, residuals, np.inf)
-    return Problem.of(p, q, matches.variances, model, residuals, threshold)
+    return Problem.of(matches.p, matches.q, matches.variances, matches.model, residuals, threshold)
 
 
 def _equations(

@@ -186,8 +186,8 @@ def estimate_with_evidence(
     if matrix is None:
         reason = _ON_LINE if is_line(p) or is_line(q) else _NO_SAMPLE
         return replace(no_geometry, reason=reason), None
-    residuals = models.residual(p, q, model, matrix, cameras)
-    covariance = threads.begin(partial(fitting.covariance, matches, matrix, threshold))
+    residuals = matches.residuals(matrix)
+    covariance = threads.begin(partial(fitting.covariance, matches, matrix, threshold, residuals))
     result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras)
 
     def find_rival(others: NDArray[np.bool_]) -> int:
@@ -226,11 +226,13 @@ def refitted(
     variances = None if covariances is None else fitting.variances(covariances)
     matches = Correspondences(p, q, known.model, cameras, variances, None, trusted)
     fit = robust.fitted(matches, known.matrix, threshold)
-    matrix = known.matrix if fit is None else fit.matrix
-    residuals = models.residual(p, q, known.model, matrix, cameras)
+    if fit is None:
+        matrix, residuals = known.matrix, matches.residuals(known.matrix)
+    else:
+        matrix, residuals = fit.matrix, fit.residuals
     return replace(
         known, matrix=matrix, inliers=residuals <= threshold, residuals=residuals,
-        covariance=fitting.covariance(matches, matrix, threshold),
+        covariance=fitting.covariance(matches, matrix, threshold, residuals),
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from caloric.matching import fitting, sampling
 from caloric.matching.fitting import Correspondences
-from caloric.matching.models import residual
 from caloric.types import FloatArray
 
 # Thresholds of random sampling, as shares of the given one. For epipolar geometries a narrow one is
@@ -67,9 +66,13 @@ class GeometryEstimator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A model and its score, which is higher if it has more inliers with smaller residuals."""
+    """A model with its residuals (m,).
+
+    The score is higher if there are more inliers with smaller residuals.
+    """
 
     matrix: FloatArray
+    residuals: FloatArray
     score: float
 
 
@@ -108,8 +111,7 @@ def rival(matches: Correspondences, threshold: float, seed: int) -> int:
     matrix = _sampled(matches, parameters)
     if matrix is None or not np.isfinite(matrix).all():
         return 0
-    residuals = residual(matches.p, matches.q, matches.model, matrix, matches.cameras)
-    return int((residuals <= threshold).sum())
+    return int((matches.residuals(matrix) <= threshold).sum())
 
 
 def _better(one: Fit | None, other: Fit | None) -> Fit | None:
@@ -122,15 +124,14 @@ def fitted(matches: Correspondences, matrix: FloatArray | None, threshold: float
     """Return the model after the nonlinear fit, or before it if the fit failed or lost inliers."""
     if matrix is None or not np.isfinite(matrix).all():
         return None
-    p, q, model, cameras = matches.p, matches.q, matches.model, matches.cameras
     limit = _RANKING * threshold if matches.planar else threshold
 
     def scored(matrix: FloatArray) -> Fit:
-        residuals = residual(p, q, model, matrix, cameras)
-        return Fit(matrix, fitting.score(residuals, limit))
+        residuals = matches.residuals(matrix)
+        return Fit(matrix, residuals, fitting.score(residuals, limit))
 
     sampled = scored(matrix)
-    result = fitting.fit(matches, matrix, threshold)
+    result = fitting.fit(matches, matrix, threshold, sampled.residuals)
     if not np.isfinite(result).all():
         return sampled
     final = scored(result)

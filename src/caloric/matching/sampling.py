@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from caloric.frames import inverses, products, sigmas
 from caloric.matching import fitting
-from caloric.matching.models import homogeneous, in_pixels, residual
+from caloric.matching.models import homogeneous, in_pixels
 from caloric.types import FloatArray, GeometryModel
 
 # If one match in ten is correct, so is one sample of two matches in a hundred, and one of three
@@ -71,8 +71,7 @@ def search(
             if not np.isfinite(fitted).all():
                 break
             matrix = fitted
-        residuals = residual(p, q, model, matrix, cameras)
-        score = fitting.score(residuals, threshold)
+        score = fitting.score(matches.residuals(matrix), threshold)
         if score > highest:
             best, highest = matrix, score
     return best

@@ -65,15 +65,18 @@ def estimate(
         return geometry.estimate(a, b, **with_model)
 
     other = epipolar_model(options.get("intrinsics"))
-    if not _may_be_planar(a, b, options.get("threshold", 2.0), options.get("seed", 0)):
-        both: tuple[GeometryModel, ...] = "homography", other
-        return choose(*threads.each(estimated, both))
-    plane = estimated("homography")
+
+    def if_not_planar() -> Geometry | None:
+        threshold, seed = options.get("threshold", 2.0), options.get("seed", 0)
+        return None if _may_be_planar(a, b, threshold, seed) else estimated(other)
+
+    waiting = threads.begin(if_not_planar)  # both geometries at the same time
+    plane, epipolar = estimated("homography"), waiting()
     # An epipolar geometry cannot have so many more inliers that it would be chosen.
-    if plane and len(plane) >= _PLANAR * len(plane.inliers):
+    if epipolar is None and plane and len(plane) >= _PLANAR * len(plane.inliers):
         counts = f"{len(plane)} of {len(plane.inliers)} matches agree with it"
         return replace(plane, reason=_joined(f"{_IN_PLANE} ({counts})", plane.reason))
-    return choose(plane, estimated(other))
+    return choose(plane, estimated(other) if epipolar is None else epipolar)
 
 
 def _may_be_planar(a: ArrayLike, b: ArrayLike, threshold: float, seed: int) -> bool:
