@@ -117,12 +117,12 @@ def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> T
             Octaves(noise=noise, shape=s, pixels=pixels, **level_tables(_shapes(s), device))
             for s, pixels, noise in zip(shapes, inputs[:2], inputs[2:4], strict=True)
         )
-        return backend.of(device).refined((first, second), *inputs[4:])
+        return backend.of(device).refined((first, second), *inputs[4])
 
     size = graphs.padded_size(len(a), _RECORDED, max(map(prod, shapes)))
-    frames = (upload.upload_frames(maps, size or 0, device) for maps in (a, b))
+    frames = upload.upload_frames((a, b), size, device)
     key = None if size is None else ("refined", *shapes)
-    inputs = first.pixels, second.pixels, first.noise, second.noise, *frames
+    inputs = first.pixels, second.pixels, first.noise, second.noise, frames
     outcomes: Tensor = graphs.recorded(work, key, *inputs)
     return outcomes[: len(a)]
 

@@ -54,7 +54,7 @@ def propagate(
             pixels = images[i].image()[None]
             size = graphs.padded_size(len(maps), _RECORDED, pixels.numel())
             key = None if size is None else ("describe", layout, options)
-            frames = upload.upload_frames(maps, size or 0, device)
+            frames = upload.upload_frames([maps], size, device)[0]
             values: Tensor = graphs.recorded(work, key, pixels, frames)
             pending = cuda_streams.download(values[: len(maps)])
         return lambda: pending.wait().numpy()

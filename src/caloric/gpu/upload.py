@@ -175,9 +175,14 @@ def upload_padded(images: Sequence[Image], kind: Kind, count: int, device: Any) 
     return cuda_streams.upload(buffer, device).view(TYPES[kind.type]).view(rows.shape)
 
 
-def upload_frames(maps: NDArray[np.float64], count: int, device: Any) -> Tensor:
-    """Return frames (n, 2, 3) on the device, followed by copies of the first up to ``count``."""
-    return upload_rows([maps, np.repeat(maps[:1], max(0, count - len(maps)), 0)], device)
+def upload_frames(sets: Sequence[NDArray[np.float64]], count: int | None, device: Any) -> Tensor:
+    """Return sets of n frames (s, n, 2, 3) on the device, in one copy.
+
+    With a ``count``, each set is padded to it by copies of its first frame.
+    """
+    size = len(sets[0]) if count is None else count
+    padded = [part for maps in sets for part in (maps, np.repeat(maps[:1], size - len(maps), 0))]
+    return upload_rows(padded, device).view(len(sets), size, 2, 3)
 
 
 def as_tensor(values: Any, device: Any) -> Tensor:
