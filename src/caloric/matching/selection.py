@@ -70,8 +70,8 @@ def estimate(
         threshold, seed = options.get("threshold", 2.0), options.get("seed", 0)
         return None if _may_be_planar(a, b, threshold, seed) else estimated(other)
 
-    waiting = threads.begin(if_not_planar)  # both geometries at the same time
-    plane, epipolar = estimated("homography"), waiting()
+    pending = threads.begin(if_not_planar)  # both geometries at the same time
+    plane, epipolar = estimated("homography"), pending()
     # An epipolar geometry cannot have so many more inliers that it would be chosen.
     if epipolar is None and plane and len(plane) >= _PLANAR * len(plane.inliers):
         counts = f"{len(plane)} of {len(plane.inliers)} matches agree with it"
