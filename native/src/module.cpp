@@ -537,6 +537,19 @@ void nearest_points(const PointGrid &grid, Points2 queries, int threads, Out<dou
   });
 }
 
+void points_within(const PointGrid &grid, Points2 queries, double radius, int threads, Out<bool, nb::ndim<1>> within) {
+  const i64 rows = (i64)queries.shape(0);
+  require((i64)within.shape(0) == rows, "within: expected one per query");
+  require(radius >= 0 && std::isfinite(radius), "radius: expected a finite number that is not negative");
+  require_finite(queries);
+  const double *q = queries.data();
+  bool *result = within.data();
+  nb::gil_scoped_release released;
+  in_parallel(rows, PointGrid::SEARCHES_WITHIN, threads, [&](i64 first, i64 last) {
+    for (i64 i = first; i < last; ++i) result[i] = grid.has_within(q + 2 * i, radius);
+  });
+}
+
 void agreement(const PointGrid &grid, Indices rows, Maps a, Maps b, const std::vector<i64> &neighbors,
                const nb::dict &constants, int threads, Out<double, nb::ndim<1>> scores) {
   const i64 count = (i64)a.shape(0);
@@ -668,7 +681,7 @@ void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar,
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 16;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 17;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -696,7 +709,9 @@ NB_MODULE(caloric_native, m) {
       .def("__init__", &make_grid, nb::arg("points"))
       .def_prop_ro("is_dense", &PointGrid::is_dense)
       .def("nearest", &nearest_points, nb::arg("queries"), nb::arg("threads"), nb::arg("squares").noconvert(),
-           nb::arg("indices").noconvert());
+           nb::arg("indices").noconvert())
+      .def("within", &points_within, nb::arg("queries"), nb::arg("radius"), nb::arg("threads"),
+           nb::arg("within").noconvert());
   m.def("agreement", &agreement, nb::kw_only(), nb::arg("grid"), nb::arg("rows"), nb::arg("a"), nb::arg("b"),
         nb::arg("neighbors"), nb::arg("constants"), nb::arg("threads"), nb::arg("scores").noconvert());
   m.def("predict", &predict, nb::kw_only(), nb::arg("grid"), nb::arg("p"), nb::arg("q"), nb::arg("frames"),

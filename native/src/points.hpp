@@ -37,8 +37,10 @@ class PointGrid {
   }
 
   i64 size() const { return (i64)sorted_.size(); }
-  // How many searches for `count` points take about 150 microseconds, longer than waking a thread.
+  // How many searches for `count` points, or for any within a radius, take about 150 microseconds, longer than waking
+  // a thread.
   static i64 searches(i64 count) { return std::max<i64>(1, 3000 / (count + 1)); }
+  static constexpr i64 SEARCHES_WITHIN = 6000;
   // Whether there are dense clusters, in which a search would be slow.
   bool is_dense() const { return largest_ > MAX_PER_CELL; }
 
@@ -62,6 +64,21 @@ class PointGrid {
     }
   }
 
+  // Returns whether some point is at most `radius` from the query.
+  bool has_within(const double *query, double radius) const {
+    const double reach = radius + margin();
+    const i64 left = cell_along(query[0] - reach, 0), right = cell_along(query[0] + reach, 0);
+    const i64 bottom = cell_along(query[1] + reach, 1);
+    for (i64 row = cell_along(query[1] - reach, 1); row <= bottom; ++row) {
+      const Point *end = sorted_.data() + starts_[row * cells_[0] + right + 1];
+      for (const Point *point = sorted_.data() + starts_[row * cells_[0] + left]; point < end; ++point) {
+        const double x = point->x - query[0], y = point->y - query[1];
+        if (std::sqrt(x * x + y * y) <= radius) return true;
+      }
+    }
+    return false;
+  }
+
  private:
   static constexpr double PER_CELL = 2;  // points, on average
   static constexpr i64 MAX_PER_CELL = 100;
@@ -75,17 +92,18 @@ class PointGrid {
     return position <= 0 ? 0 : position >= (double)cells_[axis] ? cells_[axis] - 1 : (i64)position;
   }
 
+  // Cells are rounded: a point may be outside of its cell by a small part of a side.
+  double margin() const { return 1e-9 * side_ * (double)(cells_[0] + cells_[1]); }
+
   // Returns a lower bound of the squared distance from the query to the points that are not in these cells.
   double square_beyond(const double *query, i64 left, i64 right, i64 top, i64 bottom) const {
     const i64 first[2] = {left, top}, last[2] = {right, bottom};
-    // Cells are rounded: a point may be outside of its cell by a small part of a side.
-    const double margin = 1e-9 * side_ * (double)(cells_[0] + cells_[1]);
     double square = std::numeric_limits<double>::infinity();
     for (int k = 0; k < 2; ++k) {
       const int other = 1 - k;
       const double outside = std::max({low_[other] - query[other], query[other] - high_[other], 0.0});
       const auto include = [&](double distance) {
-        distance = std::max(distance - margin, 0.0);
+        distance = std::max(distance - margin(), 0.0);
         square = std::min(square, distance * distance + outside * outside);
       };
       if (first[k] > 0) include(query[k] - (low_[k] + side_ * (double)first[k]));

@@ -51,6 +51,27 @@ def test_many_queries_in_blocks_around_points_of_any_shape(size):
     np.testing.assert_array_equal(indices, rows)
 
 
+@pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["uniform", "repeated", "column", "one position", "scales", "flat"]),
+    seed=st.integers(0, 10_000), size=st.integers(1, 300), queries=st.integers(0, 60),
+    radius=st.sampled_from([0.0, 1.0, 30.0, 2000.0]),
+)  # fmt: skip
+def test_points_within_a_radius_are_those_of_the_nearest_distances(
+    kind, seed, size, queries, radius
+):
+    rng = np.random.default_rng(seed)
+    known = arranged(kind, rng, size)
+    asked = np.concatenate([
+        rng.uniform(-500, 1500, (queries, 2)), known + rng.normal(0, 1, known.shape), known,
+        known + np.array([radius, 0]),
+    ])  # fmt: skip
+    index = PointIndex.of(known)
+    distances, _ = index.nearest(asked, 1)
+    np.testing.assert_array_equal(index.within(asked, radius), distances[:, 0] <= radius)
+
+
 def test_thousands_of_neighbors():
     points = np.random.default_rng(0).uniform(0, 500, (4000, 2))
     distances, _ = PointIndex.of(points).nearest(points[:3], 3500)
@@ -61,6 +82,7 @@ def test_thousands_of_neighbors():
 def test_without_points_nothing_is_near():
     distances, _ = PointIndex.of(np.zeros((0, 2))).nearest(np.zeros((3, 2)), 1)
     assert np.isinf(distances).all()
+    assert not PointIndex.of(np.zeros((0, 2))).within(np.zeros((3, 2)), 100.0).any()
 
 
 def test_of_equally_distant_points_the_first_are_found():

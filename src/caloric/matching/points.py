@@ -52,6 +52,15 @@ class PointIndex:
         grid.nearest(queries, threads.usable(), squares, indices)
         return np.sqrt(squares), indices
 
+    def within(self, queries: FloatArray, radius: float) -> NDArray[np.bool_]:
+        """Return which queries (n, 2) have a point at most ``radius`` away."""
+        if self.grid is None:
+            return np.asarray(self._by_scipy(queries, 1)[0][:, 0] <= radius)
+        result = np.empty(len(queries), bool)
+        queries = np.ascontiguousarray(queries, np.float64)
+        self.grid.within(queries, radius, threads.usable(), result)
+        return result
+
     @cached_property
     def _tree(self) -> Any:
         from scipy.spatial import cKDTree  # slow to import

@@ -286,5 +286,4 @@ def _are_first(positions: FloatArray) -> NDArray[np.bool_]:
 
 def _is_far(positions: FloatArray, taken: PointIndex) -> NDArray[np.bool_]:
     """Return which positions (n, 2) are not close to those taken (m, 2)."""
-    distance, _ = taken.nearest(positions, 1)
-    return np.asarray(distance[:, 0] > _RADIUS)
+    return ~taken.within(positions, _RADIUS)
