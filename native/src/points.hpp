@@ -23,6 +23,7 @@ class PointGrid {
     side_ = std::max(std::sqrt(width * height * share), std::max(width, height) * share);  // the second on a line
     if (!(side_ > 0)) side_ = 1;
     for (int k = 0; k < 2; ++k) cells_[k] = 1 + (i64)((high_[k] - low_[k]) / side_);
+    margin_ = 1e-9 * side_ * (double)(cells_[0] + cells_[1]);
     starts_.assign(cells_[0] * cells_[1] + 1, 0);
     std::vector<i64> cell(count);
     for (i64 i = 0; i < count; ++i) {
@@ -66,12 +67,12 @@ class PointGrid {
 
   // Returns whether some point is at most `radius` from the query.
   bool has_within(const double *query, double radius) const {
-    const double reach = radius + margin();
+    const double reach = radius + margin_;
     const i64 left = cell_along(query[0] - reach, 0), right = cell_along(query[0] + reach, 0);
     const i64 bottom = cell_along(query[1] + reach, 1);
     for (i64 row = cell_along(query[1] - reach, 1); row <= bottom; ++row) {
-      const Point *end = sorted_.data() + starts_[row * cells_[0] + right + 1];
-      for (const Point *point = sorted_.data() + starts_[row * cells_[0] + left]; point < end; ++point) {
+      const Point *end = start_of(row, right + 1);
+      for (const Point *point = start_of(row, left); point < end; ++point) {
         const double x = point->x - query[0], y = point->y - query[1];
         if (std::sqrt(x * x + y * y) <= radius) return true;
       }
@@ -92,8 +93,8 @@ class PointGrid {
     return position <= 0 ? 0 : position >= (double)cells_[axis] ? cells_[axis] - 1 : (i64)position;
   }
 
-  // Cells are rounded: a point may be outside of its cell by a small part of a side.
-  double margin() const { return 1e-9 * side_ * (double)(cells_[0] + cells_[1]); }
+  // Returns the first point of a cell; those of the next cells of its row follow.
+  const Point *start_of(i64 row, i64 column) const { return sorted_.data() + starts_[row * cells_[0] + column]; }
 
   // Returns a lower bound of the squared distance from the query to the points that are not in these cells.
   double square_beyond(const double *query, i64 left, i64 right, i64 top, i64 bottom) const {
@@ -103,7 +104,7 @@ class PointGrid {
       const int other = 1 - k;
       const double outside = std::max({low_[other] - query[other], query[other] - high_[other], 0.0});
       const auto include = [&](double distance) {
-        distance = std::max(distance - margin(), 0.0);
+        distance = std::max(distance - margin_, 0.0);
         square = std::min(square, distance * distance + outside * outside);
       };
       if (first[k] > 0) include(query[k] - (low_[k] + side_ * (double)first[k]));
@@ -118,8 +119,8 @@ class PointGrid {
     left = std::max<i64>(left, 0);
     right = std::min(right, cells_[0] - 1);
     if (row < 0 || row >= cells_[1] || left > right) return;
-    const Point *end = sorted_.data() + starts_[row * cells_[0] + right + 1];
-    for (const Point *point = sorted_.data() + starts_[row * cells_[0] + left]; point < end; ++point) {
+    const Point *end = start_of(row, right + 1);
+    for (const Point *point = start_of(row, left); point < end; ++point) {
       const double x = point->x - query[0], y = point->y - query[1], square = x * x + y * y;
       const auto is_nearer = [&](i64 i) {
         return square < squares[i] || (square == squares[i] && point->index < indices[i]);
@@ -136,6 +137,7 @@ class PointGrid {
   }
 
   double low_[2], high_[2], side_;
+  double margin_;  // cells are rounded: a point may be outside of its cell by a small part of a side
   i64 cells_[2], largest_;
   std::vector<i64> starts_;
   std::vector<Point> sorted_;

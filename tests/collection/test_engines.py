@@ -45,10 +45,6 @@ def test_many_files_are_read_by_other_processes():
     assert os.getpid() not in read
 
 
-def _sleep(seconds):
-    time.sleep(seconds)
-
-
 def test_nothing_of_a_pool_is_left_after_it():
     """A thread of the pool that still runs when Python exits may print a traceback."""
     before = threading.enumerate()
@@ -61,7 +57,7 @@ def test_nothing_of_a_pool_is_left_after_it():
 def test_an_error_does_not_wait_for_unfinished_tasks():
     started = time.monotonic()
     with suppress(InputError), engines.Processes(2) as engine:
-        next(engine.run(_sleep, [0, 600]))
+        next(engine.run(time.sleep, [0, 600]))
         raise InputError("the disk is full")
     assert time.monotonic() - started < 60
 

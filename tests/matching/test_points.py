@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from caloric.matching.points import PointIndex
 from caloric.runtime import native
 
+ARRANGEMENTS = ["uniform", "repeated", "column", "one position", "scales", "flat"]
+
 
 def arranged(kind, rng, count):
     """Return points (count, 2) in an arrangement that is difficult for a grid."""
@@ -25,7 +27,7 @@ def arranged(kind, rng, count):
 @pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
 @settings(max_examples=60, deadline=None)
 @given(
-    kind=st.sampled_from(["uniform", "repeated", "column", "one position", "scales", "flat"]),
+    kind=st.sampled_from(ARRANGEMENTS),
     seed=st.integers(0, 10_000), size=st.integers(1, 300), queries=st.integers(0, 60),
     data=st.data(),
 )  # fmt: skip
@@ -54,7 +56,7 @@ def test_many_queries_in_blocks_around_points_of_any_shape(size):
 @pytest.mark.skipif(native.core() is None, reason="needs the compiled core")
 @settings(max_examples=60, deadline=None)
 @given(
-    kind=st.sampled_from(["uniform", "repeated", "column", "one position", "scales", "flat"]),
+    kind=st.sampled_from(ARRANGEMENTS),
     seed=st.integers(0, 10_000), size=st.integers(1, 300), queries=st.integers(0, 60),
     radius=st.sampled_from([0.0, 1.0, 30.0, 2000.0]),
 )  # fmt: skip

@@ -224,12 +224,9 @@ class Processes(InProcess):
                         "with fewer workers: finished work is kept"
                     ) from None
                 waiting.extendleft(pending.values())
-            except GeneratorExit:
+            except BaseException:  # of the caller, too; __exit__ ends what is running
                 for future in pending:
                     future.cancel()
-                raise
-            except BaseException:  # Ctrl-C
-                self._end(kill=True)
                 raise
 
 

@@ -49,8 +49,7 @@ def prepared(image: Any, device: Any) -> Octaves:
         # The next image may overwrite the result.
         key = ("octaves", layout) if prod(shape) <= graphs.PIXELS else None
         pixels, noise = (v.clone() for v in graphs.recorded(build, key, raw))
-        tables = level_tables(_shapes(shape), pixels.device)
-        return Octaves(noise=noise, shape=shape, pixels=pixels, **tables)
+        return _with_tables(pixels, noise, shape)
 
 
 def prepared_images(images: Sequence[Any], device: Any) -> list[Octaves] | None:
@@ -114,8 +113,7 @@ def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> T
     def work(*inputs: Tensor) -> Tensor:
         # The tables are those of the cache, which are released together with recorded graphs.
         first, second = (
-            Octaves(noise=noise, shape=s, pixels=pixels, **level_tables(_shapes(s), device))
-            for s, pixels, noise in zip(shapes, inputs[:2], inputs[2:4], strict=True)
+            _with_tables(*image) for image in zip(inputs[:2], inputs[2:4], shapes, strict=True)
         )
         return backend.of(device).refined((first, second), *inputs[4])
 
@@ -125,6 +123,11 @@ def _refined(images: tuple[Octaves, Octaves], a: FloatArray, b: FloatArray) -> T
     inputs = first.pixels, second.pixels, first.noise, second.noise, frames
     outcomes: Tensor = graphs.recorded(work, key, *inputs)
     return outcomes[: len(a)]
+
+
+def _with_tables(pixels: Tensor, noise: Tensor, shape: tuple[int, int]) -> Octaves:
+    tables = level_tables(_shapes(shape), pixels.device)
+    return Octaves(noise=noise, shape=shape, pixels=pixels, **tables)
 
 
 def _octaves(image: Any, device: Any) -> Octaves:
